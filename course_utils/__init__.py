@@ -1,0 +1,41 @@
+"""Helpers for *GPU Training with PyTorch*: the timer, the plot, the checker, the data.
+
+What the course teaches stands in the notebooks; here is only what would distract there. Names load
+on first use, so importing this package imports neither torch nor matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "bar": "progressbar",
+    "card": "evidence",
+    "course_map": "progress",
+    "expect_error": "errors",
+    "get_device": "devices",
+    "load_digits": "data",
+    "measure": "timing",
+    "plots": "",
+    "start": "session",
+    "synchronize": "devices",
+    "todo": "exercises",
+}
+
+__all__ = ["__version__", *sorted(_HOME)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"course_utils has no {name!r}; it offers {', '.join(sorted(_HOME))}")
+    home = _HOME[name]
+    if not home:
+        return importlib.import_module(f"{__name__}.{name}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,27 @@
+"""Run a command of the course: python3 -m course_utils COMMAND.
+
+This file keeps to syntax that an old Python 3 can read, so that it can say that it is too old.
+"""
+
+import sys
+
+OLDEST = (3, 10)
+
+
+def main():
+    """Refuse an old Python in one sentence; hand everything else to course_utils.cli."""
+    if sys.version_info < OLDEST:
+        found = "{}.{}".format(*sys.version_info[:2])
+        sys.stderr.write(
+            "This course needs Python 3.10 or newer, and this is Python " + found + ": install one "
+            "from https://www.python.org/downloads/ and call it by name, for example  "
+            "python3.12 -m course_utils lab\n"
+        )
+        return 1
+    from course_utils.cli import run
+
+    return run(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

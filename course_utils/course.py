@@ -1,0 +1,107 @@
+"""The table of contents: ``notebooks/course.yml``, read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = Path(__file__).parent
+
+
+class CourseFileError(ValueError):
+    """The table of contents cannot be read; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One lesson, as the table of contents describes it.
+
+    ``minutes`` is how long a learner needs; ``planned`` lessons have no notebook yet.
+    """
+
+    id: str
+    file: str
+    title: str
+    minutes: int
+    question: str
+    objectives: tuple[str, ...] = ()
+    hardware: str = ""
+    needs: tuple[str, ...] = ()
+    planned: bool = False
+
+
+@dataclass(frozen=True)
+class Course:
+    """The whole table of contents, and where it was read from."""
+
+    repository: str
+    branch: str
+    lessons: tuple[Lesson, ...]
+    path: Path = field(compare=False)
+
+    def lesson(self, lesson_id: str) -> Lesson:
+        """Return the lesson named ``"01"``; KeyError, with the known ids, where there is none."""
+        for lesson in self.lessons:
+            if lesson.id == lesson_id:
+                return lesson
+        known = ", ".join(lesson.id for lesson in self.lessons)
+        raise KeyError(f"there is no lesson {lesson_id!r}; the course has {known}")
+
+    @property
+    def ready(self) -> tuple[Lesson, ...]:
+        """The lessons that have a notebook."""
+        return tuple(lesson for lesson in self.lessons if not lesson.planned)
+
+
+def course_file() -> Path:
+    """Return the table of contents: in a clone the one beside the notebooks, else the installed one."""
+    clone = _PACKAGE.parent / "notebooks" / "course.yml"
+    return clone if clone.is_file() else _PACKAGE / "course.yml"
+
+
+def load_course(path: Path | str | None = None) -> Course:
+    """Read the table of contents.
+
+    Parameters
+    ----------
+    path
+        The file; by default the course's own.
+
+    Raises
+    ------
+    CourseFileError
+        Where the file is missing, is not YAML, or lacks a field.
+    """
+    import yaml
+
+    path = Path(path) if path is not None else course_file()
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CourseFileError(f"the table of contents {path} is missing") from error
+    except yaml.YAMLError as error:
+        raise CourseFileError(f"{path} is not valid YAML: {error}") from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
+        raise CourseFileError(f"{path} needs `repository`, `branch` and a list of `lessons`")
+    lessons = tuple(_lesson(path, entry) for entry in raw["lessons"])
+    ids = [lesson.id for lesson in lessons]
+    if len(set(ids)) < len(ids):
+        raise CourseFileError(f"{path} names a lesson twice: {', '.join(ids)}")
+    return Course(
+        repository=str(raw.get("repository", "")),
+        branch=str(raw.get("branch", "main")),
+        lessons=lessons,
+        path=path,
+    )
+
+
+def _lesson(path: Path, entry: Any) -> Lesson:
+    needed = ("id", "file", "title", "minutes", "question")
+    if not isinstance(entry, dict) or not all(key in entry for key in needed):
+        raise CourseFileError(f"{path}: a lesson needs {', '.join(needed)}; found {entry!r}")
+    known = set(Lesson.__dataclass_fields__)
+    if extra := set(entry) - known:
+        raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")
+    lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs")}
+    return Lesson(**{**entry, **lists, "id": str(entry["id"]), "minutes": int(entry["minutes"])})

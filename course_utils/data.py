@@ -1,0 +1,106 @@
+"""Data sets: the digits, which ship with the course, and CIFAR-10, which needs a network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+DIGITS = Path(__file__).parent / "data" / "mnist10k.npz"
+SPLIT_SEED = 20240229
+
+
+class Split(NamedTuple):
+    """A data set split in two: images ``x`` (n, 28, 28) uint8 and labels ``y`` (n,) int64."""
+
+    train_x: torch.Tensor
+    train_y: torch.Tensor
+    test_x: torch.Tensor
+    test_y: torch.Tensor
+
+
+class DataError(RuntimeError):
+    """A data set cannot be had; the message says why and what to do."""
+
+
+def load_digits(test: int = 2000) -> Split:
+    """Load the 10,000 MNIST digits that ship with the course; no network is needed.
+
+    The digits are by Y. LeCun, C. Cortes and C. J. C. Burges, under CC BY-SA 3.0 (see
+    ``data/DATA_LICENSE``).
+
+    Parameters
+    ----------
+    test
+        How many of the 10,000 go into the test split. The permutation is fixed, so the same number
+        always gives the same split.
+
+    Returns
+    -------
+    Split
+        Tensors on the CPU: images (n, 28, 28) uint8 from 0 to 255, labels (n,) int64 from 0 to 9.
+
+    Raises
+    ------
+    DataError
+        Where the file is missing or damaged.
+    ValueError
+        Where ``test`` is not between 1 and 9,999.
+    """
+    try:
+        with np.load(DIGITS) as file:
+            x, y = torch.from_numpy(file["x"]), torch.from_numpy(file["y"]).long()
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(
+            f"the digits at {DIGITS} cannot be read ({error}); get a fresh copy of the course"
+        ) from error
+    if not 0 < test < len(x):
+        raise ValueError(f"test must be between 1 and {len(x) - 1}, not {test}")
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(SPLIT_SEED))
+    train, held_out = order[test:], order[:test]
+    return Split(x[train], y[train], x[held_out], y[held_out])
+
+
+def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
+    """Load CIFAR-10 through torchvision, downloading 163 MiB the first time.
+
+    Torchvision checks the archive and shows the progress; a damaged download is fetched again.
+
+    Parameters
+    ----------
+    folder
+        Where to keep the files.
+
+    Returns
+    -------
+    Split
+        Images (50000, 32, 32, 3) and (10000, 32, 32, 3) uint8, labels int64, on the CPU.
+
+    Raises
+    ------
+    DataError
+        Where torchvision or a network is missing.
+    """
+    try:
+        from torchvision.datasets import CIFAR10
+    except ImportError as error:
+        raise DataError(
+            "CIFAR-10 comes through torchvision, which this Python does not have; "
+            "Colab and Kaggle have it. The digits of load_digits() need nothing."
+        ) from error
+    root = Path(folder).expanduser()
+    try:
+        train, test = (CIFAR10(root, train=part, download=True) for part in (True, False))
+    except (OSError, RuntimeError) as error:
+        raise DataError(
+            f"CIFAR-10 could not be downloaded to {root} ({error}). Check the network and run the "
+            "cell again; the digits of load_digits() need no network."
+        ) from error
+    return Split(
+        torch.from_numpy(train.data),
+        torch.tensor(train.targets),
+        torch.from_numpy(test.data),
+        torch.tensor(test.targets),
+    )

@@ -1,0 +1,186 @@
+"""Choose a device, and say what it can really do."""
+
+from __future__ import annotations
+
+import html
+import os
+import warnings
+from dataclasses import dataclass
+
+import torch
+
+from .host import cpu_flags, cpu_name, usable_cores, where
+from .show import Bundle, show
+
+ORDER = ("cuda", "xpu", "mps", "cpu")
+"""The kinds of device, best first. ROCm builds of PyTorch answer to ``cuda``."""
+
+
+class DeviceError(RuntimeError):
+    """The device that was asked for cannot be used; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a device can do.
+
+    ``memory`` is in bytes (None where the device shares the host's), ``bf16`` and ``tf32`` are True
+    only where the hardware has units for them: emulation does not count.
+    """
+
+    device: torch.device
+    name: str
+    memory: int | None
+    bf16: bool
+    tf32: bool
+    capability: str = ""
+
+
+def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
+    """Return the best device that really works, and show a card that says what it is good for.
+
+    Each candidate runs a small matrix product before it is trusted: a driver can be present and
+    every kernel still fail.
+
+    Parameters
+    ----------
+    prefer
+        A device such as ``"cuda:1"`` or ``"cpu"``. Without it the environment variable
+        ``COURSE_DEVICE`` is asked, then CUDA or ROCm, XPU, MPS and the CPU are tried in turn.
+    quiet
+        Do not show the card.
+
+    Raises
+    ------
+    DeviceError
+        Where a device was asked for by name and does not work.
+    """
+    asked = prefer or os.environ.get("COURSE_DEVICE") or ""
+    notes: list[str] = []
+    if asked:
+        device = _named(asked, by="get_device" if prefer else "COURSE_DEVICE")
+    else:
+        for kind in (kind for kind in ORDER if _present(kind)):
+            device = torch.device(kind)
+            if (problem := fault(device)) is None:
+                break
+            notes.append(f"{kind} is there, but does not work: {problem}")
+    if not quiet:
+        show(device_card(device, notes))
+    return device
+
+
+def synchronize(device: torch.device | str | None = None) -> None:
+    """Wait until the accelerator has done all it was given; do nothing on a CPU.
+
+    Parameters
+    ----------
+    device
+        The device to wait for; by default the current accelerator, if there is one.
+    """
+    if device is not None and torch.device(device).type == "cpu":
+        return
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize(device)
+
+
+def fault(device: torch.device) -> str | None:
+    """Return None where the device computes a right matrix product, else what went wrong."""
+    expected = torch.full((8, 8), 16.0)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            got = (torch.ones(8, 8, device=device) @ torch.full((8, 8), 2.0, device=device)).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        return str(error).strip().splitlines()[0]
+    return None if torch.equal(got, expected) else "a matrix product came out wrong"
+
+
+def abilities(device: torch.device | str) -> Abilities:
+    """Describe a device.
+
+    Parameters
+    ----------
+    device
+        A device that works, such as ``torch.device("cuda:0")``.
+    """
+    device = torch.device(device)
+    if device.type == "cuda":
+        p = torch.cuda.get_device_properties(device)
+        with torch.cuda.device(device):
+            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+        rocm = torch.version.hip is not None
+        return Abilities(
+            device,
+            p.name,
+            p.total_memory,
+            bf16,
+            tf32=not rocm and p.major >= 8,
+            capability="" if rocm else f"{p.major}.{p.minor}",
+        )
+    if device.type == "xpu":
+        p = torch.xpu.get_device_properties(device)
+        return Abilities(device, p.name, p.total_memory, bf16=True, tf32=False)
+    if device.type == "mps":
+        return Abilities(device, f"Apple GPU beside {cpu_name()}", None, bf16=False, tf32=False)
+    flags = cpu_flags()
+    bf16 = bool(flags & {"amx_bf16", "avx512_bf16", "bf16"})
+    return Abilities(device, cpu_name(), None, bf16, tf32=False)
+
+
+def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
+    """Return the card that `get_device` shows."""
+    can = abilities(device)
+    rows = [("Device", f"{device}: {can.name}")]
+    if device.type == "cpu":
+        rows.append(("Cores", f"{usable_cores()} usable, {torch.get_num_threads()} in use"))
+    if can.memory:
+        rows.append(("Memory", f"{can.memory / 2**30:.1f} GiB"))
+    if can.capability:
+        rows.append(("Compute capability", can.capability))
+    rows.append(("Native bfloat16", "yes" if can.bf16 else "no"))
+    if device.type == "cuda":
+        rows.append(("TF32", "yes" if can.tf32 else "no"))
+    rows.append(("Here", _advice(can)))
+    rows += [("Note", note) for note in notes or []]
+    return Bundle(
+        text="\n".join(f"{name}: {value}" for name, value in rows),
+        html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em;'
+        'display:inline-block">'
+        + "".join(f"<div><b>{name}</b>&ensp;{html.escape(value)}</div>" for name, value in rows)
+        + "</div>",
+    )
+
+
+def _advice(can: Abilities) -> str:
+    if can.device.type != "cpu":
+        if can.device.type == "cuda" and not can.bf16:
+            return "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
+        return "ready for every lesson."
+    better = {
+        "colab": "For a GPU: Runtime > Change runtime type > T4 GPU, then run all cells again.",
+        "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
+        "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
+    }[where()]
+    return f"every cell runs; what only a GPU shows is quoted from records. {better}"
+
+
+def _present(kind: str) -> bool:
+    if kind == "cpu":
+        return True
+    backend = torch.backends.mps if kind == "mps" else getattr(torch, kind)
+    return bool(backend.is_available())
+
+
+def _named(text: str, by: str) -> torch.device:
+    try:
+        device = torch.device(text)
+    except RuntimeError as error:
+        raise DeviceError(f"{by} asks for {text!r}, which PyTorch does not know: {error}") from None
+    problem = fault(device)
+    if problem:
+        raise DeviceError(
+            f"{by} asks for {text!r}, but it does not work here ({problem}). "
+            f"Ask for another device, or for none to get the best there is."
+        )
+    return device

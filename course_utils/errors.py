@@ -1,0 +1,83 @@
+"""Deliberate errors: caught, checked and shown, so that the notebook goes on."""
+
+from __future__ import annotations
+
+import html
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+
+@dataclass
+class Caught:
+    """The error that a block raised on purpose; ``error`` is None until then."""
+
+    error: BaseException | None = None
+
+    @property
+    def message(self) -> str:
+        """The error's message, as a learner would read it."""
+        return str(self.error)
+
+
+@contextmanager
+def expect_error(kind: type[BaseException], match: str = "") -> Iterator[Caught]:
+    """Run a block that must fail, and show its error as the learner would see it.
+
+    Parameters
+    ----------
+    kind
+        The type the error must have.
+    match
+        A regular expression that the message must contain.
+
+    Raises
+    ------
+    AssertionError
+        Where the block does not fail, or fails in another way: then the lesson is out of date.
+
+    Examples
+    --------
+    >>> with expect_error(ZeroDivisionError, match="division"):
+    ...     1 / 0
+    ZeroDivisionError: division by zero
+    """
+    caught = Caught()
+    try:
+        yield caught
+    except kind as error:
+        if not re.search(match, str(error)):
+            raise AssertionError(
+                f"this block was meant to fail with a message like {match!r}; it said: {error}"
+            ) from error
+        # Without its traceback the error keeps no frame, and so no tensor, alive.
+        line = _line(error)
+        caught.error = error.with_traceback(None)
+    else:
+        raise AssertionError(f"this block was meant to fail with {kind.__name__}, and did not")
+    _show(caught.error, line)
+
+
+def _line(error: BaseException) -> str:
+    """The source line in the learner's cell that failed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.name == "<module>" or "ipython" in frame.filename]
+    return (own[-1].line or "") if own else ""
+
+
+def _show(error: BaseException, line: str) -> None:
+    from .show import Bundle, show
+
+    name, message = type(error).__name__, str(error)
+    show(
+        Bundle(
+            text=f"{name}: {message}",
+            html='<div style="border-left:4px solid #c0392b;padding:.3em .8em;margin:.3em 0">'
+            '<div style="opacity:.75;font-size:90%">Raised on purpose, and caught</div>'
+            + (f"<code>{html.escape(line)}</code>" if line else "")
+            + f'<pre style="white-space:pre-wrap;margin:.3em 0"><b>{name}</b>: '
+            f"{html.escape(message)}</pre></div>",
+        )
+    )

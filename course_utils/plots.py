@@ -1,0 +1,219 @@
+"""One plotting style, and the few plots the lessons share.
+
+Figures have a solid light ground, so they read the same on a light and on a dark page. Colours are
+Okabe and Ito's, which people with colour-blindness can tell apart; every series also has its own
+marker or dash.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from .host import in_notebook
+from .show import Bundle, show
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+DASHES = {"measured": "-", "recorded": "--", "modelled": ":", "published": "-."}
+"""How a line is drawn for each kind of number."""
+
+_STYLE = {
+    "figure.figsize": (6.4, 3.8),
+    "figure.dpi": 100,
+    "figure.facecolor": "#fdfdfb",
+    "savefig.facecolor": "#fdfdfb",
+    "axes.facecolor": "#fdfdfb",
+    "axes.prop_cycle": plt.cycler(color=COLOURS),
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "grid.color": "#d8d8d4",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "font.size": 10.5,
+}
+
+
+def use_style() -> None:
+    """Use the course's style for every figure from now on."""
+    plt.rcParams.update(_STYLE)
+
+
+def present(fig: Figure, alt: str) -> None:
+    """Show a figure with its sentence of alternative text, and close it.
+
+    Parameters
+    ----------
+    fig
+        The figure.
+    alt
+        One sentence that says what the figure shows, for people who cannot see it.
+    """
+    show(_picture(fig, alt))
+    plt.close(fig)
+
+
+def curves(
+    series: Mapping[str, tuple[Sequence[float], Sequence[float]]],
+    *,
+    xlabel: str,
+    ylabel: str,
+    alt: str,
+    title: str = "",
+    kinds: Mapping[str, str] | None = None,
+    log: str = "",
+    reference: tuple[float, str] | None = None,
+    xticks: Sequence[float] | None = None,
+) -> None:
+    """Draw one line a series, and show the figure.
+
+    Parameters
+    ----------
+    series
+        For each name in the legend, the x values and the y values.
+    xlabel, ylabel
+        What the axes show, with the unit.
+    alt
+        One sentence that says what the figure shows.
+    title
+        A short title.
+    kinds
+        For each name, ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``: the line is
+        dashed accordingly and the legend says so.
+    log
+        Which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"`` or none.
+    reference
+        A height and a name for a horizontal line to compare with.
+    xticks
+        The values to mark on the x axis.
+    """
+    fig, ax = plt.subplots(layout="constrained")
+    for i, (name, (x, y)) in enumerate(series.items()):
+        kind = (kinds or {}).get(name, "")
+        ax.plot(
+            x,
+            y,
+            marker=MARKERS[i % len(MARKERS)],
+            linestyle=DASHES.get(kind, "-"),
+            label=f"{name} ({kind})" if kind else name,
+        )
+    if reference:
+        ax.axhline(reference[0], color="#666666", linewidth=1)
+        ax.text(
+            1,
+            reference[0],
+            reference[1],
+            transform=ax.get_yaxis_transform(),
+            ha="right",
+            va="bottom",
+            color="#555555",
+        )
+    _label(ax, xlabel, ylabel, title, log)
+    if xticks is not None:
+        ax.set_xticks(list(xticks), [f"{tick:g}" for tick in xticks])
+        ax.minorticks_off()
+    ax.legend()
+    present(fig, alt)
+
+
+class LivePlot:
+    """A curve that grows while the training runs, redrawn in place.
+
+    Examples
+    --------
+    >>> plot = LivePlot("step", "loss", alt="The loss falls.")
+    >>> plot.add(step, {"training loss": 2.3})
+    >>> plot.close()
+
+    Parameters
+    ----------
+    xlabel, ylabel
+        What the axes show, with the unit.
+    alt
+        One sentence that says what the finished figure shows.
+    every
+        The least time between two drawings, in seconds.
+    """
+
+    def __init__(self, xlabel: str, ylabel: str, alt: str, every: float = 1.0) -> None:
+        self._labels = (xlabel, ylabel)
+        self._alt = alt
+        self._every = every
+        self._series: dict[str, tuple[list[float], list[float]]] = {}
+        self._handle: Any = None
+        self._drawn = perf_counter()
+
+    def add(self, x: float, values: Mapping[str, float]) -> None:
+        """Add a point to each named series; the picture follows at most once every ``every`` s."""
+        for name, value in values.items():
+            xs, ys = self._series.setdefault(name, ([], []))
+            xs.append(x)
+            ys.append(value)
+        if perf_counter() - self._drawn >= self._every:
+            self._draw()
+
+    def close(self) -> None:
+        """Draw the finished picture; outside a notebook this is the only drawing."""
+        self._draw(last=True)
+
+    def _draw(self, last: bool = False) -> None:
+        if not in_notebook() and not last:
+            return
+        fig, ax = plt.subplots(layout="constrained")
+        for i, (name, (xs, ys)) in enumerate(self._series.items()):
+            marker = MARKERS[i % len(MARKERS)] if len(xs) < 40 else None
+            ax.plot(xs, ys, marker=marker, label=name)
+        _label(ax, *self._labels, "", "")
+        if self._series:
+            ax.legend()
+        picture = _picture(fig, self._alt)
+        plt.close(fig)
+        self._drawn = perf_counter()
+        if not in_notebook():
+            show(picture)
+        elif self._handle is None:
+            from IPython.display import display
+
+            self._handle = display(picture, display_id=True)
+        else:
+            self._handle.update(picture)
+
+
+def _label(ax: Axes, xlabel: str, ylabel: str, title: str, log: str) -> None:
+    ax.set_xlabel(xlabel)
+    ax.set_ylabel(ylabel)
+    ax.set_title(title)
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+
+
+class _Figure(Bundle):
+    """A drawn figure: its picture, and its alternative text for those who do not see it."""
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"text/plain": self.text, **self.extra}, {"image/png": {"alt": self.text}}
+
+
+def _picture(fig: Figure, alt: str) -> Bundle:
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", metadata={"Description": alt})
+    png = base64.b64encode(buffer.getvalue()).decode("ascii")
+    return _Figure(text=alt, html=html.escape(alt), extra={"image/png": png})

@@ -1,0 +1,89 @@
+"""The learner's progress: one local file, one line an attempt, never sent anywhere.
+
+Lines are only ever appended, so two notebooks can write at once and a damaged line costs no other.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from .show import Bundle, show, table
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One checked answer: when, which exercise, and what the check said."""
+
+    time: str
+    exercise: str
+    outcome: str
+    diagnosis: str = ""
+
+
+def progress_file() -> Path:
+    """Return where progress is kept: ``COURSE_PROGRESS``, or a folder in the learner's home."""
+    chosen = os.environ.get("COURSE_PROGRESS")
+    return Path(chosen) if chosen else Path.home() / ".pytorch-gpu-course" / "progress.jsonl"
+
+
+def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
+    """Append an attempt; say so, and go on, where the file cannot be written."""
+    attempt = {
+        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "exercise": exercise,
+        "outcome": outcome,
+        "diagnosis": diagnosis,
+    }
+    path = progress_file()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(attempt) + "\n")
+    except OSError as error:
+        print(f"(your progress could not be kept in {path}: {error.strerror or error})")
+
+
+def attempts() -> Iterator[Attempt]:
+    """Read all attempts, oldest first; lines that are damaged or foreign are passed over."""
+    try:
+        lines = progress_file().read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        try:
+            raw = json.loads(line)
+            yield Attempt(
+                str(raw["time"]), str(raw["exercise"]), str(raw["outcome"]), str(raw["diagnosis"])
+            )
+        except (ValueError, KeyError, TypeError):
+            continue
+
+
+def solved() -> set[str]:
+    """Return the ids of the exercises that were right at least once."""
+    return {attempt.exercise for attempt in attempts() if attempt.outcome == "right"}
+
+
+def course_map() -> None:
+    """Show the lessons with the learner's progress in each."""
+    from .course import load_course
+    from .exercises import lesson
+
+    done, tried = solved(), {attempt.exercise for attempt in attempts()}
+    rows, marks = [], []
+    for entry in load_course().lessons:
+        ids = [exercise.id for exercise in lesson(entry.id)]
+        right = sum(i in done for i in ids)
+        state = "planned" if entry.planned else f"{right} of {len(ids)} exercises"
+        marks.append("●" * right + "○" * (len(ids) - right))
+        if not entry.planned and right < len(ids) and any(i in tried for i in ids):
+            state += ", begun"
+        rows.append((entry.id, entry.title, f"{entry.minutes} min", marks[-1], state))
+    text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
+    where = f"Kept in {progress_file()}, on this machine only."
+    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

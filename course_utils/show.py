@@ -1,0 +1,76 @@
+"""Show a thing as HTML in a notebook and as text anywhere else."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .host import in_notebook
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """One piece of output in two forms: ``text`` for a terminal or a test, ``html`` for a notebook."""
+
+    text: str
+    html: str
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        return {"text/plain": self.text, "text/html": self.html, **self.extra}
+
+
+def show(bundle: Bundle) -> None:
+    """Display it in a notebook, print it elsewhere."""
+    if in_notebook():
+        from IPython.display import display
+
+        display(bundle)
+    else:
+        print(bundle.text)
+
+
+def table(
+    head: Sequence[str], rows: Sequence[Sequence[Any]], classes: Sequence[str] = ()
+) -> tuple[str, str]:
+    """Return a table as aligned text and as HTML.
+
+    Parameters
+    ----------
+    head
+        The column names.
+    rows
+        The cells; each is shown with ``str``.
+    classes
+        For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
+        gives the row its look; or nothing.
+    """
+    cells = [[str(cell) for cell in row] for row in rows]
+    widths = [max(len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in [list(head), *cells]
+    ]
+    looks = list(classes) + [""] * (len(rows) - len(classes))
+    body = "".join(
+        f'<tr style="{LOOK.get(look, "")}">'
+        + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row)
+        + "</tr>"
+        for row, look in zip(cells, looks, strict=True)
+    )
+    titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
+    return "\n".join(lines), f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+
+
+# One look for each kind of number, in every table, readable on a light and on a dark page.
+LOOK = {
+    "measured": "font-weight:bold",
+    "recorded": "",
+    "modelled": "font-style:italic",
+    "published": "opacity:.8",
+}

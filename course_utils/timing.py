@@ -1,0 +1,127 @@
+"""Time a piece of work honestly, on any device.
+
+`measure` is a thin layer over ``torch.utils.benchmark.Timer``: it warms up, waits for the device
+before it reads the clock, uses all threads that PyTorch uses, repeats, and keeps every repetition.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import date
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.utils.benchmark import Timer
+
+from .devices import abilities, synchronize
+
+LEAST = 5
+"""The least number of repetitions that a median and its quartiles rest on."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How long something took: the median and the quartiles of ``n`` repetitions, in seconds."""
+
+    label: str
+    median: float
+    q1: float
+    q3: float
+    n: int
+    device: str
+    machine: str
+    torch: str
+    threads: int
+    date: str
+    kind: str = "measured"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.label}: {seconds(self.median)} "
+            f"({seconds(self.q1)} to {seconds(self.q3)}), n = {self.n}, {self.kind} on {self.device}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the fields as plain values, ready for JSON; times in seconds."""
+        return asdict(self)
+
+
+def measure(
+    fn: Callable[[], object],
+    label: str = "",
+    *,
+    device: torch.device | str | None = None,
+    min_seconds: float = 0.2,
+) -> Measurement:
+    """Time ``fn()``: warm up, synchronise, repeat.
+
+    Parameters
+    ----------
+    fn
+        What to time. It takes no argument; its result is thrown away.
+    label
+        What it is, in a few words.
+    device
+        The device the work runs on, which is waited for before the clock is read. By default the
+        current accelerator, or the CPU where there is none.
+    min_seconds
+        How long to go on repeating, in seconds. At least five repetitions are made in any case.
+
+    Returns
+    -------
+    Measurement
+        Median and quartiles, in seconds for one call.
+
+    Raises
+    ------
+    TypeError
+        Where ``fn`` cannot be called.
+
+    Notes
+    -----
+    Built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
+    PyTorch uses. Each repetition is the mean over a block of calls long enough for the clock.
+    """
+    if not callable(fn):
+        raise TypeError(
+            f"measure() wants a function it can call, such as lambda: a @ b; got {fn!r}"
+        )
+    if device is None:
+        device = (
+            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+        )
+    device = torch.device(device)
+
+    def clock() -> float:
+        synchronize(device)
+        return perf_counter()
+
+    timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
+    fn()
+    times = list(timer.blocked_autorange(min_run_time=min_seconds).times)
+    while len(times) < LEAST:
+        times += timer.timeit(1).times
+    q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
+    return Measurement(
+        label=label or getattr(fn, "__name__", "work"),
+        median=median,
+        q1=q1,
+        q3=q3,
+        n=len(times),
+        device=str(device),
+        machine=abilities(device).name,
+        torch=torch.__version__,
+        threads=torch.get_num_threads(),
+        date=date.today().isoformat(),
+    )
+
+
+def seconds(value: float) -> str:
+    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"
