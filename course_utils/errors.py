@@ -23,13 +23,15 @@ class Caught:
 
 
 @contextmanager
-def expect_error(kind: type[BaseException], match: str = "") -> Iterator[Caught]:
+def expect_error(
+    kind: type[BaseException] | tuple[type[BaseException], ...], match: str = ""
+) -> Iterator[Caught]:
     """Run a block that must fail, and show its error as the learner would see it.
 
     Parameters
     ----------
     kind
-        The type the error must have.
+        The type the error must have, or several of which it must have one.
     match
         A regular expression that the message must contain.
 
@@ -56,7 +58,9 @@ def expect_error(kind: type[BaseException], match: str = "") -> Iterator[Caught]
         line = _line(error)
         caught.error = error.with_traceback(None)
     else:
-        raise AssertionError(f"this block was meant to fail with {kind.__name__}, and did not")
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        names = " or ".join(one.__name__ for one in kinds)
+        raise AssertionError(f"this block was meant to fail with {names}, and did not")
     _show(caught.error, line)
 
 

@@ -35,7 +35,8 @@ class bar(tqdm):
         if not self._notebook:
             super().display(msg, pos)
             return
-        data = self.format_dict
+        data = dict(self.format_dict)
+        data["prefix"] = data["prefix"] and f"{data['prefix'].removesuffix(': ')}: "
         done, total = data["n"], data["total"]
         meter = (
             f'<progress value="{done}" max="{total}" style="width:16em"></progress> '

@@ -6,6 +6,7 @@ before it reads the clock, uses all threads that PyTorch uses, repeats, and keep
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -20,6 +21,9 @@ from .devices import abilities, synchronize
 
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
+
+BLOCKS = 20
+"""How many repetitions to aim at. A repetition of something short is the mean over a block of calls."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,8 @@ def measure(
     Notes
     -----
     Built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
-    PyTorch uses. Each repetition is the mean over a block of calls long enough for the clock.
+    PyTorch uses. A slow call is a repetition of its own; a fast one is repeated in blocks, so that
+    reading the clock and waiting for the device cost next to nothing.
     """
     if not callable(fn):
         raise TypeError(
@@ -100,10 +105,13 @@ def measure(
         return perf_counter()
 
     timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
-    fn()
-    times = list(timer.blocked_autorange(min_run_time=min_seconds).times)
-    while len(times) < LEAST:
-        times += timer.timeit(1).times
+    once = _warm_up(fn, clock, min_seconds)
+    block = max(1, round(min_seconds / BLOCKS / once))
+    times: list[float] = []
+    if block == 1:
+        times += timer.blocked_autorange(min_run_time=max(min_seconds, LEAST * once)).times
+    while len(times) < LEAST or sum(times) * block < min_seconds:
+        times += timer.timeit(block).times
     q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
     return Measurement(
         label=label or getattr(fn, "__name__", "work"),
@@ -117,6 +125,17 @@ def measure(
         threads=torch.get_num_threads(),
         date=date.today().isoformat(),
     )
+
+
+def _warm_up(fn: Callable[[], object], clock: Callable[[], float], min_seconds: float) -> float:
+    """Call ``fn`` for a tenth of the time, at least twice; return the least time of a call."""
+    least, calls, begin = math.inf, 0, clock()
+    latest = begin
+    while calls < 2 or latest - begin < 0.1 * min_seconds:
+        fn()
+        now = clock()
+        least, latest, calls = min(least, now - latest), now, calls + 1
+    return max(least, 1e-9)
 
 
 def seconds(value: float) -> str:

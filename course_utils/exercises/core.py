@@ -87,7 +87,7 @@ class _Raised(Exception):
     """The learner's code failed; carries what it raised."""
 
     def __init__(self, error: BaseException) -> None:
-        super().__init__(str(error))
+        super().__init__()
         self.error = error
 
 
@@ -494,14 +494,16 @@ class _Output(io.StringIO):
 @contextmanager
 def _own_random_numbers() -> Iterator[None]:
     """Leave the learner's random numbers as they were before the check."""
+    import numpy as np
     import torch
 
-    states = random.getstate(), torch.get_rng_state()
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     try:
         yield
     finally:
         random.setstate(states[0])
-        torch.set_rng_state(states[1])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
 
 
 def _inline(text: str) -> str:

@@ -1,0 +1,90 @@
+"""The generated parts of pages: the map in README.md, the lesson table in colab_links.md.
+
+A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
+is written by hand.
+"""
+
+from __future__ import annotations
+
+from course_utils.authoring.cells import colab_badge, kaggle_badge, label
+from course_utils.authoring.form import FIX, AuthoringError, Problem
+from course_utils.course import Course, Lesson
+
+
+def course_map(course: Course) -> str:
+    """Return the table of lessons for README.md, as Markdown."""
+    rows = [
+        _row(_linked(lesson), lesson.question, str(lesson.minutes), _open(course, lesson))
+        for lesson in course.lessons
+    ]
+    head = [_row("Lesson", "The question it answers", "Minutes", "Open"), "|---|---|---:|---|"]
+    return "\n".join(['<a id="course-map"></a>', "", *head, *rows])
+
+
+def lesson_links(course: Course) -> str:
+    """Return the table of open-in badges for colab_links.md, as Markdown."""
+    rows = []
+    for lesson in course.lessons:
+        badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
+        rows.append(_row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
+    return "\n".join([_row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
+
+
+PAGES = {
+    "README.md": ("course-map", course_map),
+    "colab_links.md": ("lesson-links", lesson_links),
+}
+
+
+def render(course: Course, page: str, text: str) -> str:
+    """Return a page with its generated part fresh.
+
+    Parameters
+    ----------
+    page : str
+        ``"README.md"`` or ``"colab_links.md"``.
+    text : str
+        The page as it is.
+
+    Raises
+    ------
+    AuthoringError
+        If the page has not exactly one pair of markers.
+    """
+    name, part = PAGES[page]
+    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
+        raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
+    before, _, rest = text.partition(begin)
+    after = rest.partition(end)[2]
+    return f"{before}{begin}\n{part(course)}\n{end}{after}"
+
+
+def page_problems(course: Course) -> list[Problem]:
+    """List the pages that are missing, or whose generated part is out of date."""
+    problems = []
+    for page in PAGES:
+        path = course.path.parent.parent / page
+        try:
+            text = path.read_text(encoding="utf-8")
+            if render(course, page, text) != text:
+                problems.append(Problem(page, "", "its table of lessons is out of date", FIX))
+        except FileNotFoundError:
+            problems.append(Problem(page, "", "does not exist", "write it"))
+        except AuthoringError as error:
+            problems.append(Problem(page, "", "has no place for its table", str(error)))
+    return problems
+
+
+def _linked(lesson: Lesson) -> str:
+    return label(lesson) if lesson.planned else f"[{label(lesson)}](notebooks/{lesson.file})"
+
+
+def _open(course: Course, lesson: Lesson) -> str:
+    if lesson.planned:
+        return "planned"
+    return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,0 +1,162 @@
+"""Solved variants of a lesson: every stub replaced by the reference, by syntax-tree positions."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+
+from course_utils.authoring.cells import exercise_id
+from course_utils.authoring.form import AuthoringError, cell_name, tags
+from course_utils.exercises import Exercise
+
+
+@dataclass(frozen=True)
+class Stub:
+    """Where an exercise is answered: a function or a value, lines ``first`` to ``last`` of a cell."""
+
+    exercise: str
+    name: str
+    is_value: bool
+    first: int
+    last: int
+
+
+def stubs(nb: NotebookNode, exercises: Iterable[Exercise]) -> list[Stub]:
+    """List the stubs of a notebook, in order.
+
+    Raises
+    ------
+    AuthoringError
+        If an exercise cell names no exercise, or has no stub that fits its reference.
+    """
+    return [find_stub(cell, exercise) for cell, exercise in _exercise_cells(nb, exercises)]
+
+
+def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
+    """Return a copy in which the reference stands in place of every stub.
+
+    Raises
+    ------
+    AuthoringError
+        As ``stubs``.
+    """
+    nb = copy.deepcopy(nb)
+    for cell, exercise in _exercise_cells(nb, exercises):
+        stub = find_stub(cell, exercise)
+        lines = cell.source.splitlines()
+        lines[stub.first - 1 : stub.last] = _answer(exercise, stub).splitlines()
+        cell.source = "\n".join(lines)
+    return nb
+
+
+def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
+    """Return the one stub of an exercise cell.
+
+    Raises
+    ------
+    AuthoringError
+        If there is none, more than one, or its name or arguments are not the reference's.
+    """
+    try:
+        body = ast.parse(cell.source).body
+    except SyntaxError as error:
+        raise AuthoringError(
+            f"{exercise.id}: the cell is not plain Python ({error.msg}, line {error.lineno})"
+        ) from None
+    found = [node for node in body if _holds_todo(node)]
+    if len(found) != 1:
+        raise AuthoringError(f"{exercise.id}: the cell has {len(found)} stubs with todo(), not one")
+    node = found[0]
+    match node:
+        case ast.FunctionDef():
+            _same_signature(node, exercise)
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            return Stub(exercise.id, node.name, False, first, node.end_lineno or node.lineno)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="todo"))):
+            if not exercise.wants_value:
+                raise AuthoringError(
+                    f"{exercise.id}: the stub is a value, but the reference takes arguments"
+                )
+            return Stub(exercise.id, name, True, node.lineno, node.end_lineno or node.lineno)
+    raise AuthoringError(
+        f"{exercise.id}: todo() stands neither in a function nor in  name = todo()"
+    )
+
+
+def _exercise_cells(
+    nb: NotebookNode, exercises: Iterable[Exercise]
+) -> list[tuple[NotebookNode, Exercise]]:
+    known = {exercise.id: exercise for exercise in exercises}
+    pairs = []
+    for i, cell in enumerate(nb.cells):
+        if "exercise" not in tags(cell):
+            continue
+        ident = exercise_id(cell)
+        if ident not in known:
+            raise AuthoringError(
+                f"cell {cell_name(nb, i)} names no exercise of the lesson: {ident}"
+            )
+        pairs.append((cell, known[ident]))
+    return pairs
+
+
+def _holds_todo(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "todo"
+        for inner in ast.walk(node)
+    )
+
+
+def _reference(exercise: Exercise) -> tuple[str, ast.FunctionDef]:
+    source = textwrap.dedent(inspect.getsource(exercise.reference))
+    node = ast.parse(source).body[0]
+    if not isinstance(node, ast.FunctionDef):
+        raise AuthoringError(f"{exercise.id}: the reference is not a function written with def")
+    return source, node
+
+
+def _same_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
+    _, reference = _reference(exercise)
+    if stub.name != reference.name:
+        raise AuthoringError(
+            f"{exercise.id}: the stub is called {stub.name}, the reference {reference.name}"
+        )
+    mine, theirs = (_argument_names(node) for node in (stub, reference))
+    if mine != theirs:
+        raise AuthoringError(
+            f"{exercise.id}: the stub takes ({', '.join(mine)}), "
+            f"the reference ({', '.join(theirs)})"
+        )
+
+
+def _argument_names(node: ast.FunctionDef) -> list[str]:
+    args = copy.deepcopy(node.args)
+    for arg in ast.walk(args):
+        if isinstance(arg, ast.arg):
+            arg.annotation = None
+    return [part.strip() for part in ast.unparse(args).split(",") if part.strip()]
+
+
+def _answer(exercise: Exercise, stub: Stub) -> str:
+    source, node = _reference(exercise)
+    if not stub.is_value:
+        return source.rstrip()
+    *before, last = node.body
+    returns = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+    if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
+        raise AuthoringError(f"{exercise.id}: the reference must end in its only  return VALUE")
+    if before and isinstance(before[0], ast.Expr) and isinstance(before[0].value, ast.Constant):
+        before = before[1:]
+    lines = source.splitlines()
+    first = before[0].lineno if before else last.lineno
+    text = textwrap.dedent("\n".join(lines[first - 1 : last.end_lineno]))
+    kept = text.splitlines()
+    place = last.lineno - first
+    kept[place] = f"{stub.name} = {kept[place].removeprefix('return').lstrip()}"
+    return "\n".join(kept)

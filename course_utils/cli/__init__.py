@@ -1,0 +1,118 @@
+"""The command line: one module a command, imported only when that command is named.
+
+A module of this folder has `add_arguments(parser)` and `main(args) -> int`. It may have `NEEDS`, the
+modules it cannot work without: a Python that lacks one of them hands over to the Python of `.venv`.
+"""
+
+import argparse
+import difflib
+import importlib
+import importlib.util
+import sys
+
+from course_utils.cli import bootstrap
+
+COMMANDS = {
+    "lab": "set up the course if need be, and open it in JupyterLab",
+    "test": "set up the course if need be, and run its tests",
+    "doctor": "say what this machine can do, and what stands in the way of a GPU",
+    "notebooks": "check, repair or run the notebooks (for authors)",
+    "links": "write the open-in links of every notebook (for authors)",
+    "record": "measure what the lessons quote, on this machine",
+}
+PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
+
+
+def run(argv: list[str]) -> int:
+    """Run one command.
+
+    Parameters
+    ----------
+    argv
+        The words after ``python3 -m course_utils``.
+
+    Returns
+    -------
+    int
+        The exit status: 0 for success, 1 for failure, 2 for a mistake in the call, 130 for Ctrl-C.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace", line_buffering=True)
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    name = argv[0]
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}."
+        return _fail(f"There is no command {name}: {hint}", 2)
+    try:
+        return _dispatch(name, argv[1:])
+    except bootstrap.SetupError as error:
+        return _fail(str(error), 1)
+    except ModuleNotFoundError as error:
+        if _is_ours(error):
+            return _fail(f"The command {name} is not in this copy of the course ({error}).", 1)
+        return _in_venv(argv, error.name)
+    except KeyboardInterrupt:
+        return _fail(
+            f"Stopped. Nothing is lost: {bootstrap.COMMAND} {name}  goes on from here.", 130
+        )
+
+
+def _dispatch(name: str, words: list[str]) -> int:
+    module = importlib.import_module(f"course_utils.cli.{name}")
+    for needed in getattr(module, "NEEDS", ()):
+        if importlib.util.find_spec(needed) is None and bootstrap.other_python():
+            raise ModuleNotFoundError(f"No module named {needed!r}", name=needed)
+    rest: list[str] = []
+    if name in PASS_ON and "--" in words:
+        cut = words.index("--")
+        words, rest = words[:cut], words[cut + 1 :]
+    parser = argparse.ArgumentParser(
+        prog=f"{bootstrap.COMMAND} {name}",
+        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
+        epilog="What stands after  --  goes to Jupyter or to pytest." if name in PASS_ON else None,
+    )
+    module.add_arguments(parser)
+    args = parser.parse_args(words)
+    args.rest = rest
+    return module.main(args)
+
+
+def _in_venv(argv: list[str], missing: str | None) -> int:
+    """Run the same command again with the Python of `.venv`, which has what this one lacks."""
+    python = bootstrap.other_python()
+    if python is None:
+        return _fail(
+            f"{argv[0]} needs the Python package {missing}, which is not installed here: run  "
+            f"{bootstrap.COMMAND} test --quick  once, which sets up .venv with all of it.",
+            1,
+        )
+    return bootstrap.hand_over([str(python), "-m", "course_utils", *argv])
+
+
+def _is_ours(error: ModuleNotFoundError) -> bool:
+    return (error.name or "").split(".")[0] == "course_utils"
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: {bootstrap.COMMAND} COMMAND [options]",
+            "",
+            "GPU Training with PyTorch, an interactive course.",
+            "",
+            *lines,
+            "",
+            f"{bootstrap.COMMAND} COMMAND --help  lists the options of a command.",
+        ]
+    )
+
+
+def _fail(sentence: str, status: int) -> int:
+    print(sentence, file=sys.stderr)
+    return status

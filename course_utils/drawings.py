@@ -1,0 +1,318 @@
+"""Drawings that explain: too long for a lesson's cell, and nothing a learner should copy."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
+
+from .evidence import published_gpus, recorded
+from .host import cpu_name
+from .plots import COLOURS, DASHES, MARKERS, present
+from .show import Bundle, show, table
+from .timing import Measurement
+
+_BLUE, _ORANGE, _GREEN = COLOURS[0], COLOURS[1], COLOURS[2]
+
+
+def five_doors(report: Any) -> None:
+    """Draw the doors of a `course_utils.doctor` report, and how far an arrow gets through them.
+
+    Parameters
+    ----------
+    report
+        A report with ``doors``; each has a ``name`` and a ``state``, ``"open"``, ``"shut"`` or
+        ``"unknown"``.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 2.7), layout="constrained")
+    looks = {
+        "open": (_GREEN, "open"),
+        "shut": (_ORANGE, "shut"),
+        "unknown": ("#888888", "not reached"),
+    }
+    first_shut = next((i for i, d in enumerate(report.doors) if d.state != "open"), None)
+    for i, door in enumerate(report.doors):
+        x, (colour, word) = 1.6 * i + 1.3, looks[door.state]
+        ax.add_patch(Rectangle((x, 0), 0.9, 1.8, facecolor="white", edgecolor="#444444"))
+        if door.state == "open":
+            ajar = [(x, 0), (x + 0.3, -0.18), (x + 0.3, 1.62), (x, 1.8)]
+            ax.add_patch(Polygon(ajar, facecolor=colour, edgecolor="#444444"))
+        else:
+            hatch = "///" if door.state == "unknown" else None
+            leaf = Rectangle((x, 0), 0.9, 1.8, facecolor=colour, edgecolor="#444444", hatch=hatch)
+            ax.add_patch(leaf)
+            ax.plot([x + 0.75], [0.85], "o", color="white")
+        ax.text(
+            x + 0.45,
+            2.0,
+            f"{i + 1}. {door.name.replace(' ', chr(10))}",
+            ha="center",
+            va="bottom",
+            fontsize=9,
+        )
+        ax.text(x + 0.45, -0.42, word, ha="center", va="top", fontsize=9, color="#444444")
+    end = 1.6 * len(report.doors) + 1.4 if first_shut is None else 1.6 * first_shut + 1.25
+    ax.add_patch(FancyArrowPatch((0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16))
+    ax.text(0.8, 0.9, "your\ncode", ha="right", va="center")
+    ax.text(1.6 * len(report.doors) + 1.5, 0.9, "a GPU's\nresult", ha="left", va="center")
+    ax.set(xlim=(0, 1.6 * len(report.doors) + 2.6), ylim=(-0.8, 2.5))
+    ax.set_axis_off()
+    states = ", ".join(f"{d.name} {looks[d.state][1]}" for d in report.doors)
+    present(fig, f"Five doors between your code and a GPU's result: {states}.")
+
+
+def two_processors() -> None:
+    """Draw a CPU and a GPU as chips, and their two ways of delivering parcels."""
+    fig, (chips, trips) = plt.subplots(
+        1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1)
+    )
+    for x, title in ((0, "CPU: a few strong cores"), (11, "GPU: thousands of simple ones")):
+        chips.add_patch(Rectangle((x, 0), 10, 8, facecolor="white", edgecolor="#444444"))
+        chips.text(x + 5, 9.1, title, ha="center", fontsize=10)
+    for i in range(4):
+        corner = (0.5 + 4.7 * (i % 2), 3.2 + 2.4 * (i // 2))
+        chips.add_patch(Rectangle(corner, 4.3, 2.1, facecolor=_BLUE, alpha=0.85))
+        chips.text(
+            corner[0] + 2.15, corner[1] + 1.05, "core", color="white", ha="center", va="center"
+        )
+    chips.add_patch(Rectangle((0.5, 0.4), 9, 2.3, facecolor="#bbbbbb"))
+    chips.text(5, 1.55, "cache, control", ha="center", va="center")
+    for i in range(20 * 12):
+        corner = (11.5 + 0.45 * (i % 20), 1.7 + 0.5 * (i // 20))
+        chips.add_patch(Rectangle(corner, 0.33, 0.36, facecolor=_ORANGE, alpha=0.85))
+    chips.add_patch(Rectangle((11.5, 0.4), 9, 0.9, facecolor="#bbbbbb"))
+    for x, width, words in ((0, 4, "memory"), (11, 10, "memory, much faster")):
+        chips.add_patch(
+            Rectangle((x + 5 - width / 2, -2.6), width, 2.2, facecolor=_GREEN, alpha=0.3)
+        )
+        chips.text(x + 5, -1.5, words, ha="center", va="center")
+    chips.set(xlim=(-0.3, 21.3), ylim=(-3, 10))
+    chips.set_axis_off()
+
+    parcels = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000]
+    trips.plot(parcels, [0.2 * n for n in parcels], marker="o", label="one motorbike")
+    trips.plot(parcels, [3.0] * len(parcels), marker="s", label="one train")
+    trips.set(
+        xscale="log", yscale="log", xlabel="parcels", ylabel="hours until the last one is there"
+    )
+    trips.legend()
+    trips.set_title("An illustration, not data", fontsize=10)
+    present(
+        fig,
+        "Left: a CPU chip with four large cores and a large cache, a GPU chip with hundreds of small "
+        "cores and a wider memory. Right: delivery time of a motorbike grows with the parcels, that of "
+        "a train is flat; the motorbike wins for few parcels, the train for many.",
+    )
+
+
+def peaks(flops: float, bytes_per_second: float) -> None:
+    """Show a table of this CPU's measured rates above the published peaks of the course's GPUs.
+
+    Parameters
+    ----------
+    flops
+        The CPU's measured float32 matrix product, in FLOP/s.
+    bytes_per_second
+        The CPU's measured copy, in bytes read and written a second.
+    """
+    head = ("Processor", "float32 TFLOP/s", "16-bit tensor TFLOP/s", "Memory GB/s", "Memory GB")
+    rows = [(cpu_name(), f"{flops / 1e12:.3g}", "", f"{bytes_per_second / 1e9:.3g}", "")]
+    rows += [
+        (g.name, g.fp32_tflops, g.fp16_tensor_tflops, g.bandwidth_gb_s, g.memory_gb)
+        for g in published_gpus()
+    ]
+    kinds = ["measured", *(["published"] * len(published_gpus()))]
+    rows = [(*row, kind) for row, kind in zip(rows, kinds, strict=True)]
+    text, page = table((*head, "Kind"), rows, kinds)
+    sources = "Published: " + "; ".join(g.source for g in published_gpus()) + "."
+    show(Bundle(f"{text}\n{sources}", f"{page}<div><small>{html.escape(sources)}</small></div>"))
+
+
+def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> None:
+    """Draw the time of a square float32 matrix product against its size, and the speed-up.
+
+    Recorded accelerators join the measured devices. Where there is neither, the left picture shows the
+    least times that the published peaks allow, and the right one says what is missing.
+
+    Parameters
+    ----------
+    sizes
+        The sizes, rising.
+    times
+        For each device, such as ``"cpu"``, one measurement a size.
+    """
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
+    drawn = {
+        (device, "measured"): (list(sizes), [m.median for m in ms]) for device, ms in times.items()
+    }
+    drawn.update(_recorded_races(sizes))
+    for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
+        left.plot(x, y, marker=MARKERS[i], linestyle=DASHES[kind], label=f"{name} ({kind})")
+    cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
+    faster = {key: xy for key, xy in drawn.items() if key[0] != "cpu"}
+    for i, ((name, kind), (x, y)) in enumerate(faster.items(), start=1):
+        gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
+        right.plot(x, gain, color=f"C{i}", marker=MARKERS[i], linestyle=DASHES[kind], label=name)
+    if faster:
+        right.axhline(1, color="#666666", linewidth=1)
+        right.legend(fontsize=9)
+    else:
+        _published_bounds(left, sizes)
+        right.text(
+            0.5,
+            0.5,
+            "No accelerator here, and none recorded yet.\nOn a machine with one, its speed-up\n"
+            "over your CPU stands here, size by size.",
+            transform=right.transAxes,
+            ha="center",
+            va="center",
+        )
+    for ax, label in ((left, "time of one product, s"), (right, "CPU time / device time")):
+        ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
+        ax.set_xticks(list(sizes), [str(size) for size in sizes], rotation=45)
+        ax.minorticks_off()
+    left.legend(fontsize=8)
+    names = ", ".join(f"{name} ({kind})" for name, kind in drawn)
+    present(
+        fig,
+        f"Time of a matrix product against its size for {names}"
+        + ("; right, each device's speed-up over the CPU." if faster else "; no speed-up to show."),
+    )
+
+
+def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+    races: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    for size in sizes:
+        for m in recorded("matmul", size=size):
+            if m.device != "cpu":
+                x, y = races.setdefault((m.machine, "recorded"), ([], []))
+                x.append(size)
+                y.append(m.median)
+    return races
+
+
+def _published_bounds(ax: Axes, sizes: Sequence[int]) -> None:
+    for i, gpu in enumerate(published_gpus(), start=1):
+        least = [
+            max(2 * n**3 / (gpu.fp32_tflops * 1e12), 12 * n**2 / (gpu.bandwidth_gb_s * 1e9))
+            for n in sizes
+        ]
+        label = f"{gpu.name}: least possible (published)"
+        ax.plot(
+            sizes, least, color=f"C{i}", linestyle=DASHES["published"], linewidth=1, label=label
+        )
+
+
+def roofline(
+    peak_flops: float, bandwidth: float, points: Mapping[str, Sequence[tuple[float, float]]]
+) -> None:
+    """Draw a device's roofline and what was measured under it.
+
+    Parameters
+    ----------
+    peak_flops
+        The device's best measured rate, in FLOP/s.
+    bandwidth
+        Its best measured memory rate, in bytes/s.
+    points
+        For each operation, pairs of arithmetic intensity (FLOPs a byte) and FLOP/s.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
+    ridge = peak_flops / bandwidth
+    every = [x for pairs in points.values() for x, _ in pairs]
+    ends = [min(every) / 2, ridge, max(*every, ridge) * 3]
+    roof = [min(peak_flops, bandwidth * x) / 1e9 for x in ends]
+    ax.plot(ends, roof, color="#444444", label="roof (measured peaks)")
+    ax.axvline(ridge, color="#999999", linewidth=1, linestyle=":")
+    ax.text(ridge * 1.08, roof[0], f"ridge: {ridge:.3g} FLOPs/byte", color="#555555")
+    for i, (name, pairs) in enumerate(points.items()):
+        x, y = zip(*pairs, strict=True)
+        ax.plot(
+            x, [rate / 1e9 for rate in y], MARKERS[i], color=f"C{i}", label=f"{name} (measured)"
+        )
+    ax.set(xscale="log", yscale="log", ylabel="GFLOP/s")
+    ax.set_xlabel("arithmetic intensity, FLOPs a byte")
+    ax.legend(fontsize=9)
+    present(
+        fig,
+        f"A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
+        f"{peak_flops / 1e9:.3g} GFLOP/s, with measured points of {', '.join(points)}.",
+    )
+
+
+def loading_bars(measurements: Sequence[Measurement]) -> None:
+    """Draw measured times as horizontal bars with their quartiles.
+
+    Parameters
+    ----------
+    measurements
+        One a bar, from top to bottom.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(measurements) + 1), layout="constrained")
+    names = [m.label for m in measurements]
+    medians = [1e3 * m.median for m in measurements]
+    spread = [
+        [1e3 * (m.median - m.q1) for m in measurements],
+        [1e3 * (m.q3 - m.median) for m in measurements],
+    ]
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
+    ax.barh(names, medians, xerr=spread, color=colours, ecolor="#444444", capsize=3)
+    for i, (median, m) in enumerate(zip(medians, measurements, strict=True)):
+        ax.text(1e3 * m.q3, i, f"  {median:.3g} ms", va="center")
+    ax.set(xlabel=f"time, ms (measured on {measurements[0].device}, median and quartiles)")
+    ax.set_xlim(0, 1.25 * max(1e3 * m.q3 for m in measurements))
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    each = ", ".join(f"{n} {t:.3g} ms" for n, t in zip(names, medians, strict=True))
+    present(fig, f"Measured times as bars: {each}.")
+
+
+def checkpoint_moments() -> None:
+    """Draw what lies in the folder at each moment of a save, and what a killed run goes on from."""
+    moments = (
+        ("before\nthe save", {"last.pt": "step 10", "previous.pt": "step 5"}, "step 10"),
+        (
+            "writing",
+            {"last.pt.new": "half", "last.pt": "step 10", "previous.pt": "step 5"},
+            "step 10",
+        ),
+        (
+            "written,\nfsync",
+            {"last.pt.new": "step 15", "last.pt": "step 10", "previous.pt": "step 5"},
+            "step 10",
+        ),
+        (
+            "first\nos.replace",
+            {"last.pt.new": "step 15", "previous.pt": "step 10"},
+            "step 10",
+        ),
+        ("second\nos.replace", {"last.pt": "step 15", "previous.pt": "step 10"}, "step 15"),
+    )
+    rows = ("last.pt.new", "last.pt", "previous.pt")
+    fig, ax = plt.subplots(figsize=(8.4, 3.2), layout="constrained")
+    for column, (moment, files, resumes) in enumerate(moments):
+        ax.text(column + 0.5, 4.15, moment, ha="center", va="center", fontsize=9.5)
+        for row, name in enumerate(rows):
+            words = files.get(name, "")
+            colour = {"": "#f2f2ef", "half": _ORANGE}.get(words, _BLUE)
+            box = Rectangle((column + 0.06, 2.8 - row), 0.88, 0.75, facecolor=colour, alpha=0.9)
+            ax.add_patch(box)
+            ink = "white" if words else "#888888"
+            ax.text(
+                column + 0.5, 3.17 - row, words or "no file", ha="center", va="center", color=ink
+            )
+        ax.text(column + 0.5, 0.35, resumes, ha="center", va="center", weight="bold", color=_GREEN)
+    for row, name in enumerate(rows):
+        ax.text(-0.1, 3.17 - row, name, ha="right", va="center", family="monospace", fontsize=9)
+    ax.text(-0.1, 0.35, "killed here, the\nrun goes on from", ha="right", va="center", fontsize=9)
+    ax.set(xlim=(-1.5, 5), ylim=(0, 4.5))
+    ax.set_axis_off()
+    present(
+        fig,
+        "Five moments of a save. While last.pt.new is written, last.pt stays whole; then last.pt becomes "
+        "previous.pt and last.pt.new becomes last.pt. Killed at any moment, the run finds a whole file.",
+    )

@@ -1,0 +1,189 @@
+"""What the notebook tests share: the lessons, a clean environment for kernels, running, reporting."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbclient
+import nbformat
+from nbformat import NotebookNode
+
+from course_utils.course import Lesson, load_course
+from course_utils.exercises.core import RESULT_MIME
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = ROOT / "notebooks"
+GUARD = ROOT / "tests" / "guard"
+EXECUTED = ROOT / "executed"
+CHECK_OUTPUT = "nbval-check-output"
+CELL_TIMEOUT = 120
+LESSONS: tuple[Lesson, ...] = load_course().ready
+"""The lessons that have a notebook."""
+
+_UNWANTED = re.compile(
+    r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$"
+)
+
+
+def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
+    """Return the environment for a kernel: guarded, with nothing of the user's own set-up.
+
+    Parameters
+    ----------
+    folder
+        Where the kernel's progress, settings and refused connections are kept.
+    extra
+        Further variables, such as ``COURSE_DEVICE="cpu"``.
+    """
+    env = {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
+    path = [str(GUARD), *filter(None, [env.get("PYTHONPATH")])]
+    return env | {
+        "PYTHONPATH": os.pathsep.join(path),
+        "COURSE_PROGRESS": str(folder / "progress.jsonl"),
+        "COURSE_NETWORK_LOG": str(folder / "network.log"),
+        "IPYTHONDIR": str(folder / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(folder / "jupyter"),
+        "JUPYTER_PREFER_ENV_PATH": "1",
+        **extra,
+    }
+
+
+def network_attempts(folder: Path) -> list[str]:
+    """Return the hosts that a kernel started with ``kernel_env(folder)`` asked for."""
+    log = folder / "network.log"
+    return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def code_cells(nb: NotebookNode) -> list[NotebookNode]:
+    """Return the code cells of a notebook."""
+    return [cell for cell in nb.cells if cell.cell_type == "code"]
+
+
+def notebook(*sources: str) -> NotebookNode:
+    """Return a small notebook of code cells, as a fixture."""
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nb
+
+
+def execute(nb: NotebookNode, folder: Path, **extra: str) -> NotebookNode:
+    """Run a small notebook in a real kernel in ``folder``; an error in a cell is kept as output."""
+    client = nbclient.NotebookClient(
+        nb,
+        timeout=60,
+        kernel_name="python3",
+        allow_errors=True,
+        resources={"metadata": {"path": str(folder)}},
+    )
+    client.execute(env=kernel_env(folder, **extra))
+    return nb
+
+
+@dataclass
+class Nbval:
+    """What nbval found in one notebook: cells that passed, and the others with what it said."""
+
+    passed: int = 0
+    others: list[str] = field(default_factory=list)
+
+
+def nbval(
+    paths: Sequence[Path], folder: Path, cell_timeout: float = CELL_TIMEOUT, **extra: str
+) -> dict[str, Nbval]:
+    """Run nbval on notebooks, in one process of its own; return what it found in each, by name."""
+    ini, xml = folder / "pytest.ini", folder / "nbval.xml"
+    ini.write_text("[pytest]\n", encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-c", str(ini), "--rootdir", str(folder), "-q"]
+    command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout}"]
+    command += ["-p", "nbval.plugin", "-p", "no:cacheprovider", f"--junitxml={xml}"]
+    env = kernel_env(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NO_COLOR="1", **extra)
+    done = subprocess.run(
+        [*command, *map(str, paths)], cwd=folder, env=env, capture_output=True, text=True
+    )
+    if not xml.exists():
+        raise AssertionError(f"nbval did not run:\n{done.stdout}{done.stderr}")
+    found = {path.stem: Nbval() for path in paths}
+    for case in ET.parse(xml).iter("testcase"):
+        report = found[_stem(case.attrib["classname"], found)]
+        if len(case) and any(part.tag in ("failure", "error", "skipped") for part in case):
+            said = "\n".join(part.text or part.get("message", "") for part in case)
+            report.others.append(f"{case.attrib['name']}:\n{_plain(said)}")
+        else:
+            report.passed += 1
+    return found
+
+
+def _stem(classname: str, stems: dict[str, Nbval]) -> str:
+    return next(stem for stem in stems if stem in classname)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", text).strip()
+
+
+def nbval_problems(path: Path, found: Nbval) -> Iterator[str]:
+    """Say what is wrong with an nbval run: failures first, then what was never run or compared."""
+    nb = nbformat.read(path, as_version=4)
+    yield from found.others
+    if found.passed != len(code_cells(nb)):
+        yield f"{found.passed} of {len(code_cells(nb))} code cells passed"
+    compared = [cell for cell in code_cells(nb) if CHECK_OUTPUT in cell.metadata.get("tags", ())]
+    if not compared:
+        yield f"no cell is tagged {CHECK_OUTPUT}, so nothing was compared"
+    for cell in compared:
+        if cell.execution_count is None or not cell.outputs:
+            yield f"cell {cell.id} is tagged {CHECK_OUTPUT} and holds no output to compare"
+
+
+def results(nb: NotebookNode) -> dict[str, str]:
+    """Return the outcome of every check in an executed notebook, by exercise id."""
+    bundles = [output.get("data", {}) for cell in code_cells(nb) for output in cell.outputs]
+    shown = [bundle[RESULT_MIME] for bundle in bundles if RESULT_MIME in bundle]
+    return {result["exercise"]: result["outcome"] for result in shown}
+
+
+def executed_problems(nb: NotebookNode, least: int = 10) -> Iterator[str]:
+    """Say what a learner should not see in an executed lesson, cell by cell."""
+    cells = code_cells(nb)
+    ran = [cell for cell in cells if cell.execution_count]
+    if len(ran) < max(least, len(cells)):
+        yield f"{len(ran)} of {len(cells)} code cells ran; a lesson has at least {least}"
+    for cell in cells:
+        for output in cell.outputs:
+            if problem := _output_problem(output):
+                yield f"cell {cell.id}: {problem}"
+
+
+def _output_problem(output: NotebookNode) -> str | None:
+    if output.output_type == "error":
+        return f"raised {output.ename}: {output.evalue}"
+    if output.output_type == "stream":
+        return f"wrote to stderr: {output.text.strip()[:500]}" if output.name == "stderr" else None
+    if "image/png" in output.data and not output.metadata.get("image/png", {}).get("alt"):
+        return "shows a picture without alternative text"
+    return None
+
+
+TABLE = "table: "
+"""A test's ``record_property(TABLE + title, line)`` adds a line to a table in the summary."""
+
+
+def pytest_terminal_summary(terminalreporter: object) -> None:
+    """Print the tables that the tests recorded; conftest.py imports this."""
+    tables: dict[str, list[str]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, line in getattr(report, "user_properties", ()):
+                if name.startswith(TABLE) and getattr(report, "when", "") == "call":
+                    tables.setdefault(name.removeprefix(TABLE), []).append(line)
+    for title, lines in tables.items():
+        terminalreporter.section(title)
+        for line in lines:
+            terminalreporter.write_line(line)

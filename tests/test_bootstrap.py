@@ -1,0 +1,713 @@
+"""The two commands on a fresh clone: set-up, and each thing that can stop it.
+
+The slow tests make real virtual environments in a small copy of the course. Their packages are tiny
+wheels made here, so that no network and no torch is needed.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import errno
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from support import skip
+
+from course_utils.cli import bootstrap, lab, pip, remedies, test
+from course_utils.cli.bootstrap import SetupError
+
+ROOT = Path(__file__).parents[1]
+EARLY = ("__init__.py", "__main__.py", "doctor.py", "host.py")
+TORCH = "torch==2.13.0"
+
+FAKE_TORCH = """
+__version__ = {version!r}
+class version: cuda = hip = None
+class backends:
+    class mps: is_built = staticmethod(lambda: False)
+"""
+FAKE_LAB = """
+import json, os, sys
+if "--version" in sys.argv:
+    print("4.9.9")
+else:
+    told = {"argv": sys.argv[1:], "cwd": os.getcwd(), "python": sys.executable, "env": dict(os.environ)}
+    open(os.environ["FAKE_LAB"], "w").write(json.dumps(told))
+"""
+FAKE_CLIENT = """
+import sys
+class KernelManager:
+    def __init__(self, kernel_name): pass
+    def format_kernel_cmd(self): return [sys.executable]
+"""
+PYPROJECT = """
+[project]
+name = "pytorch-gpu-course"
+requires-python = ">=3.10"
+dependencies = ["torch>=2.6", "tqdm>=4.65"]
+[project.optional-dependencies]
+lab = ["jupyterlab>=4.2,<5", "ipykernel>=6"]
+test = ["pytorch-gpu-course[lab]", "nbval>=0.11"]
+"""
+
+
+def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> None:
+    info = f"{name}-{version}.dist-info"
+    content = files | {
+        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    content[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*content, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
+        for path, text in content.items():
+            wheel.writestr(path, text)
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("wheels")
+    for version in ("2.13.0", "2.14.0"):
+        make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version)})
+    make_wheel(folder, "jupyterlab", "4.9.9", {"jupyterlab/__main__.py": FAKE_LAB})
+    make_wheel(
+        folder,
+        "ipykernel",
+        "7.0",
+        {
+            "ipykernel.py": "",
+            "jupyter_client/__init__.py": "",
+            "jupyter_client/manager.py": FAKE_CLIENT,
+        },
+    )
+    for name, version in (("tqdm", "4.69"), ("tqdm", "4.70"), ("nbval", "0.11"), ("extra", "1.0")):
+        make_wheel(folder, name, version, {f"{name}.py": f"__version__ = {version!r}"})
+    return folder
+
+
+def make_clone(folder: Path) -> Path:
+    """Make a small copy of the course: the command line and a list of requirements."""
+    (folder / "course_utils").mkdir(parents=True)
+    for name in EARLY:
+        shutil.copy(ROOT / "course_utils" / name, folder / "course_utils")
+    shutil.copytree(
+        ROOT / "course_utils" / "cli",
+        folder / "course_utils" / "cli",
+        ignore=shutil.ignore_patterns("record.py", "__pycache__"),
+    )
+    (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
+    (folder / "notebooks").mkdir()
+    (folder / "notebooks" / lab.LESSON).write_text("{}", encoding="utf-8")
+    return folder
+
+
+def environment(wheels: Path | None, **more: str) -> dict[str, str]:
+    """Return variables in which pip has only the wheels made here, or nothing at all."""
+    own = ("PIP_", "COURSE_", "PYTHON", "JUPYTER_", "VIRTUAL_ENV")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(own)}
+    env |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "COURSE_TORCH": TORCH}
+    return env | ({"PIP_FIND_LINKS": str(wheels)} if wheels else {}) | more
+
+
+def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None):
+    call = ["-c", code] if code else ["-m", "course_utils", *words]
+    return subprocess.Popen(
+        [sys.executable, "-X", "utf8", *call],
+        cwd=clone,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        start_new_session=True,
+    )
+
+
+def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None):
+    process = start(clone, env, *words, code=code)
+    out, err = process.communicate(timeout=300)
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+def one_sentence(err: str) -> str:
+    """Return what was said on stderr, after asserting that it is a single line."""
+    assert "Traceback" not in err
+    lines = err.strip().splitlines()
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def python_in(clone: Path, code: str) -> str:
+    done = subprocess.run(
+        [str(bootstrap.venv_python(clone / ".venv")), "-X", "utf8", "-c", code],
+        cwd=clone.parent,
+        env=environment(None),
+        capture_output=True,
+        encoding="utf-8",
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory, wheels):
+    """A clone, in a path with a space and Chinese letters, after its first `lab --check`."""
+    clone = make_clone(tmp_path_factory.mktemp("first") / "my course 课程")
+    done = run(clone, environment(wheels), "lab", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Setting up the course" in done.stdout and "All is ready" in done.stdout
+    return clone
+
+
+@pytest.fixture
+def clone(installed, tmp_path):
+    """A copy of it at another place: every test that uses it also tests a moved clone."""
+    place = tmp_path / "moved 搬家"
+    shutil.copytree(installed, place, symlinks=True)
+    return place
+
+
+# ---------------------------------------------------------------------------------------------------
+# Set-up, for real
+
+
+@pytest.mark.slow
+def test_a_second_start_needs_no_network_and_no_pip(clone):
+    shutil.rmtree(clone / ".venv.setup")
+    started = time.monotonic()
+    done = run(clone, environment(None), "lab", "--check")
+    assert done.returncode == 0, done.stderr
+    assert time.monotonic() - started < 5
+    assert "Installing" not in done.stdout and not (clone / ".venv.setup").exists()
+    assert "torch 2.13.0" in done.stdout and "4.9.9" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_moved_clone_imports_the_course_from_its_new_place(clone):
+    found = python_in(clone, "import course_utils; print(course_utils.__file__)")
+    assert Path(found).parent == clone / "course_utils"
+    links = list((clone / ".venv").rglob("course_utils.pth"))
+    assert len(links) == 1 and links[0].read_text(encoding="ascii").startswith("..")
+
+
+@pytest.mark.slow
+def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
+    told = tmp_path / "told.json"
+    env = environment(None, FAKE_LAB=str(told), PYTHONPATH="/elsewhere", JUPYTER_PATH="/theirs")
+    done = run(clone, env, "lab", "--no-browser", "--port", "9876", "--", "--ServerApp.x=1")
+    assert done.returncode == 0, done.stderr
+    lab_says = json.loads(told.read_text(encoding="utf-8"))
+    assert "--no-browser" in lab_says["argv"] and "--port=9876" in lab_says["argv"]
+    assert lab_says["argv"][-1] == "--ServerApp.x=1"
+    assert f"--LabApp.default_url=/lab/tree/{lab.LESSON}" in lab_says["argv"]
+    assert Path(lab_says["cwd"]) == clone / "notebooks"
+    assert Path(lab_says["python"]) == bootstrap.venv_python(clone / ".venv")
+    assert "PYTHONPATH" not in lab_says["env"]
+    kernels = lab_says["env"]["JUPYTER_PATH"].split(os.pathsep)
+    assert kernels == [str(clone / ".venv" / "share" / "jupyter"), "/theirs"]
+
+
+@pytest.mark.slow
+def test_a_changed_requirement_and_another_torch_are_installed(clone, wheels):
+    text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
+    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    env = environment(wheels)
+    assert "Installing" in run(clone, env, "lab", "--check").stdout
+    assert python_in(clone, "import extra; print(extra.__version__)") == "1.0"
+    done = run(clone, env, "lab", "--check", "--torch", "2.14.0")
+    assert done.returncode == 0, done.stderr
+    assert "Taking out the torch" in done.stdout
+    assert python_in(clone, "import torch; print(torch.__version__)") == "2.14.0"
+    del env["COURSE_TORCH"]  # who asks for nothing keeps what is there
+    assert "Installing" not in run(clone, env, "lab", "--check").stdout
+
+
+@pytest.mark.slow
+def test_the_test_extra_covers_lab_and_constraints_hold(clone, wheels):
+    constraints = clone / "exact versions.txt"
+    constraints.write_text("tqdm==4.69\n", encoding="utf-8")
+    env = environment(wheels, COURSE_CONSTRAINTS=str(constraints))
+    code = "import sys; from course_utils.cli import bootstrap; bootstrap.prepare(sys.argv[-1])"
+    done = run(clone, env, code=code.replace("sys.argv[-1]", "'test'"))
+    assert done.returncode == 0, done.stderr
+    assert python_in(clone, "import tqdm, nbval; print(tqdm.__version__)") == "4.69"
+    done = run(clone, environment(None), "lab", "--check")
+    assert done.returncode == 0 and "Installing" not in done.stdout
+    env["COURSE_CONSTRAINTS"] = "not there.txt"
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 1 and "not there.txt" in one_sentence(done.stderr)
+
+
+class Stall(http.server.BaseHTTPRequestHandler):
+    """A package index that lists every package and never delivers one."""
+
+    def do_GET(self):
+        if self.path.endswith(".whl"):
+            time.sleep(60)
+            return
+        name = self.path.rstrip("/").rsplit("/", 1)[-1]
+        page = f'<a href="/{name}-9.0-py3-none-any.whl">{name}-9.0-py3-none-any.whl</a>'.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(page)))
+        self.end_headers()
+        self.wfile.write(page)
+
+    def log_message(self, *args):
+        pass
+
+
+@contextlib.contextmanager
+def stalling_index():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stall)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/simple"
+    server.shutdown()
+
+
+@pytest.mark.slow
+def test_an_interrupted_installation_resumes(clone, wheels):
+    if os.name == "nt":
+        skip("Ctrl-C cannot be sent to one process group on Windows", "2027-11-30")
+    text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
+    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    with stalling_index() as index:
+        env = environment(None, PIP_INDEX_URL=index)
+        del env["PIP_NO_INDEX"]
+        process = start(clone, env, "lab", "--check")
+        deadline = time.monotonic() + 60
+        log = clone / ".venv.setup" / "pip.log"
+        while "Collecting extra" not in log.read_text(encoding="utf-8"):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "goes on from here" in one_sentence(err)
+    assert not (clone / ".venv" / bootstrap.STAMP).exists()
+    done = run(clone, environment(wheels), "lab", "--check")
+    assert done.returncode == 0 and "did not finish; it resumes" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["gone", "fails"])
+def test_a_broken_environment_of_ours_is_made_anew(clone, wheels, damage):
+    python = bootstrap.venv_python(clone / ".venv")
+    python.unlink()
+    if damage == "fails":
+        python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+        python.chmod(0o755)
+    done = run(clone, environment(wheels), "lab", "--check")
+    assert done.returncode == 0, done.stderr
+    assert "making it anew" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_working_environment_of_the_users_is_used_and_never_deleted(tmp_path, wheels):
+    clone = make_clone(tmp_path / "course")
+    subprocess.run([sys.executable, "-m", "venv", str(clone / ".venv")], check=True)
+    (clone / ".venv" / "theirs.txt").write_text("keep me", encoding="utf-8")
+    done = run(clone, environment(wheels), "lab", "--check")
+    assert done.returncode == 0 and "the course did not make it" in done.stdout
+    bootstrap.venv_python(clone / ".venv").unlink()
+    done = run(clone, environment(wheels), "lab", "--check")
+    assert done.returncode == 1
+    assert "rename or remove it" in one_sentence(done.stderr)
+    assert (clone / ".venv" / "theirs.txt").exists()
+
+
+@pytest.mark.slow
+def test_two_starts_at_once_set_up_once(clone, wheels):
+    (clone / ".venv" / bootstrap.STAMP).unlink()
+    both = [start(clone, environment(wheels), "lab", "--check") for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert sorted("Installing" in text for text in said) == [False, True]
+    waited = next(text for text in said if "Installing" not in text)
+    assert "Another start is setting up .venv" in waited
+
+
+@pytest.mark.slow
+def test_no_network_is_one_sentence(clone):
+    (clone / ".venv" / bootstrap.STAMP).unlink()
+    env = environment(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="0")
+    del env["PIP_NO_INDEX"]
+    text = PYPROJECT.replace('"tqdm>=4.65"', '"absent"')
+    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 1
+    sentence = one_sentence(done.stderr)
+    assert sentence.startswith("pip cannot reach the package index: connect to the network")
+    log = Path(sentence.split("Details: ")[1])
+    assert "absent" in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_an_unreachable_cpu_index_names_the_other_way(clone, wheels, tmp_path):
+    only_tqdm = tmp_path / "pypi"
+    only_tqdm.mkdir()
+    shutil.copy(next(wheels.glob("tqdm-4.70*")), only_tqdm)
+    env = environment(only_tqdm, PIP_RETRIES="0")
+    del env["PIP_NO_INDEX"]
+    code = (
+        "import sys; from course_utils.cli import bootstrap, run; "
+        "bootstrap.INDEX = 'http://127.0.0.1:9/whl/'; sys.exit(run(['lab', '--torch', 'cpu']))"
+    )
+    if sys.platform == "darwin":
+        skip("macOS takes its CPU build from PyPI", "2027-11-30")
+    done = run(clone, env | {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, code=code)
+    assert done.returncode == 1
+    sentence = one_sentence(done.stderr)
+    assert "http://127.0.0.1:9/whl/cpu cannot be reached from here, but PyPI can" in sentence
+    assert "lab --torch torch " in sentence
+
+
+@pytest.mark.slow
+def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
+    clone = make_clone(tmp_path / "kept 课程")
+    done = run(clone, environment(wheels, COURSE_TORCH="keep"), "lab", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    import torch
+
+    assert python_in(clone, "import torch; print(torch.__file__)") == torch.__file__
+    assert not list((clone / ".venv").rglob("torch-*.dist-info"))
+    done = run(clone, environment(None, COURSE_TORCH="keep"), "lab", "--check")
+    assert done.returncode == 0 and "Installing" not in done.stdout
+
+
+@pytest.mark.slow
+def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
+    code = (
+        "import sys; sys.path.insert(0, '.'); from course_utils.cli import run; "
+        "sys.exit(run(['doctor', '--json']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        cwd=clone,
+        env=environment(None),
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.13.0"
+
+
+@pytest.mark.slow
+def test_a_command_without_its_module_is_one_sentence(clone):
+    done = run(clone, environment(None), "record")
+    assert done.returncode == 1
+    assert "record is not in this copy" in one_sentence(done.stderr)
+
+
+@pytest.mark.slow
+def test_the_kernel_is_ours_even_beside_another_python3_kernel(tmp_path):
+    theirs = tmp_path / "kernels" / "python3"
+    theirs.mkdir(parents=True)
+    spec = {"argv": ["/not/ours", "{connection_file}"], "display_name": "x", "language": "python"}
+    (theirs / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    hostile = {"JUPYTER_DATA_DIR": str(tmp_path), "JUPYTER_PREFER_ENV_PATH": "0"}
+
+    def check(env):
+        return subprocess.run(
+            [sys.executable, "-c", lab.CHECK], env=env, capture_output=True, text=True, check=False
+        )
+
+    refused = check(os.environ | hostile)
+    assert refused.returncode == 1 and "/not/ours" in refused.stderr
+    ours = bootstrap.child_environment(Path(sys.prefix)) | {"JUPYTER_DATA_DIR": str(tmp_path)}
+    done = check(ours)
+    assert done.returncode == 0 and f"kernel {sys.executable}" in done.stdout
+
+
+# ---------------------------------------------------------------------------------------------------
+# What can stop it, simulated
+
+
+def test_an_old_python_is_refused_in_one_sentence():
+    code = "import runpy, sys; sys.version_info = (3, 8, 1); sys.path.insert(0, '.'); "
+    code += "runpy.run_module('course_utils', run_name='__main__')"
+    done = run(ROOT, dict(os.environ), code=code)
+    assert done.returncode == 1
+    sentence = one_sentence(done.stderr)
+    assert "needs Python 3.10 or newer, and this is Python 3.8" in sentence
+    assert "https://www.python.org/downloads/" in sentence
+
+
+@pytest.mark.parametrize("name", ["__init__.py", "__main__.py"])
+def test_what_an_old_python_reads_first_is_in_its_syntax(name):
+    text = (ROOT / "course_utils" / name).read_text(encoding="utf-8")
+    ast.parse(text, feature_version=(3, 7))
+
+
+def test_importing_the_course_imports_no_torch():
+    code = "import sys; sys.path.insert(0, '.'); import course_utils; print('torch' in sys.modules)"
+    assert run(ROOT, dict(os.environ), code=code).stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["lab", "--help"], ["test", "--help"]])
+def test_help_needs_the_standard_library_only(words):
+    code = f"import sys; sys.path.insert(0, '.'); from course_utils.cli import run; run({words})"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "usage: " in done.stdout
+
+
+def test_a_mistyped_command_gets_a_suggestion():
+    done = run(ROOT, dict(os.environ), "docter")
+    assert done.returncode == 2
+    assert "did you mean doctor?" in one_sentence(done.stderr)
+
+
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+@pytest.mark.parametrize(
+    ("apt", "remedy"), [("/usr/bin/apt-get", "sudo apt"), (None, "python.org")]
+)
+def test_a_python_without_venv_or_ensurepip(tmp_path, monkeypatch, module, apt, remedy):
+    clone = make_clone(tmp_path / "course")
+    find = bootstrap.importlib.util.find_spec
+    monkeypatch.setattr(
+        bootstrap.importlib.util, "find_spec", lambda name: None if name == module else find(name)
+    )
+    monkeypatch.setattr(remedies.shutil, "which", lambda name: apt)
+    with pytest.raises(SetupError, match=remedy) as caught:
+        bootstrap.prepare("lab", TORCH, clone)
+    assert f"python{sys.version_info[0]}.{sys.version_info[1]}-venv" in str(caught.value) or not apt
+    assert not (clone / ".venv").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EROFS, "may not be written to: clone the course into a folder of your own"),
+        (errno.EACCES, "may not be written to"),
+        (errno.ENOSPC, "The disk is full: "),
+    ],
+)
+def test_a_folder_that_takes_no_file(tmp_path, monkeypatch, number, words):
+    clone = make_clone(tmp_path / "course")
+
+    def refuse(*args, **kwargs):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(SetupError, match=words):
+        bootstrap.prepare("lab", TORCH, clone)
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (
+            "ERROR: Could not install packages due to an OSError: [Errno 28] No space left",
+            "is full",
+        ),
+        ("OSError: [WinError 112] There is not enough space on the disk", "The disk is full"),
+        ("ERROR: [Errno 13] Permission denied: '/x'", "may not be written to"),
+        ("HINT: This error might have occurred since Windows Long Path support", "C:\\course"),
+        ("WARNING: Retrying after connection broken by 'NewConnectionError(", "the network"),
+        ("SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED]", "PIP_CERT"),
+        ("ERROR: ResolutionImpossible: for help visit", "contradict each other"),
+        (
+            "ERROR: No matching distribution found for torch>=2.6",
+            "There is no torch>=2.6 for Python",
+        ),
+    ],
+)
+def test_what_pip_says_becomes_a_remedy(tmp_path, said, words):
+    sentence = remedies.of_output(said, tmp_path)
+    assert words in sentence and "\n" not in sentence
+
+
+def test_a_failure_of_pip_that_is_not_known_names_its_log(tmp_path):
+    env = bootstrap.child_environment(Path(sys.prefix))
+    call = pip.Pip(Path(sys.executable), env, tmp_path / "pip.log", tmp_path, None)
+    stub = tmp_path / "stub.py"
+    stub.write_text("print('ERROR: the moon is full.'); raise SystemExit(1)", encoding="utf-8")
+    call.call = [sys.executable, str(stub)]
+    with pytest.raises(SetupError, match="pip stopped: the moon is full") as caught:
+        call.install(["torch"], "lab")
+    assert str(tmp_path / "pip.log") in str(caught.value)
+    assert "the moon" in (tmp_path / "pip.log").read_text(encoding="utf-8")
+
+
+def test_little_disk_is_said_before_it_is_full(tmp_path, monkeypatch, capsys):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(bootstrap.shutil, "disk_usage", lambda path: usage(9e9, 7e9, 2e9))
+    monkeypatch.setattr(
+        bootstrap.subprocess,
+        "run",
+        lambda call, **more: subprocess.CompletedProcess(call, 1, "", "Errno 28"),
+    )
+    with pytest.raises(SetupError, match="The disk is full"):
+        bootstrap._make_venv(tmp_path / ".venv", "cuda", keep=False)
+    assert "Only 2.0 GB are free here; the set-up may want 10 GB" in capsys.readouterr().out
+
+
+def test_keep_without_a_torch_is_refused(tmp_path, monkeypatch):
+    clone = make_clone(tmp_path / "course")
+    find = bootstrap.importlib.util.find_spec
+    monkeypatch.setattr(
+        bootstrap.importlib.util, "find_spec", lambda name: None if name == "torch" else find(name)
+    )
+    with pytest.raises(SetupError, match="has none: install it there"):
+        bootstrap.prepare("lab", "keep", clone)
+    assert not (clone / ".venv").exists()
+
+
+def test_outside_a_clone_the_remedy_is_to_clone(tmp_path):
+    with pytest.raises(SetupError, match="git clone"):
+        bootstrap.prepare("lab", None, tmp_path)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Which torch
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        ("cpu", "cpu"),
+        ("cu126", "cu126"),
+        ("2.13.0", "torch==2.13.0"),
+        ("torch==2.13.0", "torch==2.13.0"),
+        ("torch", "torch"),
+        ("https://example.org/torch-2.13.0.whl", "https://example.org/torch-2.13.0.whl"),
+        ("keep", f"keep {sys.prefix}"),
+    ],
+)
+def test_a_choice_of_torch_is_understood(asked, choice):
+    assert bootstrap.torch_choice(asked) == choice
+
+
+@pytest.mark.parametrize(("asked", "words"), [("gpu", "use auto, cpu"), ("no/t.whl", "not there")])
+def test_a_wrong_choice_of_torch_is_refused(asked, words):
+    with pytest.raises(SetupError, match=words):
+        bootstrap.torch_choice(asked)
+
+
+@pytest.mark.parametrize(("driver", "choice"), [("nvidia", "cuda"), ("amd", "cpu"), (None, "cpu")])
+def test_auto_follows_the_driver(monkeypatch, driver, choice):
+    monkeypatch.setattr(bootstrap, "gpu_driver", lambda: driver)
+    assert bootstrap.torch_choice("auto") == choice
+
+
+@pytest.mark.parametrize(
+    ("platform", "windows", "seen", "driver"),
+    [
+        ("linux", False, "nvidia-smi", "nvidia"),
+        ("linux", False, "/proc/driver/nvidia/version", "nvidia"),
+        ("linux", False, "/dev/kfd", "amd"),
+        ("win32", True, "nvcuda.dll", "nvidia"),
+        ("darwin", False, "nvidia-smi", None),
+        ("linux", False, "nothing", None),
+    ],
+)
+def test_a_driver_is_found(monkeypatch, platform, windows, seen, driver):
+    monkeypatch.setattr(bootstrap.sys, "platform", platform)
+    monkeypatch.setattr(bootstrap, "WINDOWS", windows)
+    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: name if name == seen else None)
+    monkeypatch.setattr(bootstrap.os.path, "exists", lambda path: str(path).endswith(seen))
+    assert bootstrap.gpu_driver() == driver
+
+
+@pytest.mark.parametrize(
+    ("choice", "platform", "windows", "first"),
+    [
+        ("cpu", "linux", False, ["--index-url", bootstrap.INDEX + "cpu", "torch>=2.6"]),
+        ("cpu", "win32", True, ["--index-url", bootstrap.INDEX + "cpu", "torch>=2.6"]),
+        ("cpu", "darwin", False, ["torch>=2.6", "tqdm"]),
+        ("cuda", "linux", False, ["torch>=2.6", "tqdm"]),
+        ("cuda", "win32", True, ["--index-url", bootstrap.INDEX + "cu130", "torch>=2.6"]),
+        ("cu126", "linux", False, ["--index-url", bootstrap.INDEX + "cu126", "torch>=2.6"]),
+        ("torch==2.13.0", "linux", False, ["torch==2.13.0", "torch>=2.6", "tqdm"]),
+        ("keep /usr", "linux", False, ["tqdm"]),
+    ],
+)
+def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, windows, first):
+    monkeypatch.setattr(bootstrap.sys, "platform", platform)
+    monkeypatch.setattr(bootstrap, "WINDOWS", windows)
+    steps = bootstrap._pip_steps(choice, ["torch>=2.6", "tqdm"])
+    assert steps[0] == first
+    assert len(steps) == (2 if "--index-url" in first else 1)
+
+
+def test_windows_has_its_python_in_scripts(monkeypatch):
+    monkeypatch.setattr(bootstrap, "WINDOWS", True)
+    assert bootstrap.venv_python(Path("v")) == Path("v/Scripts/python.exe")
+
+
+# ---------------------------------------------------------------------------------------------------
+# `test`: its stages and its sum
+
+
+def stages_of(folder: Path, monkeypatch, capfd, *sources: str, rest: list[str] | None = None):
+    """Run a stage for each source of tests; return the status and the last lines."""
+    monkeypatch.setattr(test.bootstrap, "child_environment", lambda venv: dict(os.environ))
+    stages = []
+    for number, source in enumerate(sources):
+        path = folder / f"test_{number}.py"
+        path.write_text(source, encoding="utf-8")
+        call = ("pytest", "-q", "-p", "no:cacheprovider", path.name)
+        stages.append(test.Stage(f"stage {number}", call))
+    status = test.run_stages(Path(sys.executable), stages, rest or [], folder)
+    return status, capfd.readouterr().out.strip().splitlines()
+
+
+GOOD, BAD = "def test_good(): pass\n", "def test_bad(): assert False\n"
+
+
+def test_stages_are_summed(tmp_path, monkeypatch, capfd):
+    skipped = "import pytest\n@pytest.mark.skip(reason='x')\ndef test_skipped(): pass\n"
+    status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, GOOD + skipped)
+    assert status == 0
+    assert said[-1] == "2 passed, 0 failed, 1 skipped"
+    assert "== stage 0" in said and any("passed" in line and "stage 1" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("source", "total"),
+    [
+        (BAD, "1 passed, 1 failed"),
+        ("", "1 passed, 1 failed"),  # a stage without a test
+        ("import no_such_module\n", "1 passed, 1 failed"),
+    ],
+)
+def test_a_failing_or_empty_stage_fails_the_whole(tmp_path, monkeypatch, capfd, source, total):
+    status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, source)
+    assert status == 1
+    assert said[-1] == total
+
+
+def test_what_stands_after_the_dashes_goes_to_every_stage(tmp_path, monkeypatch, capfd):
+    status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, BAD, rest=["-k", "good"])
+    assert (status, said[-1]) == (0, "1 passed, 0 failed")
+    status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, BAD, rest=["-k", "absent"])
+    assert (status, said[-1]) == (1, "0 passed, 1 failed")
+
+
+def test_every_test_is_in_exactly_one_stage():
+    marks = [" ".join(stage.call) for stage in (*test.QUICK, *test.FULL)]
+    assert "-m not slow and not serial" in marks[0]
+    assert "-m slow and not serial" in marks[1]
+    assert marks[2].endswith("-m serial")

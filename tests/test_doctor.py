@@ -1,0 +1,232 @@
+"""The five doors: recorded machines are judged, and this machine is examined."""
+
+from __future__ import annotations
+
+import copy
+import html
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_utils import doctor
+
+CUDA13 = ["sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120"]
+
+
+def machine(
+    *, torch="cuda", driver=None, device=None, ran=True, bf16=None, platform="local", **more
+):
+    """Return the facts of a machine, as `gather` returns them."""
+    facts = {
+        "platform": platform,
+        "memory_gb": 16.0,
+        "torch": {"imports": False, "error": None},
+        "driver": driver or {"kind": None},
+    }
+    if torch:
+        cuda = "13.0" if torch == "cuda" else None
+        facts["torch"] = {"imports": True, "version": "2.13.0", "build": torch, "cuda": cuda}
+    if device:
+        facts |= {"device": device, "kernel": {"ran": ran}, "bf16": bf16}
+    return facts | more
+
+
+def nvidia(name, **more):
+    return {"kind": "nvidia", "version": "580.95.05", "gpus": [name], **more}
+
+
+def cuda(name, arch):
+    return {"type": "cuda", "build": "cuda", "name": name, "arch": arch, "arch_list": CUDA13}
+
+
+MACHINES = {
+    "no GPU, CPU wheel": (machine(torch="cpu"), "open shut unknown unknown unknown"),
+    "CUDA wheel without a driver": (machine(), "open shut unknown unknown unknown"),
+    "CPU wheel on a GPU machine": (
+        machine(torch="cpu", driver=nvidia("NVIDIA GeForce RTX 4070")),
+        "shut open unknown unknown unknown",
+    ),
+    "wheel missing": (machine(torch=None), "shut shut unknown unknown unknown"),
+    "driver too old": (
+        machine(driver=nvidia("Tesla T4", problem="The NVIDIA driver on your system is too old")),
+        "open shut unknown unknown unknown",
+    ),
+    "P100 on Kaggle": (
+        machine(
+            driver=nvidia("Tesla P100-PCIE-16GB"),
+            device=cuda("Tesla P100-PCIE-16GB", "sm_60"),
+            kernel={"ran": False, "error": "CUDA error: no kernel image is available"},
+            platform="kaggle",
+        ),
+        "open open shut shut unknown",
+    ),
+    "T4 on Colab": (
+        machine(
+            driver=nvidia("Tesla T4"),
+            device=cuda("Tesla T4", "sm_75"),
+            bf16=False,
+            platform="colab",
+        ),
+        "open open open open shut",
+    ),
+    "H200": (
+        machine(driver=nvidia("NVIDIA H200"), device=cuda("NVIDIA H200", "sm_90"), bf16=True),
+        "open open open open open",
+    ),
+    "Mac M2": (
+        machine(
+            torch="mps",
+            driver={"kind": "apple"},
+            device={"type": "mps", "build": "mps", "name": "the GPU of Apple M2"},
+        ),
+        "open open open open unknown",
+    ),
+    "ROCm": (
+        machine(
+            torch="rocm",
+            driver={"kind": "amd"},
+            device={
+                "type": "cuda",
+                "build": "rocm",
+                "name": "AMD Instinct MI300X",
+                "arch": "gfx942",
+                "arch_list": ["gfx90a", "gfx942"],
+            },
+            bf16=True,
+        ),
+        "open open open open open",
+    ),
+    "full GPU": (
+        machine(
+            driver=nvidia("NVIDIA H200"),
+            device=cuda("NVIDIA H200", "sm_90"),
+            kernel={"ran": False, "error": "CUDA out of memory. Tried to allocate 2.00 MiB"},
+        ),
+        "open open open shut unknown",
+    ),
+}
+
+ADVICE = {
+    "no GPU, CPU wheel": "No GPU here: the lessons run on the CPU; for a GPU open the course in Colab",
+    "CUDA wheel without a driver": "the lessons run on the CPU",
+    "CPU wheel on a GPU machine": "install the CUDA build: ",
+    "wheel missing": "course_utils lab",
+    "driver too old": "install a newer driver",
+    "P100 on Kaggle": "choose Settings > Accelerator > GPU T4 x2",
+    "T4 on Colab": "take float16 with a GradScaler",
+    "H200": "Ready: the lessons use NVIDIA H200.",
+    "Mac M2": "Ready: the lessons use the GPU of Apple M2.",
+    "ROCm": "Ready: the lessons use AMD Instinct MI300X.",
+    "full GPU": "close the other programs that use the GPU",
+}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_recorded_machine_gets_its_doors_and_its_advice(name):
+    facts, states = MACHINES[name]
+    before = copy.deepcopy(facts)
+    doors = doctor.judge(facts)
+    assert " ".join(door.state for door in doors) == states
+    advice = doctor.advise(facts, doors)
+    assert ADVICE[name] in advice
+    assert advice.endswith(".") and advice[0].isupper() and "\n" not in advice
+    assert facts == before
+    for door in doors:
+        assert door.seen
+        assert door.remedy or door.state != "shut", f"{door.name} is shut and names no remedy"
+
+
+def test_the_cpu_wheel_is_told_from_the_gpu_beside_it():
+    wheel = doctor.judge(MACHINES["CPU wheel on a GPU machine"][0])[0]
+    assert "CPU build" in wheel.seen and "RTX 4070" in wheel.seen
+
+
+@pytest.mark.parametrize("platform", ["colab", "kaggle"])
+def test_nothing_is_installed_on_a_platform(platform):
+    for facts, _ in MACHINES.values():
+        there = facts | {"platform": platform}
+        doors = doctor.judge(there)
+        for text in (doctor.advise(there, doors), *(door.remedy for door in doors)):
+            assert "--torch" not in text and "course_utils lab" not in text
+
+
+@pytest.mark.parametrize(
+    ("arch", "listed", "runs"),
+    [
+        ("sm_60", CUDA13, False),
+        ("sm_75", CUDA13, True),
+        ("sm_89", CUDA13, True),  # machine code for 8.6 runs on 8.9
+        ("sm_87", ["sm_90"], False),
+        ("sm_90", ["sm_90a"], True),
+        ("sm_103", ["sm_100a"], False),
+        ("sm_103", ["sm_100"], True),
+        ("sm_121", ["sm_90", "compute_120"], True),
+        ("sm_70", ["compute_75"], False),
+        ("gfx942", ["gfx90a", "gfx942"], True),
+        ("gfx1030", ["gfx90a", "gfx942"], False),
+    ],
+)
+def test_which_wheels_run_on_which_gpu(arch, listed, runs):
+    assert doctor.runs_on(arch, listed) is runs
+
+
+def test_this_machine_is_examined():
+    report = doctor.examine()
+    assert [door.name for door in report.doors] == [
+        "wheel",
+        "driver",
+        "architecture list",
+        "a real kernel",
+        "native bf16",
+    ]
+    assert report.can_run
+    assert "cores usable" in report.machine["processor"]
+    assert float(report.machine["memory"].split()[0]) > 0.5
+    assert json.loads(json.dumps(report.to_dict()))["advice"] == report.advice
+    for door in report.doors:
+        assert f"{door.name}" in str(report) and html.escape(door.seen) in report._repr_html_()
+
+
+def test_a_kernel_that_fails_is_reported_and_does_not_raise():
+    assert doctor._try_kernel("cpu") == {"ran": True}
+    failed = doctor._try_kernel("meta")
+    assert failed["ran"] is False and failed["error"]
+
+
+def test_damage_is_told_from_absence():
+    facts = machine(torch=None) | {"torch": {"imports": False, "error": "libcudart.so.13: missing"}}
+    door = doctor.judge(facts)[0]
+    assert door.state == "shut" and "libcudart" in door.seen and "removed" in door.remedy
+
+
+def call(*words, code="from course_utils.cli import run; sys.exit(run(sys.argv[1:]))", flags=()):
+    root = Path(__file__).parents[1]
+    code = f"import sys; sys.path.insert(0, {str(root)!r}); {code}"
+    return subprocess.run(
+        [sys.executable, *flags, "-c", code, *words],
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+
+
+def test_the_command_prints_json():
+    done = call("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["doors"]) == 5 and report["can_run"] is True
+
+
+def test_without_torch_the_command_fails_with_the_remedy():
+    code = (
+        "from course_utils.cli import bootstrap, run; bootstrap.other_python = lambda: None; "
+        "sys.exit(run(['doctor']))"
+    )
+    done = call(code=code, flags=("-S",))
+    assert done.returncode == 1
+    assert "torch is not installed" in done.stdout
+    assert done.stdout.strip().splitlines()[-1].startswith("PyTorch is missing here: call ")

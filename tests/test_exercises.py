@@ -1,0 +1,475 @@
+"""Every exercise both ways, how much its check lets through, and the checker against bad answers."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
+from mutation import mutants, survivors
+
+from course_utils.authoring.solve import stubs
+from course_utils.exercises import Exercise, lesson, todo
+from course_utils.exercises.core import COMMON, Todo
+
+EXERCISES = [exercise for entry in LESSONS for exercise in lesson(entry.id)]
+WRONG = [(exercise, diagnosis) for exercise in EXERCISES for diagnosis in exercise.wrong]
+FLOOR = 0.9
+EQUIVALENT = yaml.safe_load(
+    Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8")
+)
+
+each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+
+
+def _right_answer(exercise):
+    return exercise.reference() if exercise.wants_value else exercise.reference
+
+
+# --- the exercises of the lessons -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", LESSONS, ids=lambda entry: entry.id)
+def test_a_lesson_has_exercises_and_each_has_its_place(entry):
+    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
+    exercises = list(lesson(entry.id))
+    assert exercises
+    assert [stub.exercise for stub in stubs(nb, exercises)] == [e.id for e in exercises]
+
+
+@each_exercise
+def test_reference_is_right(exercise):
+    result = exercise.result(_right_answer(exercise))
+    assert result.outcome == "right", result.bundle().text
+    assert not result.printed
+    assert result.text == exercise.why != ""
+
+
+@each_exercise
+def test_an_answer_of_todo_is_not_tried(exercise):
+    assert exercise.result(todo()).outcome == "not_tried"
+
+
+@each_exercise
+def test_the_stub_in_the_notebook_is_not_tried(exercise):
+    entry = next(entry for entry in LESSONS if entry.id == exercise.id.split(".")[0])
+    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
+    (cell,) = (
+        cell
+        for cell in code_cells(nb)
+        if cell.metadata.get("course", {}).get("exercise") == exercise.id
+    )
+    seen = []
+
+    class Recorder:
+        def check(self, answer):
+            seen.append(exercise.result(answer).outcome)
+
+    class Ex:
+        def __getattr__(self, name):
+            assert name == exercise.slug
+            return Recorder()
+
+    exec(cell.source, {**exercise.reference.__globals__, "todo": todo, "ex": Ex()})
+    assert seen == ["not_tried"]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "diagnosis"), WRONG, ids=[f"{e.id}-{diagnosis}" for e, diagnosis in WRONG]
+)
+def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis):
+    result = exercise.result(exercise.wrong[diagnosis])
+    assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis), result.bundle().text
+    assert result.text and any(value for _, value in result.details), "say what was seen"
+
+
+@each_exercise
+def test_texts_and_numbers_of_an_exercise(exercise):
+    assert exercise.id == f"{exercise.id[:2]}.{exercise.reference.__name__}"
+    assert exercise.id[:2] in {entry.id for entry in LESSONS}
+    assert exercise.level in (1, 2, 3)
+    assert exercise.minutes > 0
+    assert 2 <= len(exercise.hints) <= 3
+    assert len(exercise.wrong) >= 3
+    assert set(exercise.wrong) <= {*exercise.diagnoses, *COMMON}
+    texts = [exercise.title, exercise.task, exercise.why, *exercise.hints]
+    for text in [*texts, *exercise.diagnoses.values()]:
+        assert isinstance(text, str) and text.strip() == text != ""
+
+
+@each_exercise
+def test_hints_do_not_hold_the_solution(exercise):
+    body = ast.parse(exercise.source).body[0].body
+    lines = [" ".join(ast.unparse(node).split()) for node in body]
+    shown = " ".join(" ".join([exercise.task, *exercise.hints]).split())
+    assert " ".join(lines) not in shown
+    assert lines[-1] not in shown, "the line that returns the answer stands in the task or a hint"
+
+
+@pytest.mark.slow
+@each_exercise
+def test_mutation_score(exercise, record_property):
+    tried, alive = survivors(exercise)
+    listed = {e["mutant"]: e["reason"] for e in EQUIVALENT if e["exercise"] == exercise.id}
+    stale = set(listed) - {mutant.change for mutant in alive}
+    assert not stale, f"listed as equivalent, but no survivor: {sorted(stale)}"
+    assert all(reason.strip() for reason in listed.values())
+
+    judged = tried - len(listed)
+    missed = [mutant.change for mutant in alive if mutant.change not in listed]
+    score = 1 - len(missed) / judged if judged else 0.0
+    title = f"{TABLE}mutants refused by each check (equivalent ones listed by hand left out)"
+    row = f"{exercise.id:28} {judged - len(missed):4} of {judged:4}  {score:5.0%}"
+    record_property(title, f"{row}  equivalent {len(listed)}")
+    for change in missed:
+        record_property(title, f"    accepted: {change}")
+    assert judged >= 3, "too few mutants to say anything"
+    assert score >= FLOOR, "accepted:\n" + "\n".join(missed)
+
+
+def test_every_equivalent_mutant_names_an_exercise():
+    assert {entry["exercise"] for entry in EQUIVALENT} <= {exercise.id for exercise in EXERCISES}
+
+
+# --- the mutant maker -------------------------------------------------------------------------
+
+
+def test_mutants_hold_each_kind_of_fault():
+    source = (
+        "def f(a, b, flag=True):\n"
+        '    """Docstring stays."""\n'
+        "    with ctx():\n"
+        "        a += 2\n"
+        "    if a < b and not flag:\n"
+        '        raise ValueError("wording stays")\n'
+        '    return g(a, b, dim=-1, name="mean") / 2\n'
+    )
+    changes = {mutant.change for mutant in mutants(source)}
+    for expected in (
+        "def f(a, b, flag=True): => def f(a, b, flag=False):",
+        "if a < b and (not flag): => if a <= b and (not flag):",
+        "if a < b and (not flag): => if a < b or not flag:",
+        "if a < b and (not flag): => if a < b and flag:",
+        "if a < b and (not flag): => if not (a < b and (not flag)):",
+        "return g(a, b, dim=-1, name='mean') / 2 => return None",
+        "return g(a, b, dim=-1, name='mean') / 2 => return g(b, a, dim=-1, name='mean') / 2",
+        "return g(a, b, dim=-1, name='mean') / 2 => return g(a, b, name='mean') / 2",
+        "return g(a, b, dim=-1, name='mean') / 2 => return g(a, b, dim=1, name='mean') / 2",
+        "return g(a, b, dim=-1, name='mean') / 2 => return g(a, b, dim=-1, name='mean') * 2",
+        "return g(a, b, dim=-1, name='mean') / 2 => return g(a, b, dim=-1, name='mean') / 3",
+        "a += 2 => a -= 2",
+        "a += 2 => pass",
+    ):
+        assert expected in changes
+    assert not any("stays" in change.split(" => ")[1] for change in changes)
+    assert any(change.startswith("with ctx():; ") for change in changes)
+
+
+def _lax(answer, judge):
+    judge.number(answer(1, 1))
+
+
+def test_a_lax_check_has_survivors():
+    tried, alive = survivors(_exercise(check_answer=_lax))
+    assert tried > len(alive) > 0
+
+
+def test_a_strict_check_has_none():
+    tried, alive = survivors(_exercise())
+    assert tried >= 3
+    assert alive == []
+
+
+# --- the checker against answers of every kind ------------------------------------------------
+
+
+def add(a, b):
+    return a + b
+
+
+def _check_add(answer, judge):
+    import torch
+
+    for a, b in ((2, 3), (1, -1), (0, 7)):
+        judge.close(answer(a, b), a + b)
+    given = torch.ones(2, 3)
+    got = judge.is_a(answer(given, given), torch.Tensor, "a tensor")
+    if got.shape != given.shape:
+        judge.no("shape", seen=tuple(got.shape), expected=tuple(given.shape))
+    if sum(answer([1], [2])) != 3:
+        judge.no("lists")
+
+
+def _exercise(**changes) -> Exercise:
+    fields = {
+        "id": "99.add",
+        "title": "Add",
+        "task": "Add two things.",
+        "level": 1,
+        "minutes": 1,
+        "hints": ("What sign adds?", "It is +."),
+        "reference": add,
+        "check_answer": _check_add,
+        "why": "Sums matter.",
+        "diagnoses": {"shape": "The shape is another.", "lists": "Lists add up end to end."},
+        "wrong": {},
+        "limit": 1.0,
+    }
+    return Exercise(**(fields | changes))
+
+
+def _spins(a, b):
+    while True:
+        pass
+
+
+def _sleeps(a, b):
+    time.sleep(3)
+
+
+def _swallows(a, b):
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        try:
+            time.sleep(0.05)
+        except BaseException:  # noqa: BLE001
+            continue
+
+
+def _floods(a, b):
+    while True:
+        print("flood " * 1000)
+
+
+def _raiser(error):
+    def answer(a, b):
+        raise error
+
+    return answer
+
+
+class OddError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text for you")
+
+
+class BadRepr:
+    def __repr__(self):
+        raise RuntimeError("no picture of me")
+
+
+class Class:
+    def __init__(self, a, b):
+        self.a = a
+
+
+def _mutates(a, b):
+    if isinstance(a, list):
+        a.append(9)
+        return [1, 2]
+    if hasattr(a, "add_"):
+        a.add_(b)
+        return a
+    return a + b
+
+
+def _wrong_shape(a, b):
+    return (a + b)[0] if hasattr(a, "shape") else a + b
+
+
+def _prints(a, b):
+    print("looking at", a)
+    return a + b
+
+
+def _stops_iteration(a, b):
+    return next(iter(()))
+
+
+NASTY = {
+    "endless loop": (_spins, "not_yet", "too-slow"),
+    "sleep": (_sleeps, "not_yet", "too-slow"),
+    "swallows the stop": (_swallows, "not_yet", "too-slow"),
+    "print flood": (_floods, "not_yet", "too-slow"),
+    "SystemExit": (_raiser(SystemExit(0)), "raised", "SystemExit"),
+    "KeyboardInterrupt": (_raiser(KeyboardInterrupt()), "raised", "KeyboardInterrupt"),
+    "GeneratorExit": (_raiser(GeneratorExit()), "raised", "GeneratorExit"),
+    "ValueError": (_raiser(ValueError("bad <b>value</b>")), "raised", "ValueError"),
+    "exception without text": (_raiser(OddError()), "raised", "OddError"),
+    "StopIteration": (_stops_iteration, "raised", "StopIteration"),
+    "recursion": (lambda a, b: NASTY["recursion"][0](a, b), "raised", "RecursionError"),
+    "failing repr": (lambda a, b: BadRepr(), "not_yet", "wrong-type"),
+    "object with failing repr": (BadRepr(), "not_yet", "not-a-function"),
+    "None": (None, "not_yet", "not-a-function"),
+    "returns None": (lambda a, b: None, "not_yet", "returned-nothing"),
+    "a string": ("add", "not_yet", "not-a-function"),
+    "the result": (add(2, 3), "not_yet", "not-a-function"),
+    "returns a string": (lambda a, b: "5", "not_yet", "wrong-type"),
+    "returns True": (lambda a, b: True, "not_yet", "wrong-type"),
+    "not a number": (lambda a, b: float("nan"), "not_yet", "wrong-value"),
+    "one argument": (lambda a: a, "not_yet", "wrong-arguments"),
+    "three arguments": (lambda a, b, c: a, "not_yet", "wrong-arguments"),
+    "a class": (Class, "not_yet", "wrong-type"),
+    "a class without arguments": (BadRepr, "not_yet", "wrong-arguments"),
+    "a built-in": (max, "not_yet", "wrong-value"),
+    "todo inside": (lambda a, b: todo(), "not_tried", ""),
+    "todo()": (todo(), "not_tried", ""),
+    "changes its input": (_mutates, "not_yet", "changed-input"),
+    "wrong shape": (_wrong_shape, "not_yet", "shape"),
+    "prints": (_prints, "right", ""),
+    "extra arguments with defaults": (lambda a, b, c=0: a + b, "right", ""),
+    "lambda": (lambda a, b: a + b, "right", ""),
+}
+
+
+@pytest.mark.parametrize("name", NASTY)
+def test_nothing_escapes_from_an_answer(name, capsys):
+    answer, outcome, diagnosis = NASTY[name]
+    exercise = _exercise()
+    start = time.monotonic()
+    result = exercise.result(answer)
+    assert time.monotonic() - start < exercise.limit + 2
+    assert (result.outcome, result.diagnosis) == (outcome, diagnosis), result.bundle().text
+    assert len(result.bundle().text) < 3000
+    assert exercise.result(add).outcome == "right"
+    assert capsys.readouterr() == ("", "")
+
+
+def test_what_an_answer_printed_is_shown():
+    text = _exercise().result(_prints).bundle().text
+    assert "Your code printed: looking at 2" in text
+
+
+def test_an_error_is_shown_with_its_line_and_as_plain_text():
+    bundle = _exercise().result(_raiser(ValueError("bad <b>value</b>"))).bundle()
+    assert "ValueError: bad <b>value</b>" in bundle.text
+    assert "raise error" in bundle.text
+    assert "&lt;b&gt;value" in bundle.html
+    assert "<b>value" not in bundle.html
+
+
+def test_a_refusal_says_what_was_seen_and_expected():
+    text = _exercise().result(lambda a, b: a * b).bundle().text
+    assert "Seen: 6" in text
+    assert "Expected: 5" in text
+
+
+def test_an_exercise_meant_to_change_its_input_may():
+    def check(answer, judge):
+        given = [1]
+        answer(given, [2])
+        if given != [1, 9]:
+            judge.no("lists")
+
+    assert _exercise(check_answer=check, may_change=True).result(_mutates).outcome == "right"
+    assert _exercise(check_answer=check).result(_mutates).diagnosis == "changed-input"
+
+
+def test_a_check_leaves_the_random_numbers_alone():
+    import random
+
+    import numpy as np
+    import torch
+
+    def draw():
+        return random.random(), float(np.random.rand()), torch.rand(1).item()  # noqa: NPY002
+
+    def seed():
+        random.seed(3)
+        np.random.seed(3)  # noqa: NPY002
+        torch.manual_seed(3)
+
+    def answer(a, b):
+        seed()
+        draw()
+        return a + b
+
+    seed()
+    expected = draw()
+    seed()
+    assert _exercise().result(answer).outcome == "right"
+    assert draw() == expected
+
+
+def add_value():
+    return 42
+
+
+def test_an_exercise_that_asks_for_a_value():
+    def check(answer, judge):
+        judge.close(answer, 42)
+
+    exercise = _exercise(reference=add_value, check_answer=check)
+    assert exercise.result(42).outcome == "right"
+    assert exercise.result(43).diagnosis == "wrong-value"
+    assert exercise.result(None).diagnosis == "returned-nothing"
+    assert exercise.result(add_value).diagnosis == "not-a-value"
+    assert isinstance(todo(), Todo)
+    assert exercise.result(todo()).outcome == "not_tried"
+
+
+def test_hints_come_in_order_and_then_begin_again(capsys):
+    exercise = copy.copy(_exercise())
+    for _ in range(4):
+        exercise.hint()
+    said = capsys.readouterr().out
+    places = [said.index(part) for part in ("Hint 1 of 2", "Hint 2 of 2", "last hint")]
+    assert places == sorted(places)
+    assert said.count("Hint 1 of 2") == 2
+
+
+def test_the_solution_is_the_source_of_the_reference(capsys):
+    _exercise().solution()
+    said = capsys.readouterr().out
+    assert "def add(a, b):\n    return a + b" in said
+    assert "Sums matter." in said
+
+
+def test_an_unknown_exercise_is_answered_with_the_known_ones():
+    with pytest.raises(AttributeError, match="has no exercise 'nothing'"):
+        lesson("99").nothing  # noqa: B018
+
+
+KERNEL_SETUP = """
+import os, sys, time
+sys.path[:0] = [{tests!r}, {root!r}]
+from test_exercises import _exercise
+exercise = _exercise()
+"""
+
+
+def test_a_real_kernel_survives_bad_answers(tmp_path):
+    here = Path(__file__).parent
+    nb = notebook(
+        KERNEL_SETUP.format(tests=str(here), root=str(here.parent)),
+        "def add(a, b):\n    while True:\n        print('x' * 100)\nexercise.check(add)",
+        "def add(a, b):\n    return a / 0\nexercise.check(add)",
+        "def add(a, b):\n    raise SystemExit\nexercise.check(add)",
+        "def add(a, b):\n    return sum([a, b])\nexercise.check(lambda a, b: a + b)",
+        "print('still here')",
+    )
+    execute(nb, tmp_path)
+    setup, *checks, last = code_cells(nb)
+    assert setup.outputs == []
+    assert [list(results(_only(cell)).values()) for cell in checks] == [
+        ["not_yet"],
+        ["raised"],
+        ["raised"],
+        ["right"],
+    ]
+    shown = checks[1].outputs[0].data["text/plain"]
+    assert "Line 2, in add: return a / 0" in shown
+    assert "ZeroDivisionError" in shown
+    assert last.outputs[0].text == "still here\n"
+    assert all(output.output_type == "display_data" for c in checks for output in c.outputs)
+    progress = (tmp_path / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(progress) == 4
+
+
+def _only(cell):
+    return nbformat.v4.new_notebook(cells=[cell])

@@ -1,0 +1,580 @@
+"""The authoring tools: canonical form, generated cells and pages, solved variants, stored outputs."""
+
+import argparse
+import copy
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from fixtures.tiny_exercises import EXERCISES
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
+
+from course_utils import exercises
+from course_utils.authoring import cells, form, lesson, pages, solve
+from course_utils.cli import notebooks
+from course_utils.course import load_course
+
+COURSE = load_course()
+ROOT = COURSE.path.parent.parent
+TINY = Path(__file__).parent / "fixtures" / "tiny_course"
+
+
+def exercises_of(lesson_id):
+    return EXERCISES if lesson_id == "01" else ()
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """A course of one lesson that breaks no rule, free to be broken."""
+    shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
+    return load_course(tmp_path / "course" / "notebooks" / "course.yml")
+
+
+def path_of(course):
+    return course.path.parent / "01_tiny.ipynb"
+
+
+def load(course):
+    return form.read(path_of(course))
+
+
+def store(course, nb):
+    path_of(course).write_text(form.dumps(nb), encoding="utf-8")
+
+
+def problems_of(course):
+    text = path_of(course).read_text(encoding="utf-8")
+    found = lesson.problems(text, course, course.lessons[0], EXERCISES)
+    return [str(problem) for problem in found]
+
+
+def cell(nb, ident):
+    return next(c for c in nb.cells if c.get("id") == ident)
+
+
+def place(nb, ident):
+    return [c.get("id") for c in nb.cells].index(ident)
+
+
+def prose(nb):
+    """The sources of the hand-written cells."""
+    return [c.source for c in nb.cells if "generated" not in form.tags(c)]
+
+
+def changing(ident, **changes):
+    def change(nb):
+        cell(nb, ident).update(changes)
+
+    return change
+
+
+def adding(source, **metadata):
+    def change(nb):
+        nb.cells.insert(3, new_code_cell(source, id="added", metadata=metadata))
+
+    return change
+
+
+def adding_prose(source):
+    def change(nb):
+        nb.cells.insert(3, new_markdown_cell(source, id="added"))
+
+    return change
+
+
+def with_metadata(ident, **metadata):
+    def change(nb):
+        cell(nb, ident).metadata.update(metadata)
+
+    return change
+
+
+def without(ident):
+    def change(nb):
+        nb.cells.remove(cell(nb, ident))
+
+    return change
+
+
+def without_id(nb):
+    del cell(nb, "why")["id"]
+
+
+def with_a_second_id(nb):
+    cell(nb, "summary").id = "why"
+
+
+def with_a_reserved_id(nb):
+    cell(nb, "summary").id = "task-1"
+
+
+def older_format(nb):
+    nb.nbformat_minor = 4
+    for c in nb.cells:
+        del c["id"]
+
+
+def widget_state(nb):
+    nb.metadata["widgets"] = {"application/vnd.jupyter.widget-state+json": {}}
+
+
+def other_kernel(nb):
+    nb.metadata.kernelspec.name = "my-venv"
+
+
+def output_without_tag(nb):
+    cell(nb, "ask-answer").outputs = [new_output("stream", name="stdout", text="x\n")]
+
+
+def count_without_tag(nb):
+    cell(nb, "ask-answer").execution_count = 7
+
+
+def no_count(nb):
+    cell(nb, "sum").execution_count = None
+
+
+def wrong_count(nb):
+    cell(nb, "sum").execution_count = 17
+
+
+def text_in_pieces(nb):
+    pieces = [new_output("stream", name="stdout", text=text) for text in ("4", "\n")]
+    cell(nb, "sum").outputs = pieces
+
+
+def header_second(nb):
+    nb.cells.insert(1, nb.cells.pop(0))
+
+
+def footer_early(nb):
+    nb.cells.insert(4, nb.cells.pop())
+
+
+def prose_before_stub(nb):
+    nb.cells.insert(place(nb, "ask-double"), new_markdown_cell("Read this first.", id="between"))
+
+
+def left_over_task(nb):
+    task = copy.deepcopy(cell(nb, "task-double"))
+    task.id, task.metadata.course["exercise"] = "task-gone", "01.gone"
+    nb.cells.insert(3, task)
+
+
+def pasted_header(nb):
+    pasted = copy.deepcopy(nb.cells[0])
+    pasted.id = "0f3a"
+    nb.cells.insert(3, pasted)
+
+
+FIXABLE = {
+    "older format": (older_format, "is nbformat 4.4, not 4.5"),
+    "no id": (without_id, "has no valid id"),
+    "same id twice": (with_a_second_id, "cell why: has the id of an earlier cell"),
+    "reserved id": (with_a_reserved_id, "has an id kept for generated cells"),
+    "empty cell": (adding("  \n"), "cell added: is empty"),
+    "widget state": (widget_state, "has notebook metadata no lesson needs: widgets"),
+    "other kernel": (other_kernel, "notebook metadata kernelspec is not"),
+    "timing": (with_metadata("sum", execution={"a": "b"}), "cell sum: has metadata no lesson"),
+    "output without tag": (output_without_tag, "cell ask-answer: has outputs or a count but no"),
+    "count without tag": (count_without_tag, "cell ask-answer: has outputs or a count but no"),
+    "no count": (no_count, "cell sum: is to be compared but has no execution count"),
+    "wrong count": (wrong_count, "has execution count 17; it is code cell number 2"),
+    "text in pieces": (text_in_pieces, "has outputs in pieces"),
+    "unformatted": (adding("x = {'a':1}"), "cell added: is not formatted as ruff does"),
+    "white space": (changing("why", source="## Why?\n\ntext  "), "white space at a line's end"),
+    "no header": (without("header"), "cell header: is missing"),
+    "no setup": (without("setup"), "cell setup: is missing"),
+    "no task": (without("task-double"), "cell task-double: is missing"),
+    "no footer": (without("footer"), "cell footer: is missing"),
+    "header second": (header_second, "cell header: is not in its place"),
+    "footer early": (footer_early, "cell footer: is not in its place"),
+    "edited by hand": (changing("header", source="# Mine"), "cell header: is out of date"),
+    "task apart": (prose_before_stub, "cell ask-double: does not follow its task"),
+    "task left over": (left_over_task, "cell task-gone: is generated for nothing here"),
+    "header pasted": (pasted_header, "cell 0f3a: is tagged generated, but no tool writes it"),
+}
+
+BY_HAND = {
+    "unknown tag": (with_metadata("sum", tags=["nbval-chek"]), "has an unknown tag: nbval-chek"),
+    "raises": (adding("1 / 0", tags=["raises-exception"]), "expect_error"),
+    "syntax": (adding("x = = 1"), "cell added: is not Python"),
+    "no output": (changing("sum", outputs=[], execution_count=None), "nothing would be compared"),
+    "image": (
+        changing("sum", outputs=[new_output("display_data", {"image/png": "aGk="})]),
+        "holds an output of type image/png",
+    ),
+    "stderr": (
+        changing("sum", outputs=[new_output("stream", name="stderr", text="hm\n")]),
+        "holds text on stderr",
+    ),
+    "check-output prose": (
+        with_metadata("why", tags=["nbval-check-output"]),
+        "cell why: is tagged nbval-check-output but is not a code cell",
+    ),
+    "second title": (adding_prose("# Another"), "cell added: holds a second title"),
+    "jump": (adding_prose("#### Deep"), "heading 'Deep' jumps from level 2 to 4"),
+    "no summary": (changing("summary", source="Doubling."), "has no section 'Summary'"),
+    "closing order": (
+        changing("summary", source="## Summary\n\nx\n\n## One more"),
+        "does not end with its three closing sections in order",
+    ),
+    "unknown exercise": (
+        with_metadata("ask-double", course={"exercise": "01.triple"}),
+        "names no exercise of this lesson: 01.triple",
+    ),
+    "exercise left out": (without("ask-double"), "never asks exercise 01.double"),
+    "no stub": (
+        changing("ask-double", source="def double(x):\n    return 2\n\n\nex.double.check(double)"),
+        "the cell has 0 stubs",
+    ),
+    "other name": (
+        changing("ask-double", source="def f(x):\n    return todo()\n\n\nex.double.check(f)"),
+        "the stub is called f, the reference double",
+    ),
+    "no check": (changing("ask-answer", source="result = todo()"), "does not check its answer"),
+    "bare except": (adding("try:\n    x = 1\nexcept:\n    x = 2"), "has a bare except"),
+    "old amp": (adding("from torch.cuda.amp import autocast"), "uses torch.cuda.amp"),
+    "old amp, too": (adding("from torch.cuda import amp"), "uses torch.cuda.amp"),
+    "installs torch": (adding("%pip install -U torch==2.6"), "installs torch or numpy"),
+    "path": (adding('data = open("/home/ada/x.csv")'), "holds an absolute path"),
+    "shell path": (adding("!ls /tmp"), "holds an absolute path"),
+    "Windows path": (adding('data = open("C:/x.csv")'), "holds an absolute path"),
+}
+
+
+def test_the_fixture_breaks_no_rule(tiny, capsys):
+    assert notebooks.check(tiny, (), exercises_of) == 0
+    assert "1 notebooks read, 0 problems." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rule", FIXABLE)
+def test_check_names_it_and_fix_mends_it(tiny, rule, capsys):
+    change, said = FIXABLE[rule]
+    nb = load(tiny)
+    change(nb)
+    store(tiny, nb)
+    assert any(said in problem for problem in problems_of(tiny)), problems_of(tiny)
+    assert notebooks.check(tiny, (), exercises_of) == 1
+    assert notebooks.fix(tiny, (), exercises_of) == 0
+    assert "01_tiny.ipynb: written" in capsys.readouterr().out
+    assert problems_of(tiny) == []
+    mended = path_of(tiny).read_bytes()
+    assert notebooks.fix(tiny, (), exercises_of) == 0
+    assert path_of(tiny).read_bytes() == mended
+    assert "nothing to change" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rule", BY_HAND)
+def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
+    change, said = BY_HAND[rule]
+    nb = load(tiny)
+    change(nb)
+    store(tiny, nb)
+    assert any(said in problem for problem in problems_of(tiny)), problems_of(tiny)
+    assert notebooks.fix(tiny, (), exercises_of) == 1
+    assert said in capsys.readouterr().out
+    assert [s.strip() for s in prose(nb)] == prose(load(tiny))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'rate = f"{1:.1f} MB/s"',
+        'url = "https://example.org/home/x"',
+        "half = total / tmp",
+        'unit = "/s"',
+        "# pip install nothing; see pytorch.org",
+        "from torch.amp import autocast",
+        "try:\n    x = 1\nexcept ValueError:\n    x = 2",
+        "%matplotlib inline\n!echo hello",
+        "%%writefile script.py\nx = {'a':1}",
+    ],
+)
+def test_what_is_allowed_is_not_reported(tiny, source):
+    nb = load(tiny)
+    nb.cells.insert(4, new_code_cell(source, id="added"))
+    store(tiny, nb)
+    assert problems_of(tiny) == []
+
+
+def test_fix_loses_no_hand_written_cell_however_it_is_tagged(tiny):
+    nb = load(tiny)
+    mine = new_markdown_cell("My own words.", id="mine", metadata={"tags": ["generated"]})
+    nb.cells.insert(5, mine)
+    nb.cells.append(new_markdown_cell("A last word.", id="setup"))
+    store(tiny, nb)
+    before = prose(nb)
+    notebooks.fix(tiny, (), exercises_of)
+    after = prose(load(tiny))
+    assert "My own words." in after
+    assert set(before) <= set(after)
+    assert load(tiny).cells[1].cell_type == "code"
+
+
+def test_ids_are_kept_and_new_ones_come_from_the_content(tiny):
+    nb = load(tiny)
+    kept = [c.id for c in nb.cells]
+    twins = [new_markdown_cell("Twin.") for _ in range(2)]
+    for twin in twins:
+        del twin["id"]
+    nb.cells[3:3] = twins
+    once, again = (form.canonical(nb, "01") for _ in range(2))
+    ids = [c.id for c in once.cells]
+    assert ids == [c.id for c in again.cells]
+    assert [i for i in ids if i in kept] == kept
+    assert len(set(ids)) == len(ids)
+
+
+def test_text_on_disk_is_canonical(tiny):
+    text = path_of(tiny).read_text(encoding="utf-8")
+    assert text.endswith("}\n") and not text.endswith("\n\n")
+    assert "●○○" in text
+    raw = json.loads(text)
+    assert text == json.dumps(raw, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    path_of(tiny).write_text(json.dumps(raw), encoding="utf-8")
+    assert any("is not written as it should be" in problem for problem in problems_of(tiny))
+    assert notebooks.fix(tiny, (), exercises_of) == 0
+    assert path_of(tiny).read_text(encoding="utf-8") == text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"nbformat": 3}', '{"nbformat": 4}'])
+def test_what_is_no_notebook_gets_one_sentence_and_stays(tiny, text, capsys):
+    path_of(tiny).write_text(text, encoding="utf-8")
+    for action in (notebooks.check, notebooks.fix, notebooks.run):
+        assert action(tiny, (), exercises_of) == 1
+        out = capsys.readouterr().out
+        assert "01_tiny.ipynb" in out and "is not a notebook of format 4" in out
+    assert path_of(tiny).read_text(encoding="utf-8") == text
+
+
+def test_missing_and_unlisted_notebooks_are_named(tiny, capsys):
+    path_of(tiny).rename(tiny.path.parent / "03_stray.ipynb")
+    assert notebooks.check(tiny, (), exercises_of) == 1
+    out = capsys.readouterr().out
+    assert "01_tiny.ipynb: does not exist" in out
+    assert "03_stray.ipynb: is not in course.yml" in out
+    with pytest.raises(form.AuthoringError, match=r"no lesson of course\.yml"):
+        notebooks.check(tiny, ["03_stray.ipynb"], exercises_of)
+
+
+def test_house_numbers_are_shown_and_do_not_fail(tiny, capsys):
+    nb = load(tiny)
+    nb.cells[4:4] = [new_markdown_cell("word " * 500, id=f"long-{i}") for i in range(6)]
+    store(tiny, form.canonical(nb, "01"))
+    assert notebooks.check(tiny, (), exercises_of) == 0
+    out = capsys.readouterr().out
+    assert "500*" in out and "outside the house numbers" in out
+
+
+def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
+    readme = tiny.path.parent.parent / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    readme.write_text(text.replace("| 02 · Planned", "| 02 · Old title"), encoding="utf-8")
+    assert notebooks.check(tiny, (), exercises_of) == 1
+    assert "README.md: its table of lessons is out of date" in capsys.readouterr().out
+    assert notebooks.fix(tiny, (), exercises_of) == 0
+    assert readme.read_text(encoding="utf-8") == text
+    readme.write_text("# No markers\n", encoding="utf-8")
+    assert notebooks.fix(tiny, (), exercises_of) == 1
+    assert "<!-- course-map:begin -->" in capsys.readouterr().out
+    assert readme.read_text(encoding="utf-8") == "# No markers\n"
+
+
+def test_pages_show_planned_lessons_without_a_badge(tiny):
+    for table in (pages.course_map(tiny), pages.lesson_links(tiny)):
+        planned = next(row for row in table.splitlines() if "Planned" in row)
+        assert "planned" in planned and "http" not in planned
+        ready = next(row for row in table.splitlines() if "Tiny" in row)
+        assert "colab.research.google.com" in ready and "kaggle.com" in ready
+        assert ready.replace("\\|", "").count("|") == planned.count("|")
+
+
+def test_footer_says_what_is_planned_and_links_what_exists():
+    ids = [entry.id for entry in COURSE.ready]
+    for before, after in itertools.pairwise(ids):
+        footer = cells.footer_cell(COURSE, COURSE.lesson(before)).source
+        assert f"]({COURSE.lesson(after).file})" in footer
+        footer = cells.footer_cell(COURSE, COURSE.lesson(after)).source
+        assert f"← [{before}" in footer
+    skipped = cells.footer_cell(COURSE, COURSE.lesson("01")).source
+    if COURSE.lesson("02").planned:
+        assert "planned: 02" in skipped
+
+
+def run_cell(source, folder, *, twice=False, path=""):
+    """Run a cell as IPython does, in a Python that has no course_utils but what it finds."""
+    probe = (
+        "from IPython.core.interactiveshell import InteractiveShell\n"
+        "import sys\n"
+        f"shell = InteractiveShell.instance()\nfor _ in range({2 if twice else 1}):\n"
+        f"    result = shell.run_cell({source!r})\n"
+        "print('ran', result.success, shell.user_ns.get('ex'), len(sys.path) - len(set(sys.path)))"
+    )
+    env = {**os.environ, "PYTHONPATH": path, "IPYTHONDIR": str(folder), "PIP_NO_INDEX": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", probe], cwd=folder, env=env, capture_output=True, encoding="utf-8"
+    )
+
+
+STAND_IN = "def start(lesson):\n    return f'lesson {lesson} began'\n"
+
+
+def test_setup_cell_finds_the_clone_from_any_kernel_twice(tmp_path):
+    package = tmp_path / "ein Kurs 课程" / "course_utils"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(STAND_IN, encoding="utf-8")
+    folder = package.parent / "notebooks"
+    folder.mkdir()
+    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "file:///nowhere").source
+    done = run_cell(source, folder, twice=True)
+    assert "ran True lesson 01 began 0" in done.stdout, done.stdout + done.stderr
+
+
+HIDE = """\
+import importlib.abc, sys
+class Hide(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        return None
+sys.path[:] = [p for p in sys.path if not __import__("os").path.isdir(p + "/course_utils")]
+sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower()]
+"""
+
+
+def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path):
+    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "git+file:///nowhere").source
+    done = run_cell(HIDE + source, tmp_path)
+    out = done.stdout + done.stderr
+    assert "ran False" in out
+    assert "The course's helpers could not be fetched. Turn the internet on" in out
+    assert "Traceback" not in out
+
+
+def test_setup_cell_installs_the_helpers_and_nothing_else():
+    source = cells.setup_cell(COURSE, COURSE.lesson("01")).source
+    installs = [line.strip() for line in source.splitlines() if "pip" in line]
+    address = f'"git+https://github.com/{COURSE.repository}@{COURSE.branch}"'
+    assert installs == [f"%pip install -q --no-deps {address}"]
+
+
+def test_solved_puts_the_reference_in_place_of_each_stub(tiny):
+    nb = load(tiny)
+    done = solve.solved(nb, EXERCISES)
+    function, value = (cell(done, name).source for name in ("ask-double", "ask-answer"))
+    assert 'return 2 * x\n\n\nprint("kept")\nex.double.check(double)' in function
+    assert "todo" not in value and value.endswith("ex.answer.check(result)")
+    names = {}
+    exec(value.replace("ex.answer.check(result)", ""), names)
+    assert names["result"] == 42
+    assert "todo()" in cell(nb, "ask-double").source
+    assert [(s.exercise, s.name, s.is_value) for s in solve.stubs(nb, EXERCISES)] == [
+        ("01.double", "double", False),
+        ("01.answer", "result", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("ex.double.check(double)", "0 stubs"),
+        ("def double(x):\n    return todo()\n\n\ny = todo()", "2 stubs"),
+        ("def treble(x):\n    return todo()", "called treble, the reference double"),
+        ("def double(y):\n    return todo()", r"takes \(y\), the reference \(x\)"),
+        ("double = todo()", "the reference takes arguments"),
+        ("print(todo())", "neither in a function nor"),
+        ("%time\ndef double(x):\n    return todo()", "not plain Python"),
+    ],
+)
+def test_solved_refuses_a_stub_that_does_not_fit(source, said):
+    metadata = {"tags": ["exercise"], "course": {"exercise": "01.double"}}
+    nb = nbformat.v4.new_notebook(cells=[new_code_cell(source, metadata=metadata)])
+    with pytest.raises(form.AuthoringError, match=said):
+        solve.solved(nb, EXERCISES)
+
+
+def test_solved_refuses_an_unknown_exercise():
+    metadata = {"tags": ["exercise"], "course": {"exercise": "01.gone"}}
+    nb = nbformat.v4.new_notebook(cells=[new_code_cell("x = todo()", metadata=metadata)])
+    with pytest.raises(form.AuthoringError, match=r"names no exercise of the lesson: 01\.gone"):
+        solve.solved(nb, EXERCISES)
+
+
+def runnable(tiny, source):
+    nb = load(tiny)
+    keep = {"why", "sum"}
+    nb.cells = [c for c in nb.cells if c.id in keep]
+    nb.cells.insert(1, new_code_cell("import os, sys\nprint('not kept')", id="first"))
+    cell(nb, "sum").update(source=source, outputs=[], execution_count=None)
+    return nb
+
+
+def test_run_keeps_only_the_outputs_that_are_compared(tiny):
+    source = (
+        "print(2 + 2, flush=True)\nprint(os.environ['COURSE_DEVICE'], flush=True)\n"
+        "os.path.basename(os.getcwd())"
+    )
+    nb = runnable(tiny, source)
+    seen = []
+    done = form.canonical(lesson.with_outputs(nb, tiny.path.parent, seen.append), "01")
+    assert seen == [0, 1, 2]
+    assert cell(done, "first").outputs == [] and cell(done, "first").execution_count is None
+    stream, result = cell(done, "sum").outputs
+    assert stream.text == "4\ncpu\n"
+    assert result.data == {"text/plain": "'notebooks'"}
+    assert cell(done, "sum").execution_count == result.execution_count == 2
+    assert prose(done) == prose(form.canonical(nb, "01"))
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("1 / 0", "cell sum raised ZeroDivisionError: division by zero"),
+        ("x = 1", "gave no output"),
+        ("print('hm', file=sys.stderr)", "gave text on stderr"),
+        ("from IPython.display import Image\nImage(b'\\x89PNG', format='png')", "image/png"),
+    ],
+)
+def test_run_refuses_what_cannot_be_compared(tiny, source, said):
+    with pytest.raises(form.AuthoringError, match=said):
+        lesson.with_outputs(runnable(tiny, source), tiny.path.parent)
+
+
+def test_run_leaves_a_failing_lesson_as_it_was(tiny, capsys):
+    nb = load(tiny)
+    nb.cells = [new_code_cell("1 / 0", id="bad")]
+    store(tiny, nb)
+    before = path_of(tiny).read_bytes()
+    assert notebooks.run(tiny, (), exercises_of) == 1
+    assert "raised ZeroDivisionError" in capsys.readouterr().out
+    assert path_of(tiny).read_bytes() == before
+
+
+def test_the_command_answers_a_wrong_file_in_one_sentence(capsys):
+    parser = argparse.ArgumentParser()
+    notebooks.add_arguments(parser)
+    assert notebooks.main(parser.parse_args(["--check", "nothing.ipynb"])) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_ruff_line_length_is_that_of_pyproject():
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert f"line-length = {form.LINE_LENGTH}" in text
+
+
+@pytest.mark.parametrize("entry", COURSE.ready, ids=lambda entry: entry.file)
+def test_lesson_on_disk_has_no_problem(entry):
+    path = COURSE.path.parent / entry.file
+    assert path.is_file(), f"{entry.file} is listed as ready and does not exist"
+    text = path.read_text(encoding="utf-8")
+    found = lesson.problems(text, COURSE, entry, exercises.lesson(entry.id))
+    assert not found, "\n".join(map(str, found))
+
+
+def test_pages_on_disk_are_current():
+    assert not pages.page_problems(COURSE)

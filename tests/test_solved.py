@@ -1,0 +1,123 @@
+"""Every lesson with every exercise solved: it runs, each answer is right, the copy is kept."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import nbformat
+import papermill
+import pytest
+from harness import (
+    CELL_TIMEOUT,
+    EXECUTED,
+    LESSONS,
+    NOTEBOOKS,
+    TABLE,
+    code_cells,
+    executed_problems,
+    kernel_env,
+    network_attempts,
+    notebook,
+    results,
+)
+
+from course_utils.authoring.solve import solved
+from course_utils.exercises import lesson as exercises_of
+
+pytestmark = pytest.mark.serial
+
+DEVICES = ("cpu",)
+
+
+def run(nb, name, tmp_path, monkeypatch, device, cwd=NOTEBOOKS):
+    """Run a notebook with papermill as JupyterLab would; return the copy and the seconds it took."""
+    for key, value in kernel_env(tmp_path, COURSE_DEVICE=device).items():
+        monkeypatch.setenv(key, value)
+    source, target = tmp_path / "solved.ipynb", tmp_path / name
+    nbformat.write(nb, source)
+    start = time.perf_counter()
+    papermill.execute_notebook(
+        str(source),
+        str(target),
+        kernel_name="python3",
+        cwd=str(cwd),
+        execution_timeout=CELL_TIMEOUT,
+        progress_bar=False,
+    )
+    return nbformat.read(target, as_version=4), time.perf_counter() - start
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+def test_lesson_runs_solved(lesson, device, tmp_path, monkeypatch, record_property):
+    exercises = exercises_of(lesson.id)
+    shipped = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
+    name = lesson.file.replace(".ipynb", f"_solved_{device}.ipynb")
+    try:
+        nb, seconds = run(solved(shipped, exercises), name, tmp_path, monkeypatch, device)
+    finally:
+        _keep(tmp_path / name)
+    _note_minutes(f"{lesson.id} {device}", seconds)
+    record_property(
+        f"{TABLE}solved lessons: cells run, exercises right, minutes",
+        f"{lesson.file:32} {device:5} {len(code_cells(nb)):4} {len(exercises):4} {seconds / 60:6.2f}",
+    )
+
+    problems = list(executed_problems(nb))
+    assert not problems, "\n".join(problems)
+    assert not network_attempts(tmp_path)
+    assert results(nb) == {exercise.id: "right" for exercise in exercises}
+
+
+def _keep(path):
+    if path.exists():
+        EXECUTED.mkdir(exist_ok=True)
+        (EXECUTED / path.name).write_bytes(path.read_bytes())
+
+
+def _note_minutes(key, seconds):
+    path = EXECUTED / "minutes.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known[key] = round(seconds / 60, 2)
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+SEEN = {
+    "nothing": ("x = 1", None),
+    "stderr": ("import sys\nprint('noise', file=sys.stderr)", "wrote to stderr: noise"),
+    "warning": ("import warnings\nwarnings.warn('careful')", "wrote to stderr"),
+    "picture": (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()",
+        "without alternative text",
+    ),
+}
+
+
+def test_what_a_learner_should_not_see_is_found(tmp_path, monkeypatch):
+    nb = notebook(*[source for source, _ in SEEN.values()])
+    nb, _ = run(nb, "copy.ipynb", tmp_path, monkeypatch, "cpu", cwd=tmp_path)
+    for cell, (_, expected) in zip(code_cells(nb), SEEN.values(), strict=True):
+        found = [p for p in executed_problems(nb, least=1) if p.startswith(f"cell {cell.id}:")]
+        assert len(found) == (expected is not None), found
+        assert expected is None or expected in found[0]
+
+
+def test_a_short_or_half_run_copy_is_found():
+    nb = notebook("x = 1")
+    assert "0 of 1 code cells ran" in next(executed_problems(nb))
+    nb.cells[0].execution_count = 1
+    assert list(executed_problems(nb, least=1)) == []
+    assert "at least 10" in next(executed_problems(nb))
+
+
+def test_a_cell_that_raises_stops_the_run(tmp_path, monkeypatch):
+    with pytest.raises(papermill.PapermillExecutionError, match="broken cell"):
+        run(
+            notebook("raise RuntimeError('broken cell')"),
+            "copy.ipynb",
+            tmp_path,
+            monkeypatch,
+            "cpu",
+            cwd=tmp_path,
+        )
