@@ -103,5 +103,12 @@ def _lesson(path: Path, entry: Any) -> Lesson:
     known = set(Lesson.__dataclass_fields__)
     if extra := set(entry) - known:
         raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")
-    lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs")}
-    return Lesson(**{**entry, **lists, "id": str(entry["id"]), "minutes": int(entry["minutes"])})
+    try:
+        lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs")}
+        minutes = int(entry["minutes"])
+    except (TypeError, ValueError) as error:
+        raise CourseFileError(
+            f"{path}: lesson {entry['id']}: minutes is a whole number, objectives and needs are "
+            f"lists ({error})"
+        ) from error
+    return Lesson(**{**entry, **lists, "id": str(entry["id"]), "minutes": minutes})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +54,7 @@ def load_digits(test: int = 2000) -> Split:
     try:
         with np.load(DIGITS) as file:
             x, y = torch.from_numpy(file["x"]), torch.from_numpy(file["y"]).long()
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"the digits at {DIGITS} cannot be read ({error}); get a fresh copy of the course"
         ) from error

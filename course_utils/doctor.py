@@ -185,6 +185,9 @@ def _wheel(facts: Facts) -> Door:
         return Door("wheel", "shut", what, here)
     build = torch["build"]
     seen = f"torch {torch['version']}, {_BUILDS[build]}"
+    if kind is None and build == "cpu":
+        remedy = "leave it as it is while there is no GPU"
+        return Door("wheel", "shut", f"{seen}, which has no code for GPUs", remedy)
     fits = {"nvidia": ("cuda",), "amd": ("rocm",), "intel": ("xpu",), "apple": ("mps",)}
     if kind is None or build in fits[kind]:
         return Door("wheel", "open", seen)

@@ -157,25 +157,24 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
     for i, ((name, kind), (x, y)) in enumerate(faster.items(), start=1):
         gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
         right.plot(x, gain, color=f"C{i}", marker=MARKERS[i], linestyle=DASHES[kind], label=name)
-    if faster:
-        right.axhline(1, color="#666666", linewidth=1)
-        right.legend(fontsize=9)
-    else:
-        _published_bounds(left, sizes)
-        right.text(
-            0.5,
-            0.5,
-            "No accelerator here, and none recorded yet.\nOn a machine with one, its speed-up\n"
-            "over your CPU stands here, size by size.",
-            transform=right.transAxes,
-            ha="center",
-            va="center",
-        )
-    for ax, label in ((left, "time of one product, s"), (right, "CPU time / device time")):
+    shown = (left, right) if faster else (left,)
+    for ax, label in zip(shown, ("time of one product, s", "CPU time / device time"), strict=False):
         ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
         ax.set_xticks(list(sizes), [str(size) for size in sizes], rotation=45)
         ax.minorticks_off()
-    left.legend(fontsize=8)
+    if faster:
+        right.axhline(1, color="#666666", linewidth=1)
+        right.legend(fontsize=9)
+        fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    else:
+        _published_bounds(left, sizes)
+        right.set_axis_off()
+        right.legend(*left.get_legend_handles_labels(), loc="upper left")
+        missing = (
+            "No accelerator here, and none recorded yet.\n"
+            "On a machine with one, its speed-up over\nyour CPU stands here, size by size."
+        )
+        right.text(0.05, 0.3, missing, transform=right.transAxes, va="center")
     names = ", ".join(f"{name} ({kind})" for name, kind in drawn)
     present(
         fig,

@@ -42,8 +42,11 @@ def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
     path = progress_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(attempt) + "\n")
+        with path.open("a+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            file.seek(max(end - 1, 0))
+            torn = file.read(1) not in (b"", b"\n")  # the last line was cut off: begin a new one
+            file.write(("\n" * torn + json.dumps(attempt) + "\n").encode())
     except OSError as error:
         print(f"(your progress could not be kept in {path}: {error.strerror or error})")
 

@@ -120,10 +120,10 @@ def environment(wheels: Path | None, **more: str) -> dict[str, str]:
     return env | ({"PIP_FIND_LINKS": str(wheels)} if wheels else {}) | more
 
 
-def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None):
+def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None, python=None):
     call = ["-c", code] if code else ["-m", "course_utils", *words]
     return subprocess.Popen(
-        [sys.executable, "-X", "utf8", *call],
+        [str(python or sys.executable), "-X", "utf8", *call],
         cwd=clone,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -135,8 +135,8 @@ def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None
     )
 
 
-def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None):
-    process = start(clone, env, *words, code=code)
+def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None, python=None):
+    process = start(clone, env, *words, code=code, python=python)
     out, err = process.communicate(timeout=300)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
@@ -344,7 +344,7 @@ def test_two_starts_at_once_set_up_once(clone, wheels):
 @pytest.mark.slow
 def test_no_network_is_one_sentence(clone):
     (clone / ".venv" / bootstrap.STAMP).unlink()
-    env = environment(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="0")
+    env = environment(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1")
     del env["PIP_NO_INDEX"]
     text = PYPROJECT.replace('"tqdm>=4.65"', '"absent"')
     (clone / "pyproject.toml").write_text(text, encoding="utf-8")
@@ -361,7 +361,7 @@ def test_an_unreachable_cpu_index_names_the_other_way(clone, wheels, tmp_path):
     only_tqdm = tmp_path / "pypi"
     only_tqdm.mkdir()
     shutil.copy(next(wheels.glob("tqdm-4.70*")), only_tqdm)
-    env = environment(only_tqdm, PIP_RETRIES="0")
+    env = environment(only_tqdm, PIP_RETRIES="1")
     del env["PIP_NO_INDEX"]
     code = (
         "import sys; from course_utils.cli import bootstrap, run; "
@@ -378,15 +378,27 @@ def test_an_unreachable_cpu_index_names_the_other_way(clone, wheels, tmp_path):
 
 @pytest.mark.slow
 def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
+    theirs = tmp_path / "their venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(theirs)], check=True)
+    python = bootstrap.venv_python(theirs)
+    find = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True)
+    with zipfile.ZipFile(next(wheels.glob("torch-2.13*"))) as wheel:
+        wheel.extractall(packages.stdout.strip())
     clone = make_clone(tmp_path / "kept 课程")
-    done = run(clone, environment(wheels, COURSE_TORCH="keep"), "lab", "--check")
+    env = environment(wheels, COURSE_TORCH="keep")
+    done = run(clone, env, "lab", "--check", python=python)
     assert done.returncode == 0, done.stdout + done.stderr
-    import torch
-
-    assert python_in(clone, "import torch; print(torch.__file__)") == torch.__file__
+    found = Path(python_in(clone, "import torch; print(torch.__file__)"))
+    assert found.parent == Path(packages.stdout.strip())
     assert not list((clone / ".venv").rglob("torch-*.dist-info"))
-    done = run(clone, environment(None, COURSE_TORCH="keep"), "lab", "--check")
+    done = run(clone, environment(None, COURSE_TORCH="keep"), "lab", "--check", python=python)
     assert done.returncode == 0 and "Installing" not in done.stdout
+    text = PYPROJECT.replace("torch>=2.6", "torch>=2.14")
+    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    done = run(clone, env, "lab", "--check", python=python)
+    assert done.returncode == 1
+    assert "too old: the course needs torch>=2.14" in one_sentence(done.stderr)
 
 
 @pytest.mark.slow
@@ -663,7 +675,8 @@ def test_windows_has_its_python_in_scripts(monkeypatch):
 
 def stages_of(folder: Path, monkeypatch, capfd, *sources: str, rest: list[str] | None = None):
     """Run a stage for each source of tests; return the status and the last lines."""
-    monkeypatch.setattr(test.bootstrap, "child_environment", lambda venv: dict(os.environ))
+    plain = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    monkeypatch.setattr(test.bootstrap, "child_environment", lambda venv: plain)
     stages = []
     for number, source in enumerate(sources):
         path = folder / f"test_{number}.py"

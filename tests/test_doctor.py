@@ -43,7 +43,7 @@ def cuda(name, arch):
 
 
 MACHINES = {
-    "no GPU, CPU wheel": (machine(torch="cpu"), "open shut unknown unknown unknown"),
+    "no GPU, CPU wheel": (machine(torch="cpu"), "shut shut unknown unknown unknown"),
     "CUDA wheel without a driver": (machine(), "open shut unknown unknown unknown"),
     "CPU wheel on a GPU machine": (
         machine(torch="cpu", driver=nvidia("NVIDIA GeForce RTX 4070")),

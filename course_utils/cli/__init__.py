@@ -8,6 +8,7 @@ import argparse
 import difflib
 import importlib
 import importlib.util
+import os
 import sys
 
 from course_utils.cli import bootstrap
@@ -55,6 +56,9 @@ def run(argv: list[str]) -> int:
         if _is_ours(error):
             return _fail(f"The command {name} is not in this copy of the course ({error}).", 1)
         return _in_venv(argv, error.name)
+    except BrokenPipeError:  # the reader, such as `head`, has left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except KeyboardInterrupt:
         return _fail(
             f"Stopped. Nothing is lost: {bootstrap.COMMAND} {name}  goes on from here.", 130

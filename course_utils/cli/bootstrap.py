@@ -88,6 +88,8 @@ def prepare(extra: str, torch: str | None = None, root: Path = ROOT) -> Path:
         with _one_at_a_time(folder / "lock"):
             if not _ready(root, extra, asked):
                 _set_up(root, extra, asked, folder / "pip.log")
+    except BrokenPipeError:  # whoever read our words has left
+        raise
     except OSError as error:
         raise SetupError(remedies.of_error(error, root)) from error
     return venv_python(venv)
@@ -502,8 +504,9 @@ def _link_course(venv: Path, root: Path) -> None:
 def _link_torch(venv: Path) -> None:
     """Show `.venv` the packages of the virtual environment that holds the torch to keep."""
     places = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-    code = f"import site; [site.addsitedir(place) for place in {list(places)!a}]\n"
-    (_packages(venv) / "course_torch.pth").write_text(code, encoding="ascii")
+    lines = [f"import site; site.addsitedir({place!a})\n" for place in places]
+    # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
+    (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
 
 
 def _packages(venv: Path) -> Path:

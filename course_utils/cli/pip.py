@@ -82,7 +82,7 @@ class Pip:
         threading.Thread(target=_pump, args=(process.stdout, lines), daemon=True).start()
         said = []
         status = _Status()
-        with self.log.open("a", encoding="utf-8") as log:
+        with self.log.open("a", encoding="utf-8", buffering=1) as log:
             log.write(f"$ pip {subprocess.list2cmdline(args)}\n")
             try:
                 while (line := _next(lines, status)) is not None:

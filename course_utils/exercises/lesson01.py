@@ -169,9 +169,9 @@ def _judge_time(got: Any, device: _FakeDevice, repeats: int, judge: Judge) -> No
     if isinstance(got, (list, tuple)):
         judge.no("list", seen=got, expected="one number, the median")
     number = judge.number(got)
-    launched = f"{device.launches} launches for {repeats} repeats"
+    launched = f"launches: {device.launches}, repeats: {repeats}"
     if device.launches < repeats:
-        judge.no("too-few", seen=launched, expected=f"{repeats + 1} launches")
+        judge.no("too-few", seen=launched, expected=f"launches: {repeats + 1}")
     every, last = device.durations, device.durations[-repeats:]
     right = statistics.median(last)
     if number < min(last) - 1e-9:
@@ -342,6 +342,7 @@ def _check_smallest_winner(answer: Any, judge: Judge) -> None:
         (_SIZES, 1e11, 4e11, 1e-9, 4e9),
         (_SIZES, 1e11, 1.5e11, 1e-9, 1e12),
         (_SIZES, 1e10, 1e13, 3e-7, 1e12),
+        ([100, 200], 1e3, 2e3, 0.0, 120.0),  # a tie at 100
         ([100, 200, 300, 400, 500, 600], 1e11, 1e13, 1e-5, 1.6e10),
         ([1200, 1300, 1400, 1500, 1600, 1700], 1e11, 1e13, 1e-5, 5.3e9),
         ([30, 60, 90, 120, 150, 180], 1e11, 1e13, 5e-5, 1e12),
@@ -502,7 +503,7 @@ EXERCISES = (
             "forgot-a-kind": "One of the three kinds is never chosen. CUDA is not the only accelerator.",
             "no-fallback": "With no accelerator that works, the program must still get a device: every "
             "machine has a CPU.",
-            "available-is-not-works": "*Available* means that a driver and a device were found. It does "
+            "available-is-not-works": "Available means that a driver and a device were found. It does "
             "not mean that a kernel runs there: ask `works` before you trust it.",
             "gave-up": "One kind failed, and another that works was never asked. Go on to the next.",
             "tried-an-absent-device": "A kernel was tried on a device that is not there. On a real "
@@ -551,7 +552,6 @@ EXERCISES = (
             "total": "This is the time of all repetitions together. Time each launch by itself.",
             "list": "Return one number, not all of them.",
             "too-few": "There were fewer launches than repetitions.",
-            "never-launched": "Nothing was launched, so nothing was timed.",
             "other-time": "This is not the median of the repetitions. Is every repetition timed by "
             "itself, and the warm-up left out?",
         },

@@ -7,7 +7,6 @@ import contextlib
 import ipaddress
 import os
 import socket
-import sys
 import warnings
 
 
@@ -61,6 +60,3 @@ for _name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
 for _kind in (DeprecationWarning, FutureWarning):
     for _module in (r"__main__$", r"course_utils(\.|$)"):
         warnings.filterwarnings("error", category=_kind, module=_module)
-# Some versions of IPython put their own filter in front of these where this list is empty.
-if not sys.warnoptions:
-    sys.warnoptions.append("default")

@@ -1,0 +1,690 @@
+"""The frame, as a lesson uses it: devices, timing, evidence, errors, bars, data, plots, progress."""
+
+from __future__ import annotations
+
+import base64
+import collections
+import gc
+import io
+import json
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from types import SimpleNamespace
+
+import pytest
+import torch
+from harness import ROOT, code_cells, execute, notebook
+
+import course_utils
+from course_utils import data, devices, evidence, host, plots, progress, session, timing
+from course_utils.course import CourseFileError, load_course
+from course_utils.data import DataError, load_cifar10, load_digits
+from course_utils.devices import DeviceError, get_device
+from course_utils.errors import expect_error
+from course_utils.exercises import Exercise
+from course_utils.progressbar import bar
+from course_utils.timing import Measurement, measure
+
+# --- the package ------------------------------------------------------------------------------
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import sys, course_utils, course_utils.__main__, course_utils.cli\n"
+        "heavy = {'torch', 'numpy', 'matplotlib', 'IPython', 'yaml', 'tqdm'} & set(sys.modules)\n"
+        "sys.exit(', '.join(heavy) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_offered_name_is_there_and_an_unknown_one_is_answered():
+    for name in course_utils.__all__:
+        assert getattr(course_utils, name) is not None
+    with pytest.raises(AttributeError, match=r"has no 'get_devise'; it offers .*get_device"):
+        course_utils.get_devise  # noqa: B018
+
+
+def test_start_names_what_is_missing(monkeypatch):
+    monkeypatch.setattr(session, "NEEDED", ("torch", "no_such_module_here"))
+    with pytest.raises(ModuleNotFoundError, match=r"no_such_module_here.*course_utils lab"):
+        session.start("00")
+
+
+# --- devices ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    """Return a function that sets which kinds of device are present, and which of them fail."""
+    monkeypatch.delenv("COURSE_DEVICE", raising=False)
+    monkeypatch.setattr(devices, "abilities", _fake_abilities)
+
+    def fake(*present, broken=()):
+        monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
+        monkeypatch.setattr(
+            devices,
+            "fault",
+            lambda device: "no kernel image" if device.type in broken else None,
+        )
+
+    return fake
+
+
+def _fake_abilities(device):
+    device = torch.device(device)
+    return devices.Abilities(device, f"fake {device.type}", None, bf16=True, tf32=False)
+
+
+@pytest.mark.parametrize(
+    ("present", "broken", "expected"),
+    [
+        ((), (), "cpu"),
+        (("cuda",), (), "cuda"),
+        (("mps",), (), "mps"),
+        (("xpu", "mps"), (), "xpu"),
+        (("mps", "xpu", "cuda"), (), "cuda"),
+        (("cuda",), ("cuda",), "cpu"),
+        (("cuda", "mps"), ("cuda",), "mps"),
+    ],
+)
+def test_the_best_device_that_works_is_chosen(fake, present, broken, expected):
+    fake(*present, broken=broken)
+    assert get_device(quiet=True) == torch.device(expected)
+
+
+def test_a_device_that_fails_its_kernel_is_passed_over_with_a_note(fake, capsys):
+    fake("cuda", broken=("cuda",))
+    assert get_device().type == "cpu"
+    assert "cuda is there, but does not work: no kernel image" in capsys.readouterr().out
+
+
+def test_quiet_shows_nothing(fake, capsys):
+    fake()
+    get_device(quiet=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_course_device_overrides_and_an_argument_overrides_it(fake, monkeypatch):
+    fake("cuda")
+    monkeypatch.setenv("COURSE_DEVICE", "cpu")
+    assert get_device(quiet=True).type == "cpu"
+    assert get_device("cuda:0", quiet=True) == torch.device("cuda:0")
+    monkeypatch.setenv("COURSE_DEVICE", "")
+    assert get_device(quiet=True).type == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ("gpu", "COURSE_DEVICE asks for 'gpu', which PyTorch does not know"),
+        ("cuda", "COURSE_DEVICE asks for 'cuda', but it does not work here (no kernel image)"),
+    ],
+)
+def test_a_wrong_course_device_is_refused_in_one_line(fake, monkeypatch, asked, says):
+    fake(broken=("cuda",))
+    monkeypatch.setenv("COURSE_DEVICE", asked)
+    with pytest.raises(DeviceError) as caught:
+        get_device()
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_this_pytorch_cannot_use_is_a_device_error(monkeypatch):
+    absent = "xpu" if not torch.xpu.is_available() else "mps"
+    with pytest.raises(DeviceError, match="does not work here"):
+        get_device(absent)
+
+
+def test_a_wrong_product_is_a_fault(monkeypatch):
+    assert devices.fault(torch.device("cpu")) is None
+    monkeypatch.setattr(torch, "equal", lambda a, b: False)
+    assert "came out wrong" in devices.fault(torch.device("cpu"))
+
+
+CARDS = {
+    "T4": ((7, 5), 15.8, False, "float16 with a GradScaler", "TF32: no"),
+    "A100": ((8, 0), 80, True, "ready for every lesson", "TF32: yes"),
+}
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_the_card_of_a_gpu_says_what_it_is_good_for(name, monkeypatch):
+    (major, minor), gib, bf16, advice, tf32 = CARDS[name]
+    properties = SimpleNamespace(
+        name=f"NVIDIA {name}", major=major, minor=minor, total_memory=int(gib * 2**30)
+    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: _Nothing())
+    monkeypatch.setattr(torch.version, "hip", None)
+    text = devices.device_card(torch.device("cuda", 0)).text
+    assert f"cuda:0: NVIDIA {name}" in text
+    assert f"Compute capability: {major}.{minor}" in text
+    assert f"{gib:.1f} GiB" in text
+    assert advice in text
+    assert tf32 in text
+
+
+class _Nothing:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+@pytest.mark.parametrize(
+    ("variable", "says"),
+    [
+        ("COLAB_RELEASE_TAG", "Runtime > Change runtime type"),
+        ("KAGGLE_KERNEL_RUN_TYPE", "Settings > Accelerator"),
+        ("", "open the lesson in Colab"),
+    ],
+)
+def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, says):
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, "1")
+    card = devices.device_card(torch.device("cpu"))
+    assert says in card.text
+    assert f"{host.usable_cores()} usable" in card.text
+
+
+def test_a_card_escapes_what_it_shows():
+    card = devices.device_card(torch.device("cpu"), ["cuda is there: <driver> & more"])
+    assert "&lt;driver&gt; &amp; more" in card.html
+    assert "<driver>" not in card.html
+
+
+# --- timing -----------------------------------------------------------------------------------
+
+
+def test_measure_keeps_at_least_five_repetitions_with_ordered_quartiles():
+    m = measure(lambda: sum(range(1000)), "sum", device="cpu", min_seconds=0.02)
+    assert m.n >= timing.LEAST == 5
+    assert 0 < m.q1 <= m.median <= m.q3
+    assert (m.label, m.kind, m.device) == ("sum", "measured", "cpu")
+    assert Measurement(**m.as_dict()) == m
+    assert json.dumps(m.as_dict())
+
+
+@pytest.mark.serial
+def test_measure_finds_the_length_of_a_sleep():
+    m = measure(lambda: time.sleep(0.01), device="cpu")
+    assert 0.0095 < m.median < 0.03
+    assert m.n >= 5
+
+
+def test_measure_of_slow_work_still_repeats_five_times():
+    calls = []
+    m = measure(lambda: (calls.append(1), time.sleep(0.03)), device="cpu", min_seconds=0.01)
+    assert m.n >= 5
+    assert len(calls) >= 6
+
+
+def test_measure_waits_for_an_asynchronous_device_before_it_reads_the_clock(monkeypatch):
+    """Work is only queued; without the wait it would seem to take no time."""
+    queue = collections.deque()
+
+    def drain(device=None):
+        while queue:
+            time.sleep(queue.popleft())
+
+    monkeypatch.setattr(timing, "synchronize", drain)
+    m = measure(lambda: queue.append(0.004), device="cpu", min_seconds=0.05)
+    assert m.median > 0.0035
+
+
+def test_synchronize_waits_for_an_accelerator_only(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
+    devices.synchronize("cpu")
+    assert asked == []
+    devices.synchronize("cuda:1")
+    assert asked == ["cuda:1"]
+
+
+def test_measure_refuses_what_it_cannot_call():
+    with pytest.raises(TypeError, match=r"wants a function it can call.*got 3"):
+        measure(3)
+
+
+def test_measure_passes_on_the_error_of_the_work():
+    with pytest.raises(ZeroDivisionError):
+        measure(lambda: 1 / 0, device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(2.5, "2.5 s"), (0.001234, "1.23 ms"), (4.56e-6, "4.56 µs"), (3e-9, "3 ns"), (60, "60 s")],
+)
+def test_times_have_a_fitting_unit(value, text):
+    assert timing.seconds(value) == text
+
+
+# --- evidence ---------------------------------------------------------------------------------
+
+
+def _record(**changes):
+    fields = {
+        "label": "matmul",
+        "median": 2.0,
+        "q1": 1.0,
+        "q3": 3.0,
+        "n": 9,
+        "device": "cuda",
+        "machine": "NVIDIA T4",
+        "torch": "2.11.0",
+        "threads": 2,
+        "date": "2026-01-02",
+    }
+    return {
+        "experiment": "matmul",
+        "parameters": {"size": 64},
+        "measurement": fields | changes,
+    }
+
+
+def _machine(folder, *entries, name="machine_t4.json"):
+    path = folder / name
+    path.write_text(json.dumps({"results": list(entries)}), encoding="utf-8")
+    return path
+
+
+def test_recorded_measurements_are_found_by_their_parameters(tmp_path):
+    late, early = _record(date="2026-05-01"), _record()
+    _machine(tmp_path, late, early)
+    found = evidence.recorded("matmul", folder=tmp_path, size=64)
+    assert [m.date for m in found] == ["2026-01-02", "2026-05-01"]
+    assert {m.kind for m in found} == {"recorded"}
+    assert evidence.recorded("matmul", folder=tmp_path, size=65) == []
+    assert evidence.recorded("copy", folder=tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"median": -2.0}, {"q1": 0.0}, {"q1": 2.5}, {"q3": 1.5}, {"n": 4}, {"median": float("nan")}],
+)
+def test_impossible_figures_are_refused_by_file_name(tmp_path, changes):
+    path = _machine(tmp_path, _record(**changes))
+    with pytest.raises(evidence.RecordError, match=r"machine_t4\.json: impossible figures"):
+        evidence.read_records(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"results": [{}]}', '{"results": 3}', '{"results": [{"measurement": {}}]}'],
+)
+def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text):
+    path = tmp_path / "machine_x.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(evidence.RecordError, match=r"machine_x.json is not a file that"):
+        evidence.read_records(path)
+
+
+def test_shipped_figures_are_readable():
+    assert {gpu.name for gpu in evidence.published_gpus()}
+    for path in evidence.FOLDER.glob("machine_*.json"):
+        assert evidence.read_records(path)
+
+
+def test_a_card_shows_the_figure_its_kind_and_where(capsys):
+    evidence.card(Measurement(**_record()["measurement"]))
+    out = capsys.readouterr().out
+    for part in ("matmul", "2 s", "1 s – 3 s", "measured", "NVIDIA T4", "2026-01-02"):
+        assert part in out
+
+
+# --- deliberate errors ------------------------------------------------------------------------
+
+
+def test_an_expected_error_is_shown_and_kept(capsys):
+    with expect_error(RuntimeError, match="shapes cannot be multiplied") as caught:
+        torch.ones(2, 3) @ torch.ones(2, 3)
+    assert capsys.readouterr().out.startswith("RuntimeError: mat1 and mat2 shapes")
+    assert "cannot be multiplied" in caught.message
+
+
+def test_a_block_that_does_not_fail_is_refused():
+    with pytest.raises(AssertionError, match="meant to fail with ValueError, and did not"):  # noqa: SIM117
+        with expect_error(ValueError):
+            pass
+
+
+def test_another_error_is_not_swallowed():
+    with pytest.raises(KeyError), expect_error(ValueError):
+        {}["x"]
+
+
+def test_another_message_is_refused():
+    with pytest.raises(AssertionError, match="a message like 'memory'; it said: shape"):  # noqa: SIM117
+        with expect_error(ValueError, match="memory"):
+            raise ValueError("shape")
+
+
+def _fail_with(tensor):
+    raise ValueError(f"shape {tuple(tensor.shape)}")
+
+
+def test_an_expected_error_keeps_no_tensor_alive():
+    def block():
+        tensor = torch.ones(3)
+        with expect_error(ValueError) as caught:
+            _fail_with(tensor)
+        return caught, weakref.ref(tensor)
+
+    caught, alive = block()
+    gc.collect()
+    assert alive() is None
+    assert caught.error.__traceback__ is None
+
+
+# --- the progress bar -------------------------------------------------------------------------
+
+
+def test_a_bar_in_a_notebook_is_one_finished_line(tmp_path):
+    nb = notebook(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "import time\nfrom course_utils import bar\n"
+        "for i in bar(range(30), desc='epoch <1>'):\n    time.sleep(0.02)",
+        "steps = bar(total=4, desc='by hand')\n"
+        "for loss in (0.5, 0.4):\n    steps.update(2)\n    steps.set_postfix(loss=loss)\n"
+        "steps.close()",
+        "for i in bar(range(5)):\n    if i == 2:\n        break",
+        "for i in bar(iter(range(3)), desc='no total'):\n    pass",
+    )
+    execute(nb, tmp_path)
+    outputs = [cell.outputs for cell in code_cells(nb)]
+    assert [len(found) for found in outputs] == [1, 1, 1, 1], outputs
+    texts = [found[0].data["text/plain"] for found in outputs]
+    assert "epoch <1>" in texts[0]
+    assert "100% 30/30" in texts[0]
+    assert "4/4" in texts[1]
+    assert "loss=0.4" in texts[1]
+    assert "3" in texts[3]
+    assert 'value="30" max="30"' in outputs[0][0].data["text/html"]
+    assert "epoch &lt;1&gt;" in outputs[0][0].data["text/html"]
+
+
+def test_a_bar_elsewhere_is_tqdms_own():
+    text = io.StringIO()
+    assert list(bar(range(3), desc="epoch", file=text)) == [0, 1, 2]
+    assert "epoch: 100%" in text.getvalue()
+
+
+# --- data -------------------------------------------------------------------------------------
+
+
+def test_digits_have_the_shapes_and_classes_they_should():
+    split = load_digits()
+    assert split.train_x.shape == (8000, 28, 28)
+    assert split.test_x.shape == (2000, 28, 28)
+    assert (split.train_x.dtype, split.train_y.dtype) == (torch.uint8, torch.int64)
+    assert split.train_x.max() == 255
+    counts = torch.bincount(torch.cat([split.train_y, split.test_y]))
+    assert len(counts) == 10
+    assert (counts.min(), counts.max()) == (863, 1127)
+    assert torch.bincount(split.test_y).min() > 100, "every digit is in the test split"
+
+
+def test_the_split_is_disjoint_complete_and_stable():
+    def rows(x):
+        return {bytes(image.flatten().tolist()) for image in x}
+
+    one, two = load_digits(), load_digits()
+    train, test = rows(one.train_x), rows(one.test_x)
+    assert not train & test
+    assert len(train) + len(test) == 10_000
+    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
+    assert len(load_digits(test=1).test_y) == 1
+
+
+def test_the_split_does_not_touch_the_learners_random_numbers():
+    torch.manual_seed(1)
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    load_digits()
+    assert torch.rand(1) == expected
+
+
+@pytest.mark.parametrize("test", [0, -1, 10_000])
+def test_an_impossible_split_is_refused(test):
+    with pytest.raises(ValueError, match="between 1 and 9999"):
+        load_digits(test)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a zip", "cut", "other"])
+def test_a_damaged_file_is_answered_in_a_sentence(monkeypatch, tmp_path, content):
+    path = tmp_path / "digits.npz"
+    if content == "cut":
+        path.write_bytes(data.DIGITS.read_bytes()[:100_000])
+    elif content == "other":
+        import numpy as np
+
+        np.savez(path, pictures=np.zeros(3))
+    elif content is not None:
+        path.write_bytes(content)
+    monkeypatch.setattr(data, "DIGITS", path)
+    with pytest.raises(DataError, match=r"cannot be read .* get a fresh copy of the course"):
+        load_digits()
+
+
+def test_a_file_damaged_inside_is_answered_in_a_sentence(monkeypatch, tmp_path):
+    """A flipped byte in the compressed part: a download that went wrong."""
+    content = bytearray(data.DIGITS.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path = tmp_path / "digits.npz"
+    path.write_bytes(content)
+    monkeypatch.setattr(data, "DIGITS", path)
+    with pytest.raises(DataError, match="get a fresh copy of the course"):
+        load_digits()
+
+
+def test_cifar10_without_torchvision_is_answered_in_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torchvision", None)
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", None)
+    with pytest.raises(DataError, match=r"comes through torchvision.*load_digits\(\) need nothing"):
+        load_cifar10()
+
+
+def test_cifar10_without_a_network_is_answered_in_a_sentence(monkeypatch, tmp_path):
+    def refuse(root, train, download):
+        raise OSError("no route to host")
+
+    monkeypatch.setitem(sys.modules, "torchvision", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "torchvision.datasets", SimpleNamespace(CIFAR10=refuse))
+    with pytest.raises(DataError, match=r"no route to host.*Check the network and run the cell"):
+        load_cifar10(tmp_path)
+
+
+# --- plots ------------------------------------------------------------------------------------
+
+
+def test_a_plot_in_a_notebook_is_a_picture_with_alternative_text(tmp_path):
+    nb = notebook(
+        f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+        "from course_utils import plots\nplots.use_style()\n"
+        "plots.curves({'CPU': ([1, 2], [3, 4]), 'T4': ([1, 2], [1, 2])}, xlabel='size',\n"
+        "    ylabel='time (s)', alt='Two <lines>.', kinds={'T4': 'recorded'}, log='xy',\n"
+        "    reference=(2, 'limit'), xticks=[1, 2])",
+        "live = plots.LivePlot('step', 'loss', alt='The loss falls.', every=0)\n"
+        "for step in range(5):\n    live.add(step, {'training': 1 / (step + 1)})\n"
+        "live.close()",
+    )
+    execute(nb, tmp_path)
+    for cell, alt in zip(code_cells(nb), ("Two <lines>.", "The loss falls."), strict=True):
+        (output,) = cell.outputs
+        assert output.metadata["image/png"]["alt"] == alt
+        assert output.data["text/plain"] == alt
+        assert _decode(output.data["image/png"]).shape[2] in (3, 4)
+
+
+def _decode(png):
+    import matplotlib.image
+
+    return matplotlib.image.imread(io.BytesIO(base64.b64decode(png)), format="png")
+
+
+def test_plots_leave_no_figure_open_and_print_their_text_elsewhere(capsys):
+    import matplotlib.pyplot as plt
+
+    before = plt.get_fignums()
+    plots.curves({"a": ([1], [1])}, xlabel="x", ylabel="y", alt="One point.")
+    live = plots.LivePlot("step", "loss", alt="The loss falls.", every=0)
+    live.add(0, {"training": 1.0})
+    live.close()
+    assert plt.get_fignums() == before
+    assert capsys.readouterr().out == "One point.\nThe loss falls.\n"
+
+
+# --- progress ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    path = tmp_path / "new folder" / "progress.jsonl"
+    monkeypatch.setenv("COURSE_PROGRESS", str(path))
+    return path
+
+
+def test_attempts_are_appended_and_read_in_order(file):
+    progress.note("00.a", "not_yet", "slip")
+    progress.note("00.a", "right")
+    assert [(a.exercise, a.outcome, a.diagnosis) for a in progress.attempts()] == [
+        ("00.a", "not_yet", "slip"),
+        ("00.a", "right", ""),
+    ]
+    assert progress.solved() == {"00.a"}
+
+
+def test_damaged_lines_cost_no_other(file):
+    progress.note("00.a", "right")
+    with file.open("ab") as f:
+        f.write(b'{"half": \n\xff\xfe\n[]\nnull\n{"time": 1}\n')
+    progress.note("00.b", "right")
+    assert progress.solved() == {"00.a", "00.b"}
+
+
+def test_a_line_that_was_cut_off_costs_no_later_one(file):
+    """The machine went down while a line was written: it has no end."""
+    progress.note("00.a", "right")
+    with file.open("a", encoding="utf-8") as f:
+        f.write('{"time": "2026')
+    progress.note("00.b", "right")
+    assert progress.solved() == {"00.a", "00.b"}
+
+
+def test_writers_at_once_lose_nothing(file):
+    threads = [
+        threading.Thread(target=lambda k=k: [progress.note(f"0{k}.x", "right") for _ in range(50)])
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(list(progress.attempts())) == 200
+
+
+def _simple():
+    def value():
+        return 1
+
+    return Exercise(
+        id="00.value",
+        title="A value",
+        task="Say one.",
+        level=1,
+        minutes=1,
+        hints=("It is small.", "It is 1."),
+        reference=value,
+        check_answer=lambda answer, judge: judge.close(answer, 1),
+        why="One counts.",
+        diagnoses={},
+        wrong={},
+    )
+
+
+def test_a_progress_file_that_cannot_be_written_does_not_stop_a_check(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "file").write_text("no folder", encoding="utf-8")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.jsonl"))
+    _simple().check(1)
+    out = capsys.readouterr().out
+    assert "your progress could not be kept" in out
+    assert "Right" in out
+    assert progress.solved() == set()
+
+
+def test_a_check_notes_its_outcome_but_not_a_stub(file):
+    from course_utils import todo
+
+    _simple().check(todo())
+    assert not file.exists()
+    _simple().check(2)
+    _simple().check(1)
+    assert [a.outcome for a in progress.attempts()] == ["not_yet", "right"]
+
+
+def test_the_course_map_shows_what_is_done(file, capsys):
+    course_utils.course_map()
+    assert f"Kept in {file}" in capsys.readouterr().out
+    progress.note("00.weight_bytes", "right")
+    course_utils.course_map()
+    row = next(line for line in capsys.readouterr().out.splitlines() if "Start here" in line)
+    assert "●○" in row
+    assert "1 of 2 exercises, begun" in row
+
+
+# --- the table of contents --------------------------------------------------------------------
+
+
+GOOD = """
+repository: owner/name
+lessons:
+  - {id: "00", file: 00_a.ipynb, title: A, minutes: 5, question: "Why?"}
+  - {id: "01", file: 01_b.ipynb, title: B, minutes: 5, question: "How?", planned: true}
+"""
+
+
+def test_a_good_table_of_contents_is_read(tmp_path):
+    path = tmp_path / "course.yml"
+    path.write_text(GOOD, encoding="utf-8")
+    course = load_course(path)
+    assert [lesson.id for lesson in course.ready] == ["00"]
+    assert course.lesson("01").planned
+    assert (course.repository, course.branch) == ("owner/name", "main")
+    with pytest.raises(KeyError, match="no lesson '07'; the course has 00, 01"):
+        course.lesson("07")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "is missing"),
+        ("lessons: [", "is not valid YAML"),
+        ("", "needs `repository`"),
+        ("lessons: 3", "needs `repository`"),
+        ('lessons: [{id: "00"}]', "a lesson needs id, file, title, minutes, question"),
+        ("lessons: [3]", "a lesson needs"),
+        (GOOD.replace('"01"', '"00"'), "names a lesson twice"),
+        (GOOD.replace("planned", "plannned"), "unknown fields ['plannned']"),
+        (GOOD.replace("minutes: 5", "minutes: soon"), "minutes"),
+        (GOOD.replace("planned: true", "needs: null"), "needs"),
+    ],
+)
+def test_a_bad_table_of_contents_is_answered_in_a_sentence(tmp_path, text, says):
+    path = tmp_path / "course.yml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(CourseFileError) as caught:
+        load_course(path)
+    assert says in str(caught.value)
+    assert "course.yml" in str(caught.value)

@@ -1,0 +1,222 @@
+"""Lesson 01: its surprises hold, its pictures say what they show, its errors match every machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import statistics
+from concurrent.futures import ThreadPoolExecutor
+from time import perf_counter
+
+import nbformat
+import pytest
+import torch
+from harness import NOTEBOOKS, code_cells
+
+from course_utils import drawings, expect_error, plots
+from course_utils.evidence import published_gpus
+from course_utils.exercises import lesson
+from course_utils.timing import Measurement, seconds
+
+EX = lesson("01")
+SIZES = [32, 64, 128]
+
+
+def sources():
+    nb = nbformat.read(NOTEBOOKS / "01_devices.ipynb", as_version=4)
+    return [cell.source for cell in code_cells(nb)]
+
+
+def cell(*needed):
+    (found,) = [source for source in sources() if all(text in source for text in needed)]
+    return found
+
+
+def fake(median, device="cpu", machine="a CPU", kind="measured"):
+    return Measurement(
+        "x", median, median, median, 5, device, machine, "2.13", 2, "2026-11-21", kind
+    )
+
+
+@pytest.mark.serial
+def test_the_naive_timer_beats_every_published_gpu_and_the_cure_does_not(capsys):
+    names = {
+        "ThreadPoolExecutor": ThreadPoolExecutor,
+        "perf_counter": perf_counter,
+        "seconds": seconds,
+    }
+    names["a"], names["b"] = torch.rand(2, 2048, 2048)
+    exec(cell("ThreadPoolExecutor(", "def launch"), names)
+    exec(cell("naive ="), names)
+    exec(cell("honest ="), names)
+    fastest = max(gpu.fp32_tflops for gpu in published_gpus())
+    assert names["work"] / names["naive"] / 1e12 > fastest
+    assert names["work"] / names["honest"] / 1e12 < fastest
+    assert names["honest"] > 10 * names["naive"]
+    assert "wrong by a factor of" in capsys.readouterr().out
+
+
+def test_an_error_on_the_lessons_stream_does_not_block_it():
+    names = {"ThreadPoolExecutor": ThreadPoolExecutor}
+    exec(cell("ThreadPoolExecutor(", "def launch"), names)
+    names["launch"](lambda: 1 / 0)
+    names["stream_synchronize"]()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Torch not compiled with CUDA enabled",
+        "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
+        "No CUDA GPUs are available",
+        "CUDA error: invalid device ordinal\nGPU device may be out of range",
+        "HIP error: invalid device ordinal",
+        "Invalid device id",
+    ],
+)
+def test_the_absent_device_is_recognised_on_every_machine(message):
+    names: dict[str, str] = {}
+    exec(cell("expect_error", "absent =").splitlines()[0], names)
+    assert re.search(names["absent"], message)
+
+
+def test_expect_error_takes_several_types(capsys):
+    with expect_error((AssertionError, RuntimeError), match="no"):
+        raise RuntimeError("no device")
+    assert "RuntimeError: no device" in capsys.readouterr().out
+    with (
+        pytest.raises(AssertionError, match="AssertionError or RuntimeError, and did not"),
+        expect_error((AssertionError, RuntimeError)),
+    ):
+        pass
+    with pytest.raises(KeyError), expect_error((AssertionError, RuntimeError)):
+        raise KeyError("another")
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """What the drawings present: figures kept open, with their alternative texts."""
+    shown = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
+    yield shown
+    for fig, _ in shown:
+        plots.plt.close(fig)
+
+
+def words(fig):
+    texts = [text.get_text() for ax in fig.axes for text in ax.texts]
+    legends = [*fig.legends, *filter(None, (ax.get_legend() for ax in fig.axes))]
+    return " ".join(texts + [text.get_text() for legend in legends for text in legend.get_texts()])
+
+
+def test_without_an_accelerator_the_race_says_so_and_invents_nothing(figures, monkeypatch):
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
+    ((fig, alt),) = figures
+    assert "No accelerator here" in words(fig)
+    bounds = re.findall(r"NVIDIA \S+.*?\((\w+)\)", words(fig))
+    assert bounds == ["published"] * len(published_gpus())
+    assert "no speed-up" in alt
+
+
+def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatch):
+    def recorded(experiment, size):
+        assert experiment == "matmul"
+        return [fake(9e9), fake(2e-6 * size, "cuda", "Some GPU", "recorded")]
+
+    monkeypatch.setattr(drawings, "recorded", recorded)
+    drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
+    ((fig, alt),) = figures
+    assert "Some GPU (recorded)" in words(fig)
+    assert "published" not in words(fig) and "No accelerator" not in words(fig)
+    gain = fig.axes[1].lines[0].get_ydata()
+    assert list(gain) == pytest.approx([1e-5 / 64e-6, 1e-4 / 128e-6, 1e-3 / 256e-6])
+    assert "Some GPU" in alt
+
+
+def test_the_learners_device_is_divided_into_the_cpu(figures, monkeypatch):
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
+    device = [dataclasses.replace(m, median=2e-5, device="mps") for m in cpu]
+    drawings.race(SIZES, {"cpu": cpu, "mps": device})
+    ((fig, _),) = figures
+    assert list(fig.axes[1].lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
+
+
+def test_the_table_of_peaks_names_kinds_and_sources(capsys):
+    drawings.peaks(2e11, 4e10)
+    said = capsys.readouterr().out
+    lines = said.splitlines()
+    assert "0.2" in lines[1] and "40" in lines[1] and lines[1].endswith("measured")
+    for gpu, line in zip(published_gpus(), lines[2:], strict=False):
+        assert line.startswith(gpu.name) and line.endswith("published")
+        assert gpu.source in said
+
+
+def test_the_roofline_bends_where_both_limits_meet(figures):
+    drawings.roofline(2e11, 4e10, {"addition": [(0.1, 3e9)], "product": [(50, 1e11)]})
+    ((fig, alt),) = figures
+    x, y = fig.axes[0].lines[0].get_data()
+    assert x[1] == pytest.approx(5.0)
+    assert list(y) == pytest.approx([2.0, 200.0, 200.0])
+    assert "ridge: 5 FLOPs/byte" in words(fig) and "product" in alt
+
+
+def test_the_picture_of_two_processors_is_labelled_an_illustration(figures):
+    drawings.two_processors()
+    ((fig, alt),) = figures
+    assert "illustration" in fig.axes[1].get_title(loc="left") + fig.axes[1].get_title()
+    assert "CPU" in alt and "GPU" in alt
+
+
+# Right answers that are not written like the reference.
+
+
+def _next_pick(available, works):
+    return next((k for k in ("cuda", "xpu", "mps") if k in available and works(k)), "cpu")
+
+
+def _careful_time(launch, synchronize, clock, repeats):
+    times = []
+    for _ in range(repeats + 3):
+        synchronize()
+        start = clock()
+        launch()
+        synchronize()
+        synchronize()
+        times.append(clock() - start)
+    return statistics.median(times[3:])
+
+
+def _list_pair(flops, bytes_moved, peak_flops, bandwidth):
+    times = {"memory": bytes_moved / bandwidth, "compute": flops / peak_flops}
+    limit = max(times, key=times.get)
+    return [times[limit], limit]
+
+
+def _winner_by_filter(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
+    def wins(n):
+        there = 8 * n * n / bus_bytes + 4 * n * n / bus_bytes
+        return launch_seconds + there + 2 * n**3 / device_flops < 2 * n**3 / cpu_flops
+
+    return min(filter(wins, sizes), default=None)
+
+
+@pytest.mark.parametrize(
+    ("slug", "answer"),
+    [
+        ("pick_device", _next_pick),
+        ("time_it", _careful_time),
+        ("speedup", lambda cpu_seconds, device_seconds: torch.tensor(cpu_seconds / device_seconds)),
+        ("least_seconds", _list_pair),
+        ("smallest_winner", _winner_by_filter),
+    ],
+)
+def test_another_right_answer_is_right(slug, answer):
+    result = getattr(EX, slug).result(answer)
+    assert result.outcome == "right", result
+
+
+def test_a_stubborn_constant_is_no_time():
+    result = EX.time_it.result(lambda launch, synchronize, clock, repeats: 2.52e-3)
+    assert result.diagnosis == "too-few"
