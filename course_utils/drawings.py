@@ -151,12 +151,21 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
     }
     drawn.update(_recorded_races(sizes))
     for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
-        left.plot(x, y, marker=MARKERS[i], linestyle=DASHES[kind], label=f"{name} ({kind})")
+        left.plot(
+            x, y, marker=MARKERS[i % len(MARKERS)], linestyle=DASHES[kind], label=f"{name} ({kind})"
+        )
     cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
     faster = {key: xy for key, xy in drawn.items() if key[0] != "cpu"}
     for i, ((name, kind), (x, y)) in enumerate(faster.items(), start=1):
         gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
-        right.plot(x, gain, color=f"C{i}", marker=MARKERS[i], linestyle=DASHES[kind], label=name)
+        right.plot(
+            x,
+            gain,
+            color=f"C{i}",
+            marker=MARKERS[i % len(MARKERS)],
+            linestyle=DASHES[kind],
+            label=name,
+        )
     shown = (left, right) if faster else (left,)
     for ax, label in zip(shown, ("time of one product, s", "CPU time / device time"), strict=False):
         ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
@@ -231,7 +240,11 @@ def roofline(
     for i, (name, pairs) in enumerate(points.items()):
         x, y = zip(*pairs, strict=True)
         ax.plot(
-            x, [rate / 1e9 for rate in y], MARKERS[i], color=f"C{i}", label=f"{name} (measured)"
+            x,
+            [rate / 1e9 for rate in y],
+            MARKERS[i % len(MARKERS)],
+            color=f"C{i}",
+            label=f"{name} (measured)",
         )
     ax.set(xscale="log", yscale="log", ylabel="GFLOP/s")
     ax.set_xlabel("arithmetic intensity, FLOPs a byte")

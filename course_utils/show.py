@@ -59,13 +59,18 @@ def table(
     looks = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
         f'<tr style="{LOOK.get(look, "")}">'
-        + "".join(f'<td style="text-align:left">{html.escape(cell)}</td>' for cell in row)
+        + "".join(
+            f'<td style="text-align:left{_KEEP if len(cell) <= 24 else ""}">{html.escape(cell)}</td>'
+            for cell in row
+        )
         + "</tr>"
         for row, look in zip(cells, looks, strict=True)
     )
     titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
     return "\n".join(lines), f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
+
+_KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one line
 
 # One look for each kind of number, in every table, readable on a light and on a dark page.
 LOOK = {

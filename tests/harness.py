@@ -100,7 +100,16 @@ def nbval(
     """Run nbval on notebooks, in one process of its own; return what it found in each, by name."""
     ini, xml = folder / "pytest.ini", folder / "nbval.xml"
     ini.write_text("[pytest]\n", encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-c", str(ini), "--rootdir", str(paths[0].parent), "-q"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        str(ini),
+        "--rootdir",
+        str(paths[0].parent),
+        "-q",
+    ]
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout}"]
     command += ["-p", "nbval.plugin", "-p", "no:cacheprovider", f"--junitxml={xml}"]
     env = kernel_env(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NO_COLOR="1", **extra)

@@ -231,7 +231,7 @@ def _sleeps(a, b):
 
 
 def _swallows(a, b):
-    end = time.monotonic() + 4
+    end = time.monotonic() + 10
     while time.monotonic() < end:
         try:
             time.sleep(0.05)
@@ -331,7 +331,7 @@ def test_nothing_escapes_from_an_answer(name, capsys):
     exercise = _exercise()
     start = time.monotonic()
     result = exercise.result(answer)
-    assert time.monotonic() - start < exercise.limit + 2
+    assert time.monotonic() - start < exercise.limit + 5
     assert (result.outcome, result.diagnosis) == (outcome, diagnosis), result.bundle().text
     assert len(result.bundle().text) < 3000
     assert exercise.result(add).outcome == "right"

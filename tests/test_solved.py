@@ -21,6 +21,7 @@ from harness import (
     notebook,
     results,
 )
+from nbclient.exceptions import CellTimeoutError
 
 from course_utils.authoring.solve import solved
 from course_utils.exercises import lesson as exercises_of
@@ -111,13 +112,19 @@ def test_a_short_or_half_run_copy_is_found():
     assert "at least 10" in next(executed_problems(nb))
 
 
-def test_a_cell_that_raises_stops_the_run(tmp_path, monkeypatch):
-    with pytest.raises(papermill.PapermillExecutionError, match="broken cell"):
-        run(
-            notebook("raise RuntimeError('broken cell')"),
-            "copy.ipynb",
-            tmp_path,
-            monkeypatch,
-            "cpu",
-            cwd=tmp_path,
-        )
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise RuntimeError('broken cell')", "broken cell"),
+        ("import warnings\nwarnings.warn('this call is old', FutureWarning)", "this call is old"),
+        (
+            "import urllib.request\nurllib.request.urlopen('http://example.org')",
+            "block the network",
+        ),
+        ("import time\ntime.sleep(60)", "timed out"),
+    ],
+)
+def test_a_bad_cell_stops_the_run(source, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CELL_TIMEOUT", 3)
+    with pytest.raises((papermill.PapermillExecutionError, CellTimeoutError), match=says):
+        run(notebook(source), "copy.ipynb", tmp_path, monkeypatch, "cpu", cwd=tmp_path)

@@ -1,0 +1,165 @@
+"""JupyterLab in a real browser: open lesson 00, run it, answer an exercise."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+import support
+from harness import EXECUTED, LESSONS, ROOT, kernel_env
+from playwright.sync_api import expect, sync_playwright
+
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+SETTINGS = {
+    # All cells are in the page, not only the visible ones; no question about news covers a corner.
+    "notebook-extension/tracker": {"windowingMode": "none"},
+    "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
+}
+SECOND = 1000  # what playwright counts in
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """A headless Chromium."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as p:
+        if found is None and not os.path.exists(p.chromium.executable_path):
+            support.skip(
+                "no Chromium is installed: apt install chromium, or python -m playwright install "
+                "chromium",
+                "2027-11-30",
+                missing=True,
+            )
+        started = p.chromium.launch(executable_path=found, args=FLAGS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    """A JupyterLab on a copy of the course; its address, its token and the learner's folder."""
+    folder = tmp_path_factory.mktemp("lab")
+    leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for part in ("course_utils", "notebooks"):
+        shutil.copytree(ROOT / part, folder / "course" / part, ignore=leave)
+    for name, values in SETTINGS.items():
+        path = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(values), encoding="utf-8")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    token = secrets.token_hex(16)
+    env = kernel_env(
+        folder,
+        JUPYTER_RUNTIME_DIR=str(folder / "runtime"),
+        JUPYTER_DATA_DIR=str(folder / "data"),
+        JUPYTERLAB_SETTINGS_DIR=str(folder / "settings"),
+        JUPYTERLAB_WORKSPACES_DIR=str(folder / "workspaces"),
+    )
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"]
+    command += [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]
+    command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with (folder / "server.log").open("w", encoding="utf-8") as log:
+        cwd = folder / "course" / "notebooks"
+        server = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        _wait_for(f"{address}/api/status?token={token}", server, folder / "server.log")
+        yield address, token, folder
+    finally:
+        server.terminate()
+        try:
+            server.wait(15)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def _wait_for(url, server, log, seconds=90):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.3)
+    pytest.fail(f"JupyterLab did not start:\n{log.read_text(encoding='utf-8')[-3000:]}")
+
+
+def _answer(page, cell, line):
+    """Type ``line`` in place of the exercise's return line, run the cell, return its output."""
+    cell.locator(".cm-line", has_text="return").click()
+    page.keyboard.press("End")
+    page.keyboard.press("Shift+Home")
+    page.keyboard.type(line)
+    page.keyboard.press("Shift+Enter")
+    return cell.locator(".jp-Cell-outputArea")
+
+
+def test_lesson_00_in_jupyterlab(browser, lab):
+    address, token, folder = lab
+    screens = EXECUTED / "screens"
+    screens.mkdir(parents=True, exist_ok=True)
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    page.set_default_timeout(60 * SECOND)
+    page.goto(f"{address}/lab/tree/{LESSONS[0].file}?token={token}&reset")
+    idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
+    idle.wait_for()
+    page.get_by_role("menuitem", name="Run", exact=True).click()
+    page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
+
+    cells = page.locator(".jp-CodeCell")
+    last = cells.last.locator(".jp-InputPrompt")
+    expect(last).to_have_text(re.compile(r"\[\d+\]:"), timeout=120 * SECOND)
+    idle.wait_for()
+    prompts = cells.locator(".jp-InputPrompt").all_inner_texts()
+    assert [p.strip() for p in prompts] == [f"[{i}]:" for i in range(1, len(prompts) + 1)]
+    for kind in ("stderr", "error"):
+        assert page.locator(f'[data-mime-type="application/vnd.jupyter.{kind}"]').count() == 0
+
+    card = page.locator(".jp-OutputArea-output", has_text="Native bfloat16").first
+    expect(card).to_be_visible()
+    figure = page.locator(".jp-OutputArea-output img").first
+    figure.scroll_into_view_if_needed()
+    assert figure.evaluate("image => image.naturalWidth") > 200
+    page.screenshot(path=screens / "00_figure.png")
+    card.scroll_into_view_if_needed()
+    page.screenshot(path=screens / "00_card.png")
+
+    exercise = cells.filter(has_text="ex.weight_bytes.check").first
+    output = exercise.locator(".jp-Cell-outputArea")
+    expect(output).to_contain_text("Not tried yet")
+    output = _answer(page, exercise, "return parameters * bits")
+    expect(output).to_contain_text("Not yet")
+    exercise.scroll_into_view_if_needed()
+    page.screenshot(path=screens / "00_not_yet.png")
+    output = _answer(page, exercise, "return parameters * bits / 8")
+    expect(output).to_contain_text("Right")
+    expect(output).not_to_contain_text("Not yet")
+    exercise.scroll_into_view_if_needed()
+    page.screenshot(path=screens / "00_right.png")
+
+    noted = (folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["outcome"] for line in noted] == ["not_yet", "right"]
+    page.close()

@@ -1,0 +1,196 @@
+"""Lesson 03's promise: a training run that is killed at any moment goes on as if nothing had been.
+
+The script is made by the notebook's own cells, those with ``metadata.course.script``. A process that
+has imported torch once forks the runs, so that forty starts do not cost forty imports.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from harness import NOTEBOOKS
+
+KILLS = 20
+METHODS = multiprocessing.get_all_start_methods()
+context = multiprocessing.get_context("forkserver" if "forkserver" in METHODS else "spawn")
+pytestmark = [pytest.mark.slow, pytest.mark.serial]
+
+MAKE = """
+import sys
+from pathlib import Path
+import nbformat
+from IPython.core.interactiveshell import InteractiveShell
+notebook, target = sys.argv[1:]
+shell = InteractiveShell(history_length=0)
+shell.run_cell("import inspect").raise_error()
+for cell in nbformat.read(notebook, as_version=4).cells:
+    if cell.metadata.get("course", {}).get("script"):
+        shell.run_cell(cell.source).raise_error()
+Path(target).write_text(shell.user_ns["source"], encoding="utf-8")
+"""
+
+
+def child(script: str, folder: str, ready) -> None:
+    """Run the script as ``python train.py FOLDER`` does, with what it prints in a file."""
+    sys.argv = [script, folder]
+    with open(Path(folder) / "output.txt", "a", encoding="utf-8", buffering=1) as file:
+        ready.set()
+        with redirect_stdout(file):
+            runpy.run_path(script, run_name="__main__")
+
+
+@dataclass
+class Trainer:
+    """Starts the notebook's training script."""
+
+    script: Path
+
+    def start(self, folder: Path):
+        """Start a run, and return its process once it is about to begin."""
+        folder.mkdir(exist_ok=True)
+        ready = context.Event()
+        process = context.Process(target=child, args=(str(self.script), str(folder), ready))
+        process.start()
+        assert ready.wait(60)
+        return process
+
+    def finish(self, folder: Path) -> dict[str, torch.Tensor]:
+        """Run to the end and return the final weights."""
+        process = self.start(folder)
+        process.join(120)
+        assert process.exitcode == 0, (folder / "output.txt").read_text(encoding="utf-8")
+        return torch.load(folder / "last.pt", weights_only=True)["model"]
+
+
+@pytest.fixture(scope="module")
+def trainer(tmp_path_factory) -> Iterator[Trainer]:
+    script = tmp_path_factory.mktemp("script") / "train.py"
+    lesson = NOTEBOOKS / "03_training_loop.ipynb"
+    subprocess.run([sys.executable, "-c", MAKE, lesson, script], check=True, cwd=script.parent)
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(["torch", "numpy", "pytest", "course_utils.data"])
+    yield Trainer(script)
+
+
+@pytest.fixture(scope="module")
+def whole(trainer, tmp_path_factory) -> tuple[dict[str, torch.Tensor], float]:
+    """The uninterrupted run: its weights, and how long it takes from its first line on."""
+    trainer.finish(tmp_path_factory.mktemp("warm"))
+    begun = time.monotonic()
+    weights = trainer.finish(tmp_path_factory.mktemp("whole"))
+    return weights, time.monotonic() - begun
+
+
+def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
+
+
+def killed_run(trainer: Trainer, folder: Path, delay: float) -> bool:
+    """Start a run and kill it after ``delay`` seconds; say whether it was still at work."""
+    process = trainer.start(folder)
+    process.join(delay)
+    process.kill()
+    process.join(60)
+    return process.exitcode != 0
+
+
+def test_the_uninterrupted_run_repeats_itself(trainer, whole, tmp_path):
+    assert equal(trainer.finish(tmp_path / "again"), whole[0])
+
+
+def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, record_property):
+    weights, duration = whole
+    dice = random.Random(20)
+    same, torn, resumed = 0, 0, []
+    for kill in range(KILLS):
+        delay = duration * (kill + dice.random()) / KILLS
+        folder = tmp_path / f"run{kill}"
+        while not killed_run(trainer, folder, delay):  # it had finished before: kill it sooner
+            folder, delay = tmp_path / f"run{kill}_{delay:.4f}", 0.8 * delay
+        torn += (folder / "last.pt.new").exists()
+        same += equal(trainer.finish(folder), weights)
+        output = (folder / "output.txt").read_text(encoding="utf-8").splitlines()
+        resumed += [line for line in output if line.startswith("resume")]
+        assert not (folder / "last.pt.new").exists(), "rubbish of a killed save is left"
+        assert not list(folder.glob("*.damaged")), (
+            "a killed save left a checkpoint that is not whole"
+        )
+    line = (
+        f"{same} of {KILLS} killed runs end in the weights of the uninterrupted run, bit for bit; "
+        f"{len(resumed)} resumed from a checkpoint, {torn} were killed while they saved"
+    )
+    record_property("=lesson 03, killed training", line)
+    with capsys.disabled():
+        print(f"\n{line}")
+    assert same == KILLS
+    # The moments are spread: some runs were killed in each epoch, and not all at its start.
+    assert {text.split("epoch ")[1][0] for text in resumed} >= {"0", "1", "2"}
+    assert len({text.split(": ")[1] for text in resumed}) >= 6
+
+
+def test_killed_again_and_again(trainer, whole, tmp_path):
+    folder, (weights, duration) = tmp_path / "run", whole
+    kills = 0
+    while kills < 3 and killed_run(trainer, folder, 0.4 * duration):
+        kills += 1
+    assert kills >= 1
+    assert equal(trainer.finish(folder), weights)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.00002, 0.2, 0.999])
+def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
+    trainer, whole, tmp_path, share
+):
+    folder = tmp_path / "run"
+    trainer.finish(folder)
+    last = folder / "last.pt"
+    cut = last.read_bytes()[: int(share * last.stat().st_size)]
+    last.write_bytes(cut)
+    (folder / "output.txt").unlink()
+
+    assert equal(trainer.finish(folder), whole[0])
+    output = (folder / "output.txt").read_text(encoding="utf-8")
+    assert "last.pt is cut short or damaged" in output
+    assert "resume from previous.pt" in output
+    assert (folder / "last.pt.damaged").read_bytes() == cut, "nothing is thrown away unasked"
+
+
+def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, tmp_path):
+    folder = tmp_path / "run"
+    trainer.finish(folder)
+    for name in ("last.pt", "previous.pt"):
+        (folder / name).write_bytes(b"PK")
+    process = trainer.start(folder)
+    process.join(60)
+    assert process.exitcode == 1
+    assert not (folder / "last.pt").exists(), "it went on from nothing"
+
+
+def test_rubbish_is_not_taken_for_a_checkpoint(trainer, whole, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "last.pt.new").write_bytes(b"half a checkpoint")
+    assert equal(trainer.finish(folder), whole[0])
+    assert "start" in (folder / "output.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_script_is_made_of_the_cells_the_learner_reads(trainer):
+    cells = nbformat.read(NOTEBOOKS / "03_training_loop.ipynb", as_version=4).cells
+    script = trainer.script.read_text(encoding="utf-8")
+    shown = [cell.source for cell in cells if cell.cell_type == "code"]
+    for name in ("save_checkpoint", "load_checkpoint", "train", "new_run", "prepare"):
+        start = script.index(f"def {name}(")
+        body = script[start:].split("\n\n\n")[0].rstrip()
+        assert any(body in source for source in shown), f"{name} is not the notebook's"
