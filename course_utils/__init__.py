@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 _HOME = {
     "bar": "progressbar",
     "card": "evidence",
-    "course_map": "progress",
+    "course_map": "session",
     "expect_error": "errors",
     "get_device": "devices",
     "load_digits": "data",

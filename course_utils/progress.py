@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from .show import Bundle, show, table
-
 
 @dataclass(frozen=True)
 class Attempt:
@@ -70,23 +68,3 @@ def attempts() -> Iterator[Attempt]:
 def solved() -> set[str]:
     """Return the ids of the exercises that were right at least once."""
     return {attempt.exercise for attempt in attempts() if attempt.outcome == "right"}
-
-
-def course_map() -> None:
-    """Show the lessons with the learner's progress in each."""
-    from .course import load_course
-    from .exercises import lesson
-
-    done, tried = solved(), {attempt.exercise for attempt in attempts()}
-    rows, marks = [], []
-    for entry in load_course().lessons:
-        ids = [exercise.id for exercise in lesson(entry.id)]
-        right = sum(i in done for i in ids)
-        state = "planned" if entry.planned else f"{right} of {len(ids)} exercises"
-        marks.append("●" * right + "○" * (len(ids) - right))
-        if not entry.planned and right < len(ids) and any(i in tried for i in ids):
-            state += ", begun"
-        rows.append((entry.id, entry.title, f"{entry.minutes} min", marks[-1], state))
-    text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
-    where = f"Kept in {progress_file()}, on this machine only."
-    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

@@ -1,11 +1,14 @@
-"""What a notebook's setup cell calls."""
+"""The learner's session: what the setup cell calls, and the map with their progress."""
 
 from __future__ import annotations
 
 import importlib.util
 import sys
 
+from . import progress
+from .course import load_course
 from .exercises import LessonExercises, lesson
+from .show import Bundle, show, table
 
 NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
@@ -33,3 +36,21 @@ def start(lesson_id: str) -> LessonExercises:
 
     plots.use_style()
     return lesson(lesson_id)
+
+
+def course_map() -> None:
+    """Show the lessons with the learner's progress in each."""
+    done = progress.solved()
+    tried = {attempt.exercise for attempt in progress.attempts()}
+    rows = []
+    for entry in load_course().lessons:
+        ids = [exercise.id for exercise in lesson(entry.id)]
+        right = sum(i in done for i in ids)
+        state = "planned" if entry.planned else f"{right} of {len(ids)} exercises"
+        if not entry.planned and right < len(ids) and any(i in tried for i in ids):
+            state += ", begun"
+        marks = "●" * right + "○" * (len(ids) - right)
+        rows.append((entry.id, entry.title, f"{entry.minutes} min", marks, state))
+    text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
+    where = f"Kept in {progress.progress_file()}, on this machine only."
+    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

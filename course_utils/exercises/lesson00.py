@@ -75,14 +75,14 @@ EXERCISES = (
         id="00.shut_door",
         title="Which door is shut?",
         task="Four people ask for help. Name the **first** shut door for each, from 1 to 5.\n\n"
-        "- **A** *\"My laptop has an RTX 4060, and `nvidia-smi` shows it. `torch.__version__` says "
-        "`2.13.0+cpu`.\"*\n"
-        "- **B** *\"Kaggle gave me a P100. `torch.cuda.is_available()` is True, but my first product "
-        "ends in `no kernel image is available for execution on the device`.\"*\n"
-        "- **C** *\"In Colab I have `2.11.0+cu128`. It says `Found no NVIDIA driver on your "
-        "system`.\"*\n"
-        "- **D** *\"On a T4 everything runs, but bfloat16 is slower than float32.\"*\n\n"
-        "Replace `todo()` with a dictionary, such as `{\"A\": 4, \"B\": 4, \"C\": 4, \"D\": 4}`.",
+        '- **A** *"My laptop has an RTX 4060, and `nvidia-smi` shows it. `torch.__version__` says '
+        '`2.13.0+cpu`."*\n'
+        '- **B** *"Kaggle gave me a P100. `torch.cuda.is_available()` is True, but my first product '
+        'ends in `no kernel image is available for execution on the device`."*\n'
+        '- **C** *"In Colab I have `2.11.0+cu128`. It says `Found no NVIDIA driver on your '
+        'system`."*\n'
+        '- **D** *"On a T4 everything runs, but bfloat16 is slower than float32."*\n\n'
+        'Replace `todo()` with a dictionary, such as `{"A": 4, "B": 4, "C": 4, "D": 4}`.',
         level=2,
         minutes=4,
         hints=(
