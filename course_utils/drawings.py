@@ -14,7 +14,7 @@ from .evidence import published_gpus, recorded
 from .host import cpu_name
 from .plots import COLOURS, DASHES, MARKERS, present
 from .show import Bundle, show, table
-from .timing import Measurement
+from .timing import Measurement, seconds
 
 _BLUE, _ORANGE, _GREEN = COLOURS[0], COLOURS[1], COLOURS[2]
 
@@ -273,13 +273,13 @@ def loading_bars(measurements: Sequence[Measurement]) -> None:
     ]
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
     ax.barh(names, medians, xerr=spread, color=colours, ecolor="#444444", capsize=3)
-    for i, (median, m) in enumerate(zip(medians, measurements, strict=True)):
-        ax.text(1e3 * m.q3, i, f"  {median:.3g} ms", va="center")
+    for i, m in enumerate(measurements):
+        ax.text(1e3 * m.q3, i, f"  {seconds(m.median)}", va="center")
     ax.set(xlabel=f"time, ms (measured on {measurements[0].device}, median and quartiles)")
     ax.set_xlim(0, 1.25 * max(1e3 * m.q3 for m in measurements))
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    each = ", ".join(f"{n} {t:.3g} ms" for n, t in zip(names, medians, strict=True))
+    each = ", ".join(f"{m.label} {seconds(m.median)}" for m in measurements)
     present(fig, f"Measured times as bars: {each}.")
 
 

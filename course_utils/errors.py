@@ -74,7 +74,8 @@ def _line(error: BaseException) -> str:
 def _show(error: BaseException, line: str) -> None:
     from .show import Bundle, show
 
-    name, message = type(error).__name__, str(error)
+    name = type(error).__name__
+    message = re.sub(r"\x1b\[[0-9;]*m", "", str(error))  # a terminal's bold and colour
     show(
         Bundle(
             text=f"{name}: {message}",

@@ -7,6 +7,7 @@ has imported torch once forks the runs, so that forty starts do not cost forty i
 from __future__ import annotations
 
 import multiprocessing
+import os
 import random
 import runpy
 import subprocess
@@ -81,9 +82,11 @@ def trainer(tmp_path_factory) -> Iterator[Trainer]:
     script = tmp_path_factory.mktemp("script") / "train.py"
     lesson = NOTEBOOKS / "03_training_loop.ipynb"
     subprocess.run([sys.executable, "-c", MAKE, lesson, script], check=True, cwd=script.parent)
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(PRELOAD)
-    yield Trainer(script)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        if context.get_start_method() == "forkserver":
+            context.set_forkserver_preload(PRELOAD)
+        yield Trainer(script)
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +104,15 @@ def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def killed_run(trainer: Trainer, folder: Path, delay: float) -> bool:
-    """Start a run and kill it after ``delay`` seconds; say whether it was still at work."""
+def killed_run(trainer: Trainer, folder: Path, delay: float, saving: bool = False) -> bool:
+    """Start a run and kill it after ``delay`` seconds; say whether it was still at work.
+
+    Where ``saving`` is set, wait further, until it has begun to write a checkpoint.
+    """
     process = trainer.start(folder)
     process.join(delay)
+    while saving and process.is_alive() and not (folder / "last.pt.new").exists():
+        time.sleep(0.0002)
     process.kill()
     process.join(60)
     return process.exitcode != 0
@@ -121,7 +129,9 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
     for kill in range(KILLS):
         delay = duration * (kill + dice.random()) / KILLS
         folder = tmp_path / f"run{kill}"
-        while not killed_run(trainer, folder, delay):  # it had finished before: kill it sooner
+        while not killed_run(
+            trainer, folder, delay, saving=kill % 2 == 1
+        ):  # it had finished before: kill it sooner
             folder, delay = tmp_path / f"run{kill}_{delay:.4f}", 0.8 * delay
         torn += (folder / "last.pt.new").exists()
         same += equal(trainer.finish(folder), weights)
@@ -139,6 +149,7 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
     with capsys.disabled():
         print(f"\n{line}")
     assert same == KILLS
+    assert torn, "no run was killed while it wrote a checkpoint"
     # The moments are spread: some runs were killed in each epoch, and not all at its start.
     assert {text.split("epoch ")[1][0] for text in resumed} >= {"0", "1", "2"}
     assert len({text.split(": ")[1] for text in resumed}) >= 6

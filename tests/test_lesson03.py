@@ -1,0 +1,204 @@
+"""What lesson 03 claims, checked on the notebook's own cells."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import pickle
+import random
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+from harness import NOTEBOOKS, code_cells
+
+from course_utils import measure
+
+GATE = 4.0  # usually 6, on one thread
+
+CELLS = [
+    cell
+    for cell in code_cells(nbformat.read(NOTEBOOKS / "03_training_loop.ipynb", as_version=4))
+    if not {"generated", "exercise"} & set(cell.metadata.get("tags", []))
+]
+
+
+def run_cells(last: str) -> dict:
+    """Run the lesson's cells, exercises left out, up to the first one that holds a text."""
+    names: dict = {"__name__": "lesson03_cells"}
+    for cell in CELLS:
+        exec(compile(cell.source, f"<cell {cell.id}>", "exec"), names)
+        if last in cell.source:
+            return names
+    raise AssertionError(f"no cell of the lesson holds {last!r}")
+
+
+@pytest.fixture(scope="module")
+def trained() -> dict:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_DEVICE", "cpu")
+        return run_cells("counted = gradient(")
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+class TestTraining:
+    def test_it_reads_more_than_97_percent_of_new_digits(self, trained):
+        assert trained["test_accuracy"] > 0.97
+
+    def test_data_on_the_device_beat_the_loader(self, trained):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # two threads on a busy machine wait for each other
+        try:
+            index = measure(trained["index"], min_seconds=0.5)
+            plain = measure(lambda: trained["load"](trained["plain"]), min_seconds=0.5)
+        finally:
+            torch.set_num_threads(threads)
+        assert plain.median / index.median > GATE
+
+    def test_evaluation_in_train_mode_does_the_damage_the_lesson_shows(self, trained):
+        model, x, y = trained["model"], trained["test_x"], trained["test_y"]
+        good = trained["evaluate"](model, x, y)
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        trained["accuracy"](model.train(), 255 - x, y, batch=50)
+        spoiled = trained["evaluate"](model, x, y)
+        model.load_state_dict(state)
+        assert spoiled < good - 0.2
+
+    def test_count_weighted_pieces_equal_the_large_batch_without_batch_norm(self, trained):
+        net, x, y, pieces = (trained[name] for name in ("net", "x", "y", "pieces"))
+        entropy, gradient = torch.nn.functional.cross_entropy, trained["gradient"]
+        net.eval()
+        large = gradient([entropy(net(x), y)])
+        counted = gradient(entropy(net(a), b) * len(b) / len(y) for a, b in pieces)
+        naive = gradient(entropy(net(a), b) / len(pieces) for a, b in pieces)
+        assert (counted - large).norm() < 1e-5 * large.norm()
+        assert (naive - large).norm() > 0.05 * large.norm()
+
+
+@pytest.fixture(scope="module")
+def lesson() -> dict:
+    """The names that the cells of the training script define."""
+    names: dict = {"inspect": inspect, "__name__": "lesson03_script"}
+    exec(CELLS[0].source.split("device = get_device()")[0], names)
+    for cell in CELLS:
+        if cell.metadata.get("course", {}).get("script") and "getsource" not in cell.source:
+            exec(cell.source, names)
+    return names
+
+
+@pytest.fixture
+def run(lesson):
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    run = lesson["new_run"](torch.device("cpu"), steps=60)
+    run.parts["scaler"] = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+    yield run
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+    torch.set_rng_state(states[2])
+
+
+def digits(lesson, n=60):
+    data = lesson["load_digits"]()
+    return data.train_x[:n], data.train_y[:n]
+
+
+def draws() -> tuple:
+    return random.random(), float(np.random.rand()), float(torch.rand(()))  # noqa: NPY002
+
+
+def test_a_checkpoint_holds_every_part_and_every_generator(lesson, run, tmp_path):
+    x, y = digits(lesson)
+    lesson["train"](run, x, y, epochs=1, folder=tmp_path, batch=10, every=4)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    assert {"model", "optimizer", "scheduler", "scaler", "epoch", "step", "order", "rng"} <= set(
+        saved
+    )
+    assert set(saved["rng"]) >= {"torch", "python", "numpy"}
+    assert saved["scaler"]["scale"] > 8.0, "the scaler grew, so its state is worth keeping"
+    assert saved["optimizer"]["state"] and saved["scheduler"]["last_epoch"] == 6
+    expected = draws()
+
+    other = lesson["new_run"](torch.device("cpu"), steps=60, seed=5)
+    other.parts["scaler"] = torch.amp.GradScaler("cpu")
+    assert lesson["load_checkpoint"](other, tmp_path) == "last.pt"
+    assert draws() == expected
+    assert (other.epoch, other.step) == (1, 0)
+    assert torch.equal(other.order, run.order)
+    assert other.parts["scaler"].state_dict() == run.parts["scaler"].state_dict()
+
+
+@pytest.mark.parametrize("call", ["save", "fsync", "first replace", "second replace"])
+def test_a_save_that_fails_anywhere_leaves_a_whole_checkpoint(
+    lesson, run, tmp_path, monkeypatch, call
+):
+    save, load = lesson["save_checkpoint"], lesson["load_checkpoint"]
+    for step in (1, 2):
+        run.step = step
+        save(run, tmp_path)
+    run.step = 3
+    replaced = []
+
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    def replace(source, target, real=os.replace):
+        replaced.append(target)
+        if len(replaced) == (1 if call == "first replace" else 2):
+            fail()
+        real(source, target)
+
+    with monkeypatch.context() as patch:
+        if call == "save":
+            patch.setattr(torch, "save", lambda state, file: (file.write(b"half"), fail()))
+        elif call == "fsync":
+            patch.setattr(os, "fsync", fail)
+        else:
+            patch.setattr(os, "replace", replace)
+        with pytest.raises(OSError, match="No space"):
+            save(run, tmp_path)
+    assert load(run, tmp_path) in ("last.pt", "previous.pt")
+    assert run.step == 2
+    run.step = 4
+    save(run, tmp_path)
+    load(run, tmp_path)
+    assert run.step == 4
+    assert not (tmp_path / "last.pt.new").exists()
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 20, 100, 5000, -22, -1])
+def test_a_checkpoint_cut_at_any_length_is_refused(lesson, run, tmp_path, capsys, length):
+    for step in (1, 2):
+        run.step = step
+        lesson["save_checkpoint"](run, tmp_path)
+    last = tmp_path / "last.pt"
+    last.write_bytes(last.read_bytes()[:length])
+    assert lesson["load_checkpoint"](run, tmp_path) == "previous.pt"
+    assert run.step == 1
+    said = capsys.readouterr().out
+    assert said == "last.pt is cut short or damaged: put aside, taking the one before it.\n"
+    run.step = 3
+    lesson["save_checkpoint"](run, tmp_path)  # must not push the damaged one over the good one
+    assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 3
+
+
+def test_without_any_good_checkpoint_the_run_does_not_begin_anew(lesson, run, tmp_path):
+    (tmp_path / "last.pt").write_bytes(b"")
+    with pytest.raises(RuntimeError, match=r"No checkpoint in .* can be read"):
+        lesson["load_checkpoint"](run, tmp_path)
+    assert (tmp_path / "last.pt.damaged").exists()
+
+
+def test_a_file_that_carries_code_is_not_run(lesson, run, tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return Path.touch, (tmp_path / "trapped",)
+
+    torch.save({"model": Trap()}, tmp_path / "last.pt")
+    with pytest.raises(RuntimeError, match="No checkpoint"):
+        lesson["load_checkpoint"](run, tmp_path)
+    assert not (tmp_path / "trapped").exists()
+    with pytest.raises(pickle.UnpicklingError):
+        torch.load(tmp_path / "last.pt.damaged", weights_only=True)
