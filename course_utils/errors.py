@@ -82,7 +82,7 @@ def _show(error: BaseException, line: str) -> None:
             html='<div style="border-left:4px solid #c0392b;padding:.3em .8em;margin:.3em 0">'
             '<div style="opacity:.75;font-size:90%">Raised on purpose, and caught</div>'
             + (f"<code>{html.escape(line)}</code>" if line else "")
-            + f'<pre style="white-space:pre-wrap;margin:.3em 0"><b>{name}</b>: '
+            + f'<pre style="white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;margin:.3em 0"><b>{name}</b>: '
             f"{html.escape(message)}</pre></div>",
         )
     )

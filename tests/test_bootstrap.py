@@ -439,7 +439,9 @@ def test_the_kernel_is_ours_even_beside_another_python3_kernel(tmp_path):
             [sys.executable, "-c", lab.CHECK], env=env, capture_output=True, text=True, check=False
         )
 
-    refused = check(os.environ | hostile)
+    # `test` itself runs in the course's environment, which would settle the question.
+    plain = {name: value for name, value in os.environ.items() if name != "JUPYTER_PATH"}
+    refused = check(plain | hostile)
     assert refused.returncode == 1 and "/not/ours" in refused.stderr
     ours = bootstrap.child_environment(Path(sys.prefix)) | {"JUPYTER_DATA_DIR": str(tmp_path)}
     done = check(ours)

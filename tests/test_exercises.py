@@ -405,7 +405,7 @@ def test_an_exercise_that_asks_for_a_value():
     exercise = _exercise(reference=add_value, check_answer=check)
     assert exercise.result(42).outcome == "right"
     assert exercise.result(43).diagnosis == "wrong-value"
-    assert exercise.result(None).diagnosis == "returned-nothing"
+    assert exercise.result(None).diagnosis == "no-value"
     assert exercise.result(add_value).diagnosis == "not-a-value"
     assert isinstance(todo(), Todo)
     assert exercise.result(todo()).outcome == "not_tried"

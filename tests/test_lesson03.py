@@ -178,7 +178,7 @@ def test_a_checkpoint_cut_at_any_length_is_refused(lesson, run, tmp_path, capsys
     assert lesson["load_checkpoint"](run, tmp_path) == "previous.pt"
     assert run.step == 1
     said = capsys.readouterr().out
-    assert said == "last.pt is cut short or damaged: put aside, taking the one before it.\n"
+    assert said == "last.pt is cut short or damaged: put aside as last.pt.damaged.\n"
     run.step = 3
     lesson["save_checkpoint"](run, tmp_path)  # must not push the damaged one over the good one
     assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 3

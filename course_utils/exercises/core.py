@@ -44,8 +44,10 @@ COMMON = {
     "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
     "parentheses after it, into check(...).",
     "not-a-value": "Hand over a value here, not a function.",
+    "no-value": "The answer is None. Put the value that the task asks for in its place.",
     "wrong-arguments": "Keep the arguments of the stub: the check calls your function with them.",
-    "returned-nothing": "Your function returned None. Did you forget the word return?",
+    "returned-nothing": "Your function gave None back. A function without the word return does that, and so does one that "
+    "reaches its end without meeting it.",
     "wrong-type": "The answer is of another type than the task asks for.",
     "wrong-value": "The result differs from the expected one.",
     "changed-input": "Your function changed what it was given. Work on a copy, or make a new object, "
@@ -157,7 +159,7 @@ class Result:
         colour = _COLOURS[self.outcome]
         body = "".join(
             f'<div style="margin-top:.3em"><span style="opacity:.75">{html.escape(name)}</span>'
-            f'<pre style="margin:.1em 0 0 1em;white-space:pre-wrap">{html.escape(value)}</pre></div>'
+            f'<pre style="margin:.1em 0 0 1em;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{html.escape(value)}</pre></div>'
             for name, value in details
         )
         return Bundle(
@@ -290,6 +292,8 @@ class Exercise:
             raise _NotTried
         judge = Judge()
         if self.wants_value:
+            if answer is None:
+                judge.no("no-value", seen="None", expected="a value")
             if callable(answer):
                 judge.no("not-a-value", seen="a function", expected="a value")
             self.check_answer(answer, judge)

@@ -12,15 +12,23 @@ def weight_bytes(parameters, bits):
 
 
 def _check_weight_bytes(answer: Any, judge: Judge) -> None:
-    for parameters, bits in ((1000, 32), (1_000_000, 16), (3, 4), (7_000_000_000, 16)):
+    for parameters, bits in ((1000, 32), (1_000_000, 16), (6, 4), (7_000_000_000, 16)):
         got = judge.number(answer(parameters, bits))
-        if got == parameters * bits:
-            judge.no("bits", seen=got, expected=f"{parameters * bits / 8:g} bytes")
-        if bits != 32 and got == parameters * 4:
-            judge.no("always-32", seen=got, expected=f"fewer bytes for {bits}-bit numbers")
-        if got == parameters / 8 * 32 / bits:
-            judge.no("inverse", seen=got, expected="fewer bits, fewer bytes")
-        judge.close(got, parameters * bits / 8, "other")
+        right = parameters * bits / 8
+        if got == right:
+            continue
+        seen = f"{got:,g}, for {parameters:,} parameters of {bits} bits"
+        for diagnosis, other in (
+            ("bits", parameters * bits),
+            ("always-32", parameters * 4),
+            ("inverse", parameters * 32 / bits / 8),
+            ("eight", parameters * 8),
+            ("larger-unit", right / 1e9),
+            ("larger-unit", right / 1024),
+        ):
+            if got == other:
+                judge.no(diagnosis, seen=seen, expected=f"{right:,g} bytes")
+        judge.no("other", seen=seen, expected=f"{right:,g} bytes")
 
 
 def shut_door():
@@ -62,12 +70,16 @@ EXERCISES = (
             "always-32": "The number of bits plays no part in your answer. Half the bits should take "
             "half the memory.",
             "inverse": "Your answer grows when the numbers get smaller.",
-            "other": "The number of bytes is another one.",
+            "eight": "Your answer does not use the number of bits: 8 is how many bits make a byte.",
+            "larger-unit": "The task asks for bytes, not for kilobytes or gigabytes.",
+            "other": "Not this number. Try it on paper with one parameter of 32 bits.",
         },
         wrong={
             "bits": lambda parameters, bits: parameters * bits,
             "always-32": lambda parameters, bits: parameters * 4,
-            "other": lambda parameters, bits: parameters * bits / 8 / 1024,
+            "eight": lambda parameters, bits: parameters * 8,
+            "larger-unit": lambda parameters, bits: parameters * bits / 8 / 1024,
+            "other": lambda parameters, bits: parameters + bits,
             "inverse": lambda parameters, bits: parameters * 32 / bits / 8,
         },
     ),
@@ -77,7 +89,7 @@ EXERCISES = (
         task="Four people ask for help. Name the **first** shut door for each, from 1 to 5.\n\n"
         '- **A** *"My laptop has an RTX 4060, and `nvidia-smi` shows it. `torch.__version__` says '
         '`2.13.0+cpu`."*\n'
-        '- **B** *"Kaggle gave me a P100. `torch.cuda.is_available()` is True, but my first product '
+        '- **B** *"In July 2026 Kaggle gave me a P100. `torch.cuda.is_available()` is True, but my first product '
         'ends in `no kernel image is available for execution on the device`."*\n'
         '- **C** *"In Colab I have `2.11.0+cu128`. It says `Found no NVIDIA driver on your '
         'system`."*\n'
@@ -94,7 +106,7 @@ EXERCISES = (
         reference=shut_door,
         check_answer=_check_shut_door,
         why="Each door has its own remedy: another wheel, another runtime, another card, another "
-        "number format. Trying them at random is how evenings are lost.",
+        "number format. Find the door first, then change one thing.",
         diagnoses={
             "four-keys": "Give one door for each of the four people.",
             "door-numbers": "A door is a whole number from 1 to 5.",

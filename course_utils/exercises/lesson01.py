@@ -134,6 +134,7 @@ class _FakeDevice:
         self.jobs, self.first = jobs, first
         self.durations: list[float] = []
         self.launches = 0
+        self.clock_calls = 0
 
     def launch(self) -> None:
         """Queue one job."""
@@ -149,6 +150,7 @@ class _FakeDevice:
 
     def clock(self) -> float:
         """Read the time, in seconds."""
+        self.clock_calls += 1
         return self.now
 
 
@@ -172,8 +174,16 @@ def _judge_time(got: Any, device: _FakeDevice, repeats: int, judge: Judge) -> No
     launched = f"launches: {device.launches}, repeats: {repeats}"
     if device.launches < repeats:
         judge.no("too-few", seen=launched, expected=f"launches: {repeats + 1}")
+    if device.clock_calls < 2:
+        judge.no(
+            "other-clock", seen=f"clock() calls: {device.clock_calls}", expected="two a launch"
+        )
+    if number < 0:
+        judge.no("backwards", seen=_ms(number), expected="a time above 0")
     every, last = device.durations, device.durations[-repeats:]
     right = statistics.median(last)
+    if _near(number, 1000 * right):
+        judge.no("milliseconds", seen=number, expected=f"{right:.4g} (seconds)")
     if number < min(last) - 1e-9:
         judge.no("no-sync", seen=_ms(number), expected=_ms(right))
     if device.launches == repeats:
@@ -334,6 +344,7 @@ def _winner(
 
 
 def _check_smallest_winner(answer: Any, judge: Judge) -> None:
+    doubt = None
     for sizes, cpu, device, launch, bus in (
         (_SIZES, 1e11, 1e13, 1e-5, 1e10),
         (_SIZES, 1e11, 1e13, 5e-3, 1e11),
@@ -357,19 +368,40 @@ def _check_smallest_winner(answer: Any, judge: Judge) -> None:
             judge.no("no-winner", seen=f"{got} ({case})", expected="None")
         if right is None:
             continue
+        if got is None:
+            judge.no("none", seen=f"None ({case})", expected=right)
         judge.is_a(got, int, "one of the sizes")
         if got == right:
             continue
-        for diagnosis, other in (
-            ("no-transfers", _winner(sizes, cpu, device, launch, 1e30, 3)),
-            ("one-way", _winner(sizes, cpu, device, launch, bus, 2)),
-            ("no-launch", _winner(sizes, cpu, device, 0.0, bus, 3)),
-            ("not-bytes", _winner(sizes, cpu, device, launch, bus * 4, 3)),
-            ("largest", max(sizes)),
-        ):
-            if got == other:
-                judge.no(diagnosis, seen=f"{got} ({case})", expected=right)
-        judge.no("other-size", seen=f"{got} ({case})", expected=right)
+        given = {"seen": f"{got} ({case})", "expected": right}
+        matches = [
+            diagnosis
+            for diagnosis, other in (
+                ("no-transfers", _winner(sizes, cpu, device, launch, 1e30, 3)),
+                ("overlap", _winner_overlapping(sizes, cpu, device, launch, bus)),
+                ("one-way", _winner(sizes, cpu, device, launch, bus, 2)),
+                ("one-matrix", _winner(sizes, cpu, device, launch, bus, 1)),
+                ("no-launch", _winner(sizes, cpu, device, 0.0, bus, 3)),
+                ("not-bytes", _winner(sizes, cpu, device, launch, bus * 4, 3)),
+                ("largest", max(sizes)),
+            )
+            if got == other
+        ]
+        if len(matches) == 1:
+            judge.no(matches[0], **given)
+        if not matches:
+            judge.no("other-size", **given)
+        doubt = doubt or (matches[0], given)  # several errors give this size: ask the next case
+    if doubt is not None:
+        judge.no(doubt[0], **doubt[1])
+
+
+def _winner_overlapping(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
+    for n in sizes:
+        transfer, compute = 12 * n**2 / bus_bytes, 2 * n**3 / device_flops
+        if launch_seconds + max(transfer, compute) < 2 * n**3 / cpu_flops:
+            return n
+    return None
 
 
 def _winner_no_transfers(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -551,6 +583,9 @@ EXERCISES = (
             "minimum": "This is the best time, not the usual one.",
             "total": "This is the time of all repetitions together. Time each launch by itself.",
             "list": "Return one number, not all of them.",
+            "other-clock": "Read the time with the `clock` that your function is given, before and after.",
+            "backwards": "A time below 0: take the end minus the start.",
+            "milliseconds": "The task asks for seconds.",
             "too-few": "There were fewer launches than repetitions.",
             "other-time": "This is not the median of the repetitions. Is every repetition timed by "
             "itself, and the warm-up left out?",
@@ -617,6 +652,10 @@ EXERCISES = (
             "no-transfers": "The transfers are missing: the matrices have to get to the device, and the "
             "result has to come back.",
             "one-way": "Only two matrices cross your bus. The result comes back too.",
+            "overlap": "You let the transfers overlap with the arithmetic. Here the three parts come one "
+            "after the other, and less time means less, not equal.",
+            "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
+            "none": "You found no size, but there is one. Do you return None before all sizes were tried?",
             "no-launch": "The launch is missing: the device pays for it before it computes anything.",
             "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
             "largest": "This is a size at which the device wins, but a smaller one would do.",
@@ -630,6 +669,7 @@ EXERCISES = (
             "not-bytes": _winner_not_bytes,
             "largest": _winner_largest,
             "no-winner": _winner_always,
+            "overlap": _winner_overlapping,
         },
     ),
     Exercise(

@@ -364,7 +364,15 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         train_accumulated(right, large, _sgd(right), 1)
         steps, optimizer = [], _sgd(model)
         optimizer.register_step_pre_hook(lambda *_, seen=steps: seen.append(1))
+        forwards: list[int] = []
+        model.register_forward_pre_hook(lambda _, args, seen=forwards: seen.append(len(args[0])))
         answer(model, batches, optimizer, k)
+        if forwards and max(forwards) > max(sizes):
+            judge.no(
+                "large-batch",
+                seen=f"a batch of {max(forwards)} went through the model",
+                expected=f"at most {max(sizes)} at a time",
+            )
         if len(steps) != len(large):
             tail = len(steps) == len(batches) // k
             judge.no(
@@ -387,6 +395,14 @@ def _accumulate_by_k(model, batches, optimizer, k):
         if (i + 1) % k == 0 or i + 1 == len(batches):
             optimizer.step()
             optimizer.zero_grad()
+
+
+def _accumulate_joined(model, batches, optimizer, k):
+    for i in range(0, len(batches), k):
+        x, y = (torch.cat(part) for part in zip(*batches[i : i + k], strict=True))
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
 
 
 def _accumulate_without_tail(model, batches, optimizer, k):
@@ -936,6 +952,8 @@ batches. It still gets its step.
         diagnoses={
             "not-by-count": "The digits of the small batches got another weight than those of the "
             "large ones, or a short group was divided by the wrong number.",
+            "large-batch": "The large batch itself went through the model. It is the one that does not "
+            "fit: one batch and one graph at a time.",
             "tail-dropped": "The batches after the last full group never got a step.",
             "piles-up": "The gradient of one group is still there in the next, or it is not the mean "
             "over the group.",
@@ -944,6 +962,7 @@ batches. It still gets its step.
         wrong={
             "not-by-count": _accumulate_by_k,
             "tail-dropped": _accumulate_without_tail,
+            "large-batch": _accumulate_joined,
             "piles-up": _accumulate_without_zero,
             "steps": _step_each_batch,
         },
