@@ -132,7 +132,13 @@ def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
+        # A job started in the background hands on that Ctrl-C is ignored; a learner's shell does not.
+        preexec_fn=None if os.name == "nt" else hear_ctrl_c,
     )
+
+
+def hear_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None, python=None):
