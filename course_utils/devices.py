@@ -162,7 +162,7 @@ def _advice(can: Abilities) -> str:
         "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
         "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
     }[where()]
-    return f"every cell runs; what only a GPU shows is quoted from records. {better}"
+    return f"every cell runs; where only a GPU would show more, the lesson says so. {better}"
 
 
 def _present(kind: str) -> bool:

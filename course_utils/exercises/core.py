@@ -19,7 +19,7 @@ import textwrap
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
@@ -517,8 +517,3 @@ def _inline(text: str) -> str:
     coded = "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
     bold = coded.split("**")
     return "".join(f"<b>{part}</b>" if i % 2 else part for i, part in enumerate(bold))
-
-
-def choose(options: Sequence[str]) -> str:
-    """Write the options of a question as a lettered Markdown list: A, B, C, …"""
-    return "\n".join(f"- **{chr(65 + i)}** {option}" for i, option in enumerate(options))
