@@ -10,13 +10,16 @@ from __future__ import annotations
 import base64
 import html
 import io
+import math
 from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from .host import in_notebook
 from .show import Bundle, show
@@ -125,9 +128,45 @@ def curves(
     _label(ax, xlabel, ylabel, title, log)
     if xticks is not None:
         ax.set_xticks(list(xticks), [f"{tick:g}" for tick in xticks])
-        ax.minorticks_off()
+        ax.xaxis.minorticks_off()
+    elif "x" in log:
+        log_ticks(ax.xaxis)
+    if "y" in log:
+        log_ticks(ax.yaxis)
     ax.legend()
     present(fig, alt)
+
+
+def log_ticks(axis: Axis) -> None:
+    """Mark at least three values on a logarithmic axis, as plain numbers unless they are long.
+
+    Call it when everything is drawn: the marks fit the range that is shown then.
+
+    Parameters
+    ----------
+    axis
+        ``ax.xaxis`` or ``ax.yaxis``.
+    """
+    low, high = sorted(axis.get_view_interval())
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    every = math.ceil(len(decades) / 8)
+    choices = [[10.0**k for k in decades if k % every == 0]]
+    choices += [
+        [step * 10.0**k for k in decades for step in steps] for steps in ((1, 3), (1, 2, 5))
+    ]
+    choices += [list(MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(low, high))]
+    shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
+    ticks = next((ticks for ticks in shown if len(ticks) >= 3), shown[-1])
+    plain = all(1e-3 <= tick < 1e5 for tick in ticks)
+    axis.set_ticks(ticks, [f"{tick:g}" if plain else _power(tick) for tick in ticks])
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _power(value: float) -> str:
+    """Write 2e-6 as 2 × 10⁻⁶, and 1e-6 as 10⁻⁶."""
+    digits, power = f"{value:.3e}".split("e")
+    factor = "" if float(digits) == 1 else rf"{float(digits):g} \times "
+    return f"${factor}10^{{{int(power)}}}$"
 
 
 class LivePlot:

@@ -543,6 +543,36 @@ def test_plots_leave_no_figure_open_and_print_their_text_elsewhere(capsys):
     assert capsys.readouterr().out == "One point.\nThe loss falls.\n"
 
 
+@pytest.mark.parametrize(
+    ("y", "plain"),
+    [
+        ([2.1, 2.5, 4.4], True),
+        ([2.1, 2.15, 2.2], True),
+        ([0.02, 0.2, 13], True),
+        ([30, 300, 9000], True),
+        ([2e-6, 2.4e-6, 4e-6], False),
+        ([1e-9, 1.0, 1e6], False),
+    ],
+)
+def test_a_logarithmic_axis_can_always_be_read(monkeypatch, y, plain):
+    figures = []
+    monkeypatch.setattr(plots, "present", lambda fig, alt: figures.append(fig))
+    plots.curves({"a": ([1, 2, 3], y)}, xlabel="x", ylabel="y", alt="", log="xy", xticks=[1, 2, 3])
+    (fig,) = figures
+    axis = fig.axes[0].yaxis
+    fig.canvas.draw()
+    low, high = axis.get_view_interval()
+    shown = [tick.get_text() for tick in axis.get_ticklabels()]
+    assert 3 <= len(shown) <= 9 and all(shown)
+    assert all(low <= place <= high for place in axis.get_ticklocs())
+    assert not any(tick.get_text() for tick in axis.get_ticklabels(minor=True))
+    if plain:
+        assert [float(text) for text in shown] == pytest.approx(list(axis.get_ticklocs()))
+    else:
+        assert all("10^" in text for text in shown)
+    plots.plt.close(fig)
+
+
 # --- progress ---------------------------------------------------------------------------------
 
 

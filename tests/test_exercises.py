@@ -428,6 +428,26 @@ def test_the_solution_is_the_source_of_the_reference(capsys):
     assert "Sums matter." in said
 
 
+def two_lines():
+    half = 21
+    return {"answer": 2 * half}
+
+
+def test_the_solution_of_a_value_is_what_the_learner_would_write(capsys):
+    _exercise(reference=two_lines, check_answer=lambda answer, judge: None).solution()
+    said = capsys.readouterr().out
+    assert '```python\nhalf = 21\nanswer = {"answer": 2 * half}\n```' in said
+
+
+def test_hints_are_mentioned_once_and_not_to_those_who_were_right(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+    exercise = _exercise()
+    for answer in (add, lambda a, b: a * b, lambda a, b: a - b, add):
+        exercise.check(answer)
+    shown = capsys.readouterr().out.split("· 99.add")[1:]
+    assert ["`ex.add.hint()`" in text for text in shown] == [False, True, False, False]
+
+
 def test_an_unknown_exercise_is_answered_with_the_known_ones():
     with pytest.raises(AttributeError, match="has no exercise 'nothing'"):
         lesson("99").nothing  # noqa: B018

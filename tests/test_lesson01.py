@@ -191,6 +191,25 @@ def _careful_time(launch, synchronize, clock, repeats):
     return statistics.median(times[3:])
 
 
+def _times(launch, synchronize, clock, repeats):
+    times = []
+    for _ in range(repeats + 1):
+        synchronize()
+        start = clock()
+        launch()
+        synchronize()
+        times.append(clock() - start)
+    return times
+
+
+def _upper_median(launch, synchronize, clock, repeats):
+    return sorted(_times(launch, synchronize, clock, repeats)[1:])[repeats // 2]
+
+
+def _lower_median(launch, synchronize, clock, repeats):
+    return torch.tensor(_times(launch, synchronize, clock, repeats)[1:]).median()
+
+
 def _list_pair(flops, bytes_moved, peak_flops, bandwidth):
     times = {"memory": bytes_moved / bandwidth, "compute": flops / peak_flops}
     limit = max(times, key=times.get)
@@ -210,6 +229,8 @@ def _winner_by_filter(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes)
     [
         ("pick_device", _next_pick),
         ("time_it", _careful_time),
+        ("time_it", _upper_median),
+        ("time_it", _lower_median),
         ("speedup", lambda cpu_seconds, device_seconds: torch.tensor(cpu_seconds / device_seconds)),
         ("least_seconds", _list_pair),
         ("smallest_winner", _winner_by_filter),
@@ -223,3 +244,14 @@ def test_another_right_answer_is_right(slug, answer):
 def test_a_stubborn_constant_is_no_time():
     result = EX.time_it.result(lambda launch, synchronize, clock, repeats: 2.52e-3)
     assert result.diagnosis == "too-few"
+
+
+def test_a_median_with_the_warm_up_in_it_is_told_apart_from_an_upper_median():
+    def with_warm_up(launch, synchronize, clock, repeats):
+        return statistics.median(_times(launch, synchronize, clock, repeats))
+
+    assert EX.time_it.result(with_warm_up).diagnosis == "warm-up-counted"
+
+
+def test_a_program_that_knows_no_accelerator_is_not_told_about_their_order():
+    assert EX.pick_device.result(lambda available, works: "cpu").diagnosis == "forgot-a-kind"

@@ -7,8 +7,10 @@ that suggests) and *right* (and why it matters). Whatever the answer does, the n
 
 from __future__ import annotations
 
+import ast
 import copy
 import ctypes
+import dataclasses
 import functools
 import html
 import inspect
@@ -149,6 +151,7 @@ class Result:
     text: str = ""
     details: tuple[tuple[str, str], ...] = ()
     printed: str = ""
+    aside: str = ""
 
     def bundle(self) -> Bundle:
         """Return the result in its forms: text, HTML and data."""
@@ -156,12 +159,15 @@ class Result:
         details = [*self.details, *([("Your code printed", self.printed)] if self.printed else [])]
         lines = [headline, *([self.text] if self.text else [])]
         lines += [f"{name}: {value}" for name, value in details]
+        lines += [self.aside] if self.aside else []
         colour = _COLOURS[self.outcome]
         body = "".join(
             f'<div style="margin-top:.3em"><span style="opacity:.75">{html.escape(name)}</span>'
             f'<pre style="margin:.1em 0 0 1em;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere">{html.escape(value)}</pre></div>'
             for name, value in details
         )
+        if self.aside:
+            body += f'<div style="margin-top:.3em;opacity:.75">{_inline(self.aside)}</div>'
         return Bundle(
             text="\n".join(lines),
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
@@ -228,6 +234,7 @@ class Exercise:
     limit: float = 10.0
     may_change: bool = False
     _hints_given: int = field(default=0, repr=False)
+    _hints_told: bool = field(default=False, repr=False)
 
     @property
     def slug(self) -> str:
@@ -240,8 +247,14 @@ class Exercise:
         return not inspect.signature(self.reference).parameters
 
     def check(self, answer: Any) -> None:
-        """Judge an answer, show what was found, and note it in the local progress file."""
+        """Judge an answer, show what was found, and note it in the local progress file.
+
+        The first time that it is *not yet*, the hints are mentioned.
+        """
         result = self.result(answer)
+        if result.outcome == "not_yet" and not self._hints_told:
+            result = dataclasses.replace(result, aside=f"Stuck? `ex.{self.slug}.hint()` helps.")
+            self._hints_told = True
         if result.outcome != "not_tried":
             progress.note(self.id, result.outcome, result.diagnosis)
         show(result.bundle())
@@ -272,7 +285,8 @@ class Exercise:
 
     def solution(self) -> None:
         """Show the reference solution: the code that the course's tests run."""
-        self._say(f"```python\n{self.source}```\n\n{self.why}")
+        source = _as_value(self.source) if self.wants_value else self.source
+        self._say(f"```python\n{source}```\n\n{self.why}")
 
     @property
     def source(self) -> str:
@@ -345,6 +359,15 @@ class Exercise:
         )
 
 
+def _as_value(source: str) -> str:
+    """Turn a function without arguments that ends in ``return VALUE`` into ``answer = VALUE``."""
+    lines = source.splitlines()
+    body = ast.parse(source).body[0].body
+    last = body[-1].lineno - 1
+    lines[last] = lines[last].replace("return", "answer =", 1)
+    return textwrap.dedent("\n".join(lines[body[0].lineno - 1 :])) + "\n"
+
+
 def brief(value: object, most: int = 300) -> str:
     """Write a value in at most ``most`` characters; a text stays as it is, None gives nothing."""
     if value is None:
@@ -365,7 +388,11 @@ def same(a: object, b: object) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if hasattr(a, "shape") and hasattr(a, "dtype"):
-        return a.shape == b.shape and a.dtype == b.dtype and bool((a == b).all())
+        alike = all(
+            getattr(a, name, None) == getattr(b, name, None)
+            for name in ("shape", "dtype", "device")
+        )
+        return alike and bool((a == b).all())
     return bool(a == b)
 
 
@@ -407,7 +434,8 @@ def _plain(value: object) -> bool:
 def _snapshot(value: Any) -> Any:
     """A copy that shares nothing with the value; a tensor's copy is outside the autograd graph."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_snapshot(item) for item in value)
+        items = [_snapshot(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if isinstance(value, Mapping):
         return {key: _snapshot(item) for key, item in value.items()}
     if hasattr(value, "detach"):

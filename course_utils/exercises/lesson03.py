@@ -19,7 +19,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .core import Exercise, Judge
+from .core import Exercise, Judge, same
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -74,6 +74,7 @@ class _Reads(TorchFunctionMode):
         {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
         | {"__array__", "__format__", "__repr__", "__contains__"}
     )
+    makers = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,8 +84,18 @@ class _Reads(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Count the call where it reads, then make it."""
-        self.count += getattr(func, "__name__", "") in self.names
+        name = getattr(func, "__name__", "")
+        self.count += name in self.names
+        if name in self.makers:  # makes numbers of the tensors in a list, one after the other
+            self.count += sum(map(_tensors_inside, [*args, *(kwargs or {}).values()]))
         return func(*args, **(kwargs or {}))
+
+
+def _tensors_inside(value: object) -> int:
+    """How many tensors lie in lists and tuples, nested ones too; a tensor itself holds none."""
+    if not isinstance(value, (list, tuple)):
+        return 0
+    return sum(isinstance(item, torch.Tensor) or _tensors_inside(item) for item in value)
 
 
 # train_epoch -------------------------------------------------------------------------------------
@@ -291,8 +302,12 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
         batches = _batches(sizes)
         model, right = _model(), _model()
         expected = step_losses(right, batches, _sgd(right))
+        optimizer, in_training = _sgd(model), [0]
         with _Reads() as reads:
-            got = answer(model, batches, _sgd(model))
+            optimizer.register_step_post_hook(
+                lambda *_, seen=in_training, reads=reads: seen.append(reads.count)
+            )
+            got = answer(model, batches, optimizer)
         judge.is_a(got, list, "a list of Python floats")
         if not all(isinstance(value, float) for value in got):
             judge.no("not-floats", seen=got, expected="Python floats")
@@ -306,7 +321,7 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
             judge.close(value, wanted, "wrong-loss", rel=1e-4)
         if reads.count > 2:
             judge.no(
-                "reads-each-step",
+                "reads-each-step" if in_training[-1] else "reads-at-the-end",
                 seen=f"{reads.count} reads for {len(batches)} batches",
                 expected="one read (two at most), however many batches there are",
             )
@@ -321,6 +336,17 @@ def _losses_by_item(model, batches, optimizer):
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def _losses_by_tensor(model, batches, optimizer):
+    losses = []
+    for x, y in batches:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    return torch.tensor(losses).tolist()
 
 
 def _losses_as_tensors(model, batches, optimizer):
@@ -562,6 +588,7 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     run.go(5)
     complete = _through_file(full_state(run.model, run.optimizer, run.scheduler))
     got = answer(run.model, run.optimizer, run.scheduler)
+    _judge_untouched(run, complete, judge)
     judge.is_a(got, dict, "a dict")
     if extra := sorted(set(map(str, got)) - set(_KEYS)):
         judge.no("other-keys", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
@@ -585,6 +612,19 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f'"{key}": {found}',
                 expected="after the restart, the weights of the uninterrupted run, bit for bit",
             )
+
+
+def _judge_untouched(run: _Run, before: dict[str, Any], judge: Judge) -> None:
+    """Refuse an answer that changed the run whose state it was to read."""
+    after = _through_file(full_state(run.model, run.optimizer, run.scheduler))
+    for key, name in (("torch_rng", "torch's generator"), ("python_rng", "Python's generator")):
+        if not same(before[key], after[key]):
+            judge.no("moved-generator", seen=f"{name} stands elsewhere", expected="where it stood")
+    if not run.model.training:
+        judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
+    for key in ("model", "optimizer", "scheduler"):
+        if not same(before[key], after[key]):
+            judge.no("changed-input", seen=f"the {key} in another state", expected="as it was")
 
 
 def _resumed(state: dict[str, Any], expected: torch.Tensor) -> str:
@@ -632,6 +672,12 @@ def _state_of_objects(model, optimizer, scheduler):
     }
 
 
+def _state_after_seeding(model, optimizer, scheduler):
+    torch.manual_seed(0)
+    random.seed(0)
+    return full_state(model, optimizer, scheduler)
+
+
 def _state_with_seed(model, optimizer, scheduler):
     return {**full_state(model, optimizer, scheduler), "torch_rng": torch.initial_seed()}
 
@@ -659,20 +705,29 @@ class _Bomb:
 
 
 class _Watch:
-    """What happened on the disk while an answer ran, and where to crash."""
+    """What happened on the disk while an answer ran, and where to crash.
+
+    Attributes
+    ----------
+    renames
+        For each rename, the file that moved, and what the checkpoint held just before.
+    synced
+        What each file in the folder held at each fsync before the first rename.
+    """
 
     def __init__(self, path: Path, crash: bool = False) -> None:
         self.path, self.crash = path, crash
+        self.renames: list[tuple[Path, object]] = []
         self.synced: list[dict[str, object]] = []
-        self.old_was_there: list[bool] = []
         self._fsync, self._replace = os.fsync, os.replace
 
     def fsync(self, file: int) -> None:
         self._fsync(file)
-        self.synced.append({p.name: _value_in(p) for p in self.path.parent.iterdir()})
+        if not self.renames:
+            self.synced.append({p.name: _value_in(p) for p in self.path.parent.iterdir()})
 
     def replace(self, source: Any, target: Any, **_: Any) -> None:
-        self.old_was_there.append(_value_in(self.path) is not None)
+        self.renames.append((Path(source).resolve(), _value_in(self.path)))
         if self.crash:
             raise _Crash("simulated: the process was killed before the rename")
         self._replace(source, target)
@@ -704,7 +759,7 @@ def _saved(value: int) -> dict[str, Any]:
 def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "last.pt"
+        path = Path(folder).resolve() / "last.pt"
         answer(_saved(1), path)
         _expect_value(judge, path, 1, "after the first save")
 
@@ -735,22 +790,28 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
 
 
 def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
-    """Judge the second save by what stood in the folder at each fsync."""
+    """Judge the second save by its renames and by what stood in the folder at each fsync."""
+    if not watch.renames:
+        judge.no("overwrites", seen="last.pt itself was written to", expected="a second file first")
+    for source, held in watch.renames:
+        if source == path:
+            judge.no("gap", seen="last.pt was moved away", expected="last.pt, until it is replaced")
+        if held is None:
+            judge.no(
+                "gap", seen="last.pt was gone before the rename", expected="last.pt, until then"
+            )
+        if held != 1:
+            judge.no("overwrites", seen="last.pt was changed first", expected="a second file first")
+        if source.parent != path.parent:
+            judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
-    if not any(path.name in there and there[path.name] == 1 for there in watch.synced):
-        judge.no("overwrites", seen="the old file changed first", expected="a second file first")
-    others = [value for there in watch.synced for name, value in there.items() if name != path.name]
-    if not others:
-        judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
-    if 2 not in others:
+    if not any(2 in there.values() for there in watch.synced):
         judge.no(
             "not-flushed",
             seen="at os.fsync the new file was not complete",
             expected="a file that loads",
         )
-    if not all(watch.old_was_there):
-        judge.no("gap", seen="last.pt was gone before the rename", expected="last.pt, until then")
 
 
 def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
@@ -769,9 +830,7 @@ def _crashing(raw: Callable[..., Any], state: object, path: Path) -> None:
 
 
 def _save_in_place(state, path):
-    with open(path, "wb") as file:
-        torch.save(state, file)
-        os.fsync(file.fileno())
+    torch.save(state, path)
 
 
 def _save_without_fsync(state, path):
@@ -915,6 +974,9 @@ not once a step: the check counts.
         diagnoses={
             "reads-each-step": "A value was read out of a tensor again and again. On an accelerator "
             "each read stops the queue.",
+            "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "
+            "with a copy of its own. `torch.tensor` on a list of tensors does that too: it reads every "
+            "element. First join them on the device.",
             "not-floats": "The list holds something else than Python floats.",
             "one-per-step": "There must be one loss for each batch.",
             "weights": "The model was not trained by one right step for each batch.",
@@ -922,6 +984,7 @@ not once a step: the check counts.
         },
         wrong={
             "reads-each-step": _losses_by_item,
+            "reads-at-the-end": _losses_by_tensor,
             "not-floats": _losses_as_tensors,
             "weights": _losses_without_training,
         },
@@ -1038,6 +1101,9 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
             "torch_rng": "Dropout draws other numbers after the restart: torch's generator is not "
             "restored. A seed is not a state.",
             "python_rng": "Python's `random` draws other numbers after the restart.",
+            "moved-generator": "Your function seeded a generator, or drew from it. To save is to read: a "
+            "seed starts a new sequence, and the run that goes on now draws other numbers than it would "
+            "have drawn.",
             "not-plain": "The state holds whole objects. A checkpoint is made of state: tensors, "
             "numbers, strings, and containers of them.",
             "other-keys": "Use just the keys the task names.",
@@ -1048,6 +1114,7 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
             "torch_rng": _state_with_seed,
             "python_rng": _state_without("python_rng"),
             "model": _state_of_parameters,
+            "moved-generator": _state_after_seeding,
             "not-plain": _state_of_objects,
         },
     ),

@@ -1,0 +1,575 @@
+"""The memory of a simulated GPU: a model of PyTorch's caching allocator, in plain Python.
+
+Asking the driver for GPU memory is slow. So PyTorch asks for large *segments*, cuts *blocks* from them,
+and keeps what is freed for the next request. That is why *reserved* memory (the segments) is more than
+*allocated* memory (the blocks in use), and why a request can fail although enough bytes are free.
+
+What is modelled, after ``c10/cuda/CUDACachingAllocator.cpp`` of PyTorch, with its default settings:
+
+- A request is rounded up to 512 bytes. Up to 1 MiB it comes from the small pool, whose segments have
+  2 MiB. Above that it comes from the large pool, whose segments have 20 MiB for requests under 10 MiB,
+  and otherwise the size of the request, rounded up to 2 MiB.
+- The smallest free chunk that is large enough is taken (best fit). What is left of it stays free if it
+  is worth keeping: at least 512 bytes in the small pool, more than 1 MiB in the large one. Otherwise
+  the block gets all of it.
+- A freed block merges with the free chunks on either side, never across segments.
+- When a new segment would exceed the capacity, all segments without a block in use go back to the
+  driver, and the request is tried once more. If it still does not fit: `torch.OutOfMemoryError`.
+
+What is not modelled: the memory that a CUDA context, cuBLAS or cuDNN takes for itself, other processes,
+a pool for each stream (here a freed block may be used again at once, on any stream), the private pools
+of CUDA graphs, and the settings of ``PYTORCH_ALLOC_CONF``, expandable segments among them. Nothing is
+stored at the addresses: the values of a simulated tensor lie in the computer's own memory.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+MIB = 2**20
+ROUNDING = 512
+LARGEST_SMALL = MIB
+SMALL_SEGMENT = 2 * MIB
+LARGE_SEGMENT = 20 * MIB
+OWN_SEGMENT_FROM = 10 * MIB
+"""From this many bytes on, a request gets a segment of its own size."""
+SEGMENT_ROUNDING = 2 * MIB
+FIRST_ADDRESS = 0x7F00_0000_0000
+"""Where the first segment lies; it only has to look like an address."""
+
+
+class Segment:
+    """A stretch of device memory that came from the driver in one piece."""
+
+    __slots__ = ("address", "pool", "size")
+
+    def __init__(self, address: int, size: int, pool: Pool) -> None:
+        self.address = address
+        self.size = size
+        self.pool = pool
+
+
+class Block:
+    """A piece of a segment, given out by `Allocator.allocate`. It is equal only to itself.
+
+    Attributes
+    ----------
+    size
+        Bytes taken from the segment; 0 for a request of zero bytes.
+    requested
+        Bytes asked for.
+    segment
+        The segment that it lies in; None for a request of zero bytes.
+    address
+        Where it begins.
+    """
+
+    __slots__ = ("address", "requested", "segment", "size")
+
+    def __init__(self, size: int, requested: int, segment: Segment | None, address: int) -> None:
+        self.size = size
+        self.requested = requested
+        self.segment = segment
+        self.address = address
+
+    @property
+    def offset(self) -> int:
+        """Bytes between the start of the segment and the block."""
+        return self.address - self.segment.address if self.segment else 0
+
+
+class Usage:
+    """How much is in use (blocks, or segments) in one pool or in all: now, at most at once, and ever.
+
+    Of each the number, the bytes, and the bytes requested.
+    """
+
+    __slots__ = (
+        "bytes", "bytes_ever", "bytes_peak", "count", "count_ever", "count_peak",
+        "requested", "requested_ever", "requested_peak",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.count = self.count_peak = self.count_ever = 0
+        self.bytes = self.bytes_peak = self.bytes_ever = 0
+        self.requested = self.requested_peak = self.requested_ever = 0
+
+    def add(self, size: int, requested: int) -> None:
+        """Count one more."""
+        self.count_ever += 1
+        self.bytes_ever += size
+        self.requested_ever += requested
+        self.count = count = self.count + 1
+        if count > self.count_peak:
+            self.count_peak = count
+        self.bytes = total = self.bytes + size
+        if total > self.bytes_peak:
+            self.bytes_peak = total
+        self.requested = total = self.requested + requested
+        if total > self.requested_peak:
+            self.requested_peak = total
+
+    def remove(self, size: int, requested: int) -> None:
+        """Count one less."""
+        self.count -= 1
+        self.bytes -= size
+        self.requested -= requested
+
+    def recount(self, sizes: list[int], requested: list[int]) -> None:
+        """Count anew what is in use now."""
+        self.count, self.bytes, self.requested = len(sizes), sum(sizes), sum(requested)
+
+    def reset_peak(self) -> None:
+        """Let the peaks begin again at what is in use now."""
+        self.count_peak, self.bytes_peak = self.count, self.bytes
+        self.requested_peak = self.requested
+
+
+Chunk = tuple[int, int, Segment]
+"""Free memory as (size, address, segment): sorted in this order, the first that fits is the best fit."""
+
+
+class Pool:
+    """The free chunks of one kind of segment: sorted by size to find one, by both ends to merge them.
+
+    Parameters
+    ----------
+    segment_type
+        ``"small"`` or ``"large"``.
+    least_rest
+        The fewest bytes that are worth splitting off a chunk.
+    """
+
+    def __init__(self, segment_type: str, least_rest: int) -> None:
+        self.segment_type = segment_type
+        self.least_rest = least_rest
+        self.blocks = Usage()
+        self.segments = Usage()
+        self.chunks: list[Chunk] = []
+        self.starting: dict[int, Chunk] = {}
+        self.ending: dict[int, Chunk] = {}
+
+    def put(self, size: int, address: int, segment: Segment, _insort=insort) -> None:
+        """Add a free chunk. (`insort` as a default: a global may be gone when the interpreter exits.)"""
+        chunk = (size, address, segment)
+        _insort(self.chunks, chunk)
+        self.starting[address] = self.ending[address + size] = chunk
+
+    def take(self, chunk: Chunk, _bisect=bisect_left) -> None:
+        """Remove a free chunk."""
+        size, address, _ = chunk
+        del self.chunks[_bisect(self.chunks, chunk)]
+        del self.starting[address], self.ending[address + size]
+
+    def clear(self) -> None:
+        """Remove all free chunks."""
+        self.chunks.clear()
+        self.starting.clear()
+        self.ending.clear()
+
+    def idle(self) -> list[Chunk]:
+        """Return the chunks that are whole segments."""
+        return [chunk for chunk in self.chunks if chunk[0] == chunk[2].size]
+
+
+class Allocator:
+    """Gives out and takes back the memory of one simulated device.
+
+    It may be used from several threads. `free` may be called at any moment, also by Python's garbage
+    collector in the middle of another call: such a block waits until that call is done. What is true is
+    kept in two sets, of segments and of blocks in use; should Ctrl-C stop a change halfway, the rest is
+    derived from them again.
+
+    Parameters
+    ----------
+    capacity
+        The device's memory, in bytes.
+    index
+        The device's number, for the messages.
+    """
+
+    def __init__(self, capacity: int, index: int = 0) -> None:
+        self.index = index
+        self._small = Pool("small", least_rest=ROUNDING)
+        self._large = Pool("large", least_rest=LARGEST_SMALL + 1)
+        self._blocks = Usage()
+        self._segments = Usage()
+        self._retries = 0
+        self._ooms = 0
+        self._next_address = FIRST_ADDRESS
+        self._held: set[Segment] = set()
+        self._live: set[Block] = set()
+        self._waiting: list[Block] = []
+        self._changing = False
+        self._lock = threading.Lock()
+        self.capacity = capacity
+
+    def allocate(self, nbytes: int) -> Block:
+        """Give out a block of at least ``nbytes`` bytes.
+
+        Zero bytes take no memory: the block has size 0, and freeing it does nothing.
+
+        Raises
+        ------
+        torch.OutOfMemoryError
+            If it does not fit, also after giving idle segments back. Nothing in use is touched.
+        ValueError
+            If ``nbytes`` is negative.
+        """
+        if nbytes <= 0:
+            if nbytes < 0:
+                raise ValueError(f"cannot allocate {nbytes} bytes: the size must not be negative")
+            return Block(0, 0, None, 0)
+        size = (nbytes + ROUNDING - 1) & -ROUNDING
+        pool = self._small if size <= LARGEST_SMALL else self._large
+        with self._lock:
+            if self._changing or self._waiting:
+                self._settle()
+            self._changing = True
+            position = bisect_left(pool.chunks, (size,))
+            if position == len(pool.chunks):
+                self._add_segment(pool, size)
+                position = bisect_left(pool.chunks, (size,))
+            chunk = pool.chunks[position]
+            available, address, segment = chunk
+            pool.take(chunk)
+            if available - size >= pool.least_rest:
+                pool.put(available - size, address + size, segment)
+            else:
+                size = available
+            pool.blocks.add(size, nbytes)
+            self._blocks.add(size, nbytes)
+            block = Block(size, nbytes, segment, address)
+            self._live.add(block)
+            self._changing = False
+        return block
+
+    def free(self, block: Block) -> None:
+        """Take a block back. Its memory stays reserved, ready for the next request.
+
+        Raises
+        ------
+        RuntimeError
+            If the block is not in use: freed before, or given out by another device's allocator.
+        """
+        if block not in self._live:
+            if block.size == 0:
+                return
+            raise RuntimeError(
+                f"a block of {block.size} bytes is not in use on sim:{self.index}; free each block once"
+            )
+        if self._lock.locked():
+            self._waiting.append(block)
+            return
+        with self._lock:
+            if self._changing or self._waiting:
+                self._settle()
+            self._release(block)
+
+    def empty_cache(self) -> None:
+        """Give the segments without a block in use back to the driver."""
+        with self._lock:
+            self._settle()
+            self._changing = True
+            self._give_back_idle()
+            self._changing = False
+
+    def reset_peak(self) -> None:
+        """Let all peaks begin again at what is in use now."""
+        self._catch_up()
+        for pool in (self._small, self._large):
+            pool.blocks.reset_peak()
+            pool.segments.reset_peak()
+        self._blocks.reset_peak()
+        self._segments.reset_peak()
+
+    @property
+    def allocated(self) -> int:
+        """Bytes of the blocks in use, rounding included."""
+        self._catch_up()
+        return self._blocks.bytes
+
+    @property
+    def reserved(self) -> int:
+        """Bytes of all segments."""
+        self._catch_up()
+        return self._segments.bytes
+
+    @property
+    def max_allocated(self) -> int:
+        """The most bytes allocated at once since the last `reset_peak`."""
+        return self._blocks.bytes_peak
+
+    @property
+    def max_reserved(self) -> int:
+        """The most bytes reserved at once since the last `reset_peak`."""
+        return self._segments.bytes_peak
+
+    @property
+    def free_memory(self) -> int:
+        """Bytes of the device that no segment holds."""
+        return self.capacity - self.reserved
+
+    @property
+    def capacity(self) -> int:
+        """The device's memory in bytes. Setting it below what is in use is refused (`ValueError`)."""
+        return self._capacity
+
+    @capacity.setter
+    def capacity(self, nbytes: int) -> None:
+        if nbytes <= 0:
+            raise ValueError(f"a device needs some memory, not {nbytes} bytes")
+        if nbytes < self.reserved:
+            self.empty_cache()
+        if nbytes < self.reserved:
+            raise ValueError(
+                f"sim:{self.index} cannot have a capacity of {format_size(nbytes)}: segments with tensors "
+                f"in use hold {format_size(self.reserved)}; delete tensors first, or ask for more memory"
+            )
+        self._capacity = nbytes
+
+    def stats(self) -> dict[str, int]:
+        """Return the figures of ``torch.cuda.memory_stats()``, under its names.
+
+        For the inactive splits (free chunks in segments that are partly in use) there is only
+        ``current``; an active block is always an allocated one here.
+        """
+        with self._lock:
+            self._settle()
+            figures = {
+                "num_alloc_retries": self._retries,
+                "num_ooms": self._ooms,
+                "num_device_alloc": self._segments.count_ever,
+                "num_device_free": self._segments.count_ever - self._segments.count,
+            }
+            small, large = self._small, self._large
+            for name, blocks, segments, pools in (
+                ("all", self._blocks, self._segments, (small, large)),
+                ("small_pool", small.blocks, small.segments, (small,)),
+                ("large_pool", large.blocks, large.segments, (large,)),
+            ):
+                for metric, usage, field in (
+                    ("allocation", blocks, "count"),
+                    ("allocated_bytes", blocks, "bytes"),
+                    ("active", blocks, "count"),
+                    ("active_bytes", blocks, "bytes"),
+                    ("requested_bytes", blocks, "requested"),
+                    ("segment", segments, "count"),
+                    ("reserved_bytes", segments, "bytes"),
+                ):
+                    current, ever = getattr(usage, field), getattr(usage, f"{field}_ever")
+                    figures[f"{metric}.{name}.current"] = current
+                    figures[f"{metric}.{name}.peak"] = getattr(usage, f"{field}_peak")
+                    figures[f"{metric}.{name}.allocated"] = ever
+                    figures[f"{metric}.{name}.freed"] = ever - current
+                splits = [
+                    size
+                    for pool in pools
+                    for size, _, segment in pool.chunks
+                    if size < segment.size
+                ]
+                figures[f"inactive_split.{name}.current"] = len(splits)
+                figures[f"inactive_split_bytes.{name}.current"] = sum(splits)
+        return figures
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
+        with self._lock:
+            self._settle()
+            return [self._describe(segment, pieces) for segment, pieces in self._layout()]
+
+    def summary(self) -> str:
+        """Return a small table of the memory in use, like ``torch.cuda.memory_summary()``."""
+        figures = self.stats()
+        lines = [
+            f"sim:{self.index} memory (modelled): capacity {format_size(self.capacity)}, "
+            f"not reserved {format_size(self.free_memory)}",
+            f"{'':22}{'now':>12}{'peak':>12}{'taken ever':>14}{'freed ever':>14}",
+        ]
+        for label, metric, show in (
+            ("Allocated memory", "allocated_bytes", format_size),
+            ("Requested memory", "requested_bytes", format_size),
+            ("Reserved memory", "reserved_bytes", format_size),
+            ("Allocations", "allocation", str),
+            ("Segments", "segment", str),
+        ):
+            now, peak, ever, freed = (
+                show(figures[f"{metric}.all.{field}"])
+                for field in ("current", "peak", "allocated", "freed")
+            )
+            lines.append(f"{label:22}{now:>12}{peak:>12}{ever:>14}{freed:>14}")
+        split = format_size(figures["inactive_split_bytes.all.current"])
+        lines.append(f"{'Free, not releasable':22}{split:>12}")
+        lines.append(
+            f"Out of memory: {self._ooms} times; segments given back and tried again: {self._retries}"
+        )
+        return "\n".join(lines)
+
+    def _release(self, block: Block) -> None:
+        """Take a block back and merge it with the free chunks beside it; the lock is held."""
+        self._changing = True
+        self._live.remove(block)
+        segment = block.segment
+        pool = segment.pool
+        size, start = block.size, block.address
+        pool.blocks.remove(size, block.requested)
+        self._blocks.remove(size, block.requested)
+        after = pool.starting.get(start + size)
+        if after is not None:
+            pool.take(after)
+            size += after[0]
+        before = pool.ending.get(start)
+        if before is not None:
+            pool.take(before)
+            size += before[0]
+            start = before[1]
+        pool.put(size, start, segment)
+        self._changing = False
+
+    def _add_segment(self, pool: Pool, size: int) -> None:
+        """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
+        if pool is self._small:
+            total = SMALL_SEGMENT
+        elif size < OWN_SEGMENT_FROM:
+            total = LARGE_SEGMENT
+        else:
+            total = (size + SEGMENT_ROUNDING - 1) // SEGMENT_ROUNDING * SEGMENT_ROUNDING
+        if self._segments.bytes + total > self._capacity:
+            self._give_back_idle()
+            self._retries += 1
+            if self._segments.bytes + total > self._capacity:
+                self._ooms += 1
+                self._changing = False
+                raise torch.OutOfMemoryError(self._out_of_memory(total))
+        segment = Segment(self._next_address, total, pool)
+        # The gap keeps segments apart, so that their chunks never touch and merge.
+        self._next_address += total + SEGMENT_ROUNDING
+        pool.segments.add(total, total)
+        self._segments.add(total, total)
+        pool.put(total, segment.address, segment)
+        self._held.add(segment)
+
+    def _give_back_idle(self) -> None:
+        """Give the segments without a block in use back to the driver; within a change."""
+        for pool in (self._small, self._large):
+            for chunk in pool.idle():
+                size, _, segment = chunk
+                pool.take(chunk)
+                pool.segments.remove(size, size)
+                self._segments.remove(size, size)
+                self._held.remove(segment)
+
+    def _out_of_memory(self, nbytes: int) -> str:
+        """Return CUDA's sentence, with this device's figures."""
+        allocated, reserved = self._blocks.bytes, self._segments.bytes
+        return (
+            f"sim out of memory. Tried to allocate {format_size(nbytes)}. GPU {self.index} has a total "
+            f"capacity of {format_size(self._capacity)} of which {format_size(self._capacity - reserved)} "
+            f"is free. Including non-PyTorch memory, this process has {format_size(reserved)} memory in "
+            f"use. Of the allocated memory {format_size(allocated)} is allocated by PyTorch, and "
+            f"{format_size(reserved - allocated)} is reserved by PyTorch but unallocated. If reserved but "
+            "unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid "
+            "fragmentation.  See documentation for Memory Management  "
+            "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables) "
+            "(All figures are modelled; the simulated device does not know that setting.)"
+        )
+
+    def _catch_up(self) -> None:
+        """Settle before figures are read, unless a call under way will do it."""
+        if (self._changing or self._waiting) and not self._lock.locked():
+            with self._lock:
+                self._settle()
+
+    def _settle(self) -> None:
+        """Mend what Ctrl-C left halfway, then free the blocks that wait; the lock is held."""
+        if self._changing:
+            self._rebuild()
+        while self._waiting:
+            if self._waiting[0] in self._live:
+                self._release(self._waiting[0])
+            self._waiting.pop(0)
+
+    def _rebuild(self) -> None:
+        """Derive the free chunks and the figures of now from the segments held and the blocks in use."""
+        live, held = list(self._live), list(self._held)
+        for pool in (self._small, self._large):
+            pool.clear()
+            mine = [block for block in live if block.segment.pool is pool]
+            pool.blocks.recount([block.size for block in mine], [block.requested for block in mine])
+            sizes = [segment.size for segment in held if segment.pool is pool]
+            pool.segments.recount(sizes, sizes)
+        self._blocks.recount([block.size for block in live], [block.requested for block in live])
+        sizes = [segment.size for segment in held]
+        self._segments.recount(sizes, sizes)
+        for segment, pieces in self._layout():
+            for piece in pieces:
+                if not isinstance(piece, Block):
+                    segment.pool.put(*piece)
+        self._changing = False
+
+    def _layout(self) -> list[tuple[Segment, list[Block | Chunk]]]:
+        """Return each segment with the blocks and the free chunks in it, all by address."""
+        inside: dict[Segment, list[Block]] = {
+            segment: [] for segment in sorted(self._held, key=_address)
+        }
+        for block in sorted(self._live, key=_address):
+            inside[block.segment].append(block)
+        layout = []
+        for segment, blocks in inside.items():
+            pieces: list[Block | Chunk] = []
+            position = segment.address
+            for block in blocks:
+                if block.address > position:
+                    pieces.append((block.address - position, position, segment))
+                pieces.append(block)
+                position = block.address + block.size
+            rest = segment.address + segment.size - position
+            if rest:
+                pieces.append((rest, position, segment))
+            layout.append((segment, pieces))
+        return layout
+
+    def _describe(self, segment: Segment, pieces: list[Block | Chunk]) -> dict[str, Any]:
+        """Return one segment of a snapshot."""
+        blocks = []
+        for piece in pieces:
+            if isinstance(piece, Block):
+                size, address, requested = piece.size, piece.address, piece.requested
+                state = "active_allocated"
+            else:
+                size, address, _ = piece
+                requested, state = 0, "inactive"
+            blocks.append(
+                {"address": address, "size": size, "requested_size": requested, "state": state}
+            )
+        allocated = sum(block["size"] for block in blocks if block["state"] != "inactive")
+        return {
+            "device": self.index,
+            "address": segment.address,
+            "total_size": segment.size,
+            "allocated_size": allocated,
+            "active_size": allocated,
+            "requested_size": sum(block["requested_size"] for block in blocks),
+            "stream": 0,
+            "segment_type": segment.pool.segment_type,
+            "blocks": blocks,
+        }
+
+
+def format_size(nbytes: int) -> str:
+    """Return a number of bytes as PyTorch's messages write it, such as ``"2.00 GiB"``."""
+    if nbytes <= 1024:
+        return f"{nbytes} bytes"
+    for unit in ("KiB", "MiB"):
+        nbytes /= 1024
+        if nbytes <= 1024:
+            return f"{nbytes:.2f} {unit}"
+    return f"{nbytes / 1024:.2f} GiB"
+
+
+_address = attrgetter("address")

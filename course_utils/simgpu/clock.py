@@ -1,0 +1,316 @@
+"""Virtual time: one clock for the host, one for each device, and what happens when.
+
+Nothing here waits. Every operation says how long it takes, and the clocks work out when it starts
+and ends. The host hands an operation to the device and goes on (it only pays for the launch); the
+device does its operations one after another. That is all that "asynchronous" means on a GPU.
+
+The model, in full:
+
+- A stream is a queue: its operations run in the order in which they came.
+- A device has three engines: one computes, one copies from the host, one copies to the host. An
+  operation starts when the host has issued it, its stream is free and its engine is free. So a copy
+  overlaps with computing when it is on another stream, and two kernels never overlap.
+- The host waits when it synchronises, and when a copy makes it wait (see `Clock.copy`).
+
+Left out: kernels of different streams that share the device, the limit on how far the host may run
+ahead (about a thousand launches on CUDA), and copies that slow each other down on the bus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+from .profiles import Profile
+
+Direction = Literal["h2d", "d2h", "d2d", "p2p"]
+
+ENGINES: dict[Direction, str] = {
+    "h2d": "host to device",
+    "d2h": "device to host",
+    "d2d": "compute",
+    "p2p": "device to device",
+}
+
+
+@dataclass(slots=True)
+class Span:
+    """One thing that took place: on the host, or on one engine of a device.
+
+    Attributes
+    ----------
+    lane
+        Where: ``"host"``, ``"sim:0 compute"``, ``"sim:0 host to device"``, ...
+    name
+        What.
+    start, end
+        When, in seconds of virtual time.
+    kind
+        ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"``.
+    stream
+        The stream's number; 0 is the default stream.
+    bytes, flops
+        How much was moved and computed.
+    race
+        Whether it used memory that another stream was still writing.
+    """
+
+    lane: str
+    name: str
+    start: float
+    end: float
+    kind: str
+    stream: int = 0
+    bytes: float = 0
+    flops: float = 0
+    race: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return self.end - self.start
+
+
+class HostClock:
+    """The host's time, shared by all devices of the process.
+
+    Attributes
+    ----------
+    now
+        Seconds of virtual time since the start.
+    listeners
+        Functions called with every `Span`. Nothing is stored where there is none.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.listeners: list[Callable[[Span], None]] = []
+
+    def advance(self, seconds: float, name: str = "host work", kind: str = "work") -> None:
+        """Let the host be busy for so long.
+
+        Raises
+        ------
+        ValueError
+            Where ``seconds`` is negative: time does not run backwards.
+        """
+        if seconds < 0:
+            raise ValueError(f"The host cannot work for {seconds} s: give a time of 0 or more.")
+        start = self.now
+        self.now = start + seconds
+        if self.listeners:
+            self.emit(Span("host", name, start, self.now, kind))
+
+    def wait_until(self, time: float, name: str = "wait for the device") -> None:
+        """Let the host stand still until then; nothing happens where the time has passed."""
+        if time > self.now:
+            self.advance(time - self.now, name, "wait")
+
+    def emit(self, span: Span) -> None:
+        """Tell every listener."""
+        for listener in tuple(self.listeners):
+            listener(span)
+
+
+class Clock:
+    """A device's queues.
+
+    Parameters
+    ----------
+    index
+        The device's number.
+    profile
+        The GPU it pretends to be.
+    host
+        The host that drives it.
+    """
+
+    def __init__(self, index: int, profile: Profile, host: HostClock) -> None:
+        self.index = index
+        self.profile = profile
+        self._host = host
+        self._streams = [0.0]  # when each stream has done all it was given
+        self._engines = dict.fromkeys(ENGINES.values(), 0.0)  # the same for each engine
+        self._lanes = {engine: f"sim:{index} {engine}" for engine in self._engines}
+        self._busy = 0.0
+        self._born = host.now
+        self._fences = [0.0]  # up to when each stream has waited for the others
+        # Which stream wrote a block last, and until when; kept once there is a second stream.
+        self._writers: dict[Hashable, tuple[int, float]] = {}
+
+    @property
+    def host(self) -> float:
+        """The host's time, in seconds."""
+        return self._host.now
+
+    @property
+    def device(self) -> float:
+        """When the device will have done all it was given, in seconds."""
+        return max(self._streams)
+
+    @property
+    def busy(self) -> float:
+        """Seconds for which the device has computed, or will have when its queue is empty."""
+        return self._busy
+
+    @property
+    def idle(self) -> float:
+        """Seconds for which the device has not computed, up to the later of both clocks."""
+        return max(self.host, self.device) - self._born - self._busy
+
+    def launch(
+        self,
+        name: str,
+        seconds: float,
+        stream: int = 0,
+        blocks: Collection[Hashable] = (),
+        writes: Collection[Hashable] = (),
+        bytes: float = 0,
+        flops: float = 0,
+    ) -> Span:
+        """Give the device a kernel to run; the host pays for the launch and goes on.
+
+        Parameters
+        ----------
+        name
+            The operation.
+        seconds
+            How long the device takes.
+        stream
+            Where it stands in line.
+        blocks, writes
+            The blocks of memory it reads and writes, to find races between streams.
+        bytes, flops
+            How much it moves and computes, for the timeline.
+        """
+        host = self._host
+        issued = host.now
+        host.now = now = issued + self.profile.launch
+        streams, engines = self._streams, self._engines
+        start = max(now, streams[stream], engines["compute"])
+        end = start + seconds
+        streams[stream] = engines["compute"] = end
+        self._busy += seconds
+        span = Span(self._lanes["compute"], name, start, end, "kernel", stream, bytes, flops)
+        if len(streams) > 1:
+            span.race = self._races(stream, end, blocks, writes)
+        if host.listeners:
+            host.emit(Span("host", name, issued, now, "launch", stream))
+            host.emit(span)
+        return span
+
+    def copy(
+        self,
+        direction: Direction,
+        nbytes: int,
+        pinned: bool = False,
+        blocking: bool = True,
+        stream: int = 0,
+        blocks: Collection[Hashable] = (),
+        writes: Collection[Hashable] = (),
+    ) -> Span:
+        """Move bytes, and let the host wait where CUDA lets it wait.
+
+        Between host and device the host goes on at once only where the host's memory is pinned *and*
+        the copy is not blocking. From or to ordinary (pageable) memory the driver itself carries the
+        bytes through a pinned buffer of its own, so the host is busy until the end; not asking for
+        a blocking copy saves only the wait on the stream afterwards.
+
+        Parameters
+        ----------
+        direction
+            ``"h2d"``, ``"d2h"``, ``"d2d"`` within the device, or ``"p2p"`` to another one.
+        nbytes
+            How much.
+        pinned
+            Whether the host's side is in pinned memory.
+        blocking
+            False for ``non_blocking=True``.
+        stream, blocks, writes
+            As for `launch`.
+        """
+        profile, host, engine = self.profile, self._host, ENGINES[direction]
+        issued = host.now
+        host.now = now = issued + profile.launch
+        start = max(now, self._streams[stream], self._engines[engine])
+        end = start + self.copy_seconds(direction, nbytes, pinned)
+        self._streams[stream] = self._engines[engine] = end
+        if engine == "compute":
+            self._busy += end - start
+        name = "copy on the device" if direction == "d2d" else f"copy {engine}"
+        span = Span(self._lanes[engine], name, start, end, "copy", stream, nbytes)
+        if len(self._streams) > 1:
+            span.race = self._races(stream, end, blocks, writes)
+        if host.listeners:
+            host.emit(Span("host", name, issued, now, "launch", stream))
+            host.emit(span)
+        if direction in ("h2d", "d2h"):
+            if blocking:
+                self.synchronize(stream)
+            elif not pinned:
+                host.wait_until(end, "stage the copy")
+        return span
+
+    def copy_seconds(self, direction: Direction, nbytes: int, pinned: bool = False) -> float:
+        """Return how long a copy takes once it has started."""
+        profile = self.profile
+        if direction == "d2d":  # read and written
+            rate = profile.bandwidth * profile.memory_efficiency
+            return profile.kernel_floor + 2 * nbytes / rate
+        if direction == "p2p":
+            return profile.copy_latency + nbytes / profile.peer
+        rate = profile.bus_pinned if pinned else profile.bus_pageable
+        return profile.copy_latency + nbytes / rate
+
+    def pin(self, nbytes: int) -> None:
+        """Charge the host for a pinned copy of ordinary memory: ``tensor.pin_memory()``."""
+        self._host.advance(nbytes / self.profile.pinning, "pin_memory")
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Let the host wait until a stream, or with None the whole device, has done its work."""
+        self.wait_for(self.device if stream is None else self._streams[stream])
+
+    def wait_for(self, time: float) -> None:
+        """Let the host wait until ``time`` on the device, as ``Event.synchronize`` does."""
+        self._host.wait_until(time)
+        self._host.advance(self.profile.sync_cost, "synchronize", "wait")
+        self._fences = [max(fence, time) for fence in self._fences]
+        self._writers = {block: last for block, last in self._writers.items() if last[1] > time}
+
+    def new_stream(self) -> int:
+        """Add a stream and return its number."""
+        self._streams.append(0.0)
+        self._fences.append(0.0)
+        return len(self._streams) - 1
+
+    def record(self, stream: int = 0) -> float:
+        """Return when a mark placed in the stream now will be reached: what an event records."""
+        self._streams[stream] = max(self._streams[stream], self._host.now)
+        return self._streams[stream]
+
+    def wait(self, stream: int, time: float) -> None:
+        """Hold a stream back until ``time``: ``stream.wait_event``. The host does not wait."""
+        self._streams[stream] = max(self._streams[stream], time)
+        self._fences[stream] = max(self._fences[stream], time)
+
+    def reached(self, time: float) -> bool:
+        """Return whether the host's time has passed a recorded mark: ``Event.query``."""
+        return time <= self._host.now
+
+    def forget(self, block: Hashable) -> None:
+        """Forget who wrote a block, because its memory was freed."""
+        self._writers.pop(block, None)
+
+    def _races(
+        self, stream: int, end: float, reads: Collection[Hashable], writes: Collection[Hashable]
+    ) -> bool:
+        """Return whether another stream may still be writing what is used, and note what is written.
+
+        It is a race where the stream has not waited for the writer, even if this time the writer
+        happened to be done: on a real device that is luck.
+        """
+        fence = self._fences[stream]
+        written = [self._writers.get(block, (stream, 0.0)) for block in (*reads, *writes)]
+        self._writers.update(dict.fromkeys(writes, (stream, end)))
+        return any(writer != stream and until > fence for writer, until in written)

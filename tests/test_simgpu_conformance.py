@@ -1,0 +1,164 @@
+"""The simulated device returns what the CPU returns, and the comparison sees where it does not."""
+
+import os
+import re
+import time
+
+import pytest
+import torch
+from support import skip
+
+from course_utils import simgpu
+from course_utils.simgpu import conformance
+from course_utils.simgpu.conformance import Outcome, Trial, Worker, difference, judge
+
+OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put into it
+
+
+def trial(function, *args, backward=False):
+    """A sample whose function is told on which device it works."""
+
+    def call(device):
+        placed = conformance.place(args, device)
+        returned = function(device, *placed)
+        return placed, returned, returned
+
+    return Trial("sample 1", call, backward)
+
+
+def judged(function, *args, backward=False):
+    return judge("case", [trial(function, *args, backward=backward)], OTHER)
+
+
+@pytest.mark.slow
+def test_a_sample_of_pytorchs_operators_and_modules_equals_the_cpu(capfd):
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    status = conformance.main(["--sample", "--jobs", "2"])
+    out = capfd.readouterr().out
+    assert status == 0, out
+    ran = {family: int(count) for family, count in re.findall(r"(\w+): (\d+) of", out)}
+    assert ran["operators"] >= 60 and ran["modules"] >= 15, out
+
+
+def test_equal_results_are_equal():
+    x = torch.randn(4, 3, requires_grad=True)
+    outcome = judged(lambda device, x: torch.dropout(x * 2, 0.5, True), x, backward=True)
+    assert (outcome.verdict, outcome.samples) == ("equal", 1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        (lambda x: x + 1, "not equal|not close"),
+        (lambda x: x.double(), "dtype"),
+        (lambda x: x[:1], "shape"),
+        (lambda x: [x], "structure"),
+        (lambda x: x.sum().item(), "not a tensor"),
+        (lambda x: x.to("meta"), "lies on meta"),
+        (lambda x: x.detach(), "requires_grad"),
+        (lambda x: x.to_sparse(), "layout"),
+    ],
+)
+def test_a_wrong_result_is_refused(fault, reason):
+    x = torch.ones(3, requires_grad=True)
+    outcome = judged(lambda device, x: fault(x) if device == OTHER else x, x)
+    assert outcome.verdict == "differs"
+    assert any(word in outcome.message for word in reason.split("|")), outcome.message
+
+
+def test_a_wrong_gradient_is_refused():
+    def double(device, x):
+        return x * 2 if device == "cpu" else x.detach() * 2 + (x - x.detach()) * 3
+
+    outcome = judged(double, torch.ones(3, requires_grad=True), backward=True)
+    assert outcome.verdict == "differs"
+    assert "backward" in outcome.message
+
+
+def test_a_wrong_write_to_the_input_is_refused():
+    def fill(device, x):
+        if device == "cpu":
+            x.fill_(7.0)
+        return 1
+
+    assert judged(fill, torch.zeros(3)).verdict == "differs"
+
+
+def test_rounding_is_told_apart_from_equality():
+    outcome = judged(lambda device, x: x * (1 + 2e-7 * (device == OTHER)), torch.ones(3))
+    assert outcome.verdict == "close"
+    assert outcome.good
+
+
+def test_nan_equals_nan_and_strides_do_not_count():
+    x = torch.full((2, 3), float("nan"))
+    assert difference([x, float("nan")], [x.T.contiguous().T, float("nan")], "cpu") == ""
+
+
+def test_what_the_cpu_refuses_must_be_refused():
+    def refuse(device, x):
+        if device == "cpu":
+            raise ValueError("no")
+        return x
+
+    assert judged(refuse, torch.zeros(1)).verdict == "differs"
+    outcome = judged(lambda device, x: x @ torch.zeros(5, 5), torch.zeros(3))
+    assert outcome.verdict == "not run"
+
+
+def test_a_device_that_raises_is_named_with_its_sentence():
+    def fail(device, x):
+        if device == OTHER:
+            raise NotImplementedError("not on this device")
+        return x
+
+    outcome = judged(fail, torch.zeros(1))
+    assert outcome.verdict == "raises"
+    assert "not on this device" in outcome.message
+
+
+def test_a_copy_keeps_strides_sharing_and_gradients():
+    x = torch.randn(4, 6, requires_grad=True)
+    odd = torch.randn(8, 6)[::2]
+    (a, b), device = conformance.place([(x, x), torch.device("cpu")], "cpu:0")
+    moved = conformance.place(odd, "cpu:0")
+    assert a is b and a.is_leaf and a.requires_grad and a is not x
+    assert device == torch.device("cpu:0")
+    assert moved.stride() == odd.stride() and torch.equal(moved, odd)
+
+
+def _fragile(connection):
+    connection.send({"operators": ["fine", "crash", "hang", "fine again"]})
+    while name := connection.recv():
+        if name == "crash":
+            os._exit(3)
+        if name == "hang":
+            time.sleep(600)
+        connection.send(Outcome(name, "equal", 1))
+
+
+@pytest.mark.slow
+def test_a_case_that_crashes_or_hangs_is_one_line_of_the_report():
+    workers = [Worker(_fragile, limit=2.0)]
+    try:
+        outcomes = conformance.run(["fine", "crash", "hang", "fine again"], workers)
+    finally:
+        workers[0].stop()
+    assert [o.verdict for o in outcomes] == ["equal", "crashes", "hangs", "equal"]
+    text = conformance.report("operators", outcomes)
+    assert "4 of 4" in text and "50.00 %" in text
+    assert "crashes  crash: the process ended with 3" in text
+
+
+def test_the_goal_and_the_reasons_decide(monkeypatch):
+    good = [Outcome(f"op{i}", "equal", 1) for i in range(299)]
+    bad = Outcome("odd", "differs", 1, "sample 1")
+    assert conformance.passed([*good, Outcome("skipped", "not run")])
+    assert not conformance.passed([*good, bad])  # no reason on record
+    monkeypatch.setitem(conformance.REASONS, "odd", "because")
+    assert conformance.passed([*good, bad])
+    assert "because" in conformance.report("operators", [*good, bad])
+    assert not conformance.passed([*good[:100], bad])  # below the goal
+    healed = conformance.report("operators", [*good, Outcome("odd", "equal", 1)])
+    assert "no longer an exception: odd" in healed
