@@ -1,0 +1,156 @@
+"""A simulated accelerator: ``torch.device("sim")`` on any machine.
+
+It computes on the CPU, so every result is real. It *behaves* as a GPU does: tensors have a place and
+must be moved, memory is limited, work is queued and the host does not wait for it. And it keeps a
+virtual clock, so it can say how long a GPU would have taken. Whatever it says of time is **modelled**.
+
+Nothing happens until `enable` is called. To read how it is made, begin with ``tensor.py``:
+
+=============== ===========================================================
+``tensor.py``    the tensor and what happens to each operation
+``machine.py``   the devices: memory, clock and random generator of each
+``allocator.py`` device memory
+``clock.py``     virtual time; ``cost.py`` and ``profiles.json``: how long work takes
+``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
+``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
+``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
+=============== ===========================================================
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+    from .clock import Clock
+    from .counters import Counters
+    from .profiles import Profile
+    from .timeline import Timeline
+
+__all__ = ["clock", "count", "enable", "enabled", "host_work", "problem", "profile", "timeline"]
+
+
+def problem() -> str | None:
+    """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
+    from . import backend
+
+    return backend.problem()
+
+
+def enabled() -> bool:
+    """Return whether there is a simulated device in this process."""
+    from .machine import MACHINE
+
+    return bool(MACHINE.devices)
+
+
+def enable(
+    profile: str = "T4", devices: int = 1, memory: int | str | None = None
+) -> torch.device:
+    """Add simulated devices to this process and return the first, ``sim:0``.
+
+    Asked for again with the same arguments it changes nothing; with others it reconfigures the devices
+    there are, and their tensors stay.
+
+    Parameters
+    ----------
+    profile
+        The GPU to simulate: ``"T4"``, ``"A100"`` or ``"H200"``.
+    devices
+        How many.
+    memory
+        Of each device, in bytes or as ``"300 MB"`` or ``"15 GiB"``; by default the profile's.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot register a device from Python; see `problem`.
+    ValueError
+        Where an argument is wrong, or tensors in use stand in the way.
+    """
+    from . import backend
+    from .machine import MACHINE, Device, parse_memory
+    from .profiles import load
+
+    reason = backend.problem()
+    if reason is not None:
+        raise RuntimeError(reason)
+    chosen = load(profile)
+    if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= 64:
+        raise ValueError(f"devices={devices!r}: give a whole number from 1 to 64.")
+    capacity = chosen.total_memory if memory is None else parse_memory(memory)
+    backend.register()
+    for device in MACHINE.devices[devices:]:
+        if device.allocator.allocated:
+            raise ValueError(
+                f"sim:{device.index} still holds tensors; delete them before asking for {devices} devices."
+            )
+    for device in MACHINE.devices[:devices]:
+        device.allocator.capacity = capacity
+        device.profile = device.clock.profile = chosen
+    del MACHINE.devices[devices:]
+    for index in range(len(MACHINE.devices), devices):
+        MACHINE.devices.append(Device(index, chosen, capacity, MACHINE.host))
+    MACHINE.current = min(MACHINE.current, devices - 1)
+    return MACHINE.devices[0].torch_device
+
+
+def profile(device: torch.device | str | int | None = None) -> Profile:
+    """Return the figures of the GPU that a device simulates."""
+    from .machine import MACHINE
+
+    return MACHINE.device(device).profile
+
+
+def clock(device: torch.device | str | int | None = None) -> Clock:
+    """Return a device's clock. Its times are modelled, in seconds."""
+    from .machine import MACHINE
+
+    return MACHINE.device(device).clock
+
+
+def host_work(seconds: float, name: str = "host work") -> None:
+    """Let the host be busy for so long on the virtual clock, with loading data for example.
+
+    Raises
+    ------
+    ValueError
+        Where ``seconds`` is negative.
+    """
+    from .machine import MACHINE
+
+    MACHINE.host.advance(seconds, name)
+
+
+@contextlib.contextmanager
+def count() -> Iterator[Counters]:
+    """Count launches, waits and copies within a ``with`` block."""
+    from .counters import Counters
+    from .machine import MACHINE
+
+    counters = Counters()
+    MACHINE.counting.append(counters)
+    try:
+        yield counters
+    finally:
+        MACHINE.counting[:] = [c for c in MACHINE.counting if c is not counters]
+
+
+@contextlib.contextmanager
+def timeline() -> Iterator[Timeline]:
+    """Collect what happens on the virtual clock within a ``with`` block, to plot or to export."""
+    from .clock import Span
+    from .machine import MACHINE
+    from .timeline import Timeline
+
+    spans: list[Span] = []
+    collect = spans.append
+    MACHINE.host.listeners.append(collect)
+    try:
+        yield Timeline(spans)
+    finally:
+        MACHINE.host.listeners.remove(collect)

@@ -150,6 +150,11 @@ class Clock:
         return max(self._streams)
 
     @property
+    def concurrent(self) -> bool:
+        """Whether there is more than one stream, so that operations may race."""
+        return len(self._streams) > 1
+
+    @property
     def busy(self) -> float:
         """Seconds for which the device has computed, or will have when its queue is empty."""
         return self._busy

@@ -1,0 +1,168 @@
+"""Automatic mixed precision on the simulated device: the operations that CUDA casts, by list.
+
+The lists are those of PyTorch's ``ATen/autocast_mode.h``, which documents them under "Autocast Op
+Reference". What is on no list runs in the dtype it is given.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LOWER_PRECISION = (
+    "_convolution _convolution.deprecated conv1d conv2d conv3d conv_tbc conv_transpose1d "
+    "conv_transpose2d.input conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm "
+    "mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot _thnn_fused_lstm_cell "
+    "_thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
+    "_scaled_dot_product_flash_attention scaled_dot_product_attention"
+)
+"""These run in the 16-bit dtype."""
+
+FLOAT32 = (
+    "acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan "
+    "pow.Tensor_Scalar pow.Tensor_Tensor pow.Scalar softplus layer_norm native_layer_norm rms_norm "
+    "group_norm frobenius_norm.dim nuclear_norm nuclear_norm.dim cosine_similarity poisson_nll_loss "
+    "cosine_embedding_loss nll_loss nll_loss2d hinge_embedding_loss kl_div l1_loss smooth_l1_loss "
+    "huber_loss mse_loss margin_ranking_loss multilabel_margin_loss soft_margin_loss "
+    "triplet_margin_loss multi_margin_loss binary_cross_entropy_with_logits dist pdist cdist renorm "
+    "logsumexp upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d "
+    "_upsample_nearest_exact2d upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d "
+    "upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d "
+    "_upsample_bicubic2d_aa"
+)
+"""These run in float32."""
+
+FLOAT32_RESULT = (
+    "prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm "
+    "linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList norm.Scalar norm.ScalarOpt_dim"
+)
+"""These give a float32 result, unless the program asks for a dtype."""
+
+WIDEST = (
+    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add "
+    "stack cat"
+)
+"""These run in the widest dtype among their tensors."""
+
+BANNED = "binary_cross_entropy"
+
+_KEYS = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
+_cast_weights: dict[tuple[int, torch.dtype], tuple[weakref.ref[Tensor], Tensor]] = {}
+
+
+def _is_eligible(x: Any) -> bool:
+    return (
+        isinstance(x, Tensor)
+        and x.device.type == "sim"
+        and x.is_floating_point()
+        and x.dtype is not torch.float64
+    )
+
+
+def _cast(x: Any, dtype: torch.dtype) -> Any:
+    if isinstance(x, (list, tuple)):
+        return type(x)(_cast(item, dtype) for item in x)
+    if not _is_eligible(x) or x.dtype is dtype:
+        return x
+    if not (x.requires_grad and x.is_leaf and x.dtype is torch.float32):
+        return x.to(dtype)
+    if not torch.is_autocast_cache_enabled():
+        return x.to(dtype)
+    key = (id(x), dtype)  # a weight is cast once, as long as the outermost autocast lasts
+    known = _cast_weights.get(key)
+    if known is None or known[0]() is not x:
+        known = _cast_weights[key] = (weakref.ref(x), x.to(dtype))
+    return known[1]
+
+
+def _tensors(values: Any) -> list[Tensor]:
+    if isinstance(values, Tensor):
+        return [values]
+    if isinstance(values, (list, tuple)):
+        return [tensor for value in values for tensor in _tensors(value)]
+    return []
+
+
+def _to_lower(op: Any) -> Callable[..., Any]:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            dtype = torch.get_autocast_dtype("sim")
+            kwargs = {key: _cast(value, dtype) for key, value in kwargs.items()}
+            return op(*(_cast(x, dtype) for x in args), **kwargs)
+
+    return rule
+
+
+def _to_float32(op: Any) -> Callable[..., Any]:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            kwargs = {key: _cast(value, torch.float32) for key, value in kwargs.items()}
+            return op(*(_cast(x, torch.float32) for x in args), **kwargs)
+
+    return rule
+
+
+def _float32_result(op: Any) -> Callable[..., Any]:
+    names = [a.name for a in op._schema.arguments]
+    place = names.index("dtype") if "dtype" in names else None
+
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            asked = kwargs.get("dtype")
+            if asked is None and place is not None and len(args) > place:
+                asked = args[place]
+            if asked is None and _is_eligible(args[0]):
+                args = (_cast(args[0], torch.float32), *args[1:])
+            return op(*args, **kwargs)
+
+    return rule
+
+
+def _to_widest(op: Any) -> Callable[..., Any]:
+    def rule(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
+            found = {x.dtype for x in _tensors([*args, *kwargs.values()]) if _is_eligible(x)}
+            if len(found) > 1:
+                kwargs = {key: _cast(value, torch.float32) for key, value in kwargs.items()}
+                args = tuple(_cast(x, torch.float32) for x in args)
+            return op(*args, **kwargs)
+
+    return rule
+
+
+def _banned(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError(
+        "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+        "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+        "In this case, combine the two layers using "
+        "torch.nn.functional.binary_cross_entropy_with_logits\n"
+        "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+        "safe to autocast."
+    )
+
+
+def clear_cache() -> None:
+    """Forget the weights' 16-bit copies, as the end of the outermost autocast does."""
+    _cast_weights.clear()
+
+
+def register(library: Any, fallback: Any) -> None:
+    """Register the rules; ``library`` is of the namespace aten, ``fallback`` of all."""
+    fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    rules = {
+        LOWER_PRECISION: _to_lower,
+        FLOAT32: _to_float32,
+        FLOAT32_RESULT: _float32_result,
+        WIDEST: _to_widest,
+    }
+    for names, rule in rules.items():
+        for name in names.split():
+            packet, _, overload = name.partition(".")
+            op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+            if op is not None:  # a name this release does not have
+                library.impl(name, rule(op), "AutocastPrivateUse1")
+    library.impl(BANNED, _banned, "AutocastPrivateUse1")

@@ -1,0 +1,215 @@
+"""Make PyTorch know the simulated device: register its name, then fill the gaps a Python device has.
+
+`register` runs once in a process, when a program first asks for the device. Before that nothing in
+PyTorch is touched. Each patch below says what it is for; all of them leave other devices alone.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.parameter import Parameter, UninitializedTensorMixin, is_lazy
+
+from . import autocast, kernels, serialize
+from .machine import MACHINE
+from .module import SimModule
+from .tensor import SimTensor, is_pinned, mark_pinned, run
+
+_libraries: list[Any] = []  # a library that is collected takes its kernels with it
+
+
+def problem() -> str | None:
+    """Return in one sentence why this PyTorch cannot have the device, or None."""
+    try:
+        from torch.utils.backend_registration import (  # noqa: F401
+            _setup_privateuseone_for_python_backend,
+        )
+    except ImportError:
+        return (
+            f"PyTorch {torch.__version__} cannot register a device from Python (2.10 and newer can); "
+            "the course goes on without the simulated one."
+        )
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", "sim"):
+        return f"This process already has a device {name!r} in the one place PyTorch keeps for others."
+    return None
+
+
+def register() -> None:
+    """Register the device ``sim`` with PyTorch; do nothing the second time."""
+    if _libraries:
+        return
+    from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+    _setup_privateuseone_for_python_backend("sim", backend_module=SimModule("torch.sim"))
+    every = torch.library.Library("_", "IMPL")
+    every.fallback(lambda op, *args, **kwargs: run(op, args, kwargs), "PrivateUse1")
+    library = torch.library.Library("aten", "IMPL")
+    _libraries.extend([every, library])
+    kernels.register(library)
+    autocast.register(library, every)
+    _pinned_memory(library)
+    _parameters()
+    _accelerator()
+    _optimizers()
+    torch.serialization.register_package(5, serialize.tag, serialize.restore)
+    _after(torch, "clear_autocast_cache", autocast.clear_cache)
+
+
+def _after(owner: Any, name: str, then: Any) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        result = original(*args, **kwargs)
+        then()
+        return result
+
+    setattr(owner, name, both)
+
+
+# --- Parameters keep their identity when a module moves, as on CUDA
+
+
+def _parameters() -> None:
+    data = Tensor.data
+    compatible = torch._has_compatible_shallow_copy_type
+    materialize = UninitializedTensorMixin.materialize
+
+    def get(self: Tensor) -> Tensor:
+        return data.__get__(self)
+
+    def put(self: Tensor, value: Tensor) -> None:
+        if is_lazy(self) and isinstance(value, SimTensor):
+            self._sim_later = value.device  # it has no values yet: moved when it gets them
+        elif isinstance(self, SimTensor) or isinstance(value, SimTensor):
+            _become(self, value)
+        else:
+            data.__set__(self, value)
+
+    def may_take(input: torch.Tensor, from_: torch.Tensor) -> bool:
+        if isinstance(input, SimTensor) or isinstance(from_, SimTensor):
+            return isinstance(input, Parameter)
+        return compatible(input, from_)
+
+    @functools.wraps(materialize)
+    def fill(self: Any, shape: Any, device: Any = None, dtype: Any = None) -> None:
+        later = device or self.__dict__.pop("_sim_later", None)
+        if later is None or torch.device(later).type != "sim":
+            materialize(self, shape, device, dtype)
+            return
+        materialize(self, shape, "cpu", dtype)
+        self.data = self.data.to(later)
+
+    Tensor.data = property(get, put, doc="The values, apart from autograd.")
+    torch._has_compatible_shallow_copy_type = may_take
+    UninitializedTensorMixin.materialize = fill
+
+
+def _become(tensor: Tensor, value: Tensor) -> None:
+    """Let a tensor take another's values and device, and stay the same object with its gradient's needs.
+
+    PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
+    """
+    is_parameter = isinstance(tensor, Parameter)
+    hooks, later_hooks = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
+    twin = value.detach().requires_grad_(tensor.requires_grad)
+    if is_parameter and not isinstance(twin, SimTensor):
+        twin = Parameter(twin, tensor.requires_grad)
+    torch._C._swap_tensor_impl(tensor, twin)
+    tensor.__class__, twin.__class__ = twin.__class__, tensor.__class__
+    names = ("_payload", "_memory", "_is_param")
+    inner = [{n: t.__dict__.pop(n) for n in names if n in t.__dict__} for t in (tensor, twin)]
+    tensor.__dict__.update(inner[1])
+    twin.__dict__.update(inner[0])
+    if is_parameter and isinstance(tensor, SimTensor):
+        tensor._is_param = True
+    if hooks is not None:
+        tensor._backward_hooks = hooks
+    if later_hooks is not None:
+        tensor._post_accumulate_grad_hooks = later_hooks
+
+
+# --- Pinned memory: a mark on ordinary memory, which the clock understands
+
+
+def _pinned_memory(library: Any) -> None:
+    def pin(tensor: Tensor, device: Any = None) -> Tensor:
+        if MACHINE.devices:
+            MACHINE.device().clock.pin(tensor.numel() * tensor.element_size())
+        return mark_pinned(tensor.clone())
+
+    library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
+    library.impl("_pin_memory", pin, "CPU")
+    for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
+        setattr(torch, name, _pinning(getattr(torch, name)))
+
+
+def _pinning(factory: Any) -> Any:
+    @functools.wraps(factory)
+    def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Tensor:
+        made = factory(*args, **kwargs)
+        if not pin_memory:
+            return made
+        if made.device.type != "cpu":
+            raise RuntimeError("Only dense CPU tensors can be pinned")
+        return mark_pinned(made)
+
+    return make
+
+
+# --- torch.accelerator, for what it takes from C++
+
+
+def _accelerator() -> None:
+    sim = torch.sim
+    names = {
+        "current_device_index": sim.current_device,
+        "current_device_idx": sim.current_device,
+        "set_device_index": sim.set_device,
+        "set_device_idx": sim.set_device,
+        "device_index": sim.device,
+        "synchronize": sim.synchronize,
+        "current_stream": sim.current_stream,
+        "set_stream": sim.set_stream,
+        "empty_cache": sim.empty_cache,
+        "memory_allocated": sim.memory_allocated,
+        "max_memory_allocated": sim.max_memory_allocated,
+        "memory_reserved": sim.memory_reserved,
+        "max_memory_reserved": sim.max_memory_reserved,
+        "memory_stats": sim.memory_stats,
+        "reset_peak_memory_stats": sim.reset_peak_memory_stats,
+        "get_memory_info": sim.mem_get_info,
+    }
+    for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):
+        for name, ours in names.items():
+            if hasattr(owner, name):
+                setattr(owner, name, _for_sim(ours, getattr(owner, name)))
+
+
+def _for_sim(ours: Any, theirs: Any) -> Any:
+    """Return a function that asks the simulated device, unless a real accelerator is named."""
+
+    @functools.wraps(theirs)
+    def ask(*args: Any, **kwargs: Any) -> Any:
+        for value in (*args, *kwargs.values()):
+            kind = getattr(value, "device", value)
+            if isinstance(kind, (str, torch.device)) and torch.device(kind).type != "sim":
+                own = getattr(torch.get_device_module(torch.device(kind)), ours.__name__, theirs)
+                return own(*args, **kwargs)
+        return ours(*args, **kwargs)
+
+    return ask
+
+
+# --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default
+
+
+def _optimizers() -> None:
+    from torch.optim import optimizer
+
+    if SimTensor not in optimizer._foreach_supported_types:
+        optimizer._foreach_supported_types.append(SimTensor)

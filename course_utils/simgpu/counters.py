@@ -1,0 +1,92 @@
+"""Count what a program asks of the simulated devices: launches, waits, copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DIRECTIONS = {
+    "h2d": "host to device",
+    "d2h": "device to host",
+    "d2d": "device to device",
+    "p2p": "device to device",
+}
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One copy between host and device, or between two devices.
+
+    ``code`` is ``"h2d"``, ``"d2h"`` or ``"p2p"``; ``bytes`` is what was moved; ``seconds`` is how long
+    the bus was busy (modelled).
+    """
+
+    code: str
+    bytes: int
+    pinned: bool
+    non_blocking: bool
+    seconds: float
+
+    @property
+    def direction(self) -> str:
+        """The direction in words, such as ``"host to device"``."""
+        return DIRECTIONS[self.code]
+
+
+@dataclass
+class Counters:
+    """What was asked of the simulated devices while it was counted.
+
+    Attributes
+    ----------
+    launches
+        Kernels that were launched.
+    synchronizations
+        How often the host had to wait for a device: ``synchronize()``, ``.item()``, ``.cpu()``, a
+        blocking copy, an operation whose result's shape depends on the values.
+    copies
+        Every copy, in order.
+    races
+        Operations that used memory another stream was still writing.
+    """
+
+    launches: int = 0
+    synchronizations: int = 0
+    copies: list[Copy] = field(default_factory=list)
+    races: int = 0
+
+    def _bytes(self, code: str) -> list[int]:
+        return [copy.bytes for copy in self.copies if copy.code == code]
+
+    @property
+    def copies_to_device(self) -> int:
+        """Copies from the host to a device."""
+        return len(self._bytes("h2d"))
+
+    @property
+    def copies_to_host(self) -> int:
+        """Copies from a device to the host."""
+        return len(self._bytes("d2h"))
+
+    @property
+    def bytes_to_device(self) -> int:
+        """Bytes that went from the host to a device."""
+        return sum(self._bytes("h2d"))
+
+    @property
+    def bytes_to_host(self) -> int:
+        """Bytes that went from a device to the host."""
+        return sum(self._bytes("d2h"))
+
+    def __str__(self) -> str:
+        lines = [
+            f"host to device   {self.copies_to_device:>6,} copies {self.bytes_to_device:>14,} bytes",
+            f"device to host   {self.copies_to_host:>6,} copies {self.bytes_to_host:>14,} bytes",
+            f"kernels launched {self.launches:>6,}",
+            f"host waited      {self.synchronizations:>6,} times",
+        ]
+        between = self._bytes("p2p")
+        if between:
+            lines.insert(2, f"between devices  {len(between):>6,} copies {sum(between):>14,} bytes")
+        if self.races:
+            lines.append(f"races            {self.races:>6,}")
+        return "\n".join(["Counted on the simulated device:", *lines])

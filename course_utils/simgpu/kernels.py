@@ -1,0 +1,100 @@
+"""Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
+
+Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .tensor import SimTensor, run
+
+aten = torch.ops.aten
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """Compute scaled dot product attention as the CPU would: flash attention where it can."""
+    with torch._C._DisableTorchDispatch():
+        grad = torch.is_grad_enabled()
+        needs = grad and any(x.requires_grad for x in (query, key, value))
+        plain = [_payload(x).detach().requires_grad_(needs) for x in (query, key, value)]
+        mask = attn_mask
+        if mask is not None:
+            mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
+        choice = torch._fused_sdp_choice(
+            *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+    if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
+        return aten._scaled_dot_product_flash_attention_for_cpu(
+            query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
+        )[0]
+    return aten._scaled_dot_product_attention_math(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )[0]
+
+
+def _payload(tensor: Tensor) -> Tensor:
+    return tensor._payload if isinstance(tensor, SimTensor) else tensor
+
+
+def _gates(of_input: Tensor, of_hidden: Tensor, biases: tuple[Tensor | None, ...]) -> list[Tensor]:
+    pair = zip((of_input, of_hidden), biases, strict=True)
+    return [x if bias is None else x + bias for x, bias in pair]
+
+
+def lstm_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    cx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute one step of an LSTM from its gates before their activations."""
+    gates = sum(_gates(input_gates, hidden_gates, (input_bias, hidden_bias)))
+    i, f, g, o = gates.chunk(4, 1)
+    cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
+    return o.sigmoid() * cy.tanh(), cy, gates.detach()
+
+
+def gru_cell(
+    input_gates: Tensor,
+    hidden_gates: Tensor,
+    hx: Tensor,
+    input_bias: Tensor | None = None,
+    hidden_bias: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Compute one step of a GRU from its gates before their activations."""
+    a, b = _gates(input_gates, hidden_gates, (input_bias, hidden_bias))
+    (ri, zi, ni), (rh, zh, nh) = a.chunk(3, 1), b.chunk(3, 1)
+    r, z = (ri + rh).sigmoid(), (zi + zh).sigmoid()
+    n = (ni + r * nh).tanh()
+    return (hx - n) * z + n, n.detach()
+
+
+def register(library: Any) -> None:
+    """Register these operations for the device; ``library`` is of the namespace aten."""
+    library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
+    for key in ("AutogradPrivateUse1", "PrivateUse1"):
+        library.impl("_thnn_fused_lstm_cell", lstm_cell, key)
+        library.impl("_thnn_fused_gru_cell", gru_cell, key)
+    # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
+    for name in ("copy_", "silu_backward", "mish_backward"):
+        library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")
+
+
+def _direct(op: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: run(op, args, kwargs)

@@ -1,0 +1,184 @@
+"""The simulated hardware: devices with memory, a clock and a random generator, driven by one host.
+
+There is one `Machine` in a process, `MACHINE`, empty until ``simgpu.enable`` puts devices into it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+
+import torch
+
+from .allocator import Allocator, Block
+from .clock import Clock, HostClock
+from .counters import Copy, Counters
+from .profiles import Profile
+
+CPU = torch.device("cpu")
+
+
+class Memory:
+    """The block of device memory behind a tensor and all its views; freed with the last of them."""
+
+    __slots__ = ("_block", "device", "nbytes")
+
+    def __init__(self, device: Device, nbytes: int) -> None:
+        self.device = device
+        self.nbytes = nbytes
+        self._block: Block = device.allocator.allocate(nbytes)
+
+    def resize(self, nbytes: int) -> None:
+        """Move to a block of another size, as a tensor that grows does."""
+        block = self.device.allocator.allocate(nbytes)
+        self.device.allocator.free(self._block)
+        self._block, self.nbytes = block, nbytes
+
+    def __del__(self) -> None:
+        block = getattr(self, "_block", None)  # None where there was no memory left
+        if block is not None:
+            self.device.allocator.free(block)
+            self.device.clock.forget(id(self))
+
+
+class Device:
+    """One simulated GPU.
+
+    Attributes
+    ----------
+    index
+        Its number: 0 for ``sim:0``.
+    allocator, clock
+        Its memory and its time.
+    stream
+        The number of the stream that operations go to now.
+    rng
+        The state of its random generator.
+    """
+
+    def __init__(self, index: int, profile: Profile, capacity: int, host: HostClock) -> None:
+        self.index = index
+        self.profile = profile
+        self.torch_device = torch.device("sim", index)
+        self.allocator = Allocator(capacity, index)
+        self.clock = Clock(index, profile, host)
+        self.stream = 0
+        self.rng = torch.Generator().get_state()
+
+    def seed(self, seed: int) -> None:
+        """Start the random generator anew."""
+        self.rng = torch.Generator().manual_seed(seed).get_state()
+
+
+@dataclass
+class Machine:
+    """All devices, the host's clock, which device is current, and who is counting."""
+
+    devices: list[Device] = field(default_factory=list)
+    host: HostClock = field(default_factory=HostClock)
+    current: int = 0
+    counting: list[Counters] = field(default_factory=list)
+    used: bool = False
+    forked: bool = False
+
+    def device(self, which: torch.device | str | int | None = None) -> Device:
+        """Return a device by name or number; the current one for None.
+
+        Raises
+        ------
+        RuntimeError
+            Where there is no such device, or in a process forked after the devices were in use.
+        """
+        index = which
+        if isinstance(which, str):
+            which = torch.device(which)
+        if isinstance(which, torch.device):
+            if which.type != "sim":
+                raise ValueError(f"Expected a sim device, but got: {which}")
+            index = which.index
+        if index is None:
+            index = self.current
+        if not 0 <= index < len(self.devices):
+            if not self.devices:
+                raise RuntimeError("There is no simulated device: call simgpu.enable() first.")
+            raise RuntimeError(
+                "sim error: invalid device ordinal. "
+                f"sim:{index} was asked for; there {self._there()}. simgpu.enable(devices=...) makes more."
+            )
+        if self.forked:
+            raise RuntimeError(
+                "Cannot re-initialize sim in forked subprocess. "
+                "To use sim with multiprocessing, you must use the 'spawn' start method"
+            )
+        self.used = True
+        return self.devices[index]
+
+    def synchronized(self) -> None:
+        """Count a wait of the host for a device."""
+        for counters in self.counting:
+            counters.synchronizations += 1
+
+    def copy(
+        self,
+        device: Device,
+        direction: str,
+        nbytes: int,
+        *,
+        pinned: bool = False,
+        non_blocking: bool = False,
+        reads: tuple[Memory, ...] = (),
+        writes: tuple[Memory, ...] = (),
+    ) -> None:
+        """Move bytes on a device's clock, and count the copy and the wait it takes."""
+        span = device.clock.copy(
+            direction,
+            nbytes,
+            pinned,
+            not non_blocking,
+            device.stream,
+            [id(memory) for memory in reads],
+            [id(memory) for memory in writes],
+        )
+        waits = direction in ("h2d", "d2h") and not (pinned and non_blocking)
+        for counters in self.counting:
+            counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, span.seconds))
+            counters.races += span.race
+            counters.synchronizations += waits
+
+    def _there(self) -> str:
+        count = len(self.devices)
+        return "is one device, sim:0" if count == 1 else f"are {count} devices"
+
+
+MACHINE = Machine()
+
+
+def _after_fork() -> None:
+    MACHINE.forked = MACHINE.used
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+def parse_memory(memory: int | str) -> int:
+    """Return a size in bytes: ``300_000_000``, ``"300 MB"``, ``"15 GiB"``.
+
+    Raises
+    ------
+    ValueError
+        Where it is no size, or not more than nothing.
+    """
+    if isinstance(memory, str):
+        match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([A-Za-z]*)\s*", memory)
+        if match and match[2].upper() in _UNITS:
+            memory = int(float(match[1]) * _UNITS[match[2].upper()])
+    if isinstance(memory, bool) or not isinstance(memory, int) or memory <= 0:
+        raise ValueError(
+            f"{memory!r} is no size of memory. Give bytes, or a text such as '300 MB' or '15 GiB'."
+        )
+    return memory

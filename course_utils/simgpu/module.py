@@ -1,0 +1,297 @@
+"""``torch.sim``: what ``torch.cuda`` is for CUDA, for the simulated devices."""
+
+from __future__ import annotations
+
+import contextlib
+import types
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .machine import MACHINE, Device
+
+_Which = torch.device | str | int | None
+
+
+class Event:
+    """A mark in a stream: ``record`` it, wait for it, measure between two of them.
+
+    Parameters
+    ----------
+    enable_timing
+        Must be True for `elapsed_time`.
+    """
+
+    def __init__(self, enable_timing: bool = False, **_: Any) -> None:
+        self.enable_timing = enable_timing
+        self._device: Device | None = None
+        self._time = 0.0
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Place the mark behind all that the stream has been given."""
+        self._device = stream._device if stream else MACHINE.device()
+        number = stream.stream_id if stream else self._device.stream
+        self._time = self._device.clock.record(number)
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Hold a stream back until the mark is reached; the host does not wait."""
+        device = stream._device if stream else MACHINE.device()
+        device.clock.wait(stream.stream_id if stream else device.stream, self._time)
+
+    def query(self) -> bool:
+        """Return whether the mark has been reached by now."""
+        return self._device is None or self._device.clock.reached(self._time)
+
+    def synchronize(self) -> None:
+        """Let the host wait for the mark."""
+        if self._device is not None:
+            self._device.clock.wait_for(self._time)
+            MACHINE.synchronized()
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Return the milliseconds from this mark to another, modelled.
+
+        Raises
+        ------
+        RuntimeError
+            Where either has not been recorded or reached yet; synchronise first.
+        ValueError
+            Where either was made without ``enable_timing=True``.
+        """
+        if not (self.enable_timing and end_event.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._device is None or end_event._device is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not (self.query() and end_event.query()):
+            raise RuntimeError("sim error: device not ready. Synchronise before reading an event.")
+        return (end_event._time - self._time) * 1e3
+
+
+class Stream:
+    """A queue of operations that run in order, beside those of other streams."""
+
+    def __init__(self, device: _Which = None, priority: int = 0, *, _number: int | None = None) -> None:
+        self._device = MACHINE.device(device)
+        self.device = self._device.torch_device
+        self.stream_id = self._device.clock.new_stream() if _number is None else _number
+
+    def synchronize(self) -> None:
+        """Let the host wait until the stream has done all it was given."""
+        self._device.clock.synchronize(self.stream_id)
+        MACHINE.synchronized()
+
+    def query(self) -> bool:
+        """Return whether the stream has done all it was given."""
+        return self._device.clock.reached(self._device.clock.record(self.stream_id))
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Hold this stream back until another has done all it was given so far."""
+        self.wait_event(stream.record_event())
+
+    def wait_event(self, event: Event) -> None:
+        """Hold this stream back until an event is reached."""
+        event.wait(self)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record an event behind all that the stream has been given."""
+        event = event or Event()
+        event.record(self)
+        return event
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Stream)
+            and (self._device.index, self.stream_id) == (other._device.index, other.stream_id)
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._device.index, self.stream_id))
+
+    def __repr__(self) -> str:
+        return f"<torch.sim.Stream device={self.device} number={self.stream_id}>"
+
+    def __enter__(self) -> Stream:
+        self._before = self._device.stream
+        self._device.stream = self.stream_id
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._device.stream = self._before
+
+
+@dataclass(frozen=True)
+class Properties:
+    """What a simulated device pretends to be; ``total_memory`` in bytes."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+
+
+class SimModule(types.ModuleType):
+    """The module ``torch.sim``. Memory is in bytes; everything about time is modelled."""
+
+    Event = Event
+    Stream = Stream
+    OutOfMemoryError = torch.OutOfMemoryError
+
+    def is_available(self) -> bool:
+        """Return whether there is a simulated device."""
+        return bool(MACHINE.devices)
+
+    def is_initialized(self) -> bool:
+        """Return True: there is nothing to initialise."""
+        return True
+
+    def init(self) -> None:
+        """Do nothing, as ``torch.cuda.init`` does the second time."""
+
+    _lazy_init = init
+
+    def _is_in_bad_fork(self) -> bool:
+        return MACHINE.forked
+
+    def device_count(self) -> int:
+        """Return the number of simulated devices."""
+        return len(MACHINE.devices)
+
+    def current_device(self) -> int:
+        """Return the number of the current device."""
+        return MACHINE.current
+
+    def set_device(self, device: _Which) -> None:
+        """Make a device the current one."""
+        MACHINE.current = MACHINE.device(device).index
+
+    @contextlib.contextmanager
+    def device(self, device: _Which) -> Iterator[None]:
+        """Make a device the current one within a ``with`` block."""
+        before = MACHINE.current
+        self.set_device(device)
+        try:
+            yield
+        finally:
+            MACHINE.current = before
+
+    def synchronize(self, device: _Which = None) -> None:
+        """Let the host wait until a device has done all it was given."""
+        MACHINE.device(device).clock.synchronize()
+        MACHINE.synchronized()
+
+    def stream(self, stream: Stream | None) -> Any:
+        """Send operations to a stream within a ``with`` block."""
+        return stream if stream is not None else contextlib.nullcontext()
+
+    def current_stream(self, device: _Which = None) -> Stream:
+        """Return the stream that operations go to now."""
+        found = MACHINE.device(device)
+        return Stream(found.index, _number=found.stream)
+
+    def default_stream(self, device: _Which = None) -> Stream:
+        """Return the stream that operations go to unless another is chosen."""
+        return Stream(device, _number=0)
+
+    def set_stream(self, stream: Stream) -> None:
+        """Send operations to a stream from now on."""
+        stream._device.stream = stream.stream_id
+
+    def memory_allocated(self, device: _Which = None) -> int:
+        """Return the bytes that tensors take."""
+        return MACHINE.device(device).allocator.allocated
+
+    def max_memory_allocated(self, device: _Which = None) -> int:
+        """Return the most bytes that tensors took at once."""
+        return MACHINE.device(device).allocator.max_allocated
+
+    def memory_reserved(self, device: _Which = None) -> int:
+        """Return the bytes that the allocator keeps from the device."""
+        return MACHINE.device(device).allocator.reserved
+
+    def max_memory_reserved(self, device: _Which = None) -> int:
+        """Return the most bytes that the allocator kept at once."""
+        return MACHINE.device(device).allocator.max_reserved
+
+    def reset_peak_memory_stats(self, device: _Which = None) -> None:
+        """Let the peaks begin again at what is in use now."""
+        MACHINE.device(device).allocator.reset_peak()
+
+    def memory_stats(self, device: _Which = None) -> OrderedDict[str, int]:
+        """Return the allocator's figures under the names that ``torch.cuda`` gives them."""
+        return OrderedDict(sorted(MACHINE.device(device).allocator.stats().items()))
+
+    def memory_summary(self, device: _Which = None, abbreviated: bool = False) -> str:
+        """Return the allocator's figures as a text."""
+        return MACHINE.device(device).allocator.summary()
+
+    def memory_snapshot(self, device: _Which = None) -> list[dict[str, Any]]:
+        """Return the allocator's segments and blocks."""
+        return MACHINE.device(device).allocator.snapshot()
+
+    def mem_get_info(self, device: _Which = None) -> tuple[int, int]:
+        """Return the free and the total bytes of a device."""
+        allocator = MACHINE.device(device).allocator
+        return allocator.free_memory, allocator.capacity
+
+    def empty_cache(self) -> None:
+        """Give the memory that no tensor uses back to every device."""
+        for device in MACHINE.devices:
+            device.allocator.empty_cache()
+
+    def get_device_name(self, device: _Which = None) -> str:
+        """Return the name, which says that the device is simulated."""
+        return f"Simulated {MACHINE.device(device).profile.name}"
+
+    def get_device_capability(self, device: _Which = None) -> tuple[int, int]:
+        """Return the CUDA compute capability of the GPU that is simulated."""
+        return MACHINE.device(device).profile.capability
+
+    def get_device_properties(self, device: _Which = None) -> Properties:
+        """Return name, capability, memory and processors."""
+        found = MACHINE.device(device)
+        return Properties(
+            self.get_device_name(found.index),
+            *found.profile.capability,
+            total_memory=found.allocator.capacity,
+            multi_processor_count=found.profile.processors,
+        )
+
+    def is_bf16_supported(self, including_emulation: bool = True) -> bool:
+        """Return whether bfloat16 can be used; without emulation, whether there are units for it."""
+        profile = MACHINE.device().profile
+        return bool(profile.bf16_flops or (including_emulation and profile.bf16_emulated_flops))
+
+    def get_amp_supported_dtype(self) -> list[torch.dtype]:
+        """Return the dtypes that autocast may use."""
+        return [torch.float16, torch.bfloat16]
+
+    def manual_seed(self, seed: int) -> None:
+        """Start the current device's random generator anew."""
+        MACHINE.device().seed(seed)
+
+    def manual_seed_all(self, seed: int) -> None:
+        """Start every device's random generator anew; ``torch.manual_seed`` calls it."""
+        for device in MACHINE.devices:
+            device.seed(seed)
+
+    def get_rng_state(self, device: _Which = None) -> torch.Tensor:
+        """Return the state of a device's random generator."""
+        return MACHINE.device(device).rng.clone()
+
+    def set_rng_state(self, new_state: torch.Tensor, device: _Which = None) -> None:
+        """Set the state of a device's random generator."""
+        torch.Generator().set_state(new_state)  # refuses what is no state
+        MACHINE.device(device).rng = new_state.clone()
+
+    def get_rng_state_all(self) -> list[torch.Tensor]:
+        """Return the states of all devices' generators."""
+        return [device.rng.clone() for device in MACHINE.devices]
+
+    def set_rng_state_all(self, new_states: list[torch.Tensor]) -> None:
+        """Set the states of all devices' generators."""
+        for device, state in zip(MACHINE.devices, new_states, strict=True):
+            self.set_rng_state(state, device.index)

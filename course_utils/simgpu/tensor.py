@@ -1,0 +1,569 @@
+"""The tensor that lives on a simulated device, and what happens when an operation meets it.
+
+A `SimTensor` tells PyTorch that it is on ``sim:0`` and carries an ordinary CPU tensor, its payload.
+PyTorch brings every operation on it to `run` (through ``__torch_dispatch__``, below autograd), which
+
+1. checks that all tensors are on one device, and says what CUDA says where they are not;
+2. runs the operation on the payloads, so that results equal the CPU's;
+3. takes memory for what is new, from the device's allocator;
+4. tells the device's clock how long this would have taken;
+5. wraps the results.
+
+`backend` makes PyTorch know the device; nothing in this file registers anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+import torch
+from torch import Tensor
+from torch.utils._mode_utils import no_dispatch
+
+from . import cost
+from .machine import CPU, MACHINE, Device, Memory
+
+aten = torch.ops.aten
+_KEY = torch._C.DispatchKey
+_is_alias_of = torch._C._is_alias_of
+_LAYOUTS = (torch.strided, torch.sparse_coo)
+
+
+class SimTensor(Tensor):
+    """A tensor on a simulated device.
+
+    Attributes
+    ----------
+    _payload
+        The CPU tensor that holds the numbers.
+    _memory
+        The device memory it stands for, shared by all views.
+    """
+
+    _payload: Tensor
+    _memory: Memory
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return run(op, args, kwargs or {})
+
+    def __repr__(self, *, tensor_contents: str | None = None) -> str:
+        from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
+
+        with torch.no_grad():
+            host = Tensor.cpu(Tensor.detach(self))
+        if host.layout is not torch.strided:
+            body = repr(host).removeprefix("tensor(").removesuffix(")")
+            return f"tensor({body}, device='{self.device}')"
+        suffixes = [f"device='{self.device}'"]
+        if not host.numel() and host.dim() != 1:
+            suffixes.append(f"size={tuple(host.shape)}")
+        usual = (torch.get_default_dtype(), torch.int64, torch.bool)
+        if host.dtype not in usual or (not host.numel() and host.dtype is not usual[0]):
+            suffixes.append(f"dtype={host.dtype}")
+        if self.grad_fn is not None:
+            suffixes.append(f"grad_fn=<{type(self.grad_fn).__name__}>")
+        elif self.requires_grad:
+            suffixes.append("requires_grad=True")
+        body = _tensor_str(host, indent=7) if host.numel() else "[]"
+        text = _add_suffixes("tensor(" + body, suffixes, 7, False) if PRINT_OPTS else body
+        is_parameter = isinstance(self, torch.nn.Parameter)
+        return f"Parameter containing:\n{text}" if is_parameter else text
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if self.dim() == 0 else object.__format__(self, spec)
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """Refuse, as CUDA does; with ``force=True`` copy to the host first."""
+        if force:
+            return self.detach().cpu().numpy(force=True)
+        if self.requires_grad:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead."
+            )
+        raise TypeError(
+            f"can't convert {self.device} device type tensor to numpy. "
+            "Use Tensor.cpu() to copy the tensor to host memory first."
+        )
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return self.numpy()
+
+    def tolist(self) -> Any:
+        """Return the values as Python numbers; the host waits and the bytes are copied."""
+        return self.detach().cpu().tolist()
+
+    def data_ptr(self) -> int:
+        """Return the address of the payload."""
+        return self._payload.data_ptr()
+
+    def untyped_storage(self) -> Any:
+        """Return the payload's storage."""
+        return self._payload.untyped_storage()
+
+    def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Return the name of the type, such as ``'torch.sim.FloatTensor'``, or convert."""
+        if dtype is not None:
+            return super().type(dtype, *args, **kwargs)
+        return self._payload.type().replace("torch.", "torch.sim.", 1)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        if id(self) in memo:
+            return memo[id(self)]
+        if not self.is_leaf:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment."
+            )
+        with torch.no_grad():
+            twin = self.detach().clone().requires_grad_(self.requires_grad)
+            if isinstance(self, torch.nn.Parameter):
+                twin._is_param = True
+            if self.grad is not None:
+                twin.grad = self.grad.__deepcopy__(memo)
+        memo[id(self)] = twin
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        from .serialize import reduce
+
+        return reduce(self)
+
+
+def wrap(payload: Tensor, memory: Memory) -> SimTensor:
+    """Return a tensor on the simulated device that carries a CPU tensor."""
+    if torch._C._is_multithreading_enabled():
+        # PyTorch gives a Python device one autograd thread, sim:1 would have none. Without threads
+        # backward runs where it was called, in the same order.
+        torch._C._set_multithreading_enabled(False)
+    if payload.layout is not torch.strided:
+        if payload.layout not in _LAYOUTS:
+            raise NotImplementedError(
+                f"The simulated device has strided and sparse COO tensors, not {payload.layout}."
+            )
+        tensor = Tensor._make_wrapper_subclass(
+            SimTensor,
+            payload.shape,
+            dtype=payload.dtype,
+            layout=payload.layout,
+            device=memory.device.torch_device,
+            dispatch_layout=True,
+        )
+    else:
+        tensor = Tensor._make_wrapper_subclass(
+            SimTensor,
+            payload.shape,
+            strides=payload.stride(),
+            storage_offset=payload.storage_offset(),
+            dtype=payload.dtype,
+            device=memory.device.torch_device,
+        )
+        if payload.is_conj():
+            torch._C._set_conj(tensor, True)
+        if payload.is_neg():
+            torch._C._set_neg(tensor, True)
+    tensor._payload = payload
+    tensor._memory = memory
+    return tensor
+
+
+def nbytes(payload: Tensor) -> int:
+    """Return how much memory a tensor's storage takes."""
+    if payload.layout is torch.strided:
+        return payload.untyped_storage().nbytes()
+    return payload._indices().nbytes + payload._values().nbytes
+
+
+# --- What is known of an operation, once
+
+
+class _Facts(NamedTuple):
+    name: str
+    random: bool  # draws random numbers
+    waits: bool  # the host needs the values to go on
+    reshapes: bool  # may change a tensor's sizes in place
+    host_tensors: bool  # takes CPU tensors beside those of the device
+
+
+_HOST_TENSORS = {
+    getattr(aten, name)
+    for name in "index index_put_ index_put _index_put_impl_ _pack_padded_sequence _ctc_loss".split()
+    if hasattr(aten, name)
+}
+_facts: dict[Any, _Facts] = {}
+
+
+def _look_up(op: Any) -> _Facts:
+    facts = _facts.get(op)
+    if facts is None:
+        tags, packet = op.tags, op.overloadpacket
+        writes_out = any(a.is_out for a in op._schema.arguments)
+        facts = _facts[op] = _Facts(
+            name=op._schema.name.removeprefix("aten::"),
+            random=torch.Tag.nondeterministic_seeded in tags,
+            waits=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
+            reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or writes_out,
+            host_tensors=packet in _HOST_TENSORS,
+        )
+    return facts
+
+
+# --- The operation itself
+
+
+def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do an operation on simulated devices.
+
+    Parameters
+    ----------
+    op
+        The overload, such as ``torch.ops.aten.mm.default``.
+    args, kwargs
+        What it was called with; `SimTensor` for what is on a device.
+
+    Raises
+    ------
+    RuntimeError
+        Where tensors are on different devices.
+    torch.OutOfMemoryError
+        Where the device has no room for the result.
+    """
+    handler = _SPECIAL.get(op)
+    if handler is not None:
+        return handler(op, args, kwargs)
+    return _compute(op, args, kwargs)
+
+
+def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    facts = _look_up(op)
+    tensors: list[SimTensor] = []
+    strangers: list[Tensor] = []
+
+    def unwrap(x: Any) -> Any:
+        kind = x.__class__
+        if kind is SimTensor:
+            tensors.append(x)
+            return x._payload
+        if kind is list or kind is tuple:
+            if x and (isinstance(x[0], Tensor) or x[0] is None or isinstance(x[-1], Tensor)):
+                return [unwrap(item) for item in x]
+            return x
+        if kind is torch.device:
+            return CPU
+        if isinstance(x, Tensor):
+            if isinstance(x, SimTensor):  # a subclass of it
+                tensors.append(x)
+                return x._payload
+            if x.dim():
+                strangers.append(x)
+        return x
+
+    plain = [unwrap(x) for x in args]
+    plain_kwargs = {key: unwrap(x) for key, x in kwargs.items()} if kwargs else kwargs
+    if tensors:
+        device = tensors[0]._memory.device
+        if MACHINE.forked or (strangers and not facts.host_tensors):
+            MACHINE.device(device.index)
+            _mismatch(op, args, kwargs)
+        for other in tensors:
+            if other._memory.device is not device:
+                _mismatch(op, args, kwargs)
+    else:
+        device = MACHINE.device(kwargs.get("device"))
+        if kwargs.get("pin_memory"):
+            raise RuntimeError("Only dense CPU tensors can be pinned")
+
+    with _generator(device) if facts.random and not _has_generator(kwargs, args) else _nothing:
+        with _conjugate_aware() if _needs_care(tensors) else _nothing:
+            out = op(*plain, **plain_kwargs)
+
+    result = _wrap_all(out, tensors, device, facts)
+    _charge(op, facts, device, plain, plain_kwargs, out, tensors, result)
+    return result
+
+
+def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts) -> Any:
+    if isinstance(out, Tensor):
+        for tensor in tensors:
+            if tensor._payload is out:
+                if facts.reshapes:
+                    _follow(tensor)
+                return tensor
+        if out.layout is torch.strided:
+            for tensor in tensors:
+                if tensor._payload.layout is torch.strided and _is_alias_of(out, tensor._payload):
+                    return wrap(out, tensor._memory)
+        return wrap(out, Memory(device, nbytes(out)))
+    if isinstance(out, (list, tuple)):
+        return type(out)(_wrap_all(item, tensors, device, facts) for item in out)
+    return out
+
+
+def _follow(tensor: SimTensor) -> None:
+    """Give a tensor the sizes and the memory that its payload has come to have."""
+    payload = tensor._payload
+    if payload.layout is not torch.strided:
+        return
+    size = nbytes(payload)
+    if size > tensor._memory.nbytes:
+        tensor._memory.resize(size)
+    shape, stride, offset = payload.shape, payload.stride(), payload.storage_offset()
+    if (tensor.shape, tensor.stride(), tensor.storage_offset()) == (shape, stride, offset):
+        return
+    fresh = wrap(payload, tensor._memory)
+    with no_dispatch():
+        aten.set_.source_Storage_storage_offset._op_dk(
+            _KEY.Meta, tensor, Tensor.untyped_storage(fresh), offset, shape, stride
+        )
+
+
+def _charge(
+    op: Any,
+    facts: _Facts,
+    device: Device,
+    plain: list[Any],
+    kwargs: dict[str, Any],
+    out: Any,
+    tensors: list[SimTensor],
+    result: Any,
+) -> None:
+    """Tell the clock and the counters what the operation cost."""
+    if any(tensor._payload.layout is not torch.strided for tensor in tensors):
+        work = cost.Work(0, 0, "fp32")
+    else:
+        work = cost.work(op, tuple(plain), kwargs, out)
+    seconds = cost.seconds(work, device.profile)
+    if seconds:
+        reads: list[int] = []
+        writes: list[int] = []
+        if device.clock.concurrent:
+            reads = [id(tensor._memory) for tensor in tensors]
+            made = result if isinstance(result, (list, tuple)) else [result]
+            writes = [id(t._memory) for t in made if isinstance(t, SimTensor)]
+        span = device.clock.launch(
+            facts.name, seconds, device.stream, reads, writes, work.bytes, work.flops
+        )
+        for counters in MACHINE.counting:
+            counters.launches += 1
+            counters.races += span.race
+    if facts.waits or (op is aten.index.Tensor and _has_mask(plain[1])):
+        MACHINE.copy(device, "d2h", 8)
+
+
+def _has_mask(indices: Any) -> bool:
+    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+
+
+# --- Copies between host and device, and between devices
+
+
+def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    target, source, *rest = args
+    non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
+    to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
+    if to and of and target._memory.device is source._memory.device:
+        return _compute(op, args, kwargs)
+    device = MACHINE.device((target if to else source)._memory.device.index)
+    if to and of:
+        target._payload.copy_(source._payload)
+        _between(source, device, target._memory)
+    elif to:
+        target._payload.copy_(source)
+        MACHINE.copy(
+            device,
+            "h2d",
+            _moved(source),
+            pinned=is_pinned(source),
+            non_blocking=non_blocking,
+            writes=(target._memory,),
+        )
+    else:
+        target.copy_(source._payload)
+        MACHINE.copy(
+            device,
+            "d2h",
+            _moved(source._payload),
+            pinned=is_pinned(target),
+            non_blocking=non_blocking,
+            reads=(source._memory,),
+        )
+    return target
+
+
+def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    source, to = args[0], kwargs.get("device")
+    if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
+        memory_format = kwargs.get("memory_format") or torch.preserve_format
+        made = torch.empty_like(
+            source, dtype=kwargs.get("dtype") or source.dtype, device=to, memory_format=memory_format
+        )
+        return made.copy_(source, kwargs.get("non_blocking", False))
+    home = source._memory.device
+    if to is None or (to.type == "sim" and to.index in (None, home.index)):
+        return _compute(op, args, kwargs)
+    with _conjugate_aware() if _needs_care([source]) else _nothing:
+        out = op(source._payload, **{**kwargs, "device": CPU})
+    if to.type == "sim":
+        made = wrap(out, Memory(MACHINE.device(to), nbytes(out)))
+        _between(source, made._memory.device, made._memory)
+        return made
+    if to.type != "cpu":
+        return out.to(to)
+    MACHINE.device(home.index)
+    free = bool(kwargs.get("non_blocking", False))
+    MACHINE.copy(
+        home, "d2h", _moved(source._payload), pinned=free, non_blocking=free, reads=(source._memory,)
+    )
+    if free:  # as on CUDA: such a copy lands in pinned memory
+        mark_pinned(out)
+    return out
+
+
+def _between(source: SimTensor, device: Device, memory: Memory) -> None:
+    """Charge a copy from one device to another: it waits for both, the host for neither."""
+    home = source._memory.device
+    device.clock.wait(device.stream, home.clock.record(home.stream))
+    MACHINE.copy(device, "p2p", _moved(source._payload), non_blocking=True, writes=(memory,))
+    home.clock.wait(home.stream, device.clock.record(device.stream))
+
+
+def _item(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor = args[0]
+    device = MACHINE.device(tensor._memory.device.index)
+    with _conjugate_aware() if _needs_care([tensor]) else _nothing:
+        value = op(tensor._payload)
+    MACHINE.copy(device, "d2h", tensor._payload.element_size(), reads=(tensor._memory,))
+    return value
+
+
+def _set_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    tensor, *rest = args
+    if rest and isinstance(rest[0], SimTensor):
+        tensor._memory = rest[0]._memory
+        rest[0] = rest[0]._payload
+    elif rest and isinstance(rest[0], torch.UntypedStorage):
+        memory = getattr(rest[0], "_sim_memory", None)
+        if memory is None:
+            memory = rest[0]._sim_memory = Memory(tensor._memory.device, rest[0].nbytes())
+        tensor._memory = memory
+    op(tensor._payload, *rest, **kwargs)
+    _follow(tensor)
+    return tensor
+
+
+def _moved(tensor: Tensor) -> int:
+    if tensor.layout is not torch.strided:
+        return nbytes(tensor)
+    return tensor.numel() * tensor.element_size()
+
+
+def is_pinned(tensor: Tensor) -> bool:
+    """Return whether a CPU tensor is in memory that ``pin_memory`` made."""
+    if tensor.layout is not torch.strided:
+        return False
+    return getattr(tensor.untyped_storage(), "_sim_pinned", False)
+
+
+def mark_pinned(tensor: Tensor) -> Tensor:
+    """Let a CPU tensor count as pinned; it and its views."""
+    tensor.untyped_storage()._sim_pinned = True
+    return tensor
+
+
+def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
+
+
+_SPECIAL: dict[Any, Callable[..., Any]] = {
+    aten.copy_.default: _copy_,
+    aten._to_copy.default: _to_copy,
+    aten._local_scalar_dense.default: _item,
+    aten.set_.source_Storage_storage_offset: _set_,
+    aten.set_.source_Storage: _set_,
+    aten.set_.source_Tensor: _set_,
+    aten._pin_memory.default: _refuse_pin,
+    aten.is_pinned.default: lambda op, args, kwargs: False,
+    aten.record_stream.default: lambda op, args, kwargs: None,
+    torch.ops.prim.layout.default: lambda op, args, kwargs: args[0]._payload.layout,
+}
+
+
+# --- Random numbers, complex conjugates
+
+
+_nothing = contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _generator(device: Device) -> Any:
+    """Let the CPU's kernels draw from the device's generator."""
+    host = torch.default_generator
+    saved = host.get_state()
+    host.set_state(device.rng)
+    try:
+        yield
+    finally:
+        device.rng = host.get_state()
+        host.set_state(saved)
+
+
+def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...]) -> bool:
+    return kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args)
+
+
+def _needs_care(tensors: list[SimTensor]) -> bool:
+    return any(t._payload.is_complex() or t._payload.is_neg() for t in tensors)
+
+
+def _conjugate_aware() -> Any:
+    """Let the payloads' lazy conjugation and negation be seen, which PyTorch hides at this depth."""
+    exclude = torch._C._dispatch_tls_local_exclude_set()
+    for key in (_KEY.Conjugate, _KEY.Negative, _KEY.ZeroTensor):
+        exclude = exclude.remove(key)
+    return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), exclude)
+
+
+# --- The sentence everyone meets
+
+
+def _mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
+    """Raise what CUDA raises where tensors are on different devices."""
+    names = [a.name for a in op._schema.arguments]
+    named: list[tuple[str, Tensor]] = []
+    for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+        values = value if isinstance(value, (list, tuple)) else [value]
+        named += [(name, v) for v in values if isinstance(v, Tensor)]
+    packet = op.overloadpacket
+    if packet in _CONVOLUTIONS and len({t.device for _, t in named[:2]}) > 1:
+        x, weight = named[0][1], named[1][1]
+        ending = (
+            " or input should be a MKLDNN tensor and weight is a dense tensor"
+            if x.device.type == "cpu"
+            else ""
+        )
+        raise RuntimeError(
+            f"Input type ({x.type()}) and weight type ({weight.type()}) should be the same{ending}"
+        )
+    if torch.Tag.pointwise in op.tags:  # these go through TensorIterator, which has its own words
+        first = next(t.device for _, t in named if t.device.type == "sim")
+        other = next(t.device for _, t in named if t.device != first and t.dim())
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{first} and {other}!"
+        )
+    common = named[0][1].device
+    name, other = next((n, t.device) for n, t in named if t.device != common)
+    method = op._schema.name.removeprefix("aten::")
+    overload = "" if op._overloadname == "default" else f"{op._overloadname}_"
+    raise RuntimeError(
+        f"Expected all tensors to be on the same device, but got {name} is on {other}, different "
+        f"from other tensors on {common} (when checking argument in method wrapper_SIM_{overload}{method})"
+    )
+
+
+_CONVOLUTIONS = {aten.convolution, aten.convolution_overrideable, aten._convolution}
