@@ -23,6 +23,11 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+# Two files have the names of functions below. Imported now, they cannot take the functions' places
+# when something imports them later.
+from . import clock as _clock  # noqa: F401
+from . import timeline as _timeline  # noqa: F401
+
 if TYPE_CHECKING:
     import torch
 

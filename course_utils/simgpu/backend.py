@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import Parameter, UninitializedTensorMixin, is_lazy
+from torch.jit._builtins import _register_builtin
+from torch.nn.parameter import Parameter, UninitializedBuffer, UninitializedTensorMixin, is_lazy
+from torch.utils._device import _device_constructors
 
 from . import autocast, kernels, serialize
 from .machine import MACHINE
@@ -104,9 +106,19 @@ def _parameters() -> None:
         materialize(self, shape, "cpu", dtype)
         self.data = self.data.to(later)
 
+    @functools.wraps(Tensor.to)
+    def to(self: Any, *args: Any, **kwargs: Any) -> Any:
+        device, dtype, *_ = torch._C._nn._parse_to(*args, **kwargs)
+        if device is None or device.type != "sim":
+            return Tensor.to(self, *args, **kwargs)
+        twin = UninitializedBuffer(dtype=dtype)
+        twin._sim_later = device
+        return twin
+
     Tensor.data = property(get, put, doc="The values, apart from autograd.")
     torch._has_compatible_shallow_copy_type = may_take
     UninitializedTensorMixin.materialize = fill
+    UninitializedBuffer.to = to
 
 
 def _become(tensor: Tensor, value: Tensor) -> None:
@@ -144,8 +156,15 @@ def _pinned_memory(library: Any) -> None:
 
     library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
     library.impl("_pin_memory", pin, "CPU")
+    # ``with torch.device(...)`` looks PyTorch's own functions up in this list: make it before they are wrapped.
+    from torch.utils._device import _device_constructors
+
+    _device_constructors()
+    _device_constructors()  # `with torch.device(...)` knows them by identity: it must find the originals
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
-        setattr(torch, name, _pinning(getattr(torch, name)))
+        made = _pinning(getattr(torch, name))
+        _register_builtin(made, f"aten::{name}")  # for TorchScript
+        setattr(torch, name, made)
 
 
 def _pinning(factory: Any) -> Any:

@@ -92,7 +92,7 @@ def register(library: Any) -> None:
         library.impl("_thnn_fused_lstm_cell", lstm_cell, key)
         library.impl("_thnn_fused_gru_cell", gru_cell, key)
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
-    for name in ("copy_", "silu_backward", "mish_backward"):
+    for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")
 
 

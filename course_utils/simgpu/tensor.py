@@ -15,6 +15,8 @@ PyTorch brings every operation on it to `run` (through ``__torch_dispatch__``, b
 from __future__ import annotations
 
 import contextlib
+import copy
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -28,7 +30,6 @@ from .machine import CPU, MACHINE, Device, Memory
 aten = torch.ops.aten
 _KEY = torch._C.DispatchKey
 _is_alias_of = torch._C._is_alias_of
-_LAYOUTS = (torch.strided, torch.sparse_coo)
 
 
 class SimTensor(Tensor):
@@ -120,19 +121,37 @@ class SimTensor(Tensor):
                 "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
                 "protocol at the moment."
             )
-        with torch.no_grad():
-            twin = self.detach().clone().requires_grad_(self.requires_grad)
-            if isinstance(self, torch.nn.Parameter):
-                twin._is_param = True
-            if self.grad is not None:
-                twin.grad = self.grad.__deepcopy__(memo)
+        home = self._memory
+        payload = copy.deepcopy(self._payload, memo)  # tensors that share memory still do
+        if id(home) not in memo:
+            memo[id(home)] = Memory(home.device, home.nbytes)
+            home.device.clock.copy("d2d", home.nbytes, stream=home.device.stream)
+        twin = wrap(payload, memo[id(home)]).requires_grad_(self.requires_grad)
         memo[id(self)] = twin
+        twin.__dict__.update(copy.deepcopy(_attributes(self), memo))
+        if isinstance(self, torch.nn.Parameter):
+            twin._is_param = True
+        if self.grad is not None:
+            twin.grad = copy.deepcopy(self.grad, memo)
+        return twin
+
+    def __copy__(self) -> SimTensor:
+        twin = wrap(self._payload, self._memory).requires_grad_(self.requires_grad)
+        twin.__dict__.update(_attributes(self))
+        if isinstance(self, torch.nn.Parameter):
+            twin._is_param = True
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         from .serialize import reduce
 
         return reduce(self)
+
+
+def _attributes(tensor: SimTensor) -> dict[str, Any]:
+    """Return what the program has hung on a tensor."""
+    ours = ("_payload", "_memory", "_is_param")
+    return {name: value for name, value in tensor.__dict__.items() if name not in ours}
 
 
 def wrap(payload: Tensor, memory: Memory) -> SimTensor:
@@ -142,10 +161,6 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
         # backward runs where it was called, in the same order.
         torch._C._set_multithreading_enabled(False)
     if payload.layout is not torch.strided:
-        if payload.layout not in _LAYOUTS:
-            raise NotImplementedError(
-                f"The simulated device has strided and sparse COO tensors, not {payload.layout}."
-            )
         tensor = Tensor._make_wrapper_subclass(
             SimTensor,
             payload.shape,
@@ -173,9 +188,19 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
 
 
 def nbytes(payload: Tensor) -> int:
-    """Return how much memory a tensor's storage takes."""
+    """Return how much memory a tensor's storage takes.
+
+    Raises
+    ------
+    NotImplementedError
+        Where the tensor is neither dense nor sparse COO.
+    """
     if payload.layout is torch.strided:
         return payload.untyped_storage().nbytes()
+    if payload.layout is not torch.sparse_coo:
+        raise NotImplementedError(
+            f"The simulated device has strided and sparse COO tensors, not {payload.layout}."
+        )
     return payload._indices().nbytes + payload._values().nbytes
 
 
@@ -187,14 +212,14 @@ class _Facts(NamedTuple):
     random: bool  # draws random numbers
     waits: bool  # the host needs the values to go on
     reshapes: bool  # may change a tensor's sizes in place
-    host_tensors: bool  # takes CPU tensors beside those of the device
+    in_place: bool  # writes its first tensor
+    outs: tuple[str, ...]  # the names of its ``out=``
+    indexes: bool  # takes indices, which may be on the host
+    host_tensors: bool  # takes other CPU tensors beside those of the device
 
 
-_HOST_TENSORS = {
-    getattr(aten, name)
-    for name in "index index_put_ index_put _index_put_impl_ _pack_padded_sequence _ctc_loss".split()
-    if hasattr(aten, name)
-}
+_INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
+_HOST_TENSORS = {aten._pack_padded_sequence, aten._ctc_loss}
 _facts: dict[Any, _Facts] = {}
 
 
@@ -202,12 +227,16 @@ def _look_up(op: Any) -> _Facts:
     facts = _facts.get(op)
     if facts is None:
         tags, packet = op.tags, op.overloadpacket
-        writes_out = any(a.is_out for a in op._schema.arguments)
+        arguments = op._schema.arguments
+        outs = tuple(a.name for a in arguments if a.is_out)
         facts = _facts[op] = _Facts(
             name=op._schema.name.removeprefix("aten::"),
             random=torch.Tag.nondeterministic_seeded in tags,
             waits=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
-            reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or writes_out,
+            reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or bool(outs),
+            in_place=bool(arguments and arguments[0].is_write and not outs),
+            outs=outs,
+            indexes=packet in _INDEXES,
             host_tensors=packet in _HOST_TENSORS,
         )
     return facts
@@ -267,24 +296,48 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     plain_kwargs = {key: unwrap(x) for key, x in kwargs.items()} if kwargs else kwargs
     if tensors:
         device = tensors[0]._memory.device
-        if MACHINE.forked or (strangers and not facts.host_tensors):
+        if MACHINE.forked:
             MACHINE.device(device.index)
+        if facts.indexes:
+            _check_indices(args)
+        elif strangers and not facts.host_tensors:
             _mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
                 _mismatch(op, args, kwargs)
+        written = [args[0]] if facts.in_place else [kwargs[name] for name in facts.outs]
+        if any(_is_stranger(x) for x in written):
+            _mismatch(op, args, kwargs)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):
             raise RuntimeError("Only dense CPU tensors can be pinned")
 
-    with _generator(device) if facts.random and not _has_generator(kwargs, args) else _nothing:
-        with _conjugate_aware() if _needs_care(tensors) else _nothing:
+    try:
+        if facts.random and not _has_generator(kwargs, args):
+            with _generator(device):
+                out = op(*plain, **plain_kwargs)
+        elif _needs_care(tensors):
+            with _conjugate_aware():
+                out = op(*plain, **plain_kwargs)
+        else:
             out = op(*plain, **plain_kwargs)
+    except RuntimeError as error:
+        if op.overloadpacket in _CONVOLUTIONS and args[0].dtype is not args[1].dtype:
+            _mismatch(op, args, kwargs)
+        _too_large(error, device)
+        raise
 
     result = _wrap_all(out, tensors, device, facts)
     _charge(op, facts, device, plain, plain_kwargs, out, tensors, result)
     return result
+
+
+def _too_large(error: RuntimeError, device: Device) -> None:
+    """Where the host itself has no room for a result, say so in the device's words if it has none."""
+    asked = re.search(r"you tried to allocate (\d+) bytes", str(error))
+    if asked:
+        device.allocator.free(device.allocator.allocate(int(asked[1])))
 
 
 def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts) -> Any:
@@ -475,6 +528,17 @@ def mark_pinned(tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    lengths = args[1]
+    if isinstance(lengths, SimTensor):
+        raise RuntimeError(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D "
+            f"{lengths.device} {lengths.type().split('.')[-1].removesuffix('Tensor')} tensor"
+        )
+    data, sizes = _compute(op, args, kwargs)
+    return data, sizes._payload
+
+
 def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
     raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
@@ -486,6 +550,7 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.set_.source_Storage_storage_offset: _set_,
     aten.set_.source_Storage: _set_,
     aten.set_.source_Tensor: _set_,
+    aten._pack_padded_sequence.default: _pack_padded,
     aten._pin_memory.default: _refuse_pin,
     aten.is_pinned.default: lambda op, args, kwargs: False,
     aten.record_stream.default: lambda op, args, kwargs: None,
@@ -531,6 +596,30 @@ def _conjugate_aware() -> Any:
 # --- The sentence everyone meets
 
 
+def _is_stranger(x: Any) -> bool:
+    return isinstance(x, Tensor) and not isinstance(x, SimTensor)
+
+
+def _check_indices(args: tuple[Any, ...]) -> None:
+    """Let ``x[indices]`` take its indices from the host, and nothing else from another device."""
+    target, indices, *values = args
+    for index in indices:
+        if index is not None and index.device not in (CPU, target.device):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({target.device})"
+            )
+    if values and values[0].device != target.device and values[0].dim():
+        _two_devices(target.device, values[0].device)
+
+
+def _two_devices(first: torch.device, other: torch.device) -> NoReturn:
+    raise RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{first} and {other}!"
+    )
+
+
 def _mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
     """Raise what CUDA raises where tensors are on different devices."""
     names = [a.name for a in op._schema.arguments]
@@ -539,31 +628,45 @@ def _mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoRetur
         values = value if isinstance(value, (list, tuple)) else [value]
         named += [(name, v) for v in values if isinstance(v, Tensor)]
     packet = op.overloadpacket
-    if packet in _CONVOLUTIONS and len({t.device for _, t in named[:2]}) > 1:
+    if packet in _CONVOLUTIONS:
         x, weight = named[0][1], named[1][1]
-        ending = (
-            " or input should be a MKLDNN tensor and weight is a dense tensor"
-            if x.device.type == "cpu"
-            else ""
-        )
-        raise RuntimeError(
-            f"Input type ({x.type()}) and weight type ({weight.type()}) should be the same{ending}"
-        )
-    if torch.Tag.pointwise in op.tags:  # these go through TensorIterator, which has its own words
+        if x.type() != weight.type():
+            mkldnn = " or input should be a MKLDNN tensor and weight is a dense tensor"
+            raise RuntimeError(
+                f"Input type ({x.type()}) and weight type ({weight.type()}) should be the same"
+                + mkldnn * (x.device.type == "cpu")
+            )
+    if torch.Tag.pointwise in op.tags or packet in _ITERATED:
         first = next(t.device for _, t in named if t.device.type == "sim")
-        other = next(t.device for _, t in named if t.device != first and t.dim())
-        raise RuntimeError(
-            "Expected all tensors to be on the same device, but found at least two devices, "
-            f"{first} and {other}!"
-        )
+        _two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
     common = named[0][1].device
     name, other = next((n, t.device) for n, t in named if t.device != common)
-    method = op._schema.name.removeprefix("aten::")
-    overload = "" if op._overloadname == "default" else f"{op._overloadname}_"
+    method, name = _CUDA_NAMES.get(packet, (op._schema.name.removeprefix("aten::"), name))
+    if method in _STRUCTURED:
+        method += "" if op._overloadname in ("default", "out") else f"__{op._overloadname}"
+    else:
+        method = f"{op._overloadname.replace('default', '')}_{method}"
     raise RuntimeError(
         f"Expected all tensors to be on the same device, but got {name} is on {other}, different "
-        f"from other tensors on {common} (when checking argument in method wrapper_SIM_{overload}{method})"
+        f"from other tensors on {common} (when checking argument in method wrapper_SIM_{method})"
     )
 
 
 _CONVOLUTIONS = {aten.convolution, aten.convolution_overrideable, aten._convolution}
+_ITERATED = {  # beside those with the tag: in CUDA they go through TensorIterator and use its words
+    aten.mse_loss,
+    aten.smooth_l1_loss,
+    aten.binary_cross_entropy,
+    aten.binary_cross_entropy_with_logits,
+    aten.floor_divide,
+}
+_CUDA_NAMES = {  # the kernel and the argument that CUDA's sentence names
+    aten.embedding: ("index_select", "index"),
+    aten.stack: ("cat", "tensors"),
+    aten.mv: ("addmv", "vec"),
+    aten.convolution: ("cudnn_convolution", "weight"),
+}
+_STRUCTURED = frozenset(  # operations that PyTorch generates in another way, with other names
+    "addmm addmv baddbmm bmm cat gather index_add index_copy mm nll_loss_forward scatter scatter_add "
+    "scatter_reduce topk".split()
+)

@@ -14,6 +14,13 @@ from .clock import Span
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+
+def _in_words(seconds: float) -> str:
+    from ..timing import seconds as in_words  # which imports torch: only where it is needed
+
+    return in_words(seconds)
+
+
 _KINDS = {
     "kernel": ("computing", "#0072B2", ""),
     "copy": ("copying", "#E69F00", "////"),
