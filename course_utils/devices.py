@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 import torch
 
+from . import simgpu
 from .host import cpu_flags, cpu_name, usable_cores, where
 from .show import Bundle, show
 
-ORDER = ("cuda", "xpu", "mps", "cpu")
-"""The kinds of device, best first. ROCm builds of PyTorch answer to ``cuda``."""
+ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
+"""The kinds of device, best first. ROCm builds answer to ``cuda``; ``sim`` is the simulated one."""
 
 
 class DeviceError(RuntimeError):
@@ -46,7 +47,8 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     ----------
     prefer
         A device such as ``"cuda:1"`` or ``"cpu"``. Without it the environment variable
-        ``COURSE_DEVICE`` is asked, then CUDA or ROCm, XPU, MPS and the CPU are tried in turn.
+        ``COURSE_DEVICE`` is asked, then CUDA or ROCm, XPU, MPS, the simulated device and the CPU are
+        tried in turn.
     quiet
         Do not show the card.
 
@@ -61,7 +63,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
         device = _named(asked, by="get_device" if prefer else "COURSE_DEVICE")
     else:
         for kind in (kind for kind in ORDER if _present(kind)):
-            device = torch.device(kind)
+            device = simgpu.first() if kind == "sim" else torch.device(kind)
             if (problem := fault(device)) is None:
                 break
             notes.append(f"{kind} is there, but does not work: {problem}")
@@ -123,6 +125,16 @@ def abilities(device: torch.device | str) -> Abilities:
         return Abilities(device, p.name, p.total_memory, bf16=True, tf32=False)
     if device.type == "mps":
         return Abilities(device, f"Apple GPU beside {cpu_name()}", None, bf16=False, tf32=False)
+    if device.type == "sim":
+        p, profile = torch.sim.get_device_properties(device), simgpu.profile(device)
+        return Abilities(
+            device,
+            p.name,
+            p.total_memory,
+            bf16=bool(profile.bf16_flops),
+            tf32=bool(profile.tf32_flops),
+            capability=f"{p.major}.{p.minor}",
+        )
     flags = cpu_flags()
     bf16 = bool(flags & {"amx_bf16", "avx512_bf16", "bf16"})
     return Abilities(device, cpu_name(), None, bf16, tf32=False)
@@ -139,7 +151,7 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     if can.capability:
         rows.append(("Compute capability", can.capability))
     rows.append(("Native bfloat16", "yes" if can.bf16 else "no"))
-    if device.type == "cuda":
+    if device.type in ("cuda", "sim"):
         rows.append(("TF32", "yes" if can.tf32 else "no"))
     rows.append(("Here", _advice(can)))
     rows += [("Note", note) for note in notes or []]
@@ -153,7 +165,7 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
 
 
 def _advice(can: Abilities) -> str:
-    if can.device.type != "cpu":
+    if can.device.type not in ("cpu", "sim"):
         if can.device.type == "cuda" and not can.bf16:
             return "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
         return "ready for every lesson."
@@ -162,18 +174,29 @@ def _advice(can: Abilities) -> str:
         "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
         "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
     }[where()]
+    if can.device.type == "sim":
+        return (
+            "no GPU was found, so one is simulated. Results and errors are real, computed by the CPU; "
+            f"every time it gives is modelled. {better}"
+        )
     return f"every cell runs; where only a GPU would show more, the lesson says so. {better}"
 
 
 def _present(kind: str) -> bool:
     if kind == "cpu":
         return True
+    if kind == "sim":
+        return simgpu.problem() is None
     backend = torch.backends.mps if kind == "mps" else getattr(torch, kind)
     return bool(backend.is_available())
 
 
 def _named(text: str, by: str) -> torch.device:
     try:
+        if text == "sim":
+            return simgpu.first()
+        if text.startswith("sim:"):
+            simgpu.first()
         device = torch.device(text)
     except RuntimeError as error:
         raise DeviceError(f"{by} asks for {text!r}, which PyTorch does not know: {error}") from None

@@ -17,10 +17,14 @@ from typing import Any
 import torch
 from torch.utils.benchmark import Timer
 
+from . import simgpu
 from .devices import abilities, synchronize
 
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
+
+SHORT = 10
+"""How many calls of something very short make one repetition on the simulated device."""
 
 BLOCKS = 20
 """How many repetitions to aim at. A repetition of something short is the mean over a block of calls."""
@@ -86,6 +90,9 @@ def measure(
 
     Notes
     -----
+    On the simulated device the time is that of its virtual clock, and ``kind`` says *modelled*; it is
+    the same at every repetition, so a few are enough.
+
     Built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
     PyTorch uses. A slow call is a repetition of its own; a fast one is repeated in blocks, so that
     reading the clock and waiting for the device cost next to nothing.
@@ -100,18 +107,19 @@ def measure(
         )
     device = torch.device(device)
 
+    host = host_clock(device)
+
     def clock() -> float:
         synchronize(device)
-        return perf_counter()
+        return host()
 
     timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
-    once = _warm_up(fn, clock, min_seconds)
-    block = max(1, round(min_seconds / BLOCKS / once))
-    times: list[float] = []
-    if block == 1:
-        times += timer.blocked_autorange(min_run_time=max(min_seconds, LEAST * once)).times
-    while len(times) < LEAST or sum(times) * block < min_seconds:
-        times += timer.timeit(block).times
+    simulated = device.type == "sim"
+    once = _warm_up(fn, clock, 0 if simulated else min_seconds)
+    if simulated:
+        times = [timer.timeit(SHORT if once < 1e-4 else 1).median for _ in range(LEAST)]
+    else:
+        times = _repeat(timer, once, min_seconds)
     q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
     return Measurement(
         label=label or getattr(fn, "__name__", "work"),
@@ -124,7 +132,31 @@ def measure(
         torch=torch.__version__,
         threads=torch.get_num_threads(),
         date=date.today().isoformat(),
+        kind="modelled" if simulated else "measured",
     )
+
+
+def host_clock(device: torch.device | str) -> Callable[[], float]:
+    """Return the function that reads the host's time in seconds, for work on a device.
+
+    It is ``time.perf_counter``; for the simulated device it is the virtual clock's host time. Like any
+    clock it does not wait for the device: synchronise first.
+    """
+    if torch.device(device).type != "sim":
+        return perf_counter
+    clock = simgpu.clock(device)
+    return lambda: clock.host
+
+
+def _repeat(timer: Timer, once: float, min_seconds: float) -> list[float]:
+    """Return the times of repetitions: of single calls, or of blocks where a call is short."""
+    block = max(1, round(min_seconds / BLOCKS / once))
+    times: list[float] = []
+    if block == 1:
+        times += timer.blocked_autorange(min_run_time=max(min_seconds, LEAST * once)).times
+    while len(times) < LEAST or sum(times) * block < min_seconds:
+        times += timer.timeit(block).times
+    return times
 
 
 def _warm_up(fn: Callable[[], object], clock: Callable[[], float], min_seconds: float) -> float:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .profiles import Profile
     from .timeline import Timeline
 
-__all__ = ["clock", "count", "enable", "enabled", "host_work", "problem", "profile", "timeline"]
+__all__ = ["clock", "count", "enable", "enabled", "first", "host_work", "problem", "profile", "timeline"]
 
 
 def problem() -> str | None:
@@ -102,6 +102,19 @@ def enable(
         MACHINE.devices.append(Device(index, chosen, capacity, MACHINE.host))
     MACHINE.current = min(MACHINE.current, devices - 1)
     return MACHINE.devices[0].torch_device
+
+
+def first() -> torch.device:
+    """Return ``sim:0``, after adding it with `enable`'s defaults where there is no simulated device.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot register a device from Python; see `problem`.
+    """
+    from .machine import MACHINE
+
+    return MACHINE.devices[0].torch_device if MACHINE.devices else enable()
 
 
 def profile(device: torch.device | str | int | None = None) -> Profile:

@@ -156,11 +156,7 @@ def _pinned_memory(library: Any) -> None:
 
     library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
     library.impl("_pin_memory", pin, "CPU")
-    # ``with torch.device(...)`` looks PyTorch's own functions up in this list: make it before they are wrapped.
-    from torch.utils._device import _device_constructors
-
-    _device_constructors()
-    _device_constructors()  # `with torch.device(...)` knows them by identity: it must find the originals
+    _device_constructors()  # `with torch.device(...)` looks PyTorch's own functions up in this list
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
         made = _pinning(getattr(torch, name))
         _register_builtin(made, f"aten::{name}")  # for TorchScript

@@ -95,6 +95,14 @@ class SimTensor(Tensor):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.numpy()
 
+    def backward(self, gradient: Tensor | None = None, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients; one that is given must be on this device."""
+        if gradient is not None and gradient.device != self.device and gradient.dim():
+            raise RuntimeError(
+                f"invalid gradient at index 0 - expected device {self.device} but got {gradient.device}"
+            )
+        super().backward(gradient, *args, **kwargs)
+
     def tolist(self) -> Any:
         """Return the values as Python numbers; the host waits and the bytes are copied."""
         return self.detach().cpu().tolist()
