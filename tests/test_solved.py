@@ -28,7 +28,7 @@ from course_utils.exercises import lesson as exercises_of
 
 pytestmark = pytest.mark.serial
 
-DEVICES = ("cpu",)
+DEVICES = ("cpu", "sim")
 
 
 def run(nb, name, tmp_path, monkeypatch, device, cwd=NOTEBOOKS):

@@ -36,7 +36,17 @@ if TYPE_CHECKING:
     from .profiles import Profile
     from .timeline import Timeline
 
-__all__ = ["clock", "count", "enable", "enabled", "first", "host_work", "problem", "profile", "timeline"]
+__all__ = [
+    "clock",
+    "count",
+    "enable",
+    "enabled",
+    "first",
+    "host_work",
+    "problem",
+    "profile",
+    "timeline",
+]
 
 
 def problem() -> str | None:
@@ -53,9 +63,7 @@ def enabled() -> bool:
     return bool(MACHINE.devices)
 
 
-def enable(
-    profile: str = "T4", devices: int = 1, memory: int | str | None = None
-) -> torch.device:
+def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = None) -> torch.device:
     """Add simulated devices to this process and return the first, ``sim:0``.
 
     Asked for again with the same arguments it changes nothing; with others it reconfigures the devices

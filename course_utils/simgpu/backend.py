@@ -7,6 +7,7 @@ PyTorch is touched. Each patch below says what it is for; all of them leave othe
 from __future__ import annotations
 
 import functools
+import warnings
 from typing import Any
 
 import torch
@@ -31,12 +32,14 @@ def problem() -> str | None:
         )
     except ImportError:
         return (
-            f"PyTorch {torch.__version__} cannot register a device from Python (2.10 and newer can); "
+            f"PyTorch {torch.__version__} cannot register a device from Python as newer ones can; "
             "the course goes on without the simulated one."
         )
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
-        return f"This process already has a device {name!r} in the one place PyTorch keeps for others."
+        return (
+            f"This process already has a device {name!r} in the one place PyTorch keeps for others."
+        )
     return None
 
 
@@ -127,7 +130,10 @@ def _become(tensor: Tensor, value: Tensor) -> None:
     PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
     """
     is_parameter = isinstance(tensor, Parameter)
-    hooks, later_hooks = tensor._backward_hooks, getattr(tensor, "_post_accumulate_grad_hooks", None)
+    hooks, later_hooks = (
+        tensor._backward_hooks,
+        getattr(tensor, "_post_accumulate_grad_hooks", None),
+    )
     twin = value.detach().requires_grad_(tensor.requires_grad)
     if is_parameter and not isinstance(twin, SimTensor):
         twin = Parameter(twin, tensor.requires_grad)
@@ -149,18 +155,53 @@ def _become(tensor: Tensor, value: Tensor) -> None:
 
 
 def _pinned_memory(library: Any) -> None:
-    def pin(tensor: Tensor, device: Any = None) -> Tensor:
-        if MACHINE.devices:
-            MACHINE.device().clock.pin(tensor.numel() * tensor.element_size())
-        return mark_pinned(tensor.clone())
-
-    library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
-    library.impl("_pin_memory", pin, "CPU")
+    if torch.cuda.is_available():
+        _pin_for_cuda()
+    else:
+        library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
+        library.impl("_pin_memory", _pin, "CPU")
     _device_constructors()  # `with torch.device(...)` looks PyTorch's own functions up in this list
     for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
         made = _pinning(getattr(torch, name))
         _register_builtin(made, f"aten::{name}")  # for TorchScript
         setattr(torch, name, made)
+
+
+def _pin(tensor: Tensor, device: Any = None) -> Tensor:
+    _charge_pinning(tensor)
+    return mark_pinned(tensor.clone())
+
+
+def _charge_pinning(tensor: Tensor) -> None:
+    if MACHINE.devices:
+        MACHINE.device().clock.pin(tensor.numel() * tensor.element_size())
+
+
+def _pin_for_cuda() -> None:
+    """Let memory be pinned for the real GPU, which PyTorch would otherwise ask of this device.
+
+    The memory is pinned for CUDA and marked for the simulated device as well.
+    """
+    pin, pinned = Tensor.pin_memory, Tensor.is_pinned
+
+    @functools.wraps(pin)
+    def pin_memory(self: Tensor, device: Any = None) -> Tensor:
+        if isinstance(self, SimTensor):
+            return pin(self)
+        with warnings.catch_warnings():  # naming the device is deprecated, and here the only way
+            warnings.simplefilter("ignore", DeprecationWarning)
+            if pinned(self, "cuda"):
+                return self
+            _charge_pinning(self)
+            return mark_pinned(pin(self, "cuda"))
+
+    @functools.wraps(pinned)
+    def is_pinned(self: Tensor, device: Any = None) -> bool:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return False if isinstance(self, SimTensor) else pinned(self, "cuda")
+
+    Tensor.pin_memory, Tensor.is_pinned = pin_memory, is_pinned
 
 
 def _pinning(factory: Any) -> Any:
@@ -171,7 +212,7 @@ def _pinning(factory: Any) -> Any:
             return made
         if made.device.type != "cpu":
             raise RuntimeError("Only dense CPU tensors can be pinned")
-        return mark_pinned(made)
+        return made.pin_memory() if torch.cuda.is_available() else mark_pinned(made)
 
     return make
 

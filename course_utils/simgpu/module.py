@@ -73,7 +73,9 @@ class Event:
 class Stream:
     """A queue of operations that run in order, beside those of other streams."""
 
-    def __init__(self, device: _Which = None, priority: int = 0, *, _number: int | None = None) -> None:
+    def __init__(
+        self, device: _Which = None, priority: int = 0, *, _number: int | None = None
+    ) -> None:
         self._device = MACHINE.device(device)
         self.device = self._device.torch_device
         self.stream_id = self._device.clock.new_stream() if _number is None else _number
@@ -102,9 +104,9 @@ class Stream:
         return event
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Stream)
-            and (self._device.index, self.stream_id) == (other._device.index, other.stream_id)
+        return isinstance(other, Stream) and (self._device.index, self.stream_id) == (
+            other._device.index,
+            other.stream_id,
         )
 
     def __hash__(self) -> int:

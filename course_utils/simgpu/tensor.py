@@ -461,7 +461,10 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
         memory_format = kwargs.get("memory_format") or torch.preserve_format
         made = torch.empty_like(
-            source, dtype=kwargs.get("dtype") or source.dtype, device=to, memory_format=memory_format
+            source,
+            dtype=kwargs.get("dtype") or source.dtype,
+            device=to,
+            memory_format=memory_format,
         )
         return made.copy_(source, kwargs.get("non_blocking", False))
     home = source._memory.device
@@ -478,7 +481,12 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     MACHINE.device(home.index)
     free = bool(kwargs.get("non_blocking", False))
     MACHINE.copy(
-        home, "d2h", _moved(source._payload), pinned=free, non_blocking=free, reads=(source._memory,)
+        home,
+        "d2h",
+        _moved(source._payload),
+        pinned=free,
+        non_blocking=free,
+        reads=(source._memory,),
     )
     if free:  # as on CUDA: such a copy lands in pinned memory
         mark_pinned(out)
