@@ -62,7 +62,11 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     if asked:
         device = _named(asked, by="get_device" if prefer else "COURSE_DEVICE")
     else:
-        for kind in (kind for kind in ORDER if _present(kind)):
+        for kind in ORDER:
+            if kind == "sim" and (missing := simgpu.problem()):
+                notes.append(missing)
+            if not _present(kind):
+                continue
             device = simgpu.first() if kind == "sim" else torch.device(kind)
             if (problem := fault(device)) is None:
                 break

@@ -149,7 +149,8 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     if not facts["torch"]["imports"]:
         return doors[0].remedy
     if not _has_gpu(facts):
-        return f"No GPU here: the lessons run on the CPU; {_SWITCH_ON[place]}."
+        instead = "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
+        return f"No GPU here: {instead}; {_SWITCH_ON[place]}."
     shut = next((door for door in doors if door.state == "shut"), None)
     name = facts.get("device", {}).get("name") or "the GPU"
     if shut is None:
@@ -160,7 +161,8 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
         return f"Ready: the lessons use {name}."
     if shut is doors[-1]:
         return f"Ready: the lessons use {name}; {shut.remedy}."
-    return f"The lessons run on the CPU for now; {shut.remedy}."
+    instead = "a simulated GPU" if facts.get("simulated") else "the CPU"
+    return f"The lessons run on {instead} for now; {shut.remedy}."
 
 
 def _has_gpu(facts: Facts) -> bool:
@@ -373,7 +375,10 @@ def gather() -> dict[str, Any]:
         except (ImportError, OSError, AttributeError) as error:
             facts["torch"]["error"] = _first_line(error)
         else:
+            from . import simgpu
+
             _ask_torch(facts)
+            facts["simulated"] = simgpu.problem() is None
     return facts
 
 

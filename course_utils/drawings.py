@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
 from . import simgpu
@@ -16,6 +15,9 @@ from .evidence import published_gpus, recorded
 from .host import cpu_name
 from .plots import COLOURS, DASHES, MARKERS, log_ticks, present
 from .show import Bundle, show, table
+from .simgpu.cost import Work
+from .simgpu.cost import seconds as work_seconds
+from .simgpu.profiles import load as load_profile
 from .timing import Measurement, seconds
 
 _BLUE, _ORANGE, _GREEN = COLOURS[0], COLOURS[1], COLOURS[2]
@@ -145,60 +147,42 @@ def peaks(flops: float, bytes_per_second: float) -> None:
 def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> None:
     """Draw the time of a square float32 matrix product against its size, and the speed-up.
 
-    Recorded accelerators join the measured devices. Where there is neither, the left picture shows the
-    least times that the published peaks allow, and the right one says what is missing.
+    Recorded accelerators join the devices that were timed. Where there is neither, a T4 is modelled
+    from its published figures.
 
     Parameters
     ----------
     sizes
         The sizes, rising.
     times
-        For each device, such as ``"cpu"``, one measurement a size.
+        For each device, such as ``"cpu"``, one measurement a size, measured or modelled.
     """
     fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
-    drawn = {
-        (device, "measured"): (list(sizes), [m.median for m in ms]) for device, ms in times.items()
-    }
+    drawn = {}
+    for device, (first, *_) in times.items():
+        name = first.machine if first.kind == "modelled" else device
+        drawn[name, first.kind] = (list(sizes), [m.median for m in times[device]])
     drawn.update(_recorded_races(sizes))
-    for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
-        left.plot(
-            x, y, marker=MARKERS[i % len(MARKERS)], linestyle=DASHES[kind], label=f"{name} ({kind})"
-        )
+    if len(drawn) == 1:
+        drawn["NVIDIA T4", "modelled"] = (list(sizes), _modelled_race(sizes))
     cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
-    faster = {key: xy for key, xy in drawn.items() if key[0] != "cpu"}
-    for i, ((name, kind), (x, y)) in enumerate(faster.items(), start=1):
-        gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
-        right.plot(
-            x,
-            gain,
-            color=f"C{i}",
-            marker=MARKERS[i % len(MARKERS)],
-            linestyle=DASHES[kind],
-            label=name,
-        )
-    shown = (left, right) if faster else (left,)
-    for ax, label in zip(shown, ("time of one product, s", "CPU time / device time"), strict=False):
+    for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
+        look = {"color": f"C{i}", "marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES[kind]}
+        left.plot(x, y, label=f"{name} ({kind})", **look)
+        if name != "cpu":
+            gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
+            right.plot(x, gain, label=f"{name} ({kind})", **look)
+    for ax, label in ((left, "time of one product, s"), (right, "CPU time / device time")):
         ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
         ax.set_xticks(list(sizes), [str(size) for size in sizes], rotation=45)
         ax.minorticks_off()
-    if faster:
-        right.axhline(1, color="#666666", linewidth=1)
-        right.legend(fontsize=9)
-        fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    else:
-        _published_bounds(left, sizes)
-        right.set_axis_off()
-        right.legend(*left.get_legend_handles_labels(), loc="upper left")
-        missing = (
-            "No accelerator here, and none recorded yet.\n"
-            "On a machine with one, its speed-up over\nyour CPU stands here, size by size."
-        )
-        right.text(0.05, 0.3, missing, transform=right.transAxes, va="center")
+    right.axhline(1, color="#666666", linewidth=1)
+    fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     names = ", ".join(f"{name} ({kind})" for name, kind in drawn)
     present(
         fig,
-        f"Time of a matrix product against its size for {names}"
-        + ("; right, each device's speed-up over the CPU." if faster else "; no speed-up to show."),
+        f"Time of a matrix product against its size for {names}; "
+        "right, each device's speed-up over the CPU.",
     )
 
 
@@ -213,38 +197,38 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
     return races
 
 
-def _published_bounds(ax: Axes, sizes: Sequence[int]) -> None:
-    for i, gpu in enumerate(published_gpus(), start=1):
-        least = [
-            max(2 * n**3 / (gpu.fp32_tflops * 1e12), 12 * n**2 / (gpu.bandwidth_gb_s * 1e9))
-            for n in sizes
-        ]
-        label = f"{gpu.name}: least possible (published)"
-        ax.plot(
-            sizes, least, color=f"C{i}", linestyle=DASHES["published"], linewidth=1, label=label
-        )
+def _modelled_race(sizes: Sequence[int]) -> list[float]:
+    """Return how long a T4 takes for each product: for the arithmetic, or at least for the launch."""
+    t4 = load_profile("T4")
+    products = [Work(2 * n**3, 12 * n**2, "fp32", matrix=True) for n in sizes]
+    return [max(t4.launch, work_seconds(product, t4)) for product in products]
 
 
 def roofline(
-    peak_flops: float, bandwidth: float, points: Mapping[str, Sequence[tuple[float, float]]]
+    peak_flops: float,
+    bandwidth: float,
+    points: Mapping[str, Sequence[tuple[float, float]]],
+    kind: str = "measured",
 ) -> None:
-    """Draw a device's roofline and what was measured under it.
+    """Draw a device's roofline and the operations under it.
 
     Parameters
     ----------
     peak_flops
-        The device's best measured rate, in FLOP/s.
+        The device's best rate, in FLOP/s.
     bandwidth
-        Its best measured memory rate, in bytes/s.
+        Its best memory rate, in bytes/s.
     points
         For each operation, pairs of arithmetic intensity (FLOPs a byte) and FLOP/s.
+    kind
+        Where all these come from: ``"measured"`` or ``"modelled"``.
     """
     fig, ax = plt.subplots(figsize=(7.2, 4.2), layout="constrained")
     ridge = peak_flops / bandwidth
     every = [x for pairs in points.values() for x, _ in pairs]
     ends = [min(every) / 2, ridge, max(*every, ridge) * 3]
     roof = [min(peak_flops, bandwidth * x) / 1e9 for x in ends]
-    ax.plot(ends, roof, color="#444444", label="roof (measured peaks)")
+    ax.plot(ends, roof, color="#444444", label=f"roof (best rates, {kind})")
     ax.axvline(ridge, color="#999999", linewidth=1, linestyle=":")
     ax.text(ridge * 1.08, roof[0], f"ridge: {ridge:.3g} FLOPs/byte", color="#555555")
     for i, (name, pairs) in enumerate(points.items()):
@@ -254,7 +238,7 @@ def roofline(
             [rate / 1e9 for rate in y],
             MARKERS[i % len(MARKERS)],
             color=f"C{i}",
-            label=f"{name} (measured)",
+            label=f"{name} ({kind})",
         )
     ax.set(xscale="log", yscale="log", ylabel="GFLOP/s")
     ax.set_xlabel("arithmetic intensity, FLOPs a byte")
@@ -264,20 +248,20 @@ def roofline(
     present(
         fig,
         f"A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
-        f"{peak_flops / 1e9:.3g} GFLOP/s, with measured points of {', '.join(points)}.",
+        f"{peak_flops / 1e9:.3g} GFLOP/s, with {kind} points of {', '.join(points)}.",
     )
 
 
 def loading_bars(measurements: Sequence[Measurement]) -> None:
-    """Draw measured times as horizontal bars with their quartiles; logarithmic over a decade.
+    """Draw times as horizontal bars with their quartiles; logarithmic over a decade.
 
     Parameters
     ----------
     measurements
         One a bar, from top to bottom.
     """
-    fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(measurements) + 1), layout="constrained")
-    names = [m.label for m in measurements]
+    fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
+    names = [f"{m.label}\n({m.kind} on {m.device})" for m in measurements]
     medians = [1e3 * m.median for m in measurements]
     spread = [
         [1e3 * (m.median - m.q1) for m in measurements],
@@ -295,11 +279,11 @@ def loading_bars(measurements: Sequence[Measurement]) -> None:
         log_ticks(ax.xaxis)
     else:
         ax.set_xlim(0, 1.25 * longest)
-    ax.set_xlabel(f"time, ms ({scale}measured on {measurements[0].device}, median and quartiles)")
+    ax.set_xlabel(f"time, ms ({scale}median and quartiles)")
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
-    each = ", ".join(f"{m.label} {seconds(m.median)}" for m in measurements)
-    present(fig, f"Measured times as bars: {each}.")
+    each = ", ".join(f"{m.label} {seconds(m.median)} ({m.kind})" for m in measurements)
+    present(fig, f"Times as bars: {each}.")
 
 
 def checkpoint_moments() -> None:

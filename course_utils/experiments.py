@@ -117,11 +117,14 @@ class Point:
 
 
 def working_devices() -> list[torch.device]:
-    """Return the CPU, and the accelerator where there is one that computes rightly."""
+    """Return the CPU, and the accelerator where there is one that computes rightly.
+
+    The simulated device is never among them: a record is of hardware.
+    """
     devices = [torch.device("cpu")]
     if torch.accelerator.is_available():
         accelerator = torch.device(torch.accelerator.current_accelerator())
-        if fault(accelerator) is None:
+        if accelerator.type != "sim" and fault(accelerator) is None:
             devices.append(accelerator)
     return devices
 
@@ -233,7 +236,17 @@ class Record:
         return len(self._results)
 
     def add(self, point: Point, found: Measurement, description: Mapping[str, Any]) -> None:
-        """Keep a measurement, and write the file: an interruption loses nothing that is finished."""
+        """Keep a measurement, and write the file: an interruption loses nothing that is finished.
+
+        Raises
+        ------
+        ValueError
+            Where it was not measured, but modelled on the simulated device.
+        """
+        if found.kind != "measured":
+            raise ValueError(
+                f"{found.label} is {found.kind}, on {found.machine}: nothing to record."
+            )
         entry = {
             "experiment": point.experiment.name,
             "parameters": dict(point.parameters),

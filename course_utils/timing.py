@@ -91,9 +91,9 @@ def measure(
     Notes
     -----
     On the simulated device the time is that of its virtual clock, and ``kind`` says *modelled*; it is
-    the same at every repetition, so a few are enough.
+    the same at every repetition, so five are enough, however long they take.
 
-    Built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
+    Elsewhere it is built on ``torch.utils.benchmark.Timer``, whose default of one thread is replaced by the number
     PyTorch uses. A slow call is a repetition of its own; a fast one is repeated in blocks, so that
     reading the clock and waiting for the device cost next to nothing.
     """
@@ -113,12 +113,12 @@ def measure(
         synchronize(device)
         return host()
 
-    timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
     simulated = device.type == "sim"
     once = _warm_up(fn, clock, 0 if simulated else min_seconds)
     if simulated:
-        times = [timer.timeit(SHORT if once < 1e-4 else 1).median for _ in range(LEAST)]
+        times = [_block(fn, clock, SHORT if once < 1e-4 else 1) for _ in range(LEAST)]
     else:
+        timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
         times = _repeat(timer, once, min_seconds)
     q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
     return Measurement(
@@ -157,6 +157,14 @@ def _repeat(timer: Timer, once: float, min_seconds: float) -> list[float]:
     while len(times) < LEAST or sum(times) * block < min_seconds:
         times += timer.timeit(block).times
     return times
+
+
+def _block(fn: Callable[[], object], clock: Callable[[], float], calls: int) -> float:
+    """Return the time of one call, as the mean over a block of them."""
+    begin = clock()
+    for _ in range(calls):
+        fn()
+    return (clock() - begin) / calls
 
 
 def _warm_up(fn: Callable[[], object], clock: Callable[[], float], min_seconds: float) -> float:

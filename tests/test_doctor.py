@@ -43,10 +43,20 @@ def cuda(name, arch):
 
 
 MACHINES = {
-    "no GPU, CPU wheel": (machine(torch="cpu"), "shut shut unknown unknown unknown"),
-    "CUDA wheel without a driver": (machine(), "open shut unknown unknown unknown"),
+    "no GPU, CPU wheel": (
+        machine(torch="cpu", simulated=True),
+        "shut shut unknown unknown unknown",
+    ),
+    "no GPU, a torch that cannot simulate one": (
+        machine(torch="cpu", simulated=False),
+        "shut shut unknown unknown unknown",
+    ),
+    "CUDA wheel without a driver": (
+        machine(simulated=True),
+        "open shut unknown unknown unknown",
+    ),
     "CPU wheel on a GPU machine": (
-        machine(torch="cpu", driver=nvidia("NVIDIA GeForce RTX 4070")),
+        machine(torch="cpu", driver=nvidia("NVIDIA GeForce RTX 4070"), simulated=True),
         "shut open unknown unknown unknown",
     ),
     "wheel missing": (machine(torch=None), "shut shut unknown unknown unknown"),
@@ -110,11 +120,12 @@ MACHINES = {
 }
 
 ADVICE = {
-    "no GPU, CPU wheel": "No GPU here: the lessons run on the CPU; for a GPU open the course in Colab",
-    "CUDA wheel without a driver": "the lessons run on the CPU",
-    "CPU wheel on a GPU machine": "install the CUDA build: ",
+    "no GPU, CPU wheel": "No GPU here: the course simulates one; for a GPU open the course in Colab",
+    "no GPU, a torch that cannot simulate one": "No GPU here: the lessons run on the CPU; for a",
+    "CUDA wheel without a driver": "No GPU here: the course simulates one",
+    "CPU wheel on a GPU machine": "run on a simulated GPU for now; install the CUDA build: ",
     "wheel missing": "course_utils lab",
-    "driver too old": "install a newer driver",
+    "driver too old": "The lessons run on the CPU for now; install a newer driver",
     "P100 on Kaggle": "choose Settings > Accelerator > GPU T4 x2",
     "T4 on Colab": "take float16 with a GradScaler",
     "H200": "Ready: the lessons use NVIDIA H200.",

@@ -12,8 +12,9 @@ import nbformat
 import pytest
 import torch
 from harness import NOTEBOOKS, code_cells
+from support import skip
 
-from course_utils import drawings, expect_error, plots
+from course_utils import drawings, expect_error, measure, plots, simgpu
 from course_utils.evidence import published_gpus
 from course_utils.exercises import lesson
 from course_utils.timing import Measurement, seconds
@@ -106,20 +107,48 @@ def figures(monkeypatch):
         plots.plt.close(fig)
 
 
+@pytest.fixture
+def sim():
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    return simgpu.enable("T4")
+
+
 def words(fig):
     texts = [text.get_text() for ax in fig.axes for text in ax.texts]
     legends = [*fig.legends, *filter(None, (ax.get_legend() for ax in fig.axes))]
     return " ".join(texts + [text.get_text() for legend in legends for text in legend.get_texts()])
 
 
-def test_without_an_accelerator_the_race_says_so_and_invents_nothing(figures, monkeypatch):
+def test_without_an_accelerator_the_race_has_a_modelled_one_and_says_so(figures, monkeypatch):
     monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
     drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
-    assert "No accelerator here" in words(fig)
-    bounds = re.findall(r"NVIDIA \S+.*?\((\w+)\)", words(fig))
-    assert bounds == ["published"] * len(published_gpus())
-    assert "no speed-up" in alt
+    assert "NVIDIA T4 (modelled)" in words(fig) and "NVIDIA T4 (modelled)" in alt
+    assert "cpu (measured)" in words(fig)
+    times, gain = (fig.axes[i].lines[1 - i].get_ydata() for i in (0, 1))
+    assert all(times > 1e-6) and list(gain) == pytest.approx([1e-5, 1e-4, 1e-3] / times)
+
+
+def test_the_modelled_race_is_what_the_simulated_device_says(sim):
+    sizes = [32, 256, 512]
+    found = []
+    for n in sizes:
+        a, b = torch.rand(2, n, n, device=sim)
+        found.append(measure(lambda a=a, b=b: a @ b, device=sim))
+    assert [m.kind for m in found] == ["modelled"] * 3
+    assert [m.median for m in found] == pytest.approx(drawings._modelled_race(sizes), rel=0.2)
+
+
+def test_the_race_names_the_kind_of_each_curve(figures, monkeypatch):
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
+    device = [fake(2e-5, "sim:0", "Simulated NVIDIA T4", "modelled")] * 3
+    drawings.race(SIZES, {"cpu": cpu, "sim:0": device})
+    ((fig, alt),) = figures
+    assert "Simulated NVIDIA T4 (modelled)" in words(fig) and "sim" not in alt.replace("Sim", "")
+    assert "T4 (measured)" not in words(fig)
+    assert list(fig.axes[1].lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
 
 
 def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatch):
@@ -131,7 +160,7 @@ def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatc
     drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
     assert "Some GPU (recorded)" in words(fig)
-    assert "published" not in words(fig) and "No accelerator" not in words(fig)
+    assert "modelled" not in words(fig)
     gain = fig.axes[1].lines[0].get_ydata()
     assert list(gain) == pytest.approx([1e-5 / 64e-6, 1e-4 / 128e-6, 1e-3 / 256e-6])
     assert "Some GPU" in alt
@@ -163,6 +192,10 @@ def test_the_roofline_bends_where_both_limits_meet(figures):
     assert x[1] == pytest.approx(5.0)
     assert list(y) == pytest.approx([2.0, 200.0, 200.0])
     assert "ridge: 5 FLOPs/byte" in words(fig) and "product" in alt
+    assert "product (measured)" in words(fig)
+    drawings.roofline(2e11, 4e10, {"product": [(50, 1e11)]}, "modelled")
+    fig, alt = figures[-1]
+    assert "measured" not in words(fig) + alt and "product (modelled)" in words(fig)
 
 
 def test_the_picture_of_two_processors_is_labelled_an_illustration(figures):

@@ -8,12 +8,14 @@ import json
 
 import pytest
 import torch
+from support import skip
 
-from course_utils import evidence, experiments
+from course_utils import evidence, experiments, simgpu
 from course_utils.cli import record
 from course_utils.timing import measure
 
 CPU = torch.device("cpu")
+FOUND = experiments.working_devices
 MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "cores"}
 
 
@@ -107,6 +109,33 @@ def test_two_devices_share_one_file(tmp_path, monkeypatch):
     assert [entry["measurement"]["device"] for entry in results(tmp_path)] == ["cpu", "cpu:0"]
     assert run("--only", "launch", "--output", tmp_path) == 0
     assert len(results(tmp_path)) == 2
+
+
+@pytest.fixture
+def sim(monkeypatch):
+    """A simulated device, switched on and asked for by name."""
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    monkeypatch.setenv("COURSE_DEVICE", "sim")
+    return simgpu.first()
+
+
+def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "working_devices", FOUND)
+    assert run("--only", "launch", "--output", tmp_path) == 0
+    content = json.loads(only_file(tmp_path).read_text(encoding="utf-8"))
+    assert "sim" not in content["machine"]["device"].lower()
+    devices = [entry["measurement"]["device"] for entry in content["results"]]
+    assert devices[0] == "cpu" and not any(name.startswith("sim") for name in devices)
+
+
+def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
+    point = experiments.Point(experiments.EXPERIMENTS["launch"], {}, sim)
+    ((_, found),) = experiments.run_points([point])
+    kept = experiments.Record(tmp_path / "machine_x.json")
+    with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing to record"):
+        kept.add(point, found, experiments.machine([CPU]))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_size_that_takes_too_long_ends_its_sweep(tmp_path, monkeypatch, capsys):

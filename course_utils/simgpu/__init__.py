@@ -20,6 +20,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 from __future__ import annotations
 
 import contextlib
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -97,13 +98,23 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
         raise ValueError(f"devices={devices!r}: give a whole number from 1 to 64.")
     capacity = chosen.total_memory if memory is None else parse_memory(memory)
     backend.register()
+    if any(device.allocator.allocated for device in MACHINE.devices[devices:]):
+        gc.collect()  # a traceback that nobody needs may still hold tensors
     for device in MACHINE.devices[devices:]:
         if device.allocator.allocated:
             raise ValueError(
                 f"sim:{device.index} still holds tensors; delete them before asking for {devices} devices."
             )
-    for device in MACHINE.devices[:devices]:
-        device.allocator.capacity = capacity
+    kept = MACHINE.devices[:devices]
+    before = [device.allocator.capacity for device in kept]
+    try:
+        for device in kept:
+            device.allocator.capacity = capacity
+    except ValueError:  # all of them change, or none
+        for device, old in zip(kept, before, strict=True):
+            device.allocator.capacity = old
+        raise
+    for device in kept:
         device.profile = device.clock.profile = chosen
     del MACHINE.devices[devices:]
     for index in range(len(MACHINE.devices), devices):

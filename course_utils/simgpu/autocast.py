@@ -150,9 +150,10 @@ def clear_cache() -> None:
     _cast_weights.clear()
 
 
-def register(library: Any, fallback: Any) -> None:
-    """Register the rules; ``library`` is of the namespace aten, ``fallback`` of all."""
+def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
+    """Register the rules and return them; ``library`` is of the namespace aten, ``fallback`` of all."""
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    made: list[Callable[..., Any]] = []
     rules = {
         LOWER_PRECISION: _to_lower,
         FLOAT32: _to_float32,
@@ -164,5 +165,7 @@ def register(library: Any, fallback: Any) -> None:
             packet, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
             if op is not None:  # a name this release does not have
-                library.impl(name, rule(op), "AutocastPrivateUse1")
+                made.append(rule(op))
+                library.impl(name, made[-1], "AutocastPrivateUse1")
     library.impl(BANNED, _banned, "AutocastPrivateUse1")
+    return made

@@ -55,7 +55,8 @@ def register() -> None:
     library = torch.library.Library("aten", "IMPL")
     _libraries.extend([every, library])
     kernels.register(library)
-    autocast.register(library, every)
+    rules = autocast.register(library, every)
+    _keep_the_compiler_out([run, SimTensor.__torch_dispatch__.__func__, kernels.attention, *rules])
     _pinned_memory(library)
     _parameters()
     _accelerator()
@@ -74,6 +75,16 @@ def _after(owner: Any, name: str, then: Any) -> None:
         return result
 
     setattr(owner, name, both)
+
+
+def _keep_the_compiler_out(functions: list[Any]) -> None:
+    """Let ``torch.compile`` run what is on the device as it stands, and not translate our own code."""
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip = eval_frame._FrameExecStrategy(*[eval_frame._FrameAction.SKIP] * 2)
+        for function in functions:
+            eval_frame.set_code_exec_strategy(function.__code__, skip)
 
 
 # --- Parameters keep their identity when a module moves, as on CUDA
@@ -122,6 +133,9 @@ def _parameters() -> None:
     torch._has_compatible_shallow_copy_type = may_take
     UninitializedTensorMixin.materialize = fill
     UninitializedBuffer.to = to
+    UninitializedTensorMixin.sim = lambda self, device=None, **_: self.to(
+        MACHINE.device(device).torch_device
+    )
 
 
 def _become(tensor: Tensor, value: Tensor) -> None:

@@ -141,6 +141,7 @@ class SimModule(types.ModuleType):
     Event = Event
     Stream = Stream
     OutOfMemoryError = torch.OutOfMemoryError
+    _initialized = True  # asked by checkpointing, which then keeps the random state
 
     def is_available(self) -> bool:
         """Return whether there is a simulated device."""

@@ -51,7 +51,13 @@ class SimTensor(Tensor):
     def __torch_dispatch__(
         cls, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        return run(op, args, kwargs or {})
+        try:
+            return run(op, args, kwargs or {})
+        except Exception as error:
+            # The frames below would keep the tensors alive as long as someone keeps the error; on CUDA
+            # there are none.
+            args = kwargs = error.__context__ = error.__traceback__ = None
+            raise error
 
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
@@ -276,32 +282,34 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return _compute(op, args, kwargs)
 
 
+def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
+    """Return an argument with payloads in the place of device tensors; note the tensors that were met."""
+    kind = x.__class__
+    if kind is SimTensor:
+        tensors.append(x)
+        return x._payload
+    if kind is list or kind is tuple:
+        if x and (isinstance(x[0], Tensor) or x[0] is None or isinstance(x[-1], Tensor)):
+            return [_unwrap(item, tensors, strangers) for item in x]
+        return x
+    if kind is torch.device:
+        return CPU
+    if isinstance(x, Tensor):
+        if isinstance(x, SimTensor):  # a subclass of it
+            tensors.append(x)
+            return x._payload
+        if x.dim():
+            strangers.append(x)
+    return x
+
+
 def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     facts = _look_up(op)
     tensors: list[SimTensor] = []
     strangers: list[Tensor] = []
 
-    def unwrap(x: Any) -> Any:
-        kind = x.__class__
-        if kind is SimTensor:
-            tensors.append(x)
-            return x._payload
-        if kind is list or kind is tuple:
-            if x and (isinstance(x[0], Tensor) or x[0] is None or isinstance(x[-1], Tensor)):
-                return [unwrap(item) for item in x]
-            return x
-        if kind is torch.device:
-            return CPU
-        if isinstance(x, Tensor):
-            if isinstance(x, SimTensor):  # a subclass of it
-                tensors.append(x)
-                return x._payload
-            if x.dim():
-                strangers.append(x)
-        return x
-
-    plain = [unwrap(x) for x in args]
-    plain_kwargs = {key: unwrap(x) for key, x in kwargs.items()} if kwargs else kwargs
+    plain = [_unwrap(x, tensors, strangers) for x in args]
+    plain_kwargs = {key: _unwrap(x, tensors, strangers) for key, x in kwargs.items()}
     if tensors:
         device = tensors[0]._memory.device
         if MACHINE.forked:
@@ -313,8 +321,10 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for other in tensors:
             if other._memory.device is not device:
                 _mismatch(op, args, kwargs)
-        written = [args[0]] if facts.in_place else [kwargs[name] for name in facts.outs]
-        if any(_is_stranger(x) for x in written):
+        if facts.in_place:
+            if _is_stranger(args[0]):
+                _mismatch(op, args, kwargs)
+        elif facts.outs and any(_is_stranger(kwargs[name]) for name in facts.outs):
             _mismatch(op, args, kwargs)
     else:
         device = MACHINE.device(kwargs.get("device"))
@@ -358,6 +368,9 @@ def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts)
         if out.layout is torch.strided:
             for tensor in tensors:
                 if tensor._payload.layout is torch.strided and _is_alias_of(out, tensor._payload):
+                    if torch.is_inference_mode_enabled() and not tensor.is_inference():
+                        with torch.inference_mode(False):  # a view of a normal tensor is one too
+                            return wrap(out, tensor._memory)
                     return wrap(out, tensor._memory)
         return wrap(out, Memory(device, nbytes(out)))
     if isinstance(out, (list, tuple)):
@@ -598,7 +611,11 @@ def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...]) -> bool:
 
 
 def _needs_care(tensors: list[SimTensor]) -> bool:
-    return any(t._payload.is_complex() or t._payload.is_neg() for t in tensors)
+    for tensor in tensors:  # a loop, because this runs for every operation
+        payload = tensor._payload
+        if payload.is_complex() or payload.is_neg():
+            return True
+    return False
 
 
 def _conjugate_aware() -> Any:
@@ -682,7 +699,7 @@ _CUDA_NAMES = {  # the kernel and the argument that CUDA's sentence names
     aten.mv: ("addmv", "vec"),
     aten.convolution: ("cudnn_convolution", "weight"),
 }
-_STRUCTURED = frozenset(  # operations that PyTorch generates in another way, with other names
-    "addmm addmv baddbmm bmm cat gather index_add index_copy mm nll_loss_forward scatter scatter_add "
-    "scatter_reduce topk".split()
-)
+_STRUCTURED = {  # operations that PyTorch generates in another way, with other names
+    *("addmm", "addmv", "baddbmm", "bmm", "cat", "gather", "index_add", "index_copy", "mm"),
+    *("nll_loss_forward", "scatter", "scatter_add", "scatter_reduce", "topk"),
+}

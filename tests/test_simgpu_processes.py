@@ -1,0 +1,298 @@
+"""What the simulated device does to other processes, and to a process that never asks for it."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+from support import skip
+
+from course_utils import simgpu
+
+pytestmark = pytest.mark.usefixtures("two_devices")
+
+ROOT = Path(__file__).parents[1]
+SIM = "sim"
+
+
+def python(code, *arguments, status=0):
+    """Run a program in a new process and return what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    assert not done.stderr, done.stderr
+    return done.stdout
+
+
+def test_an_import_leaves_pytorch_untouched():
+    out = python(
+        """
+        import torch
+        from torch.optim.optimizer import _foreach_supported_types
+        names = "empty zeros ones tensor _has_compatible_shallow_copy_type clear_autocast_cache".split()
+        def state():
+            return (
+                torch._C._get_privateuse1_backend_name(), torch.Tensor.data, *map(torch.__dict__.get, names),
+                torch.nn.parameter.UninitializedTensorMixin.materialize, list(torch.serialization._package_registry),
+                *(getattr(torch.accelerator, n) for n in torch.accelerator.__all__),
+                list(_foreach_supported_types), torch._C._is_multithreading_enabled(),
+            )
+        before = state()
+        import course_utils, course_utils.simgpu as simgpu
+        from course_utils.simgpu import allocator, autocast, backend, clock, cost, counters, kernels
+        from course_utils.simgpu import machine, module, profiles, serialize, tensor, timeline
+        assert simgpu.problem() is None and not simgpu.enabled() and simgpu.problem() is None
+        assert all(a is b or a == b for a, b in zip(before, state(), strict=True))
+        assert torch.Tensor.data.__class__.__name__ == "getset_descriptor" and not hasattr(torch, "sim")
+        print(torch._C._get_privateuse1_backend_name(), torch.accelerator.is_available())
+        """
+    )
+    assert out.split()[0] == "privateuseone"
+
+
+def test_without_enable_there_is_no_device():
+    out = python(
+        """
+        from course_utils import simgpu
+        for ask in (simgpu.clock, simgpu.profile):
+            try:
+                ask()
+            except RuntimeError as error:
+                print(error)
+        """
+    )
+    assert out == "There is no simulated device: call simgpu.enable() first.\n" * 2
+
+
+def test_enable_twice_in_a_fresh_process():
+    out = python(
+        """
+        import torch
+        from course_utils import simgpu
+        for _ in range(2):
+            assert simgpu.enable(devices=2) == torch.device("sim", 0)
+            assert simgpu.enabled() and simgpu.problem() is None
+        print(torch.sim.device_count(), torch.ones(2, device="sim:1"))
+        """
+    )
+    assert out == "2 tensor([1., 1.], device='sim:1')\n"
+
+
+def test_another_backend_in_that_place_is_one_sentence():
+    out = python(
+        """
+        import torch
+        torch.utils.rename_privateuse1_backend("other")
+        from course_utils import simgpu
+        print(simgpu.problem())
+        try:
+            simgpu.enable()
+        except RuntimeError as error:
+            assert str(error) == simgpu.problem() and not simgpu.enabled()
+        """
+    )
+    assert "already has a device 'other'" in out and out.count("\n") == 1
+
+
+def test_a_pytorch_that_cannot_is_one_sentence():
+    out = python(
+        """
+        import torch.utils.backend_registration as registration
+        del registration._setup_privateuseone_for_python_backend
+        from course_utils import simgpu
+        print(simgpu.problem())
+        """
+    )
+    assert "cannot register a device from Python" in out and out.count("\n") == 1
+
+
+def test_a_checkpoint_opens_where_there_is_no_device(tmp_path):
+    net = torch.nn.Linear(2, 2).sim()
+    torch.save({"net": net.state_dict(), "x": torch.ones(3, device="sim:1")}, tmp_path / "file.pt")
+    out = python(
+        """
+        import sys, torch
+        loaded = torch.load(sys.argv[1], map_location="cpu", weights_only=True)
+        print(loaded["x"], loaded["net"]["weight"].device, type(loaded["x"]).__name__)
+        try:
+            torch.load(sys.argv[1])
+        except RuntimeError as error:
+            print("map_location" in str(error), "sim:" in str(error))
+        """,
+        tmp_path / "file.pt",
+    )
+    assert out.splitlines()[0] == "tensor([1., 1., 1.]) cpu Tensor"
+    # a process that enables the device opens it on the device
+    out = python(
+        """
+        import sys, torch
+        from course_utils import simgpu
+        simgpu.enable(devices=2)
+        print(torch.load(sys.argv[1])["x"])
+        """,
+        tmp_path / "file.pt",
+    )
+    assert out == "tensor([1., 1., 1.], device='sim:1')\n"
+
+
+def test_the_process_ends_quietly_with_tensors_alive():
+    out = python(
+        """
+        import torch
+        from course_utils import simgpu
+        simgpu.enable()
+        x = torch.ones(1000, device="sim", requires_grad=True)
+        keep = {"x": x, "y": (x * 2).sum(), "net": torch.nn.Linear(3, 3).sim(), "stream": torch.sim.Stream()}
+        keep["self"] = keep
+        counting = simgpu.count().__enter__()
+        print("end")
+        """
+    )
+    assert out == "end\n"
+
+
+# --- Children of this process
+
+
+def _use_the_device(connection, device):
+    try:
+        from course_utils import simgpu
+
+        if device == "enable":
+            device = simgpu.enable()
+        connection.send(str((torch.ones(2, device=device) + 1).tolist()))
+    except RuntimeError as error:
+        connection.send(str(error))
+
+
+def child(method, target, *arguments):
+    context = multiprocessing.get_context(method)
+    mine, theirs = context.Pipe()
+    process = context.Process(target=target, args=(theirs, *arguments))
+    process.start()
+    assert mine.poll(60), "the child did not answer"
+    answer = mine.recv()
+    process.join(20)
+    return answer
+
+
+needs_fork = pytest.mark.skipif(
+    "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
+)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_gets_cudas_sentence():
+    torch.ones(1, device=SIM)
+    answer = child("fork", _use_the_device, "sim")
+    assert answer == (
+        "Cannot re-initialize sim in forked subprocess. To use sim with multiprocessing, you must use the "
+        "'spawn' start method"
+    )
+    assert (torch.ones(2, device=SIM) + 1).tolist() == [2, 2]  # here it goes on
+
+
+def _use_what_came_along(connection, x):
+    for use in (lambda: x + 1, lambda: x.cpu(), lambda: x.sum().item(), lambda: x.to("sim:1")):
+        try:
+            use()
+            connection.send("used")
+            return
+        except RuntimeError as error:
+            if "'spawn' start method" not in str(error):
+                connection.send(str(error))
+                return
+    connection.send("refused")
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_cannot_use_its_parents_tensors():
+    assert child("fork", _use_what_came_along, torch.ones(2, device=SIM)) == "refused"
+
+
+def test_a_spawned_child_has_a_device_of_its_own():
+    assert child("spawn", _use_the_device, "enable") == "[2.0, 2.0]"
+
+
+class Squares(torch.utils.data.Dataset):
+    """Each worker adds its number's square, and says who it is."""
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.tensor([float(i)]), {"square": torch.tensor(i * i), "process": os.getpid()}
+
+
+@pytest.mark.parametrize("method", [None, "fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_data_loader_feeds_the_device(method):
+    if method and method not in multiprocessing.get_all_start_methods():
+        skip(f"no {method} here", until="2027-11-30")
+    torch.ones(1, device=SIM)
+    loader = torch.utils.data.DataLoader(
+        Squares(),
+        batch_size=3,
+        num_workers=2 if method else 0,
+        pin_memory=True,
+        multiprocessing_context=method,
+    )
+    seen, processes = [], set()
+    with simgpu.count() as counts:
+        for x, more in loader:
+            assert x.is_pinned() and more["square"].is_pinned()
+            moved = x.to(SIM, non_blocking=True), more["square"].to(SIM, non_blocking=True)
+            seen += [(a.item(), b.item()) for a, b in zip(moved[0][:, 0], moved[1], strict=True)]
+            processes |= set(more["process"].tolist())
+    assert seen == [(float(i), i * i) for i in range(8)]
+    assert (os.getpid() in processes) is (method is None)
+    to_device = [copy for copy in counts.copies if copy.code == "h2d"]
+    assert len(to_device) == 6 and all(copy.pinned and copy.non_blocking for copy in to_device)
+
+
+class OnTheDevice(Squares):
+    def __getitem__(self, i):
+        return torch.tensor([float(i)]).to(SIM)
+
+
+@needs_fork
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_dataset_that_uses_the_device_in_a_forked_worker_is_refused():
+    torch.ones(1, device=SIM)
+    loader = torch.utils.data.DataLoader(
+        OnTheDevice(), num_workers=1, multiprocessing_context="fork"
+    )
+    with pytest.raises(RuntimeError, match="Cannot re-initialize sim in forked subprocess"):
+        next(iter(loader))
+    assert next(iter(torch.utils.data.DataLoader(OnTheDevice(), batch_size=2))).is_sim
+
+
+def test_threads_use_the_device_too():
+    import threading
+
+    results = []
+
+    def work():
+        x = torch.ones(4, device="sim:1", requires_grad=True)
+        (x * x).sum().backward()
+        results.append(x.grad.tolist())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert results == [[2, 2, 2, 2]] * 4
