@@ -149,7 +149,9 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     if not facts["torch"]["imports"]:
         return doors[0].remedy
     if not _has_gpu(facts):
-        instead = "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
+        instead = (
+            "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
+        )
         return f"No GPU here: {instead}; {_SWITCH_ON[place]}."
     shut = next((door for door in doors if door.state == "shut"), None)
     name = facts.get("device", {}).get("name") or "the GPU"

@@ -17,15 +17,17 @@ from types import SimpleNamespace
 import pytest
 import torch
 from harness import ROOT, code_cells, execute, notebook
+from support import skip
 
 import course_utils
-from course_utils import data, devices, evidence, host, plots, progress, session, timing
+from course_utils import data, devices, evidence, host, plots, progress, session, simgpu, timing
 from course_utils.course import CourseFileError, load_course
 from course_utils.data import DataError, load_cifar10, load_digits
 from course_utils.devices import DeviceError, get_device
 from course_utils.errors import expect_error
 from course_utils.exercises import Exercise
 from course_utils.progressbar import bar
+from course_utils.simgpu.machine import MACHINE
 from course_utils.timing import Measurement, measure
 
 # --- the package ------------------------------------------------------------------------------
@@ -64,6 +66,9 @@ def fake(monkeypatch):
     monkeypatch.setattr(devices, "abilities", _fake_abilities)
 
     def fake(*present, broken=()):
+        problem = None if "sim" in present else "This PyTorch cannot simulate a device."
+        monkeypatch.setattr(simgpu, "problem", lambda: problem)
+        monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
         monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
             devices,
@@ -89,6 +94,10 @@ def _fake_abilities(device):
         (("mps", "xpu", "cuda"), (), "cuda"),
         (("cuda",), ("cuda",), "cpu"),
         (("cuda", "mps"), ("cuda",), "mps"),
+        (("sim",), (), "meta"),
+        (("mps", "sim"), (), "mps"),
+        (("cuda", "sim"), ("cuda",), "meta"),
+        (("sim",), ("meta",), "cpu"),
     ],
 )
 def test_the_best_device_that_works_is_chosen(fake, present, broken, expected):
@@ -100,6 +109,52 @@ def test_a_device_that_fails_its_kernel_is_passed_over_with_a_note(fake, capsys)
     fake("cuda", broken=("cuda",))
     assert get_device().type == "cpu"
     assert "cuda is there, but does not work: no kernel image" in capsys.readouterr().out
+
+
+def test_where_nothing_can_be_simulated_the_card_says_why_in_a_sentence(fake, capsys):
+    fake()
+    assert get_device().type == "cpu"
+    assert "Note: This PyTorch cannot simulate a device." in capsys.readouterr().out
+    fake("mps")
+    assert get_device().type == "mps"
+    assert "Note" not in capsys.readouterr().out
+
+
+def test_an_old_pytorch_is_told_what_it_lacks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.backend_registration", None)
+    reason = simgpu.problem()
+    assert torch.__version__ in reason and reason.endswith(".") and "\n" not in reason
+    monkeypatch.setattr(MACHINE, "devices", [])
+    monkeypatch.setenv("COURSE_DEVICE", "sim:0")
+    with pytest.raises(DeviceError, match=r"COURSE_DEVICE asks for 'sim:0'.*cannot register"):
+        get_device()
+
+
+@pytest.fixture
+def sim(monkeypatch):
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    monkeypatch.delenv("COURSE_DEVICE", raising=False)
+    return simgpu.enable("T4")
+
+
+def test_the_simulated_device_can_be_asked_for_by_name(sim, monkeypatch, capsys):
+    assert get_device("sim") == get_device("sim:0") == sim
+    said = capsys.readouterr().out
+    assert "sim:0: Simulated NVIDIA T4" in said
+    assert "so one is simulated" in said and "every time it gives is modelled" in said
+    monkeypatch.setenv("COURSE_DEVICE", "sim")
+    assert get_device(quiet=True) == sim
+    monkeypatch.setenv("COURSE_DEVICE", "cpu")
+    assert get_device(quiet=True).type == "cpu"
+
+
+def test_a_simulated_device_that_is_not_there_is_refused_in_one_line(sim):
+    with pytest.raises(
+        DeviceError, match=r"'sim:3', but it does not work here .*ordinal"
+    ) as caught:
+        get_device("sim:3")
+    assert "\n" not in str(caught.value)
 
 
 def test_quiet_shows_nothing(fake, capsys):
@@ -238,6 +293,42 @@ def test_measure_waits_for_an_asynchronous_device_before_it_reads_the_clock(monk
     monkeypatch.setattr(timing, "synchronize", drain)
     m = measure(lambda: queue.append(0.004), device="cpu", min_seconds=0.05)
     assert m.median > 0.0035
+
+
+def test_measure_on_the_simulated_device_is_modelled_and_always_the_same(sim):
+    a, b = torch.rand(2, 256, 256, device=sim)
+    first, again = (measure(lambda: a @ b, "product", device=sim) for _ in range(2))
+    assert (first.kind, first.device, first.n) == ("modelled", "sim:0", timing.LEAST)
+    assert first.machine == "Simulated NVIDIA T4"
+    assert first.q1 == pytest.approx(first.q3) and first.median == pytest.approx(again.median)
+    assert "modelled on sim:0" in str(first)
+    assert measure(lambda: time.sleep(0.02), device=sim).median < 1e-3, "a virtual clock"
+
+
+def test_measure_on_the_simulated_device_calls_slow_work_few_times(sim):
+    calls = []
+
+    def slow():
+        calls.append(1)
+        simgpu.host_work(0.5)
+
+    assert measure(slow, device=sim, min_seconds=30).median == pytest.approx(0.5, rel=1e-3)
+    assert len(calls) <= 10
+
+
+def test_the_host_clock_does_not_wait_for_the_device(sim):
+    assert timing.host_clock("cpu") is time.perf_counter
+    clock = timing.host_clock(sim)
+    a, b = torch.rand(2, 512, 512, device=sim)
+    times = []
+    for wait in (False, True):
+        devices.synchronize(sim)
+        start = clock()
+        a @ b
+        if wait:
+            devices.synchronize(sim)
+        times.append(clock() - start)
+    assert 0 < times[0] < times[1] / 3
 
 
 def test_synchronize_waits_for_an_accelerator_only(monkeypatch):

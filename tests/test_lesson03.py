@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import torch
 from harness import NOTEBOOKS, code_cells
+from support import skip
 
-from course_utils import drawings, measure, plots
+from course_utils import drawings, measure, plots, simgpu
 from course_utils.exercises import lesson as exercises
 from course_utils.timing import Measurement
 
@@ -52,6 +53,16 @@ def trained() -> dict:
 class TestTraining:
     def test_it_reads_more_than_97_percent_of_new_digits(self, trained):
         assert trained["test_accuracy"] > 0.97
+
+    def test_it_reads_as_well_on_the_simulated_device(self, monkeypatch):
+        if problem := simgpu.problem():
+            skip(problem, until="2027-11-30")
+        monkeypatch.setenv("COURSE_DEVICE", "sim")
+        names = run_cells("test accuracy {")
+        assert (
+            names["train_x"].device.type == next(names["model"].parameters()).device.type == "sim"
+        )
+        assert names["test_accuracy"] > 0.97
 
     def test_data_on_the_device_beat_the_loader(self, trained):
         threads = torch.get_num_threads()
@@ -125,6 +136,67 @@ def test_a_checkpoint_holds_every_part_and_every_generator(lesson, run, tmp_path
     assert draws() == expected
     assert (other.epoch, other.step) == (1, 0)
     assert torch.equal(other.order, run.order)
+
+
+@pytest.fixture(params=["cpu", "sim"])
+def device(request):
+    if request.param == "cpu":
+        return torch.device("cpu")
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    return simgpu.first()
+
+
+def finished(lesson, device, folder, stop_at=None):
+    """Train for two short epochs; stopped at a save if asked, and gone on with in a fresh run."""
+    x, y = (part.to(device) for part in digits(lesson))
+    folder.mkdir()
+    saves, save = [], lesson["save_checkpoint"]
+
+    def stopping(run, folder):
+        save(run, folder)
+        saves.append(run.step)
+        if len(saves) == stop_at:
+            raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lesson, "save_checkpoint", stopping)
+        for seed in (0, 1):  # what is not in the checkpoint is another in the second run
+            try:
+                run = lesson["new_run"](device, steps=12, seed=seed)
+                lesson["train"](run, x, y, epochs=2, folder=folder, batch=10, every=2)
+                break
+            except KeyboardInterrupt:
+                continue
+    return run.parts["model"].state_dict()
+
+
+def equal(a, b):
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
+    alone = finished(lesson, device, tmp_path / "alone")
+    assert all(value.device == device for value in alone.values())
+    assert equal(alone, finished(lesson, device, tmp_path / "stopped", stop_at=4))
+
+
+def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, device, tmp_path):
+    generators = lesson["generators"]
+    assert ("device" in generators(device)) == (device.type != "cpu")
+    lesson["save_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
+    kept = torch.load(tmp_path / "last.pt", weights_only=True)["rng"]
+    assert ("device" in kept) == (device.type != "cpu")
+    alone = finished(lesson, device, tmp_path / "alone")
+    without = "device" if device.type != "cpu" else "torch"
+
+    def forgetful(device):
+        return {name: pair for name, pair in generators(device).items() if name != without}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lesson, "generators", forgetful)
+        stopped = finished(lesson, device, tmp_path / "stopped", stop_at=4)
+    assert not equal(alone, stopped)
 
 
 def test_one_more_part_such_as_a_scaler_is_kept_like_the_others(lesson, run, tmp_path):
@@ -223,6 +295,7 @@ def test_the_loading_chart_shows_short_times_beside_long_ones(monkeypatch, longe
     ((ax,),) = (fig.axes for fig in figures)
     assert ax.get_xscale() == scale
     assert ("logarithmic" in ax.get_xlabel()) == (scale == "log")
+    assert "(measured on cpu)" in ax.get_yticklabels()[0].get_text()
     left, right = ax.get_xlim()
     ends = [ax.transData.transform((1e3 * t, 0))[0] for t in (1e-3 * left, *times, 1e-3 * right)]
     assert ends[1] - ends[0] > 0.05 * (ends[-1] - ends[0]), "the shortest bar can be seen"

@@ -547,3 +547,39 @@ def test_a_cnn_step_costs_at_most_twice_the_cpus(one_thread):
         f"ratio {ratio:.2f}; {extra * 1e6:.0f} µs more for each of {counts.launches} launches"
     )
     assert ratio <= 2.0
+
+
+def test_a_copy_to_pinned_memory_arrives_when_somebody_waits():
+    """What a learner sees who reads too early: the old contents, as on CUDA."""
+    source = torch.full((4_000_000,), 3.0, device="sim")
+    landing = torch.zeros(4_000_000).pin_memory()
+    waits = {
+        "synchronize": torch.sim.synchronize,
+        "item": lambda: source[0].item(),
+        "time passes": lambda: simgpu.host_work(1.0),
+        "asking in a loop": lambda: [None for _ in iter(torch.sim.current_stream().query, True)],
+    }
+    for wait in waits.values():
+        landing.zero_()
+        landing.copy_(source, non_blocking=True)
+        assert landing[0] == 0
+        wait()
+        assert landing[0] == landing[-1] == 3
+    early = source.to("cpu", non_blocking=True)
+    assert early.is_pinned()
+    assert early[0] == 0
+    torch.sim.synchronize()
+    assert early[0] == 3
+    assert source.cpu()[0] == 3
+    pageable = torch.zeros(4_000_000)
+    pageable.copy_(source, non_blocking=True)
+    assert pageable[0] == 3
+
+
+def test_other_dtypes_are_made_before_the_journey():
+    images = torch.zeros(64, 784, dtype=torch.uint8)
+    with simgpu.count() as converted_first:
+        images.to("sim", torch.float32)
+    with simgpu.count() as converted_there:
+        images.to("sim").float()
+    assert converted_first.bytes_to_device == 4 * converted_there.bytes_to_device == 4 * 64 * 784

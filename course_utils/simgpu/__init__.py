@@ -13,6 +13,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``clock.py``     virtual time; ``cost.py`` and ``profiles.json``: how long work takes
 ``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
+``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
 =============== ===========================================================
 """
@@ -161,6 +162,7 @@ def host_work(seconds: float, name: str = "host work") -> None:
     from .machine import MACHINE
 
     MACHINE.host.advance(seconds, name)
+    MACHINE.arrive()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -79,6 +80,7 @@ class Machine:
     host: HostClock = field(default_factory=HostClock)
     current: int = 0
     counting: list[Counters] = field(default_factory=list)
+    arrivals: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
     used: bool = False
     forked: bool = False
 
@@ -114,8 +116,20 @@ class Machine:
         self.used = True
         return self.devices[index]
 
+    def arrive(self) -> None:
+        """Let the copies to the host be there that have ended by now.
+
+        A copy to pinned memory that nobody waits for is not there at once: until it has ended, the
+        host sees what was there before.
+        """
+        due = [land for end, land in self.arrivals if end <= self.host.now]
+        self.arrivals = [arrival for arrival in self.arrivals if arrival[0] > self.host.now]
+        for land in due:
+            land()
+
     def synchronized(self) -> None:
         """Count a wait of the host for a device."""
+        self.arrive()
         for counters in self.counting:
             counters.synchronizations += 1
 
@@ -129,8 +143,8 @@ class Machine:
         non_blocking: bool = False,
         reads: tuple[Memory, ...] = (),
         writes: tuple[Memory, ...] = (),
-    ) -> None:
-        """Move bytes on a device's clock, and count the copy and the wait it takes."""
+    ) -> float:
+        """Move bytes on a device's clock, count the copy and the wait it takes; return when it ends."""
         span = device.clock.copy(
             direction,
             nbytes,
@@ -145,6 +159,9 @@ class Machine:
             counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, span.seconds))
             counters.races += span.race
             counters.synchronizations += waits
+        if self.arrivals:
+            self.arrive()
+        return span.end
 
     def _there(self) -> str:
         count = len(self.devices)

@@ -43,7 +43,7 @@ class Event:
 
     def query(self) -> bool:
         """Return whether the mark has been reached by now."""
-        return self._device is None or self._device.clock.reached(self._time)
+        return self._device is None or _look(self._device, self._time)
 
     def synchronize(self) -> None:
         """Let the host wait for the mark."""
@@ -65,7 +65,7 @@ class Event:
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
         if self._device is None or end_event._device is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        if not (self.query() and end_event.query()):
+        if not all(e._device.clock.reached(e._time) for e in (self, end_event)):
             raise RuntimeError("sim error: device not ready. Synchronise before reading an event.")
         return (end_event._time - self._time) * 1e3
 
@@ -87,7 +87,7 @@ class Stream:
 
     def query(self) -> bool:
         """Return whether the stream has done all it was given."""
-        return self._device.clock.reached(self._device.clock.record(self.stream_id))
+        return _look(self._device, self._device.clock.record(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
         """Hold this stream back until another has done all it was given so far."""
@@ -122,6 +122,16 @@ class Stream:
 
     def __exit__(self, *_: object) -> None:
         self._device.stream = self._before
+
+
+def _look(device: Device, time: float) -> bool:
+    """Return whether a device has come to a time. Asking takes the host a moment, so a loop may wait."""
+    MACHINE.host.advance(_LOOK, "query")
+    MACHINE.arrive()
+    return device.clock.reached(time)
+
+
+_LOOK = 1e-6
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from torch.utils._mode_utils import no_dispatch
 
 from . import cost
 from .machine import CPU, MACHINE, Device, Memory
+from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
 aten = torch.ops.aten
 _KEY = torch._C.DispatchKey
@@ -315,17 +316,17 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if MACHINE.forked:
             MACHINE.device(device.index)
         if facts.indexes:
-            _check_indices(args)
+            check_indices(args)
         elif strangers and not facts.host_tensors:
-            _mismatch(op, args, kwargs)
+            mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
-                _mismatch(op, args, kwargs)
+                mismatch(op, args, kwargs)
         if facts.in_place:
             if _is_stranger(args[0]):
-                _mismatch(op, args, kwargs)
+                mismatch(op, args, kwargs)
         elif facts.outs and any(_is_stranger(kwargs[name]) for name in facts.outs):
-            _mismatch(op, args, kwargs)
+            mismatch(op, args, kwargs)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):
@@ -341,8 +342,8 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         else:
             out = op(*plain, **plain_kwargs)
     except RuntimeError as error:
-        if op.overloadpacket in _CONVOLUTIONS and args[0].dtype is not args[1].dtype:
-            _mismatch(op, args, kwargs)
+        if op.overloadpacket in CONVOLUTIONS and args[0].dtype is not args[1].dtype:
+            mismatch(op, args, kwargs)
         _too_large(error, device)
         raise
 
@@ -425,12 +426,18 @@ def _charge(
         for counters in MACHINE.counting:
             counters.launches += 1
             counters.races += span.race
+        if MACHINE.arrivals:
+            MACHINE.arrive()
     if facts.waits or (op is aten.index.Tensor and _has_mask(plain[1])):
         MACHINE.copy(device, "d2h", 8)
 
 
 def _has_mask(indices: Any) -> bool:
     return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+
+
+def _is_stranger(x: Any) -> bool:
+    return isinstance(x, Tensor) and not isinstance(x, SimTensor)
 
 
 # --- Copies between host and device, and between devices
@@ -448,25 +455,43 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         _between(source, device, target._memory)
     elif to:
         target._payload.copy_(source)
+        as_it_is = source.dtype is target.dtype and source.is_contiguous()
         MACHINE.copy(
             device,
             "h2d",
-            _moved(source),
-            pinned=is_pinned(source),
+            # Other dtypes and layouts are made on the host first, in memory that is not pinned.
+            source.numel() * target.element_size()
+            if source.layout is torch.strided
+            else _moved(source),
+            pinned=as_it_is and is_pinned(source),
             non_blocking=non_blocking,
             writes=(target._memory,),
         )
     else:
-        target.copy_(source._payload)
-        MACHINE.copy(
-            device,
-            "d2h",
-            _moved(source._payload),
-            pinned=is_pinned(target),
-            non_blocking=non_blocking,
-            reads=(source._memory,),
-        )
+        _land(target, source, non_blocking)
     return target
+
+
+def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
+    """Bring a device's tensor into a CPU tensor; into a pinned one it may arrive later."""
+    home = source._memory.device
+    pinned = is_pinned(target)
+    sent = (
+        target if non_blocking else source._payload
+    )  # converted on the device, or after the journey
+    end = MACHINE.copy(
+        home,
+        "d2h",
+        _moved(sent),
+        pinned=pinned,
+        non_blocking=non_blocking,
+        reads=(source._memory,),
+    )
+    if end > MACHINE.host.now:
+        value = source._payload.clone()
+        MACHINE.arrivals.append((end, lambda: target.copy_(value)))
+    else:
+        target.copy_(source._payload)
 
 
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -493,16 +518,9 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return out.to(to)
     MACHINE.device(home.index)
     free = bool(kwargs.get("non_blocking", False))
-    MACHINE.copy(
-        home,
-        "d2h",
-        _moved(source._payload),
-        pinned=free,
-        non_blocking=free,
-        reads=(source._memory,),
-    )
-    if free:  # as on CUDA: such a copy lands in pinned memory
-        mark_pinned(out)
+    if free:  # as on CUDA: it lands in pinned memory, which holds whatever was there before
+        out = mark_pinned(torch.zeros_like(out))
+    _land(out, source, free)
     return out
 
 
@@ -624,82 +642,3 @@ def _conjugate_aware() -> Any:
     for key in (_KEY.Conjugate, _KEY.Negative, _KEY.ZeroTensor):
         exclude = exclude.remove(key)
     return torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), exclude)
-
-
-# --- The sentence everyone meets
-
-
-def _is_stranger(x: Any) -> bool:
-    return isinstance(x, Tensor) and not isinstance(x, SimTensor)
-
-
-def _check_indices(args: tuple[Any, ...]) -> None:
-    """Let ``x[indices]`` take its indices from the host, and nothing else from another device."""
-    target, indices, *values = args
-    for index in indices:
-        if index is not None and index.device not in (CPU, target.device):
-            raise RuntimeError(
-                "indices should be either on cpu or on the same device as the indexed tensor "
-                f"({target.device})"
-            )
-    if values and values[0].device != target.device and values[0].dim():
-        _two_devices(target.device, values[0].device)
-
-
-def _two_devices(first: torch.device, other: torch.device) -> NoReturn:
-    raise RuntimeError(
-        "Expected all tensors to be on the same device, but found at least two devices, "
-        f"{first} and {other}!"
-    )
-
-
-def _mismatch(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
-    """Raise what CUDA raises where tensors are on different devices."""
-    names = [a.name for a in op._schema.arguments]
-    named: list[tuple[str, Tensor]] = []
-    for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        named += [(name, v) for v in values if isinstance(v, Tensor)]
-    packet = op.overloadpacket
-    if packet in _CONVOLUTIONS:
-        x, weight = named[0][1], named[1][1]
-        if x.type() != weight.type():
-            mkldnn = " or input should be a MKLDNN tensor and weight is a dense tensor"
-            raise RuntimeError(
-                f"Input type ({x.type()}) and weight type ({weight.type()}) should be the same"
-                + mkldnn * (x.device.type == "cpu")
-            )
-    if torch.Tag.pointwise in op.tags or packet in _ITERATED:
-        first = next(t.device for _, t in named if t.device.type == "sim")
-        _two_devices(first, next(t.device for _, t in reversed(named) if t.device != first))
-    common = named[0][1].device
-    name, other = next((n, t.device) for n, t in named if t.device != common)
-    method, name = _CUDA_NAMES.get(packet, (op._schema.name.removeprefix("aten::"), name))
-    if method in _STRUCTURED:
-        method += "" if op._overloadname in ("default", "out") else f"__{op._overloadname}"
-    else:
-        method = f"{op._overloadname.replace('default', '')}_{method}"
-    raise RuntimeError(
-        f"Expected all tensors to be on the same device, but got {name} is on {other}, different "
-        f"from other tensors on {common} (when checking argument in method wrapper_SIM_{method})"
-    )
-
-
-_CONVOLUTIONS = {aten.convolution, aten.convolution_overrideable, aten._convolution}
-_ITERATED = {  # beside those with the tag: in CUDA they go through TensorIterator and use its words
-    aten.mse_loss,
-    aten.smooth_l1_loss,
-    aten.binary_cross_entropy,
-    aten.binary_cross_entropy_with_logits,
-    aten.floor_divide,
-}
-_CUDA_NAMES = {  # the kernel and the argument that CUDA's sentence names
-    aten.embedding: ("index_select", "index"),
-    aten.stack: ("cat", "tensors"),
-    aten.mv: ("addmv", "vec"),
-    aten.convolution: ("cudnn_convolution", "weight"),
-}
-_STRUCTURED = {  # operations that PyTorch generates in another way, with other names
-    *("addmm", "addmv", "baddbmm", "bmm", "cat", "gather", "index_add", "index_copy", "mm"),
-    *("nll_loss_forward", "scatter", "scatter_add", "scatter_reduce", "topk"),
-}
