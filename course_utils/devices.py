@@ -67,7 +67,11 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
                 notes.append(missing)
             if not _present(kind):
                 continue
-            device = simgpu.first() if kind == "sim" else torch.device(kind)
+            try:
+                device = simgpu.first() if kind == "sim" else torch.device(kind)
+            except RuntimeError as error:
+                notes.append(str(error))
+                continue
             if (problem := fault(device)) is None:
                 break
             notes.append(f"{kind} is there, but does not work: {problem}")

@@ -353,7 +353,7 @@ def two_memories() -> None:
         arrow = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
         ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), **arrow))
         ax.text(5, y + 0.2, words, ha="center", family="monospace", fontsize=9)
-    ax.text(5, 0.15, "bus: slow, copies", ha="center", fontsize=9, color="#555555")
+    ax.text(5, 0.15, "the bus: slow; it makes copies", ha="center", fontsize=9, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 2.8))
     ax.set_axis_off()
     present(
@@ -426,9 +426,9 @@ def pinned_route() -> None:
 
 
 def transfer_chart(
-    times: Mapping[str, Mapping[str, Sequence[float]]], kind: str, device: object
+    times: Mapping[str, Mapping[str, Sequence[float]]], kind: str, journey: object
 ) -> None:
-    """Draw the time of a copy to the device, by the kind of source memory and the way of calling.
+    """Draw the time of a copy to a device, by the kind of source memory and the way of calling.
 
     Parameters
     ----------
@@ -437,8 +437,8 @@ def transfer_chart(
         are empty, no picture: this machine has nothing to copy to, and a sentence says so.
     kind
         ``"measured"`` or ``"modelled"``.
-    device
-        The device copied to.
+    journey
+        What was copied where, such as ``"64 MiB to a T4"``.
     """
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
@@ -459,7 +459,7 @@ def transfer_chart(
             label=f"{source} source",
             color=COLOURS[i],
             hatch="//" if i else "",
-            edgecolor="white",
+            edgecolor=["white" if m > max(middle) / 100 else COLOURS[i] for m in middle],
             yerr=None if kind == "modelled" else [[1e3 * s for s in side] for side in spread],
         )
         ax.bar_label(bars, [seconds(m) for m in middle], padding=2, fontsize=9)
@@ -469,8 +469,8 @@ def transfer_chart(
         ]
     ax.set_xticks(range(len(ways)), list(ways))
     ax.set_ylabel(f"host's time, ms ({kind})")
-    ax.set_title(f"Copy to {device} ({kind})")
+    ax.set_title(f"Copy of {journey} ({kind})")
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
     ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    present(fig, f"Time of a copy to {device}, {kind}: {'; '.join(said)}.")
+    present(fig, f"Time of a copy of {journey}, {kind}: {'; '.join(said)}.")

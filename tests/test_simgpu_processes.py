@@ -296,3 +296,22 @@ def test_threads_use_the_device_too():
     for thread in threads:
         thread.join(30)
     assert results == [[2, 2, 2, 2]] * 4
+
+
+def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu():
+    """Its private names may change in any release: one sentence, and a device that works."""
+    out = python(
+        """
+        import torch
+        from torch.optim import optimizer
+        del optimizer._foreach_supported_types
+        from course_utils import get_device, simgpu
+        device = get_device()
+        print(device, torch.ones(2, device=device).sum().item())
+        print(simgpu.problem())
+        print(get_device())
+        """
+    )
+    assert "cpu 2.0" in out
+    assert out.count("takes a device from Python in another way than this course knows") == 3
+    assert "Traceback" not in out

@@ -53,8 +53,15 @@ __all__ = [
 
 def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
-    from . import backend
+    try:
+        from . import backend
+    except (ImportError, AttributeError) as error:
+        import torch
 
+        return (
+            f"PyTorch {torch.__version__} lacks something that the simulated device needs ({error}); "
+            "the course goes on without it."
+        )
     return backend.problem()
 
 
@@ -87,13 +94,13 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     ValueError
         Where an argument is wrong, or tensors in use stand in the way.
     """
+    reason = problem()
+    if reason is not None:
+        raise RuntimeError(reason)
     from . import backend
     from .machine import MACHINE, Device, parse_memory
     from .profiles import load
 
-    reason = backend.problem()
-    if reason is not None:
-        raise RuntimeError(reason)
     chosen = load(profile)
     if isinstance(devices, bool) or not isinstance(devices, int) or not 1 <= devices <= 64:
         raise ValueError(f"devices={devices!r}: give a whole number from 1 to 64.")

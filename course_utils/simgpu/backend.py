@@ -21,11 +21,14 @@ from .machine import MACHINE
 from .module import SimModule
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
+_failures: list[str] = []
 _libraries: list[Any] = []  # a library that is collected takes its kernels with it
 
 
 def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
+    if _failures:
+        return _failures[0]
     try:
         from torch.utils.backend_registration import (  # noqa: F401
             _setup_privateuseone_for_python_backend,
@@ -44,9 +47,26 @@ def problem() -> str | None:
 
 
 def register() -> None:
-    """Register the device ``sim`` with PyTorch; do nothing the second time."""
+    """Register the device ``sim`` with PyTorch; do nothing the second time.
+
+    Raises
+    ------
+    RuntimeError
+        Where this release of PyTorch wants it done in another way. From then on `problem` says so.
+    """
     if _libraries:
         return
+    try:
+        _register()
+    except (ImportError, AttributeError, TypeError, RuntimeError) as error:
+        _failures.append(
+            f"PyTorch {torch.__version__} takes a device from Python in another way than this course "
+            f"knows ({error}); the course goes on without the simulated one."
+        )
+        raise RuntimeError(_failures[0]) from error
+
+
+def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend("sim", backend_module=SimModule("torch.sim"))

@@ -47,7 +47,8 @@ class Span:
     start, end
         When, in seconds of virtual time.
     kind
-        ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"``.
+        ``"kernel"``, ``"copy"``, or on the host ``"launch"``, ``"wait"``, ``"work"`` and, while the
+        CPU carries the bytes of a pageable copy, ``"copy"``.
     stream
         The stream's number; 0 is the default stream.
     bytes, flops
@@ -251,10 +252,11 @@ class Clock:
             host.emit(Span("host", name, issued, now, "launch", stream))
             host.emit(span)
         if direction in ("h2d", "d2h"):
+            if not pinned:
+                host.wait_until(start)
+                host.advance(end - host.now, "carry the bytes", "copy")
             if blocking:
                 self.synchronize(stream)
-            elif not pinned:
-                host.wait_until(end, "stage the copy")
         return span
 
     def copy_seconds(self, direction: Direction, nbytes: int, pinned: bool = False) -> float:

@@ -15,17 +15,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _in_words(seconds: float) -> str:
-    from ..timing import seconds as in_words  # which imports torch: only where it is needed
-
-    return in_words(seconds)
-
-
 _KINDS = {
     "kernel": ("computing", "#0072B2", ""),
     "copy": ("copying", "#E69F00", "////"),
     "launch": ("launching", "#56B4E9", ""),
-    "work": ("other work", "#009E73", "...."),
+    "work": ("loading", "#009E73", "...."),
     "wait": ("waiting", "#d0d0cc", ""),
 }
 """For each kind of span: its name in the legend, its colour, its hatching."""
@@ -113,7 +107,7 @@ class Timeline:
         """
         groups: dict[tuple[str, str], list[float]] = defaultdict(list)
         for span in self.spans:
-            if span.kind in ("kernel", "copy"):
+            if span.kind in ("kernel", "copy") and span.lane != "host":
                 groups[span.lane, span.name].append(span.seconds)
         longest = sorted(groups.items(), key=lambda item: -sum(item[1]))[:rows]
         cells = [
@@ -124,7 +118,7 @@ class Timeline:
         text, page = table(head, cells, ["modelled"] * len(cells))
         return Bundle(text=text, html=page)
 
-    def plot(self, title: str | None = None) -> Figure:
+    def plot(self, title: str | None = None, until: float | None = None) -> Figure:
         """Return a picture with a lane each for the host and for what the devices do.
 
         Show it with ``plots.present(timeline.plot(), timeline.alt())``.
@@ -133,11 +127,15 @@ class Timeline:
         ----------
         title
             A short title; "modelled" is added to it.
+        until
+            Where the time axis ends, in seconds after the start: the same for two timelines that are to
+            be compared. Without it, where this one ends.
         """
         import matplotlib.pyplot as plt
 
         lanes = self.lanes
-        unit, scale = ("ms", 1e3) if self.seconds >= 1e-3 else ("µs", 1e6)
+        length = until or self.seconds
+        unit, scale = ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
         fig, ax = plt.subplots(figsize=(7.6, 1.5 + 0.5 * len(lanes)), layout="constrained")
         for kind, (label, colour, hatch) in _KINDS.items():
             spans = [span for span in self.spans if span.kind == kind]
@@ -149,7 +147,7 @@ class Timeline:
                 ]
                 if bars:
                     # A white edge parts neighbours, but would hide a bar that is only a hairline.
-                    wide = self.seconds * scale / 150
+                    wide = length * scale / 150
                     edges = ["white" if width > wide else colour for _, width in bars]
                     ax.broken_barh(
                         bars,
@@ -167,6 +165,8 @@ class Timeline:
             ax.plot(x, y - 0.36, "v", color="#D55E00", label=label, clip_on=False)
         ax.set_yticks(range(len(lanes)), lanes)
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
+        if length:
+            ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
         ax.set_xlabel(f"modelled time ({unit})")
         ax.grid(visible=False, axis="y")
         ax.set_title(f"{title} (modelled)" if title else "Modelled timeline")
