@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import torch
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
 from . import simgpu
@@ -353,7 +354,7 @@ def two_memories() -> None:
         arrow = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
         ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), **arrow))
         ax.text(5, y + 0.2, words, ha="center", family="monospace", fontsize=9)
-    ax.text(5, 0.15, "the bus: slow; it makes copies", ha="center", fontsize=9, color="#555555")
+    ax.text(5, 0.15, "the bus: slow; it makes copies", ha="center", fontsize=8, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 2.8))
     ax.set_axis_off()
     present(
@@ -426,7 +427,10 @@ def pinned_route() -> None:
 
 
 def transfer_chart(
-    times: Mapping[str, Mapping[str, Sequence[float]]], kind: str, journey: object
+    times: Mapping[str, Mapping[str, Sequence[float]]],
+    kind: str,
+    size: str,
+    device: torch.device,
 ) -> None:
     """Draw the time of a copy to a device, by the kind of source memory and the way of calling.
 
@@ -437,13 +441,16 @@ def transfer_chart(
         are empty, no picture: this machine has nothing to copy to, and a sentence says so.
     kind
         ``"measured"`` or ``"modelled"``.
-    journey
-        What was copied where, such as ``"64 MiB to a T4"``.
+    size
+        How much was copied, such as ``"64 MiB"``.
+    device
+        The device copied to.
     """
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
         return
-    fig, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
+    journey = f"{size} to {torch.get_device_module(device).get_device_name(device)}"
+    fig, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
     width, said = 0.38, []
     for i, (source, ways) in enumerate(times.items()):
         middle = [statistics.median(trials) for trials in ways.values()]
@@ -460,6 +467,7 @@ def transfer_chart(
             color=COLOURS[i],
             hatch="//" if i else "",
             edgecolor=["white" if m > max(middle) / 100 else COLOURS[i] for m in middle],
+            linewidth=[1 if m > max(middle) / 100 else 3 for m in middle],
             yerr=None if kind == "modelled" else [[1e3 * s for s in side] for side in spread],
         )
         ax.bar_label(bars, [seconds(m) for m in middle], padding=2, fontsize=9)
@@ -469,8 +477,8 @@ def transfer_chart(
         ]
     ax.set_xticks(range(len(ways)), list(ways))
     ax.set_ylabel(f"host's time, ms ({kind})")
-    ax.set_title(f"Copy of {journey} ({kind})")
+    ax.set_title(f"{journey} ({kind})")
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
     ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    present(fig, f"Time of a copy of {journey}, {kind}: {'; '.join(said)}.")
+    present(fig, f"Time to copy {journey}, {kind}: {'; '.join(said)}.")

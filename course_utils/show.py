@@ -79,3 +79,11 @@ LOOK = {
     "modelled": "font-style:italic",
     "published": "opacity:.8",
 }
+
+
+def seconds(value: float) -> str:
+    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 1e-9:.3g} ns"

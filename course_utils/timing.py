@@ -19,6 +19,9 @@ from torch.utils.benchmark import Timer
 
 from . import simgpu
 from .devices import abilities, synchronize
+from .show import seconds
+
+__all__ = ["Measurement", "host_clock", "measure", "seconds"]
 
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
@@ -74,7 +77,8 @@ def measure(
         What it is, in a few words.
     device
         The device the work runs on, which is waited for before the clock is read. By default the
-        current accelerator, or the CPU where there is none.
+        current accelerator, or the CPU where there is none, or where it is the simulated one and the
+        work asks nothing of it.
     min_seconds
         How long to go on repeating, in seconds. At least five repetitions are made in any case.
 
@@ -101,11 +105,7 @@ def measure(
         raise TypeError(
             f"measure() wants a function it can call, such as lambda: a @ b; got {fn!r}"
         )
-    if device is None:
-        device = (
-            torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
-        )
-    device = torch.device(device)
+    device = _place(fn) if device is None else torch.device(device)
 
     host = host_clock(device)
 
@@ -134,6 +134,19 @@ def measure(
         date=date.today().isoformat(),
         kind="modelled" if simulated else "measured",
     )
+
+
+def _place(fn: Callable[[], object]) -> torch.device:
+    """Return the device that ``fn`` works on, as far as that can be known; it may be called once."""
+    if not torch.accelerator.is_available():
+        return torch.device("cpu")
+    device = torch.accelerator.current_accelerator()
+    if device.type != "sim":
+        return device
+    with simgpu.count() as asked:
+        fn()
+    on_it = asked.launches or asked.copies
+    return torch.device("sim", torch.sim.current_device()) if on_it else torch.device("cpu")
 
 
 def host_clock(device: torch.device | str) -> Callable[[], float]:
@@ -176,11 +189,3 @@ def _warm_up(fn: Callable[[], object], clock: Callable[[], float], min_seconds: 
         now = clock()
         least, latest, calls = min(least, now - latest), now, calls + 1
     return max(least, 1e-9)
-
-
-def seconds(value: float) -> str:
-    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"

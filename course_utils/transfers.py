@@ -8,7 +8,6 @@ from time import perf_counter
 import torch
 
 from . import simgpu
-from .devices import synchronize
 
 
 def pin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -36,14 +35,14 @@ def journey(
     returned, arrived
         The host's seconds, one a trial.
     """
-    simulated = device.type == "sim"
+    simulated, accelerator = device.type == "sim", torch.get_device_module(device)
     returned, arrived = [], []
     for _ in range(0 if device.type == "cpu" else 1 if simulated else n):
-        synchronize(device)
+        accelerator.synchronize()
         start = _now(device)
         kept = copy()  # held until the data are there
         returned.append(_now(device) - start)
-        synchronize(device)
+        accelerator.synchronize()
         arrived.append(_now(device) - start)
         del kept
     return returned, arrived

@@ -305,6 +305,15 @@ def test_measure_on_the_simulated_device_is_modelled_and_always_the_same(sim):
     assert measure(lambda: time.sleep(0.02), device=sim).median < 1e-3, "a virtual clock"
 
 
+def test_work_of_the_cpu_is_not_modelled_because_a_simulated_device_is_there(sim):
+    on_cpu = measure(lambda: time.sleep(0.005), min_seconds=0.01)
+    assert (on_cpu.kind, on_cpu.device) == ("measured", "cpu") and on_cpu.median > 0.0049
+    if torch.accelerator.current_accelerator().type == "sim":
+        x = torch.zeros(8, device=sim)
+        on_sim = measure(lambda: x.add_(1))
+        assert (on_sim.kind, on_sim.device) == ("modelled", "sim:0")
+
+
 def test_measure_on_the_simulated_device_calls_slow_work_few_times(sim):
     calls = []
 

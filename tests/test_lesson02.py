@@ -21,6 +21,7 @@ from course_utils import drawings, expect_error, plots, simgpu
 from course_utils.exercises import lesson
 from course_utils.exercises.core import same
 from course_utils.timing import seconds
+from course_utils.transfers import journey, pin
 
 EX = lesson("02")
 
@@ -48,6 +49,7 @@ def lab(sim, monkeypatch):
     names = {"torch": torch, "nn": nn, "F": F, "simgpu": simgpu, "drawings": drawings}
     names |= {"plots": plots, "seconds": seconds, "expect_error": expect_error}
     names |= {"device": sim, "sim": sim, "second": sim, "shown": shown}
+    names |= {"journey": journey, "pin": pin}
     yield names
     for fig, _ in shown:
         plots.plt.close(fig)
@@ -68,13 +70,6 @@ def test_the_ledger_of_one_step_is_the_answer_of_the_exercise(lab):
         assert (ledger.bytes_to_device, ledger.bytes_to_host) == EX.one_step_bytes.reference()
 
 
-def test_what_is_made_on_the_device_does_not_travel(lab, capsys):
-    run(lab, "as born")
-    assert lab["moved"].bytes_to_device == 4_000_000
-    assert lab["born"].bytes_to_device == lab["born"].bytes_to_host == 0
-    assert "4,000,000" in capsys.readouterr().out
-
-
 def test_only_what_a_module_knows_moves(lab, capsys):
     run(lab, "class Kit")
     said = capsys.readouterr().out
@@ -83,50 +78,94 @@ def test_only_what_a_module_knows_moves(lab, capsys):
     assert "['weight', 'mean']" in said
 
 
-def test_the_six_bars_say_what_the_text_says(lab):
-    run(lab, "def journey(")
+def test_the_bars_say_what_the_text_says(lab):
     run(lab, "transfer_chart")
     middle = [
-        {way.split("\n")[-1]: statistics.median(trials) for way, trials in ways.items()}
+        [statistics.median(trials) for trials in ways.values()]
         for ways in (lab["times"]["pageable"], lab["times"]["pinned"])
     ]
-    (blocking, returns, there), (p_blocking, p_returns, p_there) = (m.values() for m in middle)
+    (blocking, returns, there, pin_first), (p_blocking, p_returns, p_there, p_again) = middle
     assert p_blocking < 0.8 * blocking, "pinning shortens the journey"
-    assert returns == pytest.approx(blocking, rel=0.05), "a pageable source: no difference"
+    assert returns == pytest.approx(blocking, rel=0.05), "a large pageable source: no difference"
     assert p_returns < 0.05 * p_blocking, "pinned: the call returns at once"
     assert p_there == pytest.approx(p_blocking, rel=0.05), "and the data arrive no earlier"
     assert there == pytest.approx(blocking, rel=0.05)
-    ((fig, alt),) = lab["shown"]
+    assert pin_first > blocking, "to pin just before the copy costs"
+    assert p_again == pytest.approx(p_there), "what is pinned is not pinned again"
+    *_, (fig, alt) = lab["shown"]
     assert [bar.get_height() for bar in fig.axes[0].patches] == pytest.approx(
-        [1e3 * m for ways in middle for m in ways.values()]
+        [1e3 * m for ways in middle for m in ways]
     )
-    assert alt.count("modelled") == 1 and alt.count("pinned") == 3
+    assert "64 MiB" in fig.axes[0].get_title(loc="left") + fig.axes[0].get_title()
+    assert alt.count("modelled") == 1 and alt.count("pinned") == 4
 
 
-def test_pinning_in_the_loop_costs_and_looking_early_is_early(lab, capsys):
-    run(lab, "def journey(")
-    lab["pageable"] = torch.rand(2**22)
-    run(lab, "pinned_first")
-    assert lab["pinned_first"] > lab["plain"]
+def test_many_small_pageable_copies_are_better_not_blocking(sim):
+    tensors = [torch.rand(1000) for _ in range(100)]
+
+    def copies(non_blocking):
+        return [tensor.to(sim, non_blocking=non_blocking) for tensor in tensors]
+
+    (_, (blocking,)), (_, (free,)) = (
+        journey(lambda: copies(False), sim),
+        journey(lambda: copies(True), sim),
+    )
+    assert free < 0.9 * blocking
+
+
+def test_looking_early_is_early(lab, capsys):
+    run(lab, "transfer_chart")
     run(lab, "landing.copy_")
-    assert lab["returned"] < 0.1 * (simgpu.clock(lab["sim"]).host - lab["start"])
-    assert "modelled" in capsys.readouterr().out
+    assert "read at once: 0.0  read after synchronize(): 1.0" in capsys.readouterr().out
+
+
+def test_there_is_no_journey_to_the_cpu():
+    assert journey(lambda: pytest.fail("nothing was timed"), torch.device("cpu")) == ([], [])
+    tensor = torch.rand(2)
+    assert pin(tensor, torch.device("cpu")) is tensor
+
+
+def test_bytes_travel_as_bytes_where_the_conversion_comes_after(sim):
+    images = torch.zeros(64, 784, dtype=torch.uint8)
+    with simgpu.count() as after:
+        images.to(sim).float()
+    with simgpu.count() as before:
+        images.to(sim, torch.float32)
+    assert 4 * after.bytes_to_device == before.bytes_to_device
+
+
+def test_three_things_cross_silently(sim):
+    x = torch.arange(4.0).to(sim)
+    assert (x * torch.tensor(2.0)).tolist() == [0, 2, 4, 6]
+    assert x[torch.tensor([0, 2])].tolist() == [0, 2]
+    x[1:] = torch.ones(3)
+    assert x.tolist() == [0, 1, 1, 1]
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.ones(4) * torch.tensor(2.0, device=sim)
+
+
+def test_a_buffer_becomes_a_new_tensor_and_a_parameter_does_not(sim):
+    norm = nn.BatchNorm1d(3)
+    weight, mean = norm.weight, norm.running_mean
+    norm.to(sim)
+    assert norm.weight is weight and norm.running_mean is not mean
 
 
 def test_the_second_loop_overlaps_and_the_first_does_not(lab):
-    run(lab, "def journey(")
     run(lab, "def epoch(")
-    lines = []
-    for source, free in (("images", False), ("pinned_images", True)):
-        with simgpu.timeline() as line:
-            lab["epoch"](lab[source], non_blocking=free, read_each=not free)
-        lines.append(line)
-    waits, free = lines
-    assert free.seconds < 0.8 * waits.seconds
-    lanes = [lane for lane in waits.lanes if lane != "host"]
-    together = [sum(line.overlap_seconds("host", lane) for lane in lanes) for line in lines]
+    waits, at_the_end, pinned, free = lab["lines"].values()
+    assert waits.seconds > max(at_the_end.seconds, pinned.seconds)
+    assert free.seconds < 0.95 * min(at_the_end.seconds, pinned.seconds)
+    together = [line.overlap_seconds("host", "sim:0 compute") for line in (waits, free)]
     assert together[1] > 5 * together[0]
-    assert len(lab["shown"]) == 2
+    carried = [
+        sum(s.seconds for s in line.spans if s.lane == "host" and s.kind == "copy")
+        for line in (waits, free)
+    ]
+    assert carried[0] > 10 * carried[1], "a pageable copy keeps the CPU busy"
+    (one, _), (other, _) = lab["shown"]
+    assert one.axes[0].get_xlim() == other.axes[0].get_xlim()
+    assert {text.get_text() for text in one.axes[0].get_legend().get_texts()} >= {"loading"}
 
 
 CLASSIC = (
@@ -168,7 +207,8 @@ def test_the_remedy_for_a_late_optimiser_is_one(sim):
 def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
-    drawings.transfer_chart({"pageable": {"blocking": []}, "pinned": {"blocking": []}}, "x", "cpu")
+    times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
+    drawings.transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out
 
 
@@ -217,6 +257,11 @@ def _running_mean(batches, step, device):
     return float(total / n)
 
 
+def _numpy_mean(batches, step, device):
+    losses = [step(batch.to(device, non_blocking=True)) for batch in batches]
+    return np.mean(torch.stack(losses).cpu().numpy())
+
+
 def _borrowed_stream(batches, step, device):
     accelerator = torch.get_device_module(device)
     stream, losses = accelerator.Stream(), []
@@ -246,6 +291,7 @@ def _step_with_set(model, optimizer, images, labels, device):
         ("weighted_loss", _loss_made_there),
         ("move", _move_by_duck),
         ("mean_loss", _running_mean),
+        ("mean_loss", _numpy_mean),
         ("mean_loss", _borrowed_stream),
         ("train_step", _step_with_set),
     ],
@@ -265,6 +311,83 @@ def test_a_device_error_in_an_answer_is_shown_with_its_line(sim):
     text = EX.train_step.result(_unassigned).bundle().text
     assert "same device" in text
     assert "return model(images).numpy()" in text
+
+
+def _waits_now_and_then(batches, step, device):
+    losses = []
+    for i, batch in enumerate(batches):
+        loss = step(batch.to(device, non_blocking=True))
+        losses.append(loss.item() if i % 2 else loss)
+    return sum(float(loss) for loss in losses) / len(losses)
+
+
+def _loads_then_reads_at_the_end(batches, step, device):
+    losses = [step(batch.to(device, non_blocking=True)) for batch in list(batches)]
+    return sum(losses).item() / len(losses)
+
+
+def _one_tensor_for_all(batches, step, device):
+    return step(torch.cat(list(batches)).to(device)).item()
+
+
+def _weights_from_numpy(counts, device):
+    counts = np.array(counts)
+    weight = torch.from_numpy(counts.sum() / (len(counts) * counts))
+    return nn.CrossEntropyLoss(weight=weight).to(device)
+
+
+def _weights_that_sum_to_one(counts, device):
+    weight = 1 / torch.tensor(counts, dtype=torch.float32)
+    return nn.CrossEntropyLoss(weight=weight / weight.sum()).to(device)
+
+
+def _weights_of_frequent_classes(counts, device):
+    weight = 3 * torch.tensor(counts, dtype=torch.float32)
+    return nn.CrossEntropyLoss(weight=weight).to(device)
+
+
+def _forgets_to_return(batch, device):
+    if isinstance(batch, torch.Tensor):
+        batch.to(device)
+
+
+def _forgets_to_return_containers(batch, device):
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        batch = {key: _forgets_to_return_containers(value, device) for key, value in batch.items()}
+        return None
+    return batch
+
+
+def _new_optimiser(model, optimizer, images, labels, device):
+    return EX.train_step.reference(
+        model, torch.optim.SGD(model.parameters(), lr=0.01), images, labels, device
+    )
+
+
+@pytest.mark.parametrize(
+    ("slug", "answer", "diagnosis", "words"),
+    [
+        ("one_step_bytes", (318_040 + 4 * 50_176 + 256, 4), "floats", "right in it: the model"),
+        ("one_step_bytes", (50_176 + 256, 4), "no-model", "right in it: the images"),
+        ("one_step_bytes", (318_040 + 5 * 50_176 + 512, 4), "noise", "On which device is it made"),
+        ("one_step_bytes", (12_345, 4), "to-device", "do not add up"),
+        ("mean_loss", _waits_now_and_then, "reads-some", "in some of the steps"),
+        ("mean_loss", _loads_then_reads_at_the_end, "loads-first", "All batches are loaded"),
+        ("mean_loss", _one_tensor_for_all, "other-steps", "step was called 1 times"),
+        ("weighted_loss", _weights_from_numpy, "other-dtype", "float64"),
+        ("weighted_loss", _weights_that_sum_to_one, "not-scaled", "the scale is another"),
+        ("weighted_loss", _weights_of_frequent_classes, "upside-down", "frequent classes"),
+        ("move", _forgets_to_return, "returned-nothing", "Seen: None"),
+        ("move", _forgets_to_return_containers, "returned-nothing", "Seen: None"),
+        ("train_step", _new_optimiser, "not-trained", "the optimiser you were given"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong(slug, answer, diagnosis, words, sim):
+    result = getattr(EX, slug).result(answer)
+    assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis)
+    assert words in result.bundle().text
 
 
 def test_layers_left_behind_partly_are_hidden_too(sim):
@@ -299,7 +422,8 @@ def test_the_checks_leave_no_memory_behind(sim):
 # Without the simulated device the checks go on, and say how they judged.
 
 UNSEEN = {
-    "mean_loss": {"reads-each", "blocking", "waits", "loads-first", "too-early"},
+    "mean_loss": {"reads-each", "reads-some", "blocking", "waits", "loads-first", "too-early"},
+    "normaliser": {"wrong-place"},
     "train_step": {"stays", "round-trip"},
     "weighted_loss": {"upside-down", "not-scaled"},
 }

@@ -68,8 +68,10 @@ class TestTraining:
         threads = torch.get_num_threads()
         torch.set_num_threads(1)  # two threads on a busy machine wait for each other
         try:
-            index = measure(trained["index"], min_seconds=0.5)
-            plain = measure(lambda: trained["load"](trained["plain"]), min_seconds=0.5)
+            index = measure(trained["index"], device="cpu", min_seconds=0.5)
+            plain = measure(
+                lambda: trained["load"](trained["plain"]), device="cpu", min_seconds=0.5
+            )
         finally:
             torch.set_num_threads(threads)
         assert plain.median / index.median > GATE

@@ -187,14 +187,14 @@ def child(method, target, *arguments):
     return answer
 
 
-needs_fork = pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="this system cannot fork"
-)
+def _needs_fork():
+    if "fork" not in multiprocessing.get_all_start_methods():
+        skip("this system cannot fork", "2028-12-31")
 
 
-@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_cudas_sentence():
+    _needs_fork()
     torch.ones(1, device=SIM)
     answer = child("fork", _use_the_device, "sim")
     assert answer == (
@@ -217,9 +217,9 @@ def _use_what_came_along(connection, x):
     connection.send("refused")
 
 
-@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_cannot_use_its_parents_tensors():
+    _needs_fork()
     assert child("fork", _use_what_came_along, torch.ones(2, device=SIM)) == "refused"
 
 
@@ -268,9 +268,9 @@ class OnTheDevice(Squares):
         return torch.tensor([float(i)]).to(SIM)
 
 
-@needs_fork
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_dataset_that_uses_the_device_in_a_forked_worker_is_refused():
+    _needs_fork()
     torch.ones(1, device=SIM)
     loader = torch.utils.data.DataLoader(
         OnTheDevice(), num_workers=1, multiprocessing_context="fork"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .. import simgpu
+from ..simgpu.counters import Counters
 from .core import Exercise, Judge
 
 
@@ -55,8 +56,24 @@ def one_step_bytes():
     return to_device, 4
 
 
-_PARAMETERS, _IMAGES, _LABELS = 4 * 79_510, 64 * 784, 64 * 8
-_TO_DEVICE = _PARAMETERS + _IMAGES + _LABELS
+_PARAMETERS = 4 * 79_510
+_TRAVELLERS = {
+    "the model": {
+        "": _PARAMETERS,
+        "no-model": 0,
+        "no-biases": 4 * (784 * 100 + 100 * 10),
+        "gradients": 2 * _PARAMETERS,
+        "numbers": 79_510,
+    },
+    "the images": {
+        "": 64 * 784,
+        "floats": 4 * 64 * 784,
+        "noise": 5 * 64 * 784,
+        "no-images": 0,
+    },
+    "the labels": {"": 64 * 8, "short-labels": 64 * 4, "byte-labels": 64, "no-labels": 0},
+}
+"""What travels to the device: its bytes, and those of a learner who takes it for something else."""
 
 
 def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
@@ -64,20 +81,20 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
     if len(answer) != 2:
         judge.no("pair", seen=answer, expected="two numbers")
     there, back = (judge.number(number) for number in answer)
-    rest = _IMAGES + _LABELS
-    for diagnosis, value in (
-        ("floats", _PARAMETERS + 4 * _IMAGES + _LABELS),
-        ("short-labels", _PARAMETERS + _IMAGES + 64 * 4),
-        ("byte-labels", _PARAMETERS + _IMAGES + 64),
-        ("no-biases", 4 * (784 * 100 + 100 * 10) + rest),
-        ("no-model", rest),
-        ("gradients", 2 * _PARAMETERS + rest),
-        ("numbers", 79_510 + 64 * 784 + 64),
-    ):
-        if there == value:
-            judge.no(diagnosis, seen=f"{there:,.0f} bytes to the device")
-    if there != _TO_DEVICE:
+    ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
+    for way in sorted(ways, key=lambda way: sum(bool(fault) for fault, _ in way)):
+        if sum(size for _, size in way) == there:
+            faults = [fault for fault, _ in way]
+            break
+    else:
         judge.no("to-device", seen=f"{there:,.0f} bytes")
+    if any(faults):
+        right = [name for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        judge.no(
+            next(filter(None, faults)),
+            seen=f"{there:,.0f} bytes to the device"
+            + (f"; right in it: {' and '.join(right)}" if right else ""),
+        )
     if back == _PARAMETERS + 4:
         judge.no("gradients-back", seen=f"{back:,.0f} bytes to the host")
     if back != 4:
@@ -198,15 +215,24 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
         module = judge.is_a(answer(mean, std), nn.Module, "a module")
         images = torch.rand(4, len(mean), 3, 5)
         right = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(len(mean))], dim=1)
-        got = judge.is_a(module(images), torch.Tensor, "a tensor from forward()")
+        got = _run(module, images, "made-there", judge)
         if not _equal(got, right):
-            judge.no("other-values", seen=got[0, :, 0], expected=right[0, :, 0])
-        if trained := [name for name, _ in module.named_parameters()]:
-            judge.no("trained", seen=f"parameters: {trained}", expected="no parameters")
+            judge.no("other-values", seen=got, expected=right)
+        if listed := dict(module.named_parameters()):
+            trained = any(p.requires_grad for p in listed.values())
+            judge.no(
+                "trained" if trained else "frozen",
+                seen=f"parameters: {list(listed)}",
+                expected="no parameters",
+            )
         module.to(device)
         got = _run(module, images.to(device), "stays", judge)
-        if got.device != device or not _equal(got, right):
-            judge.no("other-values", seen=got, expected=f"{right[0, :, 0]} on {device}")
+        if got.device != device:
+            judge.no(
+                "wrong-place", seen=f"a result on {got.device}", expected=f"a result on {device}"
+            )
+        if not _equal(got, right):
+            judge.no("other-values", seen=got, expected=right)
         held = sum(buffer.numel() for buffer in module.buffers())
         expected = f"{2 * len(mean)} numbers that move with the module"
         if held < 2 * len(mean):
@@ -234,6 +260,23 @@ def _normaliser_parameters(mean, std):
     for name in ("mean", "std"):
         value = module.__dict__.pop(name)
         setattr(module, name, nn.Parameter(value))
+    return module
+
+
+def _normaliser_frozen(mean, std):
+    return _normaliser_parameters(mean, std).requires_grad_(False)
+
+
+def _normaliser_made_there(mean, std):
+    module, device = _normaliser_attributes(mean, std), _second()
+    module.mean, module.std = module.mean.to(device), module.std.to(device)
+    return module
+
+
+def _normaliser_on_cpu(mean, std):
+    module = _normaliser_attributes(mean, std)
+    apply = module.forward
+    module.forward = lambda images: apply(images.to("cpu"))
     return module
 
 
@@ -281,17 +324,15 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
         got = loss.weight
         if got.device != place:
             judge.no("stays", seen=f"weight on {got.device}", expected=f"weight on {place}")
-        for diagnosis, value in (
-            ("upside-down", torch.tensor([n * count / total for count in counts])),
-            ("upside-down", torch.tensor([count / total for count in counts])),
-            ("upside-down", torch.tensor([float(count) for count in counts])),
-            ("not-scaled", torch.tensor([1 / count for count in counts])),
-            ("not-scaled", torch.tensor([total / count for count in counts])),
-        ):
-            if got.device.type != "meta" and _equal(got, value) and not _equal(value, right):
-                judge.no(diagnosis, seen=f"counts {counts}: {got}", expected=right)
+        if got.dtype != right.dtype and _equal(got.to(right.dtype), right):
+            judge.no("other-dtype", seen=f"weights of {got.dtype}", expected=f"{right.dtype}")
         if not _equal(got, right):
-            judge.no("wrong-value", seen=f"counts {counts}: {got}", expected=right)
+            diagnosis = "wrong-value"
+            if _in_proportion(got, right):
+                diagnosis = "not-scaled"
+            elif _in_proportion(got, 1 / right):
+                diagnosis = "upside-down"
+            judge.no(diagnosis, seen=f"counts {counts}: {got}", expected=right)
         logits, labels = torch.randn(7, n), torch.arange(7) % n
         expected = F.cross_entropy(logits, labels, right)
         value = _run(_Applied(loss, labels.to(place)), logits.to(place), "stays", judge)
@@ -299,6 +340,14 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
             judge.no("other-loss", seen=value, expected=expected)
         if place.type != "meta" and loss.to(cpu).weight.device != cpu:
             judge.no("stays", seen="a weight that .to() does not move")
+
+
+def _in_proportion(got: torch.Tensor, weights: torch.Tensor) -> bool:
+    """Whether all numbers of one are the same positive multiple of the other's."""
+    if got.device.type == "meta" or got.shape != weights.shape:
+        return False
+    ratio = got.detach().cpu().double() / weights
+    return bool(ratio[0] > 0) and torch.allclose(ratio, ratio[0], rtol=1e-4)
 
 
 class _Applied(nn.Module):
@@ -326,6 +375,16 @@ def _loss_upside_down(counts, device):
 def _loss_not_scaled(counts, device):
     counts = torch.tensor(counts, dtype=torch.float32, device=device)
     return nn.CrossEntropyLoss(weight=1 / counts)
+
+
+def _loss_sums_to_one(counts, device):
+    weight = 1 / torch.tensor(counts, dtype=torch.float32, device=device)
+    return nn.CrossEntropyLoss(weight=weight / weight.sum())
+
+
+def _loss_double(counts, device):
+    loss = weighted_loss(counts, "cpu").double()
+    return loss.to(device)
 
 
 def _loss_without_weight(counts, device):
@@ -406,8 +465,7 @@ def _places(batch: Any) -> Any:
 
 def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judge) -> None:
     if isinstance(given, torch.Tensor):
-        if not isinstance(got, torch.Tensor):
-            judge.no("wrong-type", seen=got, expected="a tensor")
+        judge.is_a(got, torch.Tensor, "a tensor")
         if got.device != device:
             where = f"a tensor on {got.device}, {depth} levels deep"
             judge.no("one-level" if depth > 1 else "stays", seen=where, expected=f"on {device}")
@@ -418,8 +476,12 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
         judge.no("strings", seen=got, expected=given)
     if not isinstance(given, (dict, list, tuple)):
         if got is not given:
-            judge.no("touched", seen=got, expected=given)
+            copied = isinstance(given, _Tag) and isinstance(got, _Tag)
+            judge.no("copied" if copied else "touched", seen=got, expected=given)
         return
+    judge.is_a(got, object, f"a {type(given).__name__}")
+    if got is given and hasattr(given, "_fields"):
+        judge.no("not-entered", seen=got, expected=f"its tensors on {device}")
     if type(got) is not type(given):
         kinds = {"seen": f"{type(got).__name__}: {got}", "expected": f"{type(given).__name__}"}
         judge.no("namedtuple" if hasattr(given, "_fields") else "other-container", **kinds)
@@ -489,6 +551,18 @@ def _move_unassigned(batch, device):
     return batch
 
 
+def _move_plain_tuples(batch, device):
+    if type(batch) in (list, tuple):
+        return type(batch)(_move_plain_tuples(value, device) for value in batch)
+    if isinstance(batch, dict):
+        return {key: _move_plain_tuples(value, device) for key, value in batch.items()}
+    return batch.to(device) if isinstance(batch, torch.Tensor) else batch
+
+
+def _move_copies(batch, device):
+    return move(copy.deepcopy(batch), device)
+
+
 def _move_in_place(batch, device):
     if isinstance(batch, dict):
         for key in batch:
@@ -525,14 +599,16 @@ class _Feed:
         if device.type == "sim":
             self.tensors = [tensor.pin_memory() for tensor in self.tensors]
         self.factor = torch.tensor([2.0], device=device)
-        self.steps = 0
+        self.steps = self.loaded = self.loaded_at_first_step = self.reads = 0
+        self.counted = Counters()
 
     def batches(self) -> Iterator[torch.Tensor]:
         """Yield the batches, once."""
-        self.steps = 0
+        self.steps = self.loaded = 0
         for i, tensor in enumerate(self.tensors):
             if self.device.type == "sim":
                 simgpu.host_work(_SHORT if i % 2 else _LONG, "load the next batch")
+            self.loaded += 1
             yield tensor
 
     def step(self, x: torch.Tensor) -> torch.Tensor:
@@ -540,6 +616,8 @@ class _Feed:
         loss = (x * self.factor).mean()
         if self.device.type == "sim":
             simgpu.clock(self.device).launch("step", _SHORT if self.steps % 2 else _LONG)
+        self.loaded_at_first_step = self.loaded_at_first_step if self.steps else self.loaded
+        self.reads = self.counted.copies_to_host
         self.steps += 1
         return loss
 
@@ -553,49 +631,60 @@ def _check_mean_loss(answer: Any, judge: Judge) -> None:
         if device.type != "sim":
             _judge_mean(answer(feed.batches(), feed.step, device), feed, judge)
             continue
-        usual, _, _ = _modelled(mean_loss_that_waits, feed)
-        spent, got, counted = _modelled(answer, feed)
-        _judge_mean(got, feed, judge)
-        _judge_waits(counted, spent, usual, n, judge)
+        usual, _ = _modelled(mean_loss_that_waits, feed)
+        spent, got = _modelled(answer, feed)
+        early = any(c.direction == "device to host" and c.non_blocking for c in feed.counted.copies)
+        if early and not feed.counted.synchronizations:
+            judge.no(
+                "too-early", seen="a non_blocking copy to the host, read without waiting for it"
+            )
+        _judge_mean(got, feed, judge, "too-early" if early else "wrong-value")
+        _judge_waits(spent, usual, feed, judge)
 
 
-def _modelled(answer: Any, feed: _Feed) -> tuple[float, Any, Any]:
-    """Return the modelled seconds that an answer took, what it gave, and what was counted."""
+def _modelled(answer: Any, feed: _Feed) -> tuple[float, Any]:
+    """Return the modelled seconds that an answer took, and what it gave; let the feed count."""
     torch.sim.synchronize()
     clock = simgpu.clock(feed.device)
-    with simgpu.count() as counted:
+    with simgpu.count() as feed.counted:
         start = clock.host
         got = answer(feed.batches(), feed.step, feed.device)
-        return clock.host - start, got, counted
+        return clock.host - start, got
 
 
-def _judge_mean(got: Any, feed: _Feed, judge: Judge) -> None:
+def _judge_mean(got: Any, feed: _Feed, judge: Judge, otherwise: str = "wrong-value") -> None:
     if isinstance(got, torch.Tensor):
         judge.no("tensor", seen=got, expected="a Python number")
-    number = judge.number(got)
+    number = judge.number(got.item() if isinstance(got, np.generic) else got)
+    if feed.steps != len(feed.tensors):
+        judge.no(
+            "other-steps",
+            seen=f"step was called {feed.steps} times",
+            expected=f"once for each of {len(feed.tensors)} batches",
+        )
     losses = [2 * value for value in feed.values]
     right = sum(losses) / len(losses)
     if abs(number - sum(losses)) < 1e-3:
         judge.no("sum", seen=number, expected=right)
-    judge.close(number, right, rel=1e-4)
+    judge.close(number, right, otherwise, rel=1e-4)
 
 
-def _judge_waits(counted: Any, spent: float, usual: float, n: int, judge: Judge) -> None:
+def _judge_waits(spent: float, usual: float, feed: _Feed, judge: Judge) -> None:
+    n = len(feed.tensors)
     times = {
         "seen": f"{n} batches in {1e3 * spent:.2f} ms (modelled)",
         "expected": f"at most {1e3 * 0.75 * usual:.2f} ms; the loop that waits takes {1e3 * usual:.2f} ms",
     }
-    there = [c for c in counted.copies if c.direction == "host to device" and c.bytes >= 1024]
-    back = [c for c in counted.copies if c.direction == "device to host"]
-    if any(c.non_blocking for c in back) and not counted.synchronizations:
-        judge.no("too-early", seen="a non_blocking copy to the host, read without waiting for it")
+    there = [c for c in feed.counted.copies if c.direction == "host to device" and c.bytes >= 1024]
     if spent <= 0.75 * usual:
         return
-    if len(back) >= n:
+    if feed.reads == n - 1:  # before the last step
         judge.no("reads-each", **times)
     if any(not c.non_blocking for c in there):
         judge.no("blocking", **times)
-    judge.no("loads-first" if counted.synchronizations < n else "waits", **times)
+    if feed.loaded_at_first_step == n:
+        judge.no("loads-first", **times)
+    judge.no("reads-some" if feed.reads else "waits", **times)
 
 
 def mean_loss_that_waits(batches, step, device):
@@ -613,6 +702,18 @@ def _mean_blocking(batches, step, device):
 def _mean_reads_each(batches, step, device):
     losses = [step(batch.to(device, non_blocking=True)).item() for batch in batches]
     return sum(losses) / len(losses)
+
+
+def _mean_reads_some(batches, step, device):
+    losses = []
+    for i, batch in enumerate(batches):
+        loss = step(batch.to(device, non_blocking=True))
+        losses.append(loss if i % 2 else torch.full((), loss.item(), device=device))
+    return torch.stack(losses).mean().item()
+
+
+def _mean_of_one_step(batches, step, device):
+    return step(torch.cat(list(batches)).to(device)).item()
 
 
 def _mean_loads_first(batches, step, device):
@@ -741,8 +842,8 @@ EXERCISES = (
         ),
         reference=one_step_bytes,
         check_answer=_check_one_step_bytes,
-        why="Nearly all of it is the model, and that moves once. In the steps that follow only images and labels "
-        "travel: 50 KB each, because they travel as bytes.",
+        why="318,040 of the 368,728 bytes are the model, which a real loop moves once. Then each step sends 50,688: "
+        "images as bytes, labels as int64.",
         diagnoses={
             "pair": "Two numbers are wanted: `(to_device, to_host)`.",
             "floats": "You counted the images as floats. Look where `.float()` stands: before the move, or after it?",
@@ -751,7 +852,10 @@ EXERCISES = (
             "no-biases": "A linear layer has more than its weight matrix.",
             "no-model": "`.to(device)` on a model moves its parameters, and they cross the same bus.",
             "gradients": "You counted the gradients. On which device does `backward()` compute them?",
-            "numbers": "This is how many *numbers* travel. How many bytes has each kind?",
+            "noise": "You counted the noise. On which device is it made?",
+            "no-images": "The images start on the host, and the model on the device needs them.",
+            "no-labels": "The labels start on the host, and the loss on the device needs them.",
+            "numbers": "This is how many *numbers* the model has. How many bytes has each?",
             "to-device": "The bytes to the device do not add up. Take model, images and labels one by one, each with "
             "the size of its numbers.",
             "gradients-back": "The gradients are computed on the device, from tensors on the device. They need no "
@@ -764,6 +868,7 @@ EXERCISES = (
             "no-biases": (4 * 79_400 + 64 * 784 + 512, 4),
             "no-model": (64 * 784 + 512, 4),
             "gradients": (8 * 79_510 + 64 * 784 + 512, 4),
+            "noise": (4 * 79_510 + 5 * 64 * 784 + 512, 4),
             "numbers": (79_510 + 64 * 784 + 64, 1),
             "gradients-back": (4 * 79_510 + 64 * 784 + 512, 4 * 79_510 + 4),
             "to-host": (4 * 79_510 + 64 * 784 + 512, 0),
@@ -823,7 +928,13 @@ EXERCISES = (
         diagnoses={
             "stays": "`.to(device)` left a constant where it was: to a module, a tensor that is a plain attribute is "
             "like any other Python object.",
+            "made-there": "A constant was put on one device when it was made, and the batch came on another. The module should "
+            "work on the CPU until *it* is moved, and then take its constants along.",
+            "wrong-place": "The numbers are right, but in the wrong place: the batch was taken to the constants. The "
+            "constants should be where the batch is.",
             "trained": "As parameters the constants move, but an optimiser will also *train* them.",
+            "frozen": "They move, and are not trained, but they are still listed in `parameters()`. A buffer says what "
+            "you mean.",
             "moves-by-hand": "It runs on any device, but the constants are carried there again at each call, and the module "
             "does not hold them: a checkpoint would not know them. Let the module hold them.",
             "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint leaves "
@@ -832,7 +943,10 @@ EXERCISES = (
         },
         wrong={
             "stays": _normaliser_attributes,
+            "made-there": _normaliser_made_there,
+            "wrong-place": _normaliser_on_cpu,
             "trained": _normaliser_parameters,
+            "frozen": _normaliser_frozen,
             "moves-by-hand": _normaliser_by_hand,
             "not-saved": _normaliser_unsaved,
             "other-values": _normaliser_last_dim,
@@ -858,6 +972,7 @@ EXERCISES = (
             "stays": "The weight is not on the device where the logits are. Move the loss, or make the weight there.",
             "upside-down": "The frequent classes got the large weights. It should be the rare ones.",
             "not-scaled": "Rare classes do count for more, but the scale is another: with equal counts each weight should be 1.",
+            "other-dtype": "The values are right, but not their type: the logits are float32, and the weights should be too.",
             "no-weight": "The loss has no weight: give it the tensor as `weight=`.",
             "wrong-value": "These are not the weights total / (number of classes · count).",
             "other-loss": "The weights are right, but the loss differs from a weighted cross-entropy.",
@@ -866,15 +981,16 @@ EXERCISES = (
             "stays": _loss_on_cpu,
             "upside-down": _loss_upside_down,
             "not-scaled": _loss_not_scaled,
+            "other-dtype": _loss_double,
             "no-weight": _loss_without_weight,
         },
     ),
     Exercise(
         id="02.move",
         title="Move any batch",
-        task="Write `move(batch, device)` for any nesting of dicts, lists, tuples and named tuples. Return the same structure, "
-        "of the same types, with each tensor on `device`. All that is no tensor stays as it is, and so does the "
-        "batch you were given.",
+        task="Write `move(batch, device)` for any nesting of plain dicts, lists, tuples and named tuples; a batch may also be a "
+        "single tensor. Return the same structure, of the same types, with each tensor on `device`. All that is no "
+        "tensor stays as it is, and so does the batch you were given.",
         level=2,
         minutes=12,
         hints=(
@@ -892,6 +1008,9 @@ EXERCISES = (
             "stays": "A tensor was left where it was. `.to(device)` gives a new tensor back: use what it returns.",
             "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
             "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
+            "not-entered": "A named tuple came back untouched, with its tensors where they were. It is a tuple, but "
+            "`type(batch) is tuple` does not say so.",
+            "copied": "Something that is no tensor came back as a copy. It should be the same object.",
             "other-container": "A container came back as another type. A tuple in, a tuple out.",
             "lost": "Something is missing, or in another order.",
             "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors.",
@@ -902,6 +1021,8 @@ EXERCISES = (
             "stays": _move_unassigned,
             "one-level": _move_one_level,
             "namedtuple": _move_any_tuple,
+            "not-entered": _move_plain_tuples,
+            "copied": _move_copies,
             "other-container": _move_to_lists,
             "strings": _move_strings_too,
             "changed-input": _move_in_place,
@@ -930,9 +1051,12 @@ EXERCISES = (
         diagnoses={
             "reads-each": "A loss is read in each step: `.item()` waits until the step is done, and only then is the next "
             "batch loaded.",
+            "reads-some": "A loss is read in some of the steps: there `.item()` waits until the step is done, and only then "
+            "is the next batch loaded.",
+            "other-steps": "Each batch should get one step of its own, as in the loop below.",
             "blocking": "Each copy waits for its end, and for all that stands before it in the queue. The batches are "
             "pinned: the copy may go on by itself.",
-            "waits": "The host waits for the device in each step.",
+            "waits": "The host still waits for the device within the loop.",
             "loads-first": "All batches are loaded before the first step, so there is nothing left to hide behind. Launch each step "
             "as soon as its batch is there.",
             "too-early": "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before it has "
@@ -942,6 +1066,8 @@ EXERCISES = (
         },
         wrong={
             "reads-each": _mean_reads_each,
+            "reads-some": _mean_reads_some,
+            "other-steps": _mean_of_one_step,
             "blocking": _mean_blocking,
             "waits": _mean_waits,
             "loads-first": _mean_loads_first,
@@ -959,7 +1085,7 @@ EXERCISES = (
         level=2,
         minutes=8,
         hints=(
-            "Each message names a kind of tensor or a method. Which line does it point to, and what was that line given?",
+            "A device message names two places. Which of them is not `device`? What lies there, and which line should have moved it?",
             "A tensor's `.to` moves nothing: it returns a copy. Who keeps it? And who moves the labels?",
             "The logits have a gradient history, and live on the device: two things NumPy does not have.",
         ),
@@ -973,7 +1099,8 @@ EXERCISES = (
             "logits, not the logits to the labels.",
             "tensor": "This is a tensor, not yet a NumPy array.",
             "other-logits": "These are not the logits of the images before the step.",
-            "not-trained": "The weights are not what one optimiser step should leave. Are the lines of the step all there?",
+            "not-trained": "The weights are not what one optimiser step should leave. Are the lines of the step all there, "
+            "and is it the optimiser you were given?",
         },
         wrong={
             "stays": _step_on_cpu,

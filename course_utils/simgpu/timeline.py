@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..show import Bundle, table
+from ..show import Bundle, seconds, table
 from .clock import Span
 
 if TYPE_CHECKING:
@@ -23,12 +23,6 @@ _KINDS = {
     "wait": ("waiting", "#d0d0cc", ""),
 }
 """For each kind of span: its name in the legend, its colour, its hatching."""
-
-
-def _in_words(value: float) -> str:
-    from ..timing import seconds  # here, because the timer itself may use this package
-
-    return seconds(value)
 
 
 class Timeline:
@@ -111,7 +105,7 @@ class Timeline:
                 groups[span.lane, span.name].append(span.seconds)
         longest = sorted(groups.items(), key=lambda item: -sum(item[1]))[:rows]
         cells = [
-            (name, lane, len(times), _in_words(sum(times)), _in_words(sum(times) / len(times)))
+            (name, lane, len(times), seconds(sum(times)), seconds(sum(times) / len(times)))
             for (lane, name), times in longest
         ]
         head = ("Operation", "Where", "Calls", "Total, modelled", "Each")
@@ -132,13 +126,18 @@ class Timeline:
             be compared. Without it, where this one ends.
         """
         import matplotlib.pyplot as plt
+        from matplotlib.patches import Patch
 
         lanes = self.lanes
         length = until or self.seconds
         unit, scale = ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
         fig, ax = plt.subplots(figsize=(7.6, 1.5 + 0.5 * len(lanes)), layout="constrained")
+        legend = []
         for kind, (label, colour, hatch) in _KINDS.items():
             spans = [span for span in self.spans if span.kind == kind]
+            if spans:
+                look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+                legend.append(Patch(label=label, **look))
             for y, lane in enumerate(lanes):
                 bars = [
                     ((span.start - self.start) * scale, span.seconds * scale)
@@ -156,13 +155,11 @@ class Timeline:
                         hatch=hatch,
                         edgecolor=edges,
                         linewidth=0.5,
-                        label=label,
                     )
-                    label = "_"  # matplotlib leaves it out of the legend
         for span in self.races:
             x, y = (span.start - self.start) * scale, lanes.index(span.lane)
-            label = "race" if span is self.races[0] else "_"
-            ax.plot(x, y - 0.36, "v", color="#D55E00", label=label, clip_on=False)
+            (marker,) = ax.plot(x, y - 0.36, "v", color="#D55E00", label="race", clip_on=False)
+            legend += [marker] if span is self.races[0] else []
         ax.set_yticks(range(len(lanes)), lanes)
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
         if length:
@@ -171,15 +168,15 @@ class Timeline:
         ax.grid(visible=False, axis="y")
         ax.set_title(f"{title} (modelled)" if title else "Modelled timeline")
         if self.spans:
-            ax.legend(loc="upper left", bbox_to_anchor=(1, 1))
+            ax.legend(handles=legend, loc="upper left", bbox_to_anchor=(1, 1))
         return fig
 
     def alt(self) -> str:
         """Return one sentence that says what the picture shows."""
         if not self.spans:
             return "An empty modelled timeline."
-        parts = [f"{lane} is busy for {_in_words(self.busy_seconds(lane))}" for lane in self.lanes]
-        return f"Modelled timeline of {_in_words(self.seconds)}: {', '.join(parts)}."
+        parts = [f"{lane} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes]
+        return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
 
     def export(self, path: str | Path) -> Path:
         """Write a trace that https://ui.perfetto.dev and chrome://tracing open.
