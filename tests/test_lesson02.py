@@ -366,6 +366,13 @@ def _new_optimiser(model, optimizer, images, labels, device):
     )
 
 
+def _buffers_but_a_batch_on_the_cpu(mean, std):
+    module = EX.normaliser.reference(mean, std)
+    apply = module.forward
+    module.forward = lambda images: apply(images.cpu())
+    return module
+
+
 @pytest.mark.parametrize(
     ("slug", "answer", "diagnosis", "words"),
     [
@@ -376,6 +383,7 @@ def _new_optimiser(model, optimizer, images, labels, device):
         ("mean_loss", _waits_now_and_then, "reads-some", "in some of the steps"),
         ("mean_loss", _loads_then_reads_at_the_end, "loads-first", "All batches are loaded"),
         ("mean_loss", _one_tensor_for_all, "other-steps", "step was called 1 times"),
+        ("normaliser", _buffers_but_a_batch_on_the_cpu, "wrong-place", "takes the batch"),
         ("weighted_loss", _weights_from_numpy, "other-dtype", "float64"),
         ("weighted_loss", _weights_that_sum_to_one, "not-scaled", "the scale is another"),
         ("weighted_loss", _weights_of_frequent_classes, "upside-down", "frequent classes"),

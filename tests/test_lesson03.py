@@ -177,6 +177,7 @@ def equal(a, b):
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
     alone = finished(lesson, device, tmp_path / "alone")
     assert all(value.device == device for value in alone.values())

@@ -12,6 +12,8 @@ from course_utils.simgpu import fidelity
 from course_utils.simgpu.fidelity import Case, compare, report
 from course_utils.timing import measure
 
+pytestmark = pytest.mark.slow
+
 CASE = Case("MLP", "fp32", 8)
 REAL = {"memory": 1000, "held": 0, "seconds": 1e-3}
 

@@ -13,7 +13,7 @@ from support import skip
 
 from course_utils import simgpu
 
-pytestmark = pytest.mark.usefixtures("two_devices")
+pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
 
 ROOT = Path(__file__).parents[1]
 SIM = "sim"

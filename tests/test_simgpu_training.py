@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from course_utils import simgpu
 
-pytestmark = pytest.mark.usefixtures("two_devices")
+pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
 
 SIM = "sim"
 

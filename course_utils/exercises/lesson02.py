@@ -226,14 +226,16 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
                 expected="no parameters",
             )
         module.to(device)
-        got = _run(module, images.to(device), "stays", judge)
+        held = sum(buffer.numel() for buffer in module.buffers())
+        got = _run(
+            module, images.to(device), "wrong-place" if held == 2 * len(mean) else "stays", judge
+        )
         if got.device != device:
             judge.no(
                 "wrong-place", seen=f"a result on {got.device}", expected=f"a result on {device}"
             )
         if not _equal(got, right):
             judge.no("other-values", seen=got, expected=right)
-        held = sum(buffer.numel() for buffer in module.buffers())
         expected = f"{2 * len(mean)} numbers that move with the module"
         if held < 2 * len(mean):
             judge.no("moves-by-hand", seen=f"{held} numbers in its buffers", expected=expected)
@@ -930,8 +932,7 @@ EXERCISES = (
             "like any other Python object.",
             "made-there": "A constant was put on one device when it was made, and the batch came on another. The module should "
             "work on the CPU until *it* is moved, and then take its constants along.",
-            "wrong-place": "The numbers are right, but in the wrong place: the batch was taken to the constants. The "
-            "constants should be where the batch is.",
+            "wrong-place": "`forward` takes the batch to another place. Let it stay where it is, and bring the constants there.",
             "trained": "As parameters the constants move, but an optimiser will also *train* them.",
             "frozen": "They move, and are not trained, but they are still listed in `parameters()`. A buffer says what "
             "you mean.",
