@@ -29,7 +29,7 @@ from course_utils.cli import bootstrap, lab, pip, remedies, test
 from course_utils.cli.bootstrap import SetupError
 
 ROOT = Path(__file__).parents[1]
-EARLY = ("__init__.py", "__main__.py", "doctor.py", "host.py")
+EARLY = ("__init__.py", "__main__.py", "doctor.py", "host.py", "show.py")
 TORCH = "torch==2.13.0"
 
 FAKE_TORCH = """
@@ -106,6 +106,7 @@ def make_clone(folder: Path) -> Path:
         folder / "course_utils" / "cli",
         ignore=shutil.ignore_patterns("record.py", "__pycache__"),
     )
+    shutil.copytree(ROOT / "course_utils" / "simgpu", folder / "course_utils" / "simgpu")
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "notebooks").mkdir()
     (folder / "notebooks" / lab.LESSON).write_text("{}", encoding="utf-8")

@@ -186,12 +186,12 @@ def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
 
 def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, device, tmp_path):
     generators = lesson["generators"]
-    assert ("device" in generators(device)) == (device.type != "cpu")
+    assert set(generators(device)) == {"torch", "python", device.type} - {"cpu"}
     lesson["save_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
     kept = torch.load(tmp_path / "last.pt", weights_only=True)["rng"]
-    assert ("device" in kept) == (device.type != "cpu")
+    assert set(kept) == {"torch", "python", device.type} - {"cpu"}
     alone = finished(lesson, device, tmp_path / "alone")
-    without = "device" if device.type != "cpu" else "torch"
+    without = device.type if device.type != "cpu" else "torch"
 
     def forgetful(device):
         return {name: pair for name, pair in generators(device).items() if name != without}
@@ -200,6 +200,15 @@ def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, de
         patch.setitem(lesson, "generators", forgetful)
         stopped = finished(lesson, device, tmp_path / "stopped", stop_at=4)
     assert not equal(alone, stopped)
+
+
+def test_a_checkpoint_of_another_kind_of_device_loads(lesson, run, device, tmp_path):
+    lesson["save_checkpoint"](run, tmp_path)
+    saved = torch.load(tmp_path / "last.pt", weights_only=True)
+    saved["rng"].pop(device.type, None)
+    saved["rng"]["another"] = torch.zeros(16, dtype=torch.uint8)  # CUDA's state has 16 bytes
+    torch.save(saved, tmp_path / "last.pt")
+    lesson["load_checkpoint"](lesson["new_run"](device, steps=12), tmp_path)
 
 
 def test_one_more_part_such_as_a_scaler_is_kept_like_the_others(lesson, run, tmp_path):

@@ -969,8 +969,8 @@ not once a step: the check counts.
         ),
         reference=step_losses,
         check_answer=_check_step_losses,
-        why="The device was never stopped: it had the next step in its queue all the time. The same "
-        "trick serves for accuracy, gradient norms, and everything else you plot.",
+        why="On an accelerator this loop never waits before its end: Python can send the next step "
+        "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
         diagnoses={
             "reads-each-step": "A value was read out of a tensor again and again. On an accelerator "
             "each read stops the queue.",
