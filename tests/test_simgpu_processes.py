@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from jupyter_client.manager import start_new_kernel
 from support import skip
 
 from course_utils import simgpu
@@ -315,3 +316,31 @@ def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu()
     assert "cpu 2.0" in out
     assert out.count("takes a device from Python in another way than this course knows") == 3
     assert "Traceback" not in out
+
+
+def test_a_restarted_kernel_has_an_empty_device(tmp_path):
+    """What a learner does first when something is odd."""
+    manager, client = start_new_kernel(
+        kernel_name="python3", env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(tmp_path)
+    )
+
+    def run(code):
+        printed = []
+        client.execute_interactive(
+            code,
+            timeout=60,
+            output_hook=lambda message: printed.append(message["content"].get("text", "")),
+        )
+        return "".join(printed)
+
+    try:
+        begin = "import torch\nfrom course_utils import simgpu\nsimgpu.enable()\n"
+        held = begin + "kept = torch.ones(1000, device='sim')\nprint(torch.sim.memory_allocated())"
+        assert run(held) == run("print(torch.sim.memory_allocated())") == "4096\n"
+        manager.restart_kernel(now=True)
+        client.wait_for_ready(timeout=60)
+        assert run(begin + "print(torch.sim.memory_allocated())") == "0\n"
+        assert run(held) == "4096\n"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
