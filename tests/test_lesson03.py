@@ -58,7 +58,7 @@ class TestTraining:
         if problem := simgpu.problem():
             skip(problem, until="2027-11-30")
         monkeypatch.setenv("COURSE_DEVICE", "sim")
-        names = run_cells("test accuracy {")
+        names = run_cells("test accuracy after each pass")
         assert (
             names["train_x"].device.type == next(names["model"].parameters()).device.type == "sim"
         )
