@@ -65,6 +65,7 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
         for kind in ORDER:
             if kind == "sim" and (missing := simgpu.problem()):
                 notes.append(missing)
+                continue
             if not _present(kind):
                 continue
             try:
@@ -184,17 +185,15 @@ def _advice(can: Abilities) -> str:
     }[where()]
     if can.device.type == "sim":
         return (
-            "no GPU was found, so one is simulated. Results and errors are real, computed by the CPU; "
-            f"every time it gives is modelled. {better}"
+            "this GPU is simulated. Results and errors are real, computed by the CPU; every time it "
+            f"gives is modelled. {better}"
         )
     return f"every cell runs; where only a GPU would show more, the lesson says so. {better}"
 
 
 def _present(kind: str) -> bool:
-    if kind == "cpu":
+    if kind in ("sim", "cpu"):
         return True
-    if kind == "sim":
-        return simgpu.problem() is None
     backend = torch.backends.mps if kind == "mps" else getattr(torch, kind)
     return bool(backend.is_available())
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import perf_counter
 
 import torch
 
-from . import simgpu
+from .timing import host_clock
 
 
 def pin(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -37,16 +36,13 @@ def journey(
     """
     simulated, accelerator = device.type == "sim", torch.get_device_module(device)
     returned, arrived = [], []
+    now = host_clock(device)
     for _ in range(0 if device.type == "cpu" else 1 if simulated else n):
         accelerator.synchronize()
-        start = _now(device)
+        start = now()
         kept = copy()  # held until the data are there
-        returned.append(_now(device) - start)
+        returned.append(now() - start)
         accelerator.synchronize()
-        arrived.append(_now(device) - start)
+        arrived.append(now() - start)
         del kept
     return returned, arrived
-
-
-def _now(device: torch.device) -> float:
-    return simgpu.clock(device).host if device.type == "sim" else perf_counter()

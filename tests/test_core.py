@@ -142,7 +142,7 @@ def test_the_simulated_device_can_be_asked_for_by_name(sim, monkeypatch, capsys)
     assert get_device("sim") == get_device("sim:0") == sim
     said = capsys.readouterr().out
     assert "sim:0: Simulated NVIDIA T4" in said
-    assert "so one is simulated" in said and "every time it gives is modelled" in said
+    assert "this GPU is simulated" in said and "every time it gives is modelled" in said
     monkeypatch.setenv("COURSE_DEVICE", "sim")
     assert get_device(quiet=True) == sim
     monkeypatch.setenv("COURSE_DEVICE", "cpu")

@@ -379,11 +379,6 @@ def _loss_not_scaled(counts, device):
     return nn.CrossEntropyLoss(weight=1 / counts)
 
 
-def _loss_sums_to_one(counts, device):
-    weight = 1 / torch.tensor(counts, dtype=torch.float32, device=device)
-    return nn.CrossEntropyLoss(weight=weight / weight.sum())
-
-
 def _loss_double(counts, device):
     loss = weighted_loss(counts, "cpu").double()
     return loss.to(device)
