@@ -13,7 +13,7 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -22,13 +22,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from .host import in_notebook
-from .show import Bundle, show
+from .show import Bundle, amount, is_share, show
+
+if TYPE_CHECKING:
+    from .timing import Measurement
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 DASHES = {"measured": "-", "recorded": "--", "modelled": ":", "published": "-."}
 """How a line is drawn for each kind of number."""
+
+LOOKS = {
+    "measured": {"marker": "o", "color": COLOURS[1]},
+    "recorded": {"marker": "s", "color": COLOURS[0]},
+    "modelled": {"marker": "D", "color": COLOURS[2], "markerfacecolor": "none"},
+    "published": {"marker": "^", "color": "#444444", "markerfacecolor": "none"},
+}
+"""How a point is drawn for each kind of number: hollow where nobody measured it with this course."""
 
 _STYLE = {
     "figure.figsize": (6.4, 3.8),
@@ -135,6 +146,59 @@ def curves(
         log_ticks(ax.yaxis)
     ax.legend()
     present(fig, alt)
+
+
+def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
+    """Draw medians as dots with their quartiles, one row each; logarithmic over a decade.
+
+    Parameters
+    ----------
+    measurements
+        One a row, from top to bottom, all of one unit.
+    names
+        What each is, or where.
+    """
+    unit, quantity = measurements[0].unit, measurements[0].quantity
+    fig, ax = plt.subplots(figsize=(7.2, 0.45 * len(measurements) + 0.95), layout="constrained")
+    for row, m in enumerate(measurements):
+        spread = None if m.q1 == m.q3 else [[m.median - m.q1], [m.q3 - m.median]]
+        ax.errorbar(m.median, row, xerr=spread, capsize=4, markersize=7, **LOOKS[m.kind])
+        ax.text(1.02, row, m.written(), transform=ax.get_yaxis_transform(), va="center")
+    figures = [figure for m in measurements for figure in (m.q1, m.median, m.q3)]
+    ends = [figure for figure in figures if figure is not None]
+    low, high = min(ends), max(ends)
+    if low > 0 and high > 10 * low:
+        ax.set(xscale="log", xlim=(low / 1.5, high * 1.5))
+        log_ticks(ax.xaxis)
+        ticks = list(ax.get_xticks())
+    else:
+        room = high - low or 0.01
+        share = is_share(quantity)  # what differs is in the last digits: no need to begin at 0
+        ax.set_xlim((low - room / 2, high + room / 2) if share else (0, 1.05 * high))
+        ticks = list(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(*ax.get_xlim()))
+    if unit == "B":
+        ticks = _binary(ticks)
+    shown = [tick for tick in ticks if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
+    shown = shown[:: math.ceil(len(shown) / 5)]
+    ax.set_xticks(shown, [amount(tick, unit, quantity) if tick else "0" for tick in shown])
+    ax.minorticks_off()
+    ax.set_yticks(
+        range(len(names)), [f"{n} ({m.kind})" for n, m in zip(names, measurements, strict=True)]
+    )
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.set_xlabel(f"{quantity}: median and quartiles")
+    each = "; ".join(
+        f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
+    )
+    present(fig, f"{quantity.capitalize()} as dots with their quartiles: {each}.")
+
+
+def _binary(ticks: Sequence[float]) -> list[float]:
+    """Return round numbers of KiB, MiB or GiB near the ticks, evenly spaced as these are."""
+    if ticks[0] > 0:
+        return sorted({2.0 ** round(math.log2(tick)) for tick in ticks})
+    step = 2.0 ** round(math.log2(ticks[1] - ticks[0]))
+    return [step * i for i in range(math.ceil(ticks[-1] / step) + 1)]
 
 
 def log_ticks(axis: Axis) -> None:

@@ -10,7 +10,7 @@ from .course import load_course
 from .exercises import LessonExercises, lesson
 from .show import Bundle, show, table
 
-NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
+NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml", "jsonschema")
 
 
 def start(lesson_id: str) -> LessonExercises:
@@ -53,4 +53,7 @@ def course_map() -> None:
         rows.append((entry.id, entry.title, f"{entry.minutes} min", marks, state))
     text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
     where = f"Kept in {progress.progress_file()}, on this machine only."
+    if verdicts := progress.predictions().values():
+        close = sum(verdict == "close" for verdict in verdicts)
+        where = f"Predictions: {len(verdicts)} made, {close} close. {where}"
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

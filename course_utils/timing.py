@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from datetime import date
 from time import perf_counter
 from typing import Any
@@ -19,7 +19,7 @@ from torch.utils.benchmark import Timer
 
 from . import simgpu
 from .devices import abilities, synchronize
-from .show import seconds
+from .show import amount, seconds
 
 __all__ = ["Measurement", "host_clock", "measure", "seconds"]
 
@@ -35,25 +35,56 @@ BLOCKS = 20
 
 @dataclass(frozen=True)
 class Measurement:
-    """How long something took: the median and the quartiles of ``n`` repetitions, in seconds."""
+    """A number and where it is from: the median and the quartiles of ``n`` repetitions.
+
+    Attributes
+    ----------
+    label
+        What was measured, in a few words.
+    median, q1, q3, n
+        The figures, in ``unit``. A published number may come without quartiles: then they are None,
+        and so may ``n`` be.
+    device, machine, torch, threads, date
+        Where and when. A published number has the hardware's name for both device and machine.
+    kind
+        ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
+    unit, quantity
+        ``"s"`` and ``"time"``, ``"B"`` and ``"peak memory"``, ``"1"`` and ``"test accuracy"``, …
+    source
+        Where a published number is printed.
+    experiment, parameters
+        The experiment of ``course_utils.experiments`` that gave it, and with what, for a record.
+    """
 
     label: str
     median: float
-    q1: float
-    q3: float
-    n: int
+    q1: float | None
+    q3: float | None
+    n: int | None
     device: str
     machine: str
     torch: str
-    threads: int
+    threads: int | None
     date: str
     kind: str = "measured"
+    unit: str = "s"
+    quantity: str = "time"
+    source: str = ""
+    experiment: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
+        spread = f" ({self.written('q1')} to {self.written('q3')}), n = {self.n}"
+        place = self.source if self.kind == "published" else self.device
         return (
-            f"{self.label}: {seconds(self.median)} "
-            f"({seconds(self.q1)} to {seconds(self.q3)}), n = {self.n}, {self.kind} on {self.device}"
+            f"{self.label}: {self.written()}{spread if self.q1 is not None else ''}, "
+            f"{self.kind} {'in' if self.kind == 'published' else 'on'} {place}"
         )
+
+    def written(self, figure: str = "median") -> str:
+        """Return ``median``, ``q1`` or ``q3`` with its unit: ``"1.23 ms"``; nothing where there is none."""
+        value = getattr(self, figure)
+        return "" if value is None else amount(value, self.unit, self.quantity)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values, ready for JSON; times in seconds."""

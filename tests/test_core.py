@@ -1,4 +1,4 @@
-"""The frame, as a lesson uses it: devices, timing, evidence, errors, bars, data, plots, progress."""
+"""The frame, as a lesson uses it: devices, timing, errors, bars, data, plots, progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness import ROOT, code_cells, execute, notebook
 from support import skip
 
 import course_utils
-from course_utils import data, devices, evidence, host, plots, progress, session, simgpu, timing
+from course_utils import data, devices, host, plots, progress, session, simgpu, timing
 from course_utils.course import CourseFileError, load_course
 from course_utils.data import DataError, load_cifar10, load_digits
 from course_utils.devices import DeviceError, get_device
@@ -366,79 +366,6 @@ def test_measure_passes_on_the_error_of_the_work():
 )
 def test_times_have_a_fitting_unit(value, text):
     assert timing.seconds(value) == text
-
-
-# --- evidence ---------------------------------------------------------------------------------
-
-
-def _record(**changes):
-    fields = {
-        "label": "matmul",
-        "median": 2.0,
-        "q1": 1.0,
-        "q3": 3.0,
-        "n": 9,
-        "device": "cuda",
-        "machine": "NVIDIA T4",
-        "torch": "2.11.0",
-        "threads": 2,
-        "date": "2026-01-02",
-    }
-    return {
-        "experiment": "matmul",
-        "parameters": {"size": 64},
-        "measurement": fields | changes,
-    }
-
-
-def _machine(folder, *entries, name="machine_t4.json"):
-    path = folder / name
-    path.write_text(json.dumps({"results": list(entries)}), encoding="utf-8")
-    return path
-
-
-def test_recorded_measurements_are_found_by_their_parameters(tmp_path):
-    late, early = _record(date="2026-05-01"), _record()
-    _machine(tmp_path, late, early)
-    found = evidence.recorded("matmul", folder=tmp_path, size=64)
-    assert [m.date for m in found] == ["2026-01-02", "2026-05-01"]
-    assert {m.kind for m in found} == {"recorded"}
-    assert evidence.recorded("matmul", folder=tmp_path, size=65) == []
-    assert evidence.recorded("copy", folder=tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"median": -2.0}, {"q1": 0.0}, {"q1": 2.5}, {"q3": 1.5}, {"n": 4}, {"median": float("nan")}],
-)
-def test_impossible_figures_are_refused_by_file_name(tmp_path, changes):
-    path = _machine(tmp_path, _record(**changes))
-    with pytest.raises(evidence.RecordError, match=r"machine_t4\.json: impossible figures"):
-        evidence.read_records(path)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "[]", "{}", '{"results": [{}]}', '{"results": 3}', '{"results": [{"measurement": {}}]}'],
-)
-def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text):
-    path = tmp_path / "machine_x.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(evidence.RecordError, match=r"machine_x.json is not a file that"):
-        evidence.read_records(path)
-
-
-def test_shipped_figures_are_readable():
-    assert {gpu.name for gpu in evidence.published_gpus()}
-    for path in evidence.FOLDER.glob("machine_*.json"):
-        assert evidence.read_records(path)
-
-
-def test_a_card_shows_the_figure_its_kind_and_where(capsys):
-    evidence.card(Measurement(**_record()["measurement"]))
-    out = capsys.readouterr().out
-    for part in ("matmul", "2 s", "1 s – 3 s", "measured", "NVIDIA T4", "2026-01-02"):
-        assert part in out
 
 
 # --- deliberate errors ------------------------------------------------------------------------

@@ -4,26 +4,45 @@ from __future__ import annotations
 
 import argparse
 import functools
+import inspect
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 import torch
+from harness import ROOT
 from support import skip
 
 from course_utils import evidence, experiments, simgpu
 from course_utils.cli import record
+from course_utils.experiments import Point, Samples, Unsuitable, core, files, run_points
 from course_utils.timing import measure
 
 CPU = torch.device("cpu")
-FOUND = experiments.working_devices
 MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "cores"}
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
-    monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
+    monkeypatch.setattr(core, "measure", functools.partial(measure, min_seconds=0.001))
     monkeypatch.setattr(experiments, "working_devices", lambda: [CPU])
+
+
+@pytest.fixture
+def define(monkeypatch):
+    """Register an experiment for one test."""
+    monkeypatch.setattr(core, "REGISTRY", registry := {})
+    monkeypatch.setattr(experiments, "EXPERIMENTS", registry)
+
+    def define(function, **options):
+        core.experiment(**options)(function)
+        return registry[function.__name__]
+
+    return define
 
 
 def run(*words):
@@ -37,23 +56,64 @@ def only_file(folder):
     return path
 
 
+def content(folder):
+    return json.loads(only_file(folder).read_text(encoding="utf-8"))
+
+
 def results(folder):
-    return json.loads(only_file(folder).read_text(encoding="utf-8"))["results"]
+    return content(folder)["results"]
+
+
+def found_for(experiment, parameters=None, device=CPU):
+    ((_, found),) = run_points([Point(experiment, parameters or {}, device)])
+    return found
+
+
+# --- what is measured and kept ----------------------------------------------------------------
 
 
 def test_what_is_recorded_can_be_looked_up(tmp_path):
     assert run("--only", "add", "--quick", "--output", tmp_path) == 0
-    content = json.loads(only_file(tmp_path).read_text(encoding="utf-8"))
-    assert content["schema"] == 1
-    assert set(content["machine"]) == MACHINE_FIELDS
-    assert content["machine"]["torch"] == torch.__version__
+    assert evidence.problems(only_file(tmp_path)) == []
+    assert set(content(tmp_path)["machine"]) == MACHINE_FIELDS
+    assert content(tmp_path)["machine"]["torch"] == torch.__version__
     sizes = [p["numbers"] for p in experiments.EXPERIMENTS["add"].quick]
-    assert [entry["parameters"]["numbers"] for entry in content["results"]] == sizes
+    assert [result["parameters"]["numbers"] for result in results(tmp_path)] == sizes
     (found,) = evidence.recorded("add", folder=tmp_path, numbers=sizes[-1])
-    assert (found.kind, found.device) == ("recorded", "cpu")
+    assert (found.kind, found.device, found.unit) == ("recorded", "cpu", "s")
+    assert found.label == f"add numbers {sizes[-1]}"
     assert 0 < found.q1 <= found.median <= found.q3
     smallest = evidence.recorded("add", folder=tmp_path, numbers=sizes[0])[0]
     assert smallest.median < found.median
+
+
+def test_an_experiment_may_measure_by_itself(define, tmp_path):
+    def digits(device, precision="float32"):
+        """Train."""
+        return {
+            "time": Samples([3.0, 1.0, 2.0], "s"),
+            "test accuracy": Samples([0.97, 0.98, 0.99], "1"),
+        }
+
+    define(digits, sweep=[{"precision": "float32"}])
+    assert run("--output", tmp_path) == 0
+    (accuracy,) = evidence.recorded("digits", "test accuracy", folder=tmp_path)
+    assert (accuracy.q1, accuracy.median, accuracy.q3, accuracy.n) == (0.975, 0.98, 0.985, 3)
+    assert accuracy.parameters == {"precision": "float32"}
+    assert evidence.recorded("digits", folder=tmp_path)[0].median == 2.0
+
+
+def test_a_slow_call_is_repeated_a_few_times_only(define, monkeypatch):
+    calls = []
+
+    def slow(device):
+        """Wait."""
+        return lambda: calls.append(0)
+
+    monkeypatch.setattr(core, "SLOW", 0.0)
+    (found,) = found_for(define(slow))
+    assert (found.n, len(calls)) == (5, 6)
+    assert found.q1 <= found.median <= found.q3 and found.quantity == "time"
 
 
 def test_a_second_run_measures_only_what_is_missing(tmp_path, capsys):
@@ -64,24 +124,22 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path, capsys):
     assert "1 of 1 are in" in capsys.readouterr().out
     run("--only", "copy", "--only", "launch", "--quick", "--output", tmp_path)
     assert results(tmp_path)[0] == json.loads(before)["results"][0]
-    assert [entry["experiment"] for entry in results(tmp_path)] == ["launch", "copy"]
+    assert [result["experiment"] for result in results(tmp_path)] == ["launch", "copy"]
 
 
 def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
     run("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path)
-    old = {entry["experiment"]: entry for entry in results(tmp_path)}
+    old = {result["experiment"]: result for result in results(tmp_path)}
     slow = functools.partial(measure, lambda: sum(range(200_000)), min_seconds=0.001)
-    monkeypatch.setattr(
-        experiments, "measure", lambda work, label, device: slow(label, device=device)
-    )
+    monkeypatch.setattr(core, "measure", lambda work, label, device: slow(label, device=device))
     run("--only", "launch", "--again", "--output", tmp_path)
-    new = {entry["experiment"]: entry for entry in results(tmp_path)}
+    new = {result["experiment"]: result for result in results(tmp_path)}
     assert new["copy"] == old["copy"]
-    assert new["launch"]["measurement"]["median"] > old["launch"]["measurement"]["median"]
+    assert new["launch"]["median"] > old["launch"]["median"]
 
 
 def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
-    real, calls = experiments._run, []
+    real, calls = core._run, []
 
     def interrupted(point):
         if len(calls) == 2:
@@ -89,14 +147,14 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
         calls.append(point)
         return real(point)
 
-    monkeypatch.setattr(experiments, "_run", interrupted)
+    monkeypatch.setattr(core, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("--only", "add", "--quick", "--output", tmp_path)
     finished = results(tmp_path)
     assert len(finished) == 2
 
     measured = []
-    monkeypatch.setattr(experiments, "_run", lambda point: measured.append(point) or real(point))
+    monkeypatch.setattr(core, "_run", lambda point: measured.append(point) or real(point))
     assert run("--only", "add", "--quick", "--output", tmp_path) == 0
     assert results(tmp_path)[:2] == finished
     assert len(results(tmp_path)) == len(finished) + len(measured) == 5
@@ -106,79 +164,198 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
 def test_two_devices_share_one_file(tmp_path, monkeypatch):
     monkeypatch.setattr(experiments, "working_devices", lambda: [CPU, torch.device("cpu", 0)])
     run("--only", "launch", "--output", tmp_path)
-    assert [entry["measurement"]["device"] for entry in results(tmp_path)] == ["cpu", "cpu:0"]
+    assert [result["device"] for result in results(tmp_path)] == ["cpu", "cpu:0"]
     assert run("--only", "launch", "--output", tmp_path) == 0
     assert len(results(tmp_path)) == 2
 
 
-@pytest.fixture
-def sim(monkeypatch):
-    """A simulated device, switched on and asked for by name."""
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
-    monkeypatch.setenv("COURSE_DEVICE", "sim")
-    return simgpu.first()
+def test_a_note_stays_until_another_is_given(tmp_path):
+    run("--only", "launch", "--note", "a shared machine", "--output", tmp_path)
+    run("--only", "copy", "--quick", "--output", tmp_path)
+    assert content(tmp_path)["note"] == "a shared machine"
+    assert len(results(tmp_path)) == 2
 
 
-def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "working_devices", FOUND)
-    assert run("--only", "launch", "--output", tmp_path) == 0
-    content = json.loads(only_file(tmp_path).read_text(encoding="utf-8"))
-    assert "sim" not in content["machine"]["device"].lower()
-    devices = [entry["measurement"]["device"] for entry in content["results"]]
-    assert devices[0] == "cpu" and not any(name.startswith("sim") for name in devices)
+def test_switches_and_seed_are_the_same_for_every_experiment(define):
+    drawn = []
+
+    def switching(device, size):
+        """Change what others would feel."""
+        drawn.append(torch.rand(1).item())
+        torch.backends.cudnn.benchmark = True
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("medium")
+        torch.set_num_threads(1)
+        return lambda: None
+
+    before = torch.get_num_threads()
+    define(switching, sweep=[{"size": 1}, {"size": 2}])
+    list(run_points(experiments.points(list(experiments.EXPERIMENTS.values()), [CPU])))
+    assert len(drawn) == 2 and drawn[0] == drawn[1]
+    assert not torch.backends.cudnn.benchmark and torch.backends.cudnn.allow_tf32
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert torch.get_num_threads() == before
 
 
-def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
-    point = experiments.Point(experiments.EXPERIMENTS["launch"], {}, sim)
-    ((_, found),) = experiments.run_points([point])
-    kept = experiments.Record(tmp_path / "machine_x.json")
-    with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing to record"):
-        kept.add(point, found, experiments.machine([CPU]))
-    assert not list(tmp_path.iterdir())
+# --- what is left out -------------------------------------------------------------------------
 
 
-def test_a_size_that_takes_too_long_ends_its_sweep(tmp_path, monkeypatch, capsys):
+def sizes(device, dtype, size):
+    """Wait."""
+    return lambda: None
+
+
+SWEEP = [{"dtype": dtype, "size": size} for dtype in ("a", "b") for size in (1, 2, 3)]
+
+
+def test_a_point_that_takes_too_long_ends_its_sweep_but_not_another(define, tmp_path, capsys):
     tried = []
-    real = experiments._run
-    monkeypatch.setattr(experiments, "_run", lambda point: tried.append(point) or real(point))
-    monkeypatch.setattr(experiments, "LONGEST_CALL", 0.0)
-    assert run("--only", "matmul", "--quick", "--output", tmp_path) == 0
-    assert [dict(point.parameters) for point in tried] == [{"size": 32}]
-    said = capsys.readouterr().out
-    assert said.count("Left out: matmul") == len(experiments.EXPERIMENTS["matmul"].quick)
-    assert results(tmp_path) == []
 
+    def sizes(device, dtype, size):
+        """Wait."""
+        tried.append((dtype, size))
+        if (dtype, size) == ("a", 2):
+            raise core._TooLong("one call takes 9.0 s, and 2 s is the limit")
+        return lambda: None
 
-def test_what_does_not_fit_into_memory_is_left_out(tmp_path, monkeypatch, capsys):
-    huge = experiments.Experiment(experiments.add, ({"numbers": 2**50},), ({"numbers": 2**50},))
-    monkeypatch.setattr(experiments, "EXPERIMENTS", {"add": huge})
+    define(sizes, sweep=SWEEP)
     assert run("--output", tmp_path) == 0
-    assert "does not fit into the memory" in capsys.readouterr().out
+    assert tried == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("b", 3)]
+    said = capsys.readouterr().out
+    assert "Left out: sizes dtype a size 2 on cpu and 1 more: one call takes 9.0 s, and 2 s" in said
+    assert len(results(tmp_path)) == 4
 
 
-def test_an_error_of_another_kind_is_not_hidden(monkeypatch):
+def test_a_call_is_limited_by_what_the_experiment_says(define):
+    assert found_for(define(sizes, longest=-1.0), SWEEP[0]).reason.startswith(
+        "one call takes 0.0 s"
+    )
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("no"), RuntimeError("you tried to allocate 9 bytes")],
+)
+def test_what_does_not_fit_into_memory_is_left_out(define, error, tmp_path, capsys):
+    def huge(device, size):
+        """Fill the memory."""
+        raise error
+
+    define(huge, sweep=[{"size": 1}, {"size": 2}])
+    assert run("--output", tmp_path) == 0
+    assert "huge size 1 on cpu and 1 more: it does not fit into the" in capsys.readouterr().out
+
+
+def test_a_missing_package_is_named_and_the_rest_is_measured(define, tmp_path, capsys):
+    def lacking(device):
+        """Wait."""
+        pytest.fail("it ran")
+
+    def well(device):
+        """Wait."""
+        return lambda: None
+
+    define(lacking, needs=("no_such_package",))
+    define(well, needs=("torch",))
+    assert run("--output", tmp_path) == 0
+    assert "lacking on cpu: it needs no_such_package: pip install" in capsys.readouterr().out
+    assert [result["experiment"] for result in results(tmp_path)] == ["well"]
+    run("--list")
+    assert "needs no_such_package (missing: no_such_package)" in capsys.readouterr().out
+
+
+def test_an_experiment_may_decline_a_device(define, tmp_path, capsys):
+    def picky(device, size):
+        """Wait."""
+        if size == 1:
+            raise Unsuitable("a size of 1 says nothing")
+        return lambda: None
+
+    define(picky, sweep=[{"size": 1}, {"size": 2}])
+    assert run("--output", tmp_path) == 0
+    assert "Left out: picky size 1 on cpu: a size of 1 says nothing." in capsys.readouterr().out
+    assert [result["parameters"] for result in results(tmp_path)] == [{"size": 2}]
+
+
+def test_one_broken_experiment_does_not_lose_the_rest(define, tmp_path, capsys):
     def broken(device):
-        raise RuntimeError("a kernel is wrong")
+        """Fail."""
+        raise RuntimeError("a kernel is wrong\nand more")
 
-    point = experiments.Point(experiments.Experiment(broken, ({},), ({},)), {}, CPU)
-    with pytest.raises(RuntimeError, match="a kernel is wrong"):
-        list(experiments.run_points([point]))
+    def well(device):
+        """Wait."""
+        return lambda: None
+
+    define(broken)
+    define(well)
+    assert run("--output", tmp_path) == 1
+    said = capsys.readouterr().out
+    assert re.search(
+        r"Failed: broken on cpu: RuntimeError: a kernel is wrong \(test_rec.*, line", said
+    )
+    assert [result["experiment"] for result in results(tmp_path)] == ["well"]
 
 
-@pytest.mark.parametrize("content", ["{", '{"results": [{}]}', "[]"])
-def test_a_file_of_another_kind_is_refused_and_left_alone(content, tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("samples", "says"),
+    [
+        (Samples([0.0]), "q1 0 s is not above zero"),
+        (Samples([float("nan")]), "is not a finite number"),
+        (Samples([1.0], "images"), "'images' is not one of"),
+    ],
+)
+def test_what_would_be_refused_is_not_written(define, samples, says, tmp_path, capsys):
+    def odd(device):
+        """Count."""
+        return {"time": samples}
+
+    def well(device):
+        """Count."""
+        return {"time": Samples([1.0])}
+
+    define(odd)
+    define(well)
+    assert run("--output", tmp_path) == 1
+    said = capsys.readouterr().out
+    assert "Failed: odd on cpu: machine_" in said and says in said
+    assert [m.experiment for m in evidence.read_records(only_file(tmp_path))] == ["well"]
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["{", '{"results": [{}]}', "[]", '{"schema": 1, "results": []}'])
+def test_a_file_of_another_kind_is_refused_and_left_alone(text, tmp_path, capsys):
     path = tmp_path / experiments.file_name(experiments.machine([CPU]))
-    path.write_text(content, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     assert run("--only", "launch", "--output", tmp_path) == 1
-    assert path.read_text(encoding="utf-8") == content
+    assert path.read_text(encoding="utf-8") == text
     said = capsys.readouterr().err
     assert path.name in said and "Move it away" in said and "Traceback" not in said
 
 
+def test_a_file_of_another_torch_is_refused_and_kept_beside_a_new_one(tmp_path, capsys):
+    run("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path)
+    path = only_file(tmp_path)
+    old = path.read_text(encoding="utf-8").replace(torch.__version__, "1.0")
+    path.write_text(old, encoding="utf-8")
+    assert run("--only", "launch", "--output", tmp_path) == 1
+    said = capsys.readouterr().err
+    assert f"torch 1.0 (now {torch.__version__})" in said and "--again" in said
+    assert path.read_text(encoding="utf-8") == old
+
+    assert run("--only", "launch", "--again", "--output", tmp_path) == 0
+    assert [m.torch for m in evidence.read_records(path)] == [torch.__version__]
+    assert path.with_name(f"{path.name}.old").read_text(encoding="utf-8") == old
+    path.write_text(old, encoding="utf-8")
+    assert run("--only", "launch", "--again", "--output", tmp_path) == 0
+    assert len(list(tmp_path.glob("*.old*"))) == 2
+    assert len(evidence.recorded("launch", folder=tmp_path)) == 1
+
+
 def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr(experiments, "_run", lambda point: pytest.fail("it measured"))
+    monkeypatch.setattr(core, "_run", lambda point: pytest.fail("it measured"))
     assert run("--only", "launch", "--output", tmp_path / "file" / "folder") == 1
     assert "--output" in capsys.readouterr().err
 
@@ -189,19 +366,133 @@ def test_an_unknown_name_is_answered_with_the_known_ones(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
+    run("--only", "launch", "--output", tmp_path)
+    good = only_file(tmp_path)
+    capsys.readouterr()
+    bad = tmp_path / "machine_bad.json"
+    text = good.read_text(encoding="utf-8")
+    bad.write_text(re.sub(r'"n": \d+', '"n": 0', text), encoding="utf-8")
+    strange = tmp_path / "machine_strange.json"
+    strange.write_text(text.replace('"launch"', '"lunch"'), encoding="utf-8")
+    assert run("--check", good) == 0
+    assert f"{good.name}: 1 results in the right form." in capsys.readouterr().out
+    assert run("--check", good, bad, strange, tmp_path / "nowhere.json") == 1
+    said = capsys.readouterr().err
+    assert "machine_bad.json, result 1 (launch, time): n: 0 is less" in said
+    assert "machine_strange.json: this copy of the course has no experiment lunch." in said
+    assert "nowhere.json cannot be read" in said
+
+
 def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
     assert run("--list", "--output", tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(experiments.EXPERIMENTS)
+    assert [line.split()[0] for line in lines[::2]] == list(experiments.EXPERIMENTS)
+    points = len(experiments.EXPERIMENTS["matmul"].sweep)
+    assert f"{points} points; about {points} s a device" in lines[0]
+    assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_note_stays_until_another_is_given(tmp_path):
-    run("--only", "launch", "--note", "a shared machine", "--output", tmp_path)
-    run("--only", "copy", "--quick", "--output", tmp_path)
-    content = json.loads(only_file(tmp_path).read_text(encoding="utf-8"))
-    assert content["note"] == "a shared machine"
-    assert len(content["results"]) == 2
+# --- the simulated device ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def sim(monkeypatch):
+    """A simulated device, switched on and asked for by name."""
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    monkeypatch.setenv("COURSE_DEVICE", "sim")
+    device = simgpu.enable()
+    yield device
+    simgpu.enable()
+
+
+def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
+    monkeypatch.setattr(experiments, "working_devices", files.working_devices)
+    assert run("--only", "launch", "--output", tmp_path) == 0
+    assert "sim" not in content(tmp_path)["machine"]["device"].lower()
+    devices = [result["device"] for result in results(tmp_path)]
+    assert devices[0] == "cpu" and not any(name.startswith("sim") for name in devices)
+
+
+def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
+    point = Point(experiments.EXPERIMENTS["launch"], {}, sim)
+    ((_, found),) = run_points([point])
+    kept = experiments.Record(tmp_path / "machine_x.json", experiments.machine([CPU]))
+    with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing for machine_x"):
+        kept.add(point, found)
+    assert not list(tmp_path.iterdir())
+
+
+def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define, sim, tmp_path):
+    def product(device, size):
+        """Multiply."""
+        x = torch.ones(size, size, device=device)
+        return lambda: x @ x
+
+    define(product, sweep=[{"size": 32}, {"size": 512}], quick=[{"size": 512}])
+    define(experiments.lesson01.launch)
+    words = ("--only", "product", "--only", "launch", "--quick", "--modelled")
+    for folder in ("one", "two"):
+        assert run(*words, "T4", "--output", tmp_path / folder) == 0
+    first, second = (only_file(tmp_path / folder) for folder in ("one", "two"))
+    assert first.name == "modelled_nvidia_t4.json" and evidence.problems(first) == []
+    assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
+    (launch,) = evidence.recorded("launch", folder=tmp_path / "one")
+    assert (launch.kind, launch.machine) == ("modelled", "Simulated NVIDIA T4")
+    (memory,) = evidence.recorded("product", "peak memory", folder=tmp_path / "one", size=512)
+    assert memory.median >= 2 * 512 * 512 * 4 and memory.unit == "B"
+
+    assert run(*words, "H200", "--output", tmp_path / "three") == 0
+    (path,) = (tmp_path / "three").iterdir()
+    assert path.name == "modelled_nvidia_h200_sxm.json"
+    t4, h200 = (
+        evidence.recorded("product", folder=tmp_path / folder, size=512)[0].median
+        for folder in ("one", "three")
+    )
+    assert h200 < t4
+
+
+def test_what_the_host_does_is_not_modelled(define, sim, tmp_path, capsys):
+    def loading(device):
+        """Load."""
+        pytest.fail("it ran")
+
+    def training(device):
+        """Train."""
+        return {"time": Samples([1.0]), "test accuracy": Samples([0.9], "1")}
+
+    define(loading, modelled=False)
+    define(training)
+    assert run("--modelled", "T4", "--output", tmp_path) == 0
+    assert [result["quantity"] for result in results(tmp_path)] == ["time"]
+    assert run("--modelled", "T4", "--only", "loading", "--output", tmp_path / "x") == 0
+    assert "Nothing to do: what the host does" in capsys.readouterr().out
+    assert not (tmp_path / "x").exists()
+
+
+def test_memory_is_empty_before_each_point(define, sim):
+    held, seen = [], []
+
+    def filling(device, size):
+        """Fill."""
+        seen.append(torch.sim.memory_reserved(device))
+        x = torch.zeros(size, device=device)
+        held.append(x) if size == 3 else None
+        return lambda: x.add_(1)
+
+    experiment = define(filling, sweep=[{"size": 2**20}, {"size": 2**19}])
+    found = dict(
+        (point.parameters["size"], measured)
+        for point, measured in run_points(experiments.points([experiment], [sim]))
+    )
+    assert seen[1] <= seen[0]
+    peaks = [next(m.median for m in found[n] if m.unit == "B") for n in (2**20, 2**19)]
+    assert peaks[0] - peaks[1] == 2**19 * 4
+
+
+# --- the experiments themselves ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -210,6 +501,7 @@ def test_a_note_stays_until_another_is_given(tmp_path):
         ("NVIDIA H200", "AMD EPYC", "machine_nvidia_h200.json"),
         ("AMD EPYC", "AMD EPYC", "machine_amd_epyc_2_cores.json"),
         ("Intel(R) Core(TM) i7 @ 2.8GHz", "x", "machine_intel_r_core_tm_i7_2_8ghz.json"),
+        ("Simulated NVIDIA T4", "x", "modelled_nvidia_t4.json"),
     ],
 )
 def test_the_file_is_named_after_the_machine(device, cpu, name):
@@ -217,27 +509,56 @@ def test_the_file_is_named_after_the_machine(device, cpu, name):
 
 
 def test_the_work_is_what_its_description_says():
-    product = experiments.matmul(CPU, 8)()
+    prepare = {name: experiment.prepare for name, experiment in experiments.EXPERIMENTS.items()}
+    product = prepare["matmul"](CPU, 8)()
     assert product.shape == (8, 8) and product.dtype == torch.float32
-    assert experiments.add(CPU, 5)().shape == experiments.copy(CPU, 5)().shape == (5,)
-    once = experiments.launch(CPU)
+    assert prepare["add"](CPU, 5)().shape == prepare["copy"](CPU, 5)().shape == (5,)
+    once = prepare["launch"](CPU)
     assert once().item() == 1.0 and once().item() == 2.0
 
 
-def test_each_sweep_rises_and_its_quick_variant_is_a_part_of_it():
-    for experiment in experiments.EXPERIMENTS.values():
-        values = [tuple(parameters.values()) for parameters in experiment.sweep]
-        assert values == sorted(set(values))
-        assert all(parameters in experiment.sweep for parameters in experiment.quick)
-        assert experiment.about.endswith(".")
+def test_two_experiments_of_one_name_are_refused(define):
+    define(sizes)
+    with pytest.raises(ValueError, match="two experiments named sizes"):
+        define(sizes)
 
 
-def test_the_shipped_records_are_whole():
-    for path in evidence.FOLDER.glob("machine_*.json"):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        assert content["schema"] == 1
-        assert set(content["machine"]) == MACHINE_FIELDS
-        assert path.name == experiments.file_name(content["machine"])
-        for entry in evidence.read_records(path):
-            assert entry["experiment"] in experiments.EXPERIMENTS
-            assert entry["parameters"] in experiments.EXPERIMENTS[entry["experiment"]].sweep
+EVERY = experiments.EXPERIMENTS.values()
+
+
+@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
+def test_an_experiment_says_what_is_claimed_and_what_would_refute_it(experiment):
+    doc = inspect.getdoc(experiment.prepare)
+    assert experiment.about.endswith((".", ":"))
+    claimed, refuted = doc.find("\nClaimed: "), doc.find("\nRefuted by: ")
+    assert 0 < claimed < refuted and doc.endswith(".")
+
+
+@pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
+def test_a_sweep_rises_fits_its_function_and_contains_its_quick_part(experiment):
+    assert all(experiment.takes(parameters) for parameters in experiment.sweep)
+    assert not experiment.takes({**experiment.sweep[0], "no such": 1})
+    assert all(parameters in experiment.sweep for parameters in experiment.quick)
+    points = experiments.points([experiment], [CPU])
+    for i, earlier in enumerate(points):
+        assert not any(earlier.beyond(later) for later in points[i + 1 :])
+    for parameters in experiment.sweep:
+        assert all(rate(parameters) > 0 for rate in (experiment.flops, experiment.bytes) if rate)
+
+
+@pytest.mark.slow
+def test_record_from_end_to_end_on_the_command_line(tmp_path):
+    def call(*words):
+        command = [sys.executable, "-m", "course_utils", "record", *map(str, words)]
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "COURSE_DEVICE": "cpu"}
+        return subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+
+    words = ("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path / "out é")
+    done = call(*words)
+    assert done.returncode == 0, done.stderr
+    path = only_file(tmp_path / "out é")
+    assert "Keep the machine quiet" in done.stdout and f"results in {path}" in done.stdout
+    assert "launch on cpu" in done.stderr and "Traceback" not in done.stderr
+    again = call(*words)
+    assert again.returncode == 0 and "are in" in again.stdout
+    assert call("--check", path).returncode == 0

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from time import perf_counter
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
-NEEDS = ("torch", "tqdm")
+    from course_utils.experiments import Experiment, LeftOut, Point, Record
+
+NEEDS = ("torch", "tqdm", "jsonschema")
+LINE = "{desc}{n_fmt} of {total_fmt}, {elapsed} gone{postfix}"
+PROFILES = ("T4", "A100", "H200")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="where the file goes (default: course_utils/recorded)",
     )
+    parser.add_argument(
+        "--modelled",
+        choices=PROFILES,
+        help="run on this simulated GPU instead, and write what its clock says",
+    )
+    parser.add_argument(
+        "--check",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="say what is wrong with these files, and stop",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -37,27 +54,35 @@ def main(args: argparse.Namespace) -> int:
     Returns
     -------
     int
-        0 where everything asked for is in the file or cannot be measured here, 1 where the file
-        cannot be read or written, 2 for a name that does not exist.
+        0 where everything asked for is in the file or cannot be measured here, 1 where an experiment
+        failed or a file cannot be read or written, 2 for a name that does not exist.
     """
+    if args.check:
+        return _check(args.check)
     from course_utils import evidence, experiments
 
-    names = args.only or list(experiments.EXPERIMENTS)
-    if unknown := [name for name in names if name not in experiments.EXPERIMENTS]:
-        known = ", ".join(experiments.EXPERIMENTS)
-        print(f"There is no experiment {unknown[0]}: choose from {known}.", file=sys.stderr)
+    known = experiments.EXPERIMENTS
+    names = args.only or list(known)
+    if unknown := [name for name in names if name not in known]:
+        print(
+            f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr
+        )
         return 2
+    chosen = [known[name] for name in names]
     if args.list:
-        for experiment in experiments.EXPERIMENTS.values():
-            print(f"  {experiment.name:8} {len(experiment.sweep):3} ×  {experiment.about}")
+        _list(chosen, args.quick)
         return 0
-    devices = experiments.working_devices()
+    try:
+        devices = _devices(args.modelled)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
     description = experiments.machine(devices)
     path = (args.output or evidence.FOLDER) / experiments.file_name(description)
     try:
-        return _record(args, names, devices, description, path)
+        return _record(args, chosen, devices, experiments.Record(path, description, args.again))
     except evidence.RecordError as error:
-        print(f"{error}. Move it away, then run this again: it was not touched.", file=sys.stderr)
+        print(f"{error} The file was not touched.", file=sys.stderr)
     except OSError as error:
         print(
             f"{path} cannot be written ({error.strerror}): name another place with --output FOLDER.",
@@ -66,41 +91,129 @@ def main(args: argparse.Namespace) -> int:
     return 1
 
 
+def _devices(profile: str | None) -> list[torch.device]:
+    from course_utils import experiments, simgpu
+
+    return [simgpu.enable(profile)] if profile else experiments.working_devices()
+
+
 def _record(
     args: argparse.Namespace,
-    names: Sequence[str],
+    chosen: Sequence[Experiment],
     devices: Sequence[torch.device],
-    description: Mapping[str, Any],
-    path: Path,
+    record: Record,
 ) -> int:
-    from course_utils import bar, experiments
+    from course_utils import experiments
 
-    record = experiments.Record(path)
     if args.note is not None:
         record.note = args.note
-    asked = experiments.points(names, devices, args.quick)
+    asked = experiments.points(chosen, devices, args.quick)
+    if not asked:
+        print("Nothing to do: what the host does, such as loading data, is not modelled.")
+        return 0
     todo = [point for point in asked if args.again or point not in record]
     if kept := len(asked) - len(todo):
-        print(f"{kept} of {len(asked)} are in {path.name} already; --again measures them anew.")
+        print(
+            f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew."
+        )
     if todo or args.note is not None:
-        record.write(description)  # shows at once whether the place can be written
+        record.write()  # shows at once whether the place can be written
     if not todo:
         return 0
     print(
-        f"{len(todo)} measurements on {' and '.join(map(str, devices))}, "
-        f"about {max(1, round(len(todo) / 60))} min. Keep the machine quiet; Ctrl-C loses nothing."
+        f"{len(todo)} measurements on {' and '.join(map(str, devices))}, {_about(_guess(todo))} on two "
+        "CPU cores. Keep the machine quiet; Ctrl-C loses nothing."
     )
-    left_out = []
-    progress = bar(total=len(todo), desc="record")
-    for point, found in experiments.run_points(todo):
-        if isinstance(found, str):
-            left_out.append(f"{point}: {found}")
+    failed = _run(todo, record)
+    print(f"{len(record)} results in {record.path}")
+    return 1 if failed else 0
+
+
+def _run(todo: Sequence[Point], record: Record) -> bool:
+    """Measure, and say what has no result and why; return whether something failed."""
+    from course_utils import bar, experiments
+    from course_utils.evidence import RecordError
+
+    left_out: list[tuple[Point, experiments.LeftOut]] = []
+    progress = bar(total=len(todo), desc=str(todo[0]), bar_format=LINE)
+    start = perf_counter()
+    for done, (point, found) in enumerate(experiments.run_points(todo), start=1):
+        if isinstance(found, experiments.LeftOut):
+            left_out.append((point, found))
         else:
-            record.add(point, found, description)
-        progress.set_description(str(point), refresh=False)
+            try:
+                record.add(point, found)
+            except RecordError as error:
+                left_out.append((point, experiments.LeftOut(str(error), failed=True)))
+        pace = (perf_counter() - start) / _guess(todo[:done])
+        rest = _guess(todo[done:])
+        progress.set_postfix_str(f"{_about(rest * pace)} left" if rest else "", refresh=False)
+        progress.set_description(str(todo[done]) if rest else "record", refresh=False)
         progress.update()
     progress.close()
-    for line in left_out:
-        print(f"Left out: {line}.")
-    print(f"{len(record)} results in {path}")
-    return 0
+    for why, points in _by_reason(left_out):
+        more = f" and {len(points) - 1} more" if len(points) > 1 else ""
+        print(
+            f"{'Failed' if why.failed else 'Left out'}: {points[0]}{more}: {why.reason.removesuffix('.')}."
+        )
+    return any(why.failed for _, why in left_out)
+
+
+def _by_reason(left_out: Sequence[tuple[Point, LeftOut]]) -> list[tuple[LeftOut, list[Point]]]:
+    """Gather the points of one experiment on one device that have the same reason."""
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point, why in left_out:
+        groups.setdefault((why, point.experiment.name, point.device), []).append(point)
+    return [(why, points) for (why, *_), points in groups.items()]
+
+
+def _guess(points: Sequence[Point]) -> float:
+    return sum(point.experiment.seconds for point in points)
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+
+
+def _list(chosen: Sequence[Experiment], quick: bool) -> None:
+    width = max(len(experiment.name) for experiment in chosen)
+    for experiment in chosen:
+        sweep = experiment.quick if quick else experiment.sweep
+        facts = [
+            f"{len(sweep)} point{'s' if len(sweep) > 1 else ''}",
+            f"{_about(len(sweep) * experiment.seconds)} a device",
+        ]
+        if experiment.needs:
+            lacks = f" (missing: {', '.join(experiment.missing)})" if experiment.missing else ""
+            facts.append(f"needs {', '.join(experiment.needs)}{lacks}")
+        print(f"{experiment.name:{width}}  {'; '.join(facts)}")
+        print(f"{'':{width}}  {experiment.about}")
+
+
+def _check(paths: Sequence[Path]) -> int:
+    """Say of each file what is wrong with it, or that nothing is."""
+    from course_utils import evidence
+
+    status = 0
+    for path in paths:
+        found = evidence.problems(path)
+        for problem in found or _unknown(path):
+            print(problem, file=sys.stderr)
+            status = 1
+        if not found:
+            print(f"{path.name}: {len(evidence.read_records(path))} results in the right form.")
+    return status
+
+
+def _unknown(path: Path) -> list[str]:
+    """Return a sentence for each experiment of a good file that this copy of the course has not."""
+    from course_utils import evidence
+    from course_utils.experiments import EXPERIMENTS
+
+    measured = [m for m in evidence.read_records(path) if m.kind != "published"]
+    names = dict.fromkeys(
+        m.experiment if m.experiment not in EXPERIMENTS else m.label
+        for m in measured
+        if m.experiment not in EXPERIMENTS or not EXPERIMENTS[m.experiment].takes(m.parameters)
+    )
+    return [f"{path.name}: this copy of the course has no experiment {name}." for name in names]

@@ -1,0 +1,465 @@
+"""Records: what is read, what is refused and in which words, and the cards that show them."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+from datetime import date, timedelta
+
+import jsonschema
+import pytest
+
+from course_utils import evidence, experiments, plots, show
+from course_utils.evidence import RecordError, recorded
+from course_utils.timing import Measurement
+
+MACHINE = {
+    "device": "Tesla T4",
+    "memory": 15_000_000_000,
+    "driver": "580.1",
+    "torch": "2.11.0",
+    "cuda": "12.8",
+    "os": "Linux x86_64",
+    "cpu": "A CPU",
+    "cores": 2,
+}
+REMOVE = object()
+
+
+def result(**changes):
+    fields = {
+        "experiment": "matmul",
+        "parameters": {"size": 64},
+        "quantity": "time",
+        "unit": "s",
+        "median": 2.0,
+        "q1": 1.0,
+        "q3": 3.0,
+        "n": 9,
+        "device": "cuda",
+        "threads": 2,
+        "date": "2026-01-02",
+        "kind": "recorded",
+    }
+    return {name: v for name, v in (fields | changes).items() if v is not REMOVE}
+
+
+def published(**changes):
+    figures = {"q1": None, "q3": None, "n": None, "threads": REMOVE, "device": "NVIDIA T4"}
+    source = {"title": "A datasheet", "url": "https://example.org", "date": "2019"}
+    return result(**{**figures, "kind": "published", "source": source, **changes})
+
+
+def write(folder, *results, name="machine_t4.json", **changes):
+    machine = None if name == "published.json" else MACHINE
+    fields = {"schema": 2, "machine": machine, "date": "2026-01-02", "results": list(results)}
+    content = {key: v for key, v in (fields | changes).items() if v is not REMOVE}
+    path = folder / name
+    path.write_text(json.dumps(content), encoding="utf-8")
+    return path
+
+
+# --- what is found ----------------------------------------------------------------------------
+
+
+def test_records_are_found_by_their_parameters_oldest_first(tmp_path):
+    write(
+        tmp_path,
+        result(date="2026-01-03", device="cpu"),
+        result(),
+        result(parameters={"size": 128}),
+        result(quantity="peak memory", unit="B"),
+    )
+    found = recorded("matmul", folder=tmp_path, size=64)
+    assert [m.date for m in found] == ["2026-01-02", "2026-01-03"]
+    assert [(m.device, m.machine) for m in found] == [("cuda", "Tesla T4"), ("cpu", "A CPU")]
+    assert {(m.kind, m.torch, m.label) for m in found} == {("recorded", "2.11.0", "matmul size 64")}
+    (memory,) = recorded("matmul", "peak memory", folder=tmp_path)
+    assert (memory.unit, memory.quantity, memory.parameters) == ("B", "peak memory", {"size": 64})
+    assert recorded("matmul", folder=tmp_path, size=65) == []
+    assert recorded("copy", folder=tmp_path) == []
+
+
+def test_all_kinds_are_found_and_each_says_which_it_is(tmp_path):
+    write(tmp_path, published(), name="published.json")
+    write(tmp_path, result(kind="modelled", device="sim:0"), name="modelled_t4.json")
+    write(tmp_path, result())
+    (tmp_path / "schema.json").write_text("{}", encoding="utf-8")
+    found = recorded("matmul", folder=tmp_path)
+    assert [m.kind for m in found] == ["recorded", "modelled", "published"]
+    assert (found[2].machine, found[2].q1, found[2].n) == ("NVIDIA T4", None, None)
+    assert found[2].source == "A datasheet, 2019, https://example.org"
+    assert str(found[2]).endswith("2 s, published in A datasheet, 2019, https://example.org")
+
+
+def test_a_changed_file_is_read_anew(tmp_path):
+    write(tmp_path, result())
+    assert len(recorded("matmul", folder=tmp_path)) == 1
+    write(tmp_path, result(), result(parameters={"size": 128}))
+    assert len(recorded("matmul", folder=tmp_path)) == 2
+
+
+def test_a_measurement_survives_the_file(tmp_path):
+    m = Measurement(
+        *("matmul size 64", 0.1 + 0.2, 0.3, 1 / 3, 9, "cuda", "Tesla T4", "2.11.0", 2),
+        *("2026-01-02", "measured", "s", "time", "", "matmul", {"size": 64}),
+    )
+    write(tmp_path, evidence.as_result(m))
+    (found,) = recorded("matmul", folder=tmp_path)
+    assert (found.median, found.q1, found.q3) == (m.median, m.q1, m.q3)
+    assert found.as_dict() == m.as_dict() | {"kind": "recorded"}
+
+
+# --- what is refused --------------------------------------------------------------------------
+
+FUTURE = (date.today() + timedelta(days=2)).isoformat()
+WHERE = "machine_t4.json, result 2 (matmul size 64, time): "
+REFUSED = {
+    "not a number": ({"median": "2"}, "median: '2' is not of type 'number'"),
+    "a field too few": ({"q1": REMOVE}, "'q1' is a required property"),
+    "a field too many": ({"mean": 2.0}, "('mean' was unexpected)"),
+    "no repetition": ({"n": 0}, "n: 0 is less than the minimum of 1"),
+    "part of a repetition": ({"n": 1.5}, "n: 1.5 is not of type 'integer'"),
+    "no quartile": ({"q3": None}, "q3: None is not of type 'number'"),
+    "no threads": ({"threads": REMOVE}, "'threads' is a required property"),
+    "a list among the parameters": ({"parameters": {"size": [64]}}, "parameters.size: [64]"),
+    "an unknown unit": ({"unit": "ms"}, "unit: 'ms' is not one of ['s', 'B', "),
+    "a time in bytes": ({"unit": "B"}, "unit: 's' was expected"),
+    "a day that is none": ({"date": "2026-02-30"}, "date: '2026-02-30' is not a 'date'"),
+    "an unknown kind": ({"kind": "guessed"}, "kind: 'guessed' is not one of"),
+    "published by no one": ({"kind": "published"}, "'source' is a required property"),
+    "a kind of another file": ({"kind": "modelled"}, "its kind is modelled, and a file of this"),
+    "the future": ({"date": FUTURE}, f"{FUTURE} is in the future"),
+    "quartiles upside down": ({"q1": 2.5}, "the quartiles do not enclose the median (q1 2.5, m"),
+    "a median above its quartiles": ({"median": 4.0}, "the quartiles do not enclose the median"),
+    "a time below zero": ({"q1": -1.0}, "q1 -1 s is not above zero"),
+    "no time at all": ({"q1": 0.0}, "q1 0 s is not above zero"),
+    "faster than the chip": (
+        {"parameters": {"size": 4096}, "median": 0.01, "q1": 0.01, "q3": 0.02},
+        "13.7 TFLOP/s is above the peak of 8.1 TFLOP/s (NVIDIA T4 Tensor Core GPU datasheet, 2019)",
+    ),
+    "faster than the memory": (
+        {
+            "experiment": "copy",
+            "parameters": {"numbers": 2**25},
+            "median": 5e-4,
+            "q1": 4e-4,
+            "q3": 1,
+        },
+        "537 GB/s is above the peak of 320 GB/s",
+    ),
+    "faster than the cores": (
+        {"parameters": {"size": 4096}, "median": 0.1, "q1": 0.1, "device": "cpu"},
+        "1.37 TFLOP/s is above the peak of 768 GFLOP/s (2 cores × 6 GHz × 64 FLOPs a cycle)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "says"), REFUSED.values(), ids=REFUSED)
+def test_a_wrong_result_is_refused_by_file_place_and_reason(tmp_path, changes, says):
+    path = write(tmp_path, result(parameters={"size": 2}), result(**changes))
+    with pytest.raises(RecordError) as caught:
+        evidence.read_records(path)
+    where = WHERE
+    if "parameters" in changes:
+        name = changes.get("experiment", "matmul")
+        where = f"machine_t4.json, result 2 ({evidence.label(name, changes['parameters'])}, time): "
+    assert str(caught.value).startswith(where)
+    assert says in str(caught.value)
+    assert str(caught.value).count("\n") == 0 and str(caught.value).endswith(".")
+
+
+SHARE = {"quantity": "test accuracy", "unit": "1", "device": "cpu"}
+
+
+@pytest.mark.parametrize("figures", [(0.9, 0.97, 1.1), (-0.1, 0.5, 0.6)])
+def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
+    good = result(**SHARE, q1=0.0, median=0.5, q3=1.0)
+    bad = dict(
+        good, parameters={"size": 1}, **dict(zip(("q1", "median", "q3"), figures, strict=True))
+    )
+    assert evidence.problems(write(tmp_path, good)) == []
+    (problem,) = evidence.problems(write(tmp_path, good, bad))
+    assert "is no share: it lies outside 0 to 1" in problem
+    above_one = dict(bad, quantity="speed-up", q1=1.0, median=3.0, q3=4.0)
+    assert evidence.problems(write(tmp_path, good, above_one)) == []
+    slower_than_nothing = dict(above_one, q1=0.0)
+    assert "not above zero" in evidence.problems(write(tmp_path, good, slower_than_nothing))[0]
+    no_difference = dict(above_one, quantity="difference", q1=-1.0, median=0.0)
+    assert evidence.problems(write(tmp_path, good, no_difference)) == []
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_number_is_refused(tmp_path, word):
+    path = write(tmp_path, result(q3=77.25))
+    path.write_text(path.read_text(encoding="utf-8").replace("77.25", word), encoding="utf-8")
+    with pytest.raises(RecordError, match=r"machine_t4\.json.*(not JSON|not a finite number)"):
+        evidence.read_records(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "is not JSON"),
+        ("{", "is not JSON"),
+        ("[]", "does not say its schema"),
+        ("{}", "does not say its schema"),
+        (
+            '{"schema": 1, "results": []}',
+            "says schema 1, and this copy of the course reads schema 2",
+        ),
+        ('{"schema": 3}', "says schema 3"),
+        ('{"schema": 2}', "is a required property"),
+        ('{"schema": 2, "machine": {}, "date": "2026-01-02", "results": 3}', "machine"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text, says):
+    path = tmp_path / "machine_x.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(RecordError, match=r"^machine_x\.json") as caught:
+        evidence.read_records(path)
+    assert says in str(caught.value) and "anew" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
+    with pytest.raises(RecordError, match=r"^machine_x\.json cannot be read: "):
+        evidence.read_records(tmp_path / "machine_x.json")
+    (tmp_path / "machine_x.json").write_bytes(b"\xff\xfe\xfa")
+    with pytest.raises(RecordError, match=r"^machine_x\.json is not JSON"):
+        evidence.read_records(tmp_path / "machine_x.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "says"),
+    [
+        ("machine_t4.json", {"date": FUTURE}, "is in the future"),
+        ("machine_t4.json", {"machine": None}, "recorded results, and no machine"),
+        ("machine_t4.json", {"machine": MACHINE | {"cores": 0}}, "machine.cores: 0 is less than"),
+        ("machine_t4.json", {"machine": MACHINE | {"colour": "red"}}, "'colour' was unexpected"),
+        ("published.json", {"machine": MACHINE}, "published results, and a machine"),
+        ("mine.json", {}, "its name says no kind. Name it machine_"),
+    ],
+)
+def test_a_wrong_file_is_refused(tmp_path, name, changes, says):
+    entry = published() if name == "published.json" else result()
+    problem, *_ = evidence.problems(write(tmp_path, entry, name=name, **changes))
+    assert problem.startswith(name) and says in problem
+
+
+def test_a_day_of_another_time_zone_is_not_the_future(tmp_path):
+    tomorrow = (date.today() + timedelta(days=1)).isoformat()
+    assert evidence.problems(write(tmp_path, result(date=tomorrow), date=tomorrow)) == []
+
+
+def test_the_same_thing_twice_is_refused(tmp_path):
+    again = result(median=2.5, parameters={"size": 64})
+    (problem,) = evidence.problems(write(tmp_path, result(), again))
+    assert "result 2 (matmul size 64, time): result 1 is of the same thing" in problem
+    others = [result(device="cpu"), result(quantity="peak memory", unit="B")]
+    assert evidence.problems(write(tmp_path, result(), *others)) == []
+    two_sources = [published(), published(source={"title": "Another datasheet"})]
+    assert evidence.problems(write(tmp_path, *two_sources, name="published.json")) == []
+
+
+def test_every_problem_of_a_file_is_listed_and_the_first_is_raised(tmp_path):
+    path = write(tmp_path, result(n=0), result(unit="ms"), result(parameters={"size": 2}))
+    found = evidence.problems(path)
+    assert [problem.split(" (")[0] for problem in found] == [
+        "machine_t4.json, result 1",
+        "machine_t4.json, result 2",
+    ]
+    with pytest.raises(RecordError, match=r"1 more: `record --check machine_t4\.json`"):
+        evidence.read_records(path)
+
+
+def test_a_rate_near_its_peak_and_a_small_copy_in_the_cache_are_believed(tmp_path):
+    flops = {"experiment": "matmul", "parameters": {"size": 4096}, "q1": 0.016}
+    at_peak = result(**flops, median=2 * 4096**3 / 8.1e12 / 1.04)
+    above = result(**flops, median=2 * 4096**3 / 8.1e12 / 1.06)
+    cached = result(experiment="copy", parameters={"numbers": 2**20}, q1=1e-6, median=2e-6)
+    assert evidence.problems(write(tmp_path, at_peak, cached)) == []
+    assert "above the peak" in evidence.problems(write(tmp_path, above))[0]
+
+
+@pytest.mark.parametrize(
+    ("machine", "device", "matrix_units", "flops"),
+    [
+        (MACHINE | {"device": "NVIDIA A100-SXM4-80GB"}, "cuda", True, 312e12),
+        (MACHINE | {"device": "NVIDIA A100-SXM4-80GB"}, "cuda", False, 19.5e12),
+        (MACHINE | {"device": "Simulated NVIDIA T4"}, "sim:0", True, 65e12),
+        (None, "NVIDIA H200 SXM", False, 67e12),
+        (MACHINE | {"device": "NVIDIA T4000"}, "cuda", True, evidence.ANY_CHIP.flops),
+        (MACHINE | {"cores": 4}, "cpu", True, 4 * 6e9 * 2048),
+    ],
+)
+def test_a_chip_has_its_own_ceiling(machine, device, matrix_units, flops):
+    most = evidence.ceiling(machine, device, matrix_units)
+    assert most.flops == pytest.approx(flops) and most.source
+
+
+def test_a_rate_that_is_given_as_such_is_checked_too(tmp_path):
+    rate = {"quantity": "rate", "unit": "FLOP/s", "experiment": "other", "q1": 1e12, "q3": 1e17}
+    assert evidence.problems(write(tmp_path, result(**rate, median=6e13))) == []
+    assert (
+        "70 TFLOP/s is above the peak of 65"
+        in evidence.problems(write(tmp_path, result(**rate, median=7e13)))[0]
+    )
+
+
+# --- what is shipped --------------------------------------------------------------------------
+
+
+def test_the_schema_itself_is_valid_and_says_what_a_field_is():
+    schema = json.loads((evidence.FOLDER / "schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    loose = copy.deepcopy(schema)
+    loose["properties"]["date"] = {"type": "day"}
+    with pytest.raises(jsonschema.SchemaError):
+        jsonschema.Draft202012Validator.check_schema(loose)
+
+
+SHIPPED = [path for path in evidence.FOLDER.glob("*.json") if evidence._kind(path)]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_a_shipped_file_is_in_order(path):
+    assert evidence.problems(path) == []
+    content = evidence.load(path)
+    assert content["results"]
+    if content["machine"]:
+        assert path.name == experiments.file_name(content["machine"])
+        for m in evidence.read_records(path):
+            assert m.parameters in experiments.EXPERIMENTS[m.experiment].sweep
+
+
+def test_shipped_figures_are_readable():
+    assert {gpu.name for gpu in evidence.published_gpus()}
+    assert {m.kind for m in recorded("matmul", size=1024)} >= {"recorded"}
+
+
+# --- cards ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mine():
+    figures = (0.0123, 0.012, 0.013, 9, "cpu", "My CPU", "2.13.0", 2, "2026-11-21")
+    return Measurement("yours", *figures)
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """Collect the figures and their alternative text instead of showing them."""
+    shown = []
+    monkeypatch.setattr(plots, "present", lambda fig, alt: shown.append((fig, alt)))
+    yield shown
+    for fig, _ in shown:
+        plots.plt.close(fig)
+
+
+def test_a_card_sets_the_learners_number_first_and_names_every_kind(
+    mine, tmp_path, pictures, capsys
+):
+    write(tmp_path, published(median=0.5), name="published.json")
+    write(tmp_path, result(kind="modelled"), name="modelled_t4.json", machine=SIMULATED)
+    write(tmp_path, result())
+    evidence.card(mine, experiment="matmul", size=64, folder=tmp_path)
+    head, *rows, source = capsys.readouterr().out.splitlines()
+    assert head.split()[:2] == ["What", "Median"]
+    kinds = ["measured", "recorded", "modelled", "published"]
+    assert [next(kind for kind in kinds if f" {kind} " in row) for row in rows] == kinds
+    for part in ("yours", "12.3 ms", "12 ms – 13 ms", "cpu: My CPU, torch 2.13.0", "2026-11-21"):
+        assert part in rows[0]
+    assert "Tesla T4" in rows[1] and "1 s – 3 s" in rows[1]
+    assert "–" not in rows[3] and "500 ms" in rows[3]
+    assert source == "Published: A datasheet, 2019, https://example.org."
+    ((fig, alt),) = pictures
+    assert "yours 12.3 ms (measured); Tesla T4 2 s (recorded)" in alt
+    (axes,) = fig.axes
+    assert axes.get_xscale() == "log"
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels[0] == "yours (measured)" and labels[3] == "NVIDIA T4 (published)"
+    assert any(label.get_text().endswith("ms") for label in axes.get_xticklabels())
+
+
+SIMULATED = MACHINE | {"device": "Simulated NVIDIA T4"}
+
+
+def test_with_nothing_to_compare_there_is_no_picture(mine, tmp_path, pictures, capsys):
+    evidence.card(mine)
+    evidence.card(mine, mine)
+    evidence.card(mine, experiment="matmul", size=64, folder=tmp_path)
+    assert pictures == []
+    assert capsys.readouterr().out.endswith("Nobody has recorded matmul size 64 yet.\n")
+
+
+def test_a_card_does_not_repeat_what_was_just_modelled(mine, tmp_path, pictures, capsys):
+    write(tmp_path, result(kind="modelled"), name="modelled_t4.json", machine=SIMULATED)
+    own = Measurement(**{**mine.as_dict(), "kind": "modelled", "machine": "Simulated NVIDIA T4"})
+    evidence.card(own, experiment="matmul", size=64, folder=tmp_path)
+    assert capsys.readouterr().out.count("modelled") == 1
+    evidence.card(mine, experiment="matmul", size=64, folder=tmp_path)
+    assert capsys.readouterr().out.count("modelled") == 1 and len(pictures) == 1
+
+
+def test_a_refused_file_does_not_stop_the_lesson(mine, tmp_path, pictures, capsys):
+    write(tmp_path, result(n=0))
+    evidence.card(mine, experiment="matmul", folder=tmp_path)
+    shown = capsys.readouterr().out
+    assert "12.3 ms" in shown
+    assert "Nothing is shown beside it: machine_t4.json, result 1" in shown
+
+
+def test_a_row_names_the_parameters_in_which_records_differ(tmp_path, pictures):
+    write(
+        tmp_path,
+        result(
+            **SHARE, parameters={"size": 64, "dtype": "float32"}, q1=0.96, median=0.971, q3=0.98
+        ),
+        result(
+            **SHARE, parameters={"size": 64, "dtype": "bfloat16"}, q1=0.96, median=0.97, q3=0.98
+        ),
+    )
+    evidence.card(experiment="matmul", quantity="test accuracy", folder=tmp_path)
+    ((fig, alt),) = pictures
+    assert "A CPU, dtype float32 97.1 % (recorded); A CPU, dtype bfloat16 97 % (recorded)" in alt
+    assert fig.axes[0].get_xlim()[0] > 0.9
+
+
+def test_memory_has_binary_marks(tmp_path, pictures):
+    sizes = {"quantity": "peak memory", "unit": "B", "n": 1}
+    for high in (3e9, 9e12):
+        write(
+            tmp_path,
+            result(**sizes, q1=2**30, median=2**30, q3=2**30),
+            result(**sizes, q1=high, median=high, q3=high, device="cuda:1"),
+        )
+        evidence.card(experiment="matmul", quantity="peak memory", folder=tmp_path)
+        marks = [tick for tick in pictures[-1][0].axes[0].get_xticks() if tick]
+        assert len(marks) >= 2 and all(tick % 2**20 == 0 for tick in marks)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "quantity", "text"),
+    [
+        (0.0123, "s", "time", "12.3 ms"),
+        (3 * 2**20, "B", "peak memory", "3 MiB"),
+        (512, "B", "", "512 B"),
+        (4.0, "1", "speed-up", "4×"),
+        (16384, "1", "cores", "16,384"),
+        (108000, "s", "time", "30 h"),
+        (0.9731, "1", "test accuracy", "97.3 %"),
+        (12345.6, "samples/s", "throughput", "12,346 samples/s"),
+        (8.1e12, "FLOP/s", "", "8.1 TFLOP/s"),
+        (3.2e11, "B/s", "", "320 GB/s"),
+        (5.0, "FLOP/s", "", "5 FLOP/s"),
+    ],
+)
+def test_amounts_have_a_fitting_unit(value, unit, quantity, text):
+    assert show.amount(value, unit, quantity) == text
+
+
+def test_a_measurement_tells_its_unit():
+    m = Measurement("work", 2**30, None, None, None, "d", "d", "", None, "2026-01-02", unit="B")
+    assert m.written() == "1 GiB" and m.written("q1") == ""
+    assert math.isfinite(hash(m))
