@@ -1,4 +1,4 @@
-"""The learner's progress: one local file, one line an attempt, never sent anywhere.
+"""The learner's progress: one local file, one line an attempt or a prediction, never sent anywhere.
 
 Lines are only ever appended, so two notebooks can write at once and a damaged line costs no other.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,30 @@ def progress_file() -> Path:
 
 def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
     """Append an attempt; say so, and go on, where the file cannot be written."""
-    attempt = {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "exercise": exercise,
-        "outcome": outcome,
-        "diagnosis": diagnosis,
-    }
+    _append({"exercise": exercise, "outcome": outcome, "diagnosis": diagnosis})
+
+
+def note_prediction(
+    prediction: str,
+    verdict: str,
+    guess: float | str,
+    found: list[float] | str,
+    unit: str = "",
+) -> None:
+    """Append a prediction that was scored, with what was guessed and the range that was found."""
+    _append(
+        {
+            "prediction": prediction,
+            "verdict": verdict,
+            "guess": guess,
+            "found": found,
+            "unit": unit,
+        }
+    )
+
+
+def _append(entry: dict[str, Any]) -> None:
+    line = {"time": datetime.now(timezone.utc).isoformat(timespec="seconds"), **entry}
     path = progress_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,24 +63,43 @@ def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(end - 1, 0))
             torn = file.read(1) not in (b"", b"\n")  # the last line was cut off: begin a new one
-            file.write(("\n" * torn + json.dumps(attempt) + "\n").encode())
+            file.write(("\n" * torn + json.dumps(line) + "\n").encode())
     except OSError as error:
         print(f"(your progress could not be kept in {path}: {error.strerror or error})")
 
 
 def attempts() -> Iterator[Attempt]:
     """Read all attempts, oldest first; lines that are damaged or foreign are passed over."""
+    for raw in _lines():
+        try:
+            yield Attempt(
+                str(raw["time"]), str(raw["exercise"]), str(raw["outcome"]), str(raw["diagnosis"])
+            )
+        except (KeyError, TypeError):
+            continue
+
+
+def predictions() -> dict[str, str]:
+    """Return the verdict on the first prediction of each id; the answer to later ones was known."""
+    first: dict[str, str] = {}
+    for raw in _lines():
+        try:
+            first.setdefault(str(raw["prediction"]), str(raw["verdict"]))
+        except (KeyError, TypeError):
+            continue
+    return first
+
+
+def _lines() -> Iterator[Any]:
+    """Read what is JSON in the file, line by line."""
     try:
         lines = progress_file().read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return
     for line in lines:
         try:
-            raw = json.loads(line)
-            yield Attempt(
-                str(raw["time"]), str(raw["exercise"]), str(raw["outcome"]), str(raw["diagnosis"])
-            )
-        except (ValueError, KeyError, TypeError):
+            yield json.loads(line)
+        except ValueError:
             continue
 
 

@@ -103,6 +103,7 @@ def notebook_headings(nb: NotebookNode) -> list[Heading]:
 def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str) -> list[Problem]:
     """List what is missing from a lesson, or has no place in it."""
     found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
+    found += _prediction_problems(nb)
     return [Problem(file, *entry) for entry in found]
 
 
@@ -162,6 +163,34 @@ def _exercise_problems(
             yield "", f"never asks exercise {ident}", "add a cell tagged exercise that names it"
 
 
+def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    lesson = nb.metadata.get("course", {}).get("lesson", "")
+    seen: set[str] = set()
+    for i, cell in enumerate(nb.cells):
+        if cell.cell_type != "code" or not re.search(r"\bpredict\(", cell.source):
+            continue
+        made = re.fullmatch(
+            r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source
+        )
+        name = cell_name(nb, i)
+        if not made:
+            what = "asks for a prediction in an unusual way"
+            yield name, what, f'write  name = predict("{lesson}.name", todo(), unit=…)'
+            continue
+        variable, ident = made.groups()
+        if not ident.startswith(f"{lesson}.") or ident in seen:
+            what = f"names its prediction {ident}"
+            yield name, what, f"choose a name that begins with {lesson}. and is used once"
+        seen.add(ident)
+        later = [c.source for c in nb.cells[i + 1 :] if c.cell_type == "code"]
+        if not any(re.search(rf"\b{variable}\.reveal\(", source) for source in later):
+            yield (
+                name,
+                f"never reveals {variable}",
+                f"call {variable}.reveal(…) where it is measured",
+            )
+
+
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     for i, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
@@ -175,7 +204,12 @@ def house_numbers(nb: NotebookNode, size: int) -> HouseNumbers:
     """Measure a notebook; ``size`` is in bytes on disk. Generated cells count as cells only."""
     own = [cell for cell in nb.cells if "generated" not in tags(cell)]
     lines = [len(c.source.splitlines()) for c in own if c.cell_type == "code"] or [0]
-    words = [len(c.source.split()) for c in own if c.cell_type == "markdown"] or [0]
+    prose = [
+        re.sub(r"<!--.*?-->", "", c.source, flags=re.DOTALL)
+        for c in own
+        if c.cell_type == "markdown"
+    ]
+    words = [len(text.split()) for text in prose] or [0]
     return HouseNumbers(
         cells=len(nb.cells),
         code_median=statistics.median(lines),

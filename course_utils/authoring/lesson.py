@@ -28,6 +28,7 @@ from course_utils.authoring.form import (
     tags,
     uncomparable,
 )
+from course_utils.authoring.numbers import number_problems
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 
@@ -43,6 +44,7 @@ def problems(
     found = form_problems(nb, lesson.id, file)
     found += generated_problems(nb, course, lesson, exercises, file)
     found += anatomy_problems(nb, exercises, file)
+    found += number_problems(nb, file)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:

@@ -11,9 +11,11 @@ from functools import partial
 from pathlib import Path
 
 from course_utils import exercises
+from course_utils.authoring import claims
 from course_utils.authoring.anatomy import HouseNumbers, house_numbers
 from course_utils.authoring.form import AuthoringError, Problem, dumps, parse, read
 from course_utils.authoring.lesson import mend, problems, with_outputs
+from course_utils.authoring.numbers import exercise_number_problems, page_number_problems
 from course_utils.authoring.pages import PAGES, page_problems, render
 from course_utils.course import Course, Lesson, load_course
 
@@ -54,12 +56,17 @@ def check(
 ) -> int:
     """Print one line a problem, then the house numbers; 0 if there is no problem."""
     files = list(files)
-    found = [] if files else [*_strangers(course), *page_problems(course)]
+    found = []
+    if not files:
+        found = [*_strangers(course), *page_problems(course), *page_number_problems(course)]
+        found += claims.problems(course.path.parent.parent)
     numbers = {}
     for lesson, path in _chosen(course, files):
         try:
             text = _text(path)
-            found += problems(text, course, lesson, exercises_of(lesson.id))
+            known = exercises_of(lesson.id)
+            found += problems(text, course, lesson, known)
+            found += exercise_number_problems(lesson, known)
             numbers[lesson.file] = house_numbers(parse(text), len(text.encode()))
         except AuthoringError as error:
             found.append(_unreadable(lesson, error))
@@ -108,6 +115,8 @@ def fix(
             if fresh != text:
                 write(path, fresh)
                 print(f"{page}: table of lessons renewed")
+    for file in claims.renew(course.path.parent.parent):
+        print(f"{file}: renewed from the claims and the records")
     if left:
         print("Left to mend by hand:")
         for problem in left:

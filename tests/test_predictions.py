@@ -1,0 +1,296 @@
+"""Predict first: what a learner types, what comes back, and what is kept."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from harness import execute, notebook
+
+from course_utils import course_map, predict, predictions, progress, todo
+from course_utils.authoring.anatomy import anatomy_problems
+from course_utils.predictions import Found, score
+from course_utils.timing import Measurement
+
+
+@pytest.fixture(autouse=True)
+def _fresh_kernel(monkeypatch):
+    monkeypatch.setattr(predictions, "_made", {})
+
+
+def measurement(median, q1, q3, unit="s", kind="measured"):
+    return Measurement("x", median, q1, q3, 9, "cpu", "a CPU", "2", 2, "2026-11-21", kind, unit)
+
+
+def kept():
+    path = progress.progress_file()
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_a_guess_is_set_beside_what_was_found_and_kept(capsys):
+    speedup = predict("04.amp", 3, unit="×")
+    assert "Your prediction: 3×." in capsys.readouterr().out
+    assert not kept()
+    speedup.reveal((3.9, 4.1))
+    out = capsys.readouterr().out
+    assert "Near" in out and "You predicted 3×. Found: 4× (3.9 to 4.1)." in out
+    assert "Too low by a factor of 1.3" in out
+    (line,) = kept()
+    assert (line["prediction"], line["verdict"], line["guess"]) == ("04.amp", "near", 3.0)
+    assert line["found"] == [3.9, 4.1]
+
+
+def test_without_a_guess_the_answer_is_shown_kindly_and_nothing_is_kept(capsys):
+    for i, guess in enumerate(([todo()], [])):
+        made = predict(f"04.{i}", *guess, unit="ms")
+        assert "put a number in place of todo()" in capsys.readouterr().out
+        made.reveal(2.5)
+        out = capsys.readouterr().out
+        assert "Found: 2.5 ms." in out and "You made no prediction" in out
+        assert "You predicted" not in out
+    assert not kept()
+
+
+class Odd:
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+    def __float__(self):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("guess", "says"),
+    [
+        (["4x"], "'4x' is a text"),
+        (["4"], "'4' is a text"),
+        ([None], "None is no number"),
+        ([lambda: 4], "a function is no number"),
+        ([float("nan")], "nan is no finite number"),
+        ([float("inf")], "inf is no finite number"),
+        ([-3], "-3 is negative"),
+        ([[1, 2]], "[1, 2] is no number"),
+        ([True], "True is no number"),
+        ([3 + 2j], "is no number"),
+        ([10**400], "is no number"),
+        ([Odd()], "is no number"),
+        ([0, 5], "a decimal point is a point"),
+    ],
+)
+def test_what_is_no_guess_gets_one_sentence_and_counts_for_nothing(guess, says, capsys):
+    made = predict("04.x", *guess, unit="×")
+    out = capsys.readouterr().out
+    assert says in out and "Put a number in place of todo()" in out and out.count("\n") == 1
+    made.reveal(4)
+    assert "You made no prediction" in capsys.readouterr().out
+    assert not kept()
+
+
+def test_numpy_and_torch_numbers_are_guesses(capsys):
+    import numpy as np
+    import torch
+
+    for i, number in enumerate((np.float32(4), np.int64(4), torch.tensor(4.0), torch.tensor([4]))):
+        predict(f"04.{i}", number, unit="×").reveal(torch.tensor(4.1))
+    assert capsys.readouterr().out.count("Close") == 4
+    assert [line["guess"] for line in kept()] == [4.0] * 4
+
+
+def test_the_newest_guess_before_the_answer_counts(capsys):
+    predict("04.x", 10, unit="×")
+    made = predict("04.x", 4, unit="×")
+    predict("04.x", "5x", unit="×")
+    assert "Until then 4× stands" in capsys.readouterr().out
+    made.reveal(4)
+    assert "Close" in capsys.readouterr().out
+    assert [line["guess"] for line in kept()] == [4.0]
+
+
+def test_todo_put_back_takes_the_guess_back(capsys):
+    predict("04.x", 10, unit="×")
+    predict("04.x", todo(), unit="×").reveal(4)
+    assert "You made no prediction" in capsys.readouterr().out
+
+
+def test_a_guess_after_the_answer_does_not_count(capsys):
+    predict("04.x", 10, unit="×").reveal(4)
+    again = predict("04.x", 4, unit="×")
+    assert (
+        "seen the answer already, so your first prediction, 10×, stays" in capsys.readouterr().out
+    )
+    again.reveal(4.05)
+    assert "You predicted 10×. Found: 4.05×." in capsys.readouterr().out
+    assert [line["guess"] for line in kept()] == [10.0]
+
+    predict("04.y", todo()).reveal(4)
+    predict("04.y", 4).reveal(4)
+    out = capsys.readouterr().out
+    assert "this guess does not count" in out and "Close" not in out
+    assert len(kept()) == 1
+
+
+def test_running_the_same_cells_again_scolds_nobody(capsys):
+    predict("04.x", 4).reveal(4)
+    capsys.readouterr()
+    predict("04.x", 4).reveal(4)
+    out = capsys.readouterr().out
+    assert "already" not in out and out.count("Close") == 1
+    assert len(kept()) == 1
+
+
+@pytest.mark.parametrize(
+    ("unit", "guess", "low", "high", "verdict", "says"),
+    [
+        ("×", 4.0, 3.9, 4.3, "close", "Inside the range"),
+        ("×", 4.4, 4.0, 4.0, "close", "As good as inside"),
+        ("×", 4.5, 4.0, 4.0, "near", "Too high by a factor of 1.1"),
+        ("×", 2.0, 4.0, 4.2, "near", "Too low by a factor of 2."),
+        ("×", 1.9, 4.0, 4.2, "off", "Too low by a factor of 2.1"),
+        ("×", 100, 4.0, 5.0, "off", "Too high by a factor of 20."),
+        ("×", 1.3, 0.8, 0.85, "off", "on the other side of 1"),
+        ("ms", 1.3, 0.8, 0.85, "near", "Too high by a factor of 1.5"),
+        ("×", 0.95, 1.0, 1.0, "close", "As good as inside"),
+        ("ms", 0, 2, 2, "off", "Too low."),
+        ("ms", 2, 0, 0, "off", "Too high."),
+        ("GB/s", 1e6, 1e9, 1e9, "off", "Too low by a factor of 1,000"),
+        ("%", 93, 97, 98, "close", "As good as inside"),
+        ("%", 90, 97, 98, "near", "7 points too low"),
+        ("%", 20, 1, 2, "off", "18 points too high"),
+        ("%", 3, 1, 1, "close", "As good as inside"),
+    ],
+)
+def test_scores(unit, guess, low, high, verdict, says):
+    got, said = score(guess, Found((low + high) / 2, low, high), unit)
+    assert (got, says in said) == (verdict, True), (got, said)
+    assert ("think before you read on" in said.lower()) == (verdict == "off")
+
+
+def test_measurements_bring_their_range_kind_and_unit(capsys):
+    predict("04.t", 2, unit="ms").reveal(measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled"))
+    out = capsys.readouterr().out
+    assert "Found: 2 ms (1.9 to 2.2), modelled." in out and "Inside" in out
+    several = [measurement(1e-3, 0.9e-3, 1.1e-3), measurement(4e-3, 3e-3, 5e-3)]
+    predict("04.r", 2, unit="ms").reveal(several)
+    assert "(0.9 to 5), measured" in capsys.readouterr().out
+    predict("04.m", 64, unit="MiB").reveal(measurement(64 * 2**20, 2**26, 2**26, unit="B"))
+    assert "Found: 64 MiB" in capsys.readouterr().out
+    predict("04.a", 97, unit="%").reveal(measurement(0.97, 0.96, 0.98, unit="1"))
+    assert "Found: 97 % (96 to 98)" in capsys.readouterr().out
+    predict("04.p", 65, unit="TFLOP/s").reveal(
+        measurement(65e12, None, None, "FLOP/s", "published")
+    )
+    assert "Found: 65 TFLOP/s, published." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "found", [None, "fast", [], (1, None), float("nan"), object(), measurement(2.0, 1.0, 3.0)]
+)
+def test_what_cannot_be_compared_is_said_and_not_raised(found, capsys):
+    predict("04.x", 4, unit="×").reveal(found)
+    assert "no comparison is possible, because" in capsys.readouterr().out
+    assert not kept()
+
+
+def test_a_choice(capsys):
+    answers = ("faster", "slower", "same")
+    made = predict("04.which", "quick", choices=answers)
+    assert "Put one of 'faster', 'slower', 'same'" in capsys.readouterr().out
+    made = predict("04.which", " Slower ", choices=answers)
+    made.reveal("slower")
+    assert "You predicted slower. Found: slower. Right." in capsys.readouterr().out
+    predict("04.other", "same", choices=answers).reveal("faster")
+    assert "A surprise" in capsys.readouterr().out
+    predict("04.digit", 9, choices=("0", "9")).reveal(9)
+    assert "Close" in capsys.readouterr().out
+    predict("04.two", "same", "faster", choices=answers)
+    assert "none of the answers" in capsys.readouterr().out
+    made.reveal("sideways")
+    assert "no comparison is possible" in capsys.readouterr().out
+    assert [line["verdict"] for line in kept()] == ["close", "off", "close"]
+
+
+def test_the_course_map_counts_predictions_and_is_otherwise_as_before(capsys):
+    course_map()
+    before = capsys.readouterr().out
+    assert "Predictions" not in before
+    predict("01.a", 4).reveal(4)
+    predict("01.speedup", 40).reveal(4)
+    capsys.readouterr()
+    course_map()
+    after = capsys.readouterr().out
+    assert "Predictions: 2 made, 1 close." in after
+    assert after.splitlines()[:-1] == before.splitlines()[:-1]
+    assert not progress.solved() and not list(progress.attempts())
+
+
+def test_the_first_prediction_of_each_counts(monkeypatch):
+    predict("01.a", 40).reveal(4)
+    monkeypatch.setattr(predictions, "_made", {})  # as a new kernel would have it
+    predict("01.a", 4).reveal(4)
+    progress.note("01.speedup", "right")
+    with progress.progress_file().open("a") as file:
+        file.write('{"prediction": \n[1]\n"text"\n{"prediction": "01.b"}\n')
+    assert progress.predictions() == {"01.a": "off"}
+    assert progress.solved() == {"01.speedup"}
+
+
+def test_a_file_that_cannot_be_written_costs_a_line(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.jsonl"))
+    predict("04.x", 4).reveal(4)
+    out = capsys.readouterr().out
+    assert "could not be kept" in out and "Close" in out
+
+
+def test_the_picture_holds_guess_and_range_in_the_right_order():
+    import re
+
+    text = predictions.scale(100, Found(4, 3, 5), "×")
+    rect = float(re.search(r'<rect x="([\d.]+)', text)[1])
+    guess = float(re.search(r'<path d="M([\d.]+)', text)[1])
+    assert 60 <= rect < guess <= 340
+    assert "found: 4×; you: 100×" in text
+    for values in ((0, 0, 0), (1, 1, 1), (1e-9, 1e9, 2e9)):
+        assert "nan" not in predictions.scale(values[0], Found(values[1], values[1], values[2]))
+
+
+def test_importing_it_does_not_import_torch():
+    code = "import sys; from course_utils import predict; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.serial
+def test_two_notebooks_show_html_and_keep_one_file(tmp_path):
+    cells = [
+        "from course_utils import predict, todo\nguess = predict('04.{0}', {1}, unit='×')",
+        "guess.reveal(4)",
+    ]
+    for name, answer in (("a", "4"), ("b", "todo()")):
+        nb = execute(notebook(*(cell.format(name, answer) for cell in cells)), tmp_path)
+        (shown,) = nb.cells[1].outputs
+        assert "Found: 4×." in shown.data["text/html"] and "Found: 4×." in shown.data["text/plain"]
+        assert ("<svg" in shown.data["text/html"]) == (name == "a")
+    lines = (tmp_path / "progress.jsonl").read_text().splitlines()
+    assert [json.loads(line)["prediction"] for line in lines] == ["04.a"]
+
+
+def asked(*sources):
+    nb = notebook(*sources)
+    nb.metadata["course"] = {"lesson": "04"}
+    found = [str(problem) for problem in anatomy_problems(nb, (), "04_x.ipynb")]
+    return [problem for problem in found if "cell" in problem]
+
+
+def test_a_lesson_ships_predictions_open_named_and_revealed():
+    good = 'speed = predict("04.speed", todo(), unit="×")'
+    assert asked(good, "x = 1\nspeed.reveal(4)") == []
+    assert asked("import a\n" + good + "\nx = 2", "if x:\n    speed.reveal(4)") == []
+    faults = {
+        "never reveals speed": [good, "x = 1"],
+        "unusual way": [good.replace("todo()", "4"), "speed.reveal(4)"],
+        "begins with 04.": [good.replace("04.speed", "03.speed"), "speed.reveal(4)"],
+        "is used once": [good, "speed.reveal(4)", good, "speed.reveal(4)"],
+    }
+    for says, cells in faults.items():
+        (problem,) = asked(*cells)
+        assert says in problem
