@@ -74,7 +74,8 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
         return x.to(dtype)
     key = (id(x), dtype)  # a weight is cast once, as long as the outermost autocast lasts
     known = _cast_weights.get(key)
-    if known is None or known[0]() is not x:
+    is_without_graph = known is not None and torch.is_grad_enabled() and not known[1].requires_grad
+    if known is None or known[0]() is not x or is_without_graph:
         known = _cast_weights[key] = (weakref.ref(x), x.to(dtype))
     return known[1]
 

@@ -339,17 +339,49 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         elif _needs_care(tensors):
             with _conjugate_aware():
                 out = op(*plain, **plain_kwargs)
+        elif op in _MATRIX:
+            out = _as_tensor_cores_do(op, plain, plain_kwargs)
         else:
             out = op(*plain, **plain_kwargs)
     except RuntimeError as error:
         if op.overloadpacket in CONVOLUTIONS and args[0].dtype is not args[1].dtype:
             mismatch(op, args, kwargs)
+        if "expected m1 and m2" in str(error):  # CUDA calls them by other names
+            raise RuntimeError(str(error).replace("m1 and m2", "mat1 and mat2")) from None
         _too_large(error, device)
         raise
 
     result = _wrap_all(out, tensors, device, facts)
     _charge(op, facts, device, plain, plain_kwargs, out, tensors, result)
     return result
+
+
+# Of these a CPU's own 16-bit kernels are slow, some by a factor of ten.
+_MATRIX = {
+    aten.mm.default,
+    aten.addmm.default,
+    aten.bmm.default,
+    aten.baddbmm.default,
+    aten.mv.default,
+    aten.addmv.default,
+    aten.convolution.default,
+    aten.convolution_backward.default,
+}
+
+
+def _as_tensor_cores_do(op: Any, plain: list[Any], kwargs: dict[str, Any]) -> Any:
+    """Multiply 16-bit numbers as tensor cores do: add up in float32, round the result once.
+
+    A result beyond the largest float16 is rounded to infinity.
+    """
+    dtypes = {x.dtype for x in plain if isinstance(x, Tensor)}
+    low = dtypes.pop()
+    if dtypes or low not in (torch.float16, torch.bfloat16):
+        return op(*plain, **kwargs)
+    out = op(*(x.float() if isinstance(x, Tensor) else x for x in plain), **kwargs)
+    if isinstance(out, Tensor):
+        return out.to(low)
+    return tuple(x if x is None else x.to(low) for x in out)
 
 
 def _too_large(error: RuntimeError, device: Device) -> None:

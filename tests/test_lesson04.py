@@ -1,0 +1,614 @@
+"""Lesson 04: its checks judge what answers do, and mixed precision on the simulated device is CUDA's."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from support import skip
+from torch import nn
+from torch.nn import functional as F
+
+from course_utils import simgpu
+from course_utils.devices import abilities
+from course_utils.exercises import lesson
+from course_utils.exercises import lesson04 as answers
+from course_utils.precision import scaling_device
+from course_utils.timing import host_clock
+
+EX = lesson("04")
+HALF, BF16 = torch.float16, torch.bfloat16
+
+
+@pytest.fixture
+def sim():
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
+
+
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
+
+
+# --- right answers of other kinds are right
+
+
+def lost_by_counting(gradients, dtype):
+    before = torch.count_nonzero(gradients)
+    gone = before - torch.count_nonzero(gradients.to(dtype))
+    return gone / before if before else 0.0
+
+
+def choose_in_one_line(can):
+    dtype = BF16 if can.bf16 else torch.float32 if can.device.type == "cpu" else HALF
+    return dtype, dtype == HALF
+
+
+def amp_step_by_other_names(model, x, y, loss_fn, optimizer, scaler, dtype):
+    optimizer.zero_grad(set_to_none=False)
+    with torch.amp.autocast(device_type=x.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        outputs = model(x)
+        loss = loss_fn(outputs, y)
+    scaled = scaler.scale(loss)
+    scaled.backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach().clone()
+
+
+def amp_step_asking_the_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    if scaler.is_enabled():
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        loss.backward()
+        optimizer.step()
+    return loss.detach()
+
+
+def clipped_by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scale = scaler.get_scale()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm * scale)
+    scaler.step(optimizer)
+    scaler.update()
+    return norm.item() / scale
+
+
+def accumulate_by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
+    total = sum(x.shape[0] for x, _ in batches)
+    for parameter in model.parameters():
+        parameter.grad = None
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype):
+            loss = loss_fn(model(x), y)
+        scaler.scale(loss * (y.shape[0] / total)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def follow_by_the_scaler_itself(overflows, init_scale, growth_interval):
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=init_scale, growth_interval=growth_interval)
+    scales = []
+    for overflow in overflows:
+        optimizer.zero_grad()
+        scaler.scale((weight * (math.inf if overflow else 1.0)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales
+
+
+def checkpoint_of_copies(model, optimizer, scaler):
+    parts = {"scaler": scaler, "model": model, "optimizer": optimizer}
+    return {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+
+
+def bce_by_its_formula(logits, targets):
+    z, t = logits.float(), targets.float()
+    return (z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean()
+
+
+def bce_by_softplus(logits, targets):
+    return (F.softplus(logits) - logits * targets).mean()
+
+
+def bce_by_module(logits, targets):
+    return nn.BCEWithLogitsLoss()(logits, targets)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("lost", lost_by_counting),
+        ("choose_precision", choose_in_one_line),
+        ("amp_step", amp_step_by_other_names),
+        ("amp_step", amp_step_asking_the_scaler),
+        ("clipped_step", clipped_by_a_scaled_limit),
+        ("accumulate", accumulate_by_shares),
+        ("follow_scale", follow_by_the_scaler_itself),
+        ("checkpoint", checkpoint_of_copies),
+        ("logits_loss", bce_by_its_formula),
+        ("logits_loss", bce_by_softplus),
+        ("logits_loss", bce_by_module),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_another_right_answer_is_right(name, answer):
+    result = getattr(EX, name).result(answer)
+    assert result.outcome == "right", result.bundle().text
+    assert not result.printed
+
+
+# --- wrong answers that have no twin among the known ones
+
+
+def amp_step_without_autocast(model, x, y, loss_fn, optimizer, scaler, dtype):
+    loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_in_the_default_dtype(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_by_the_deprecated_name(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.cuda.amp.autocast(dtype=dtype):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_that_zeroes_late(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    optimizer.zero_grad()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_with_half(model, x, y, loss_fn, optimizer, scaler, dtype):
+    model.half()
+    return answers.amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
+
+
+def accumulate_unscaled(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        loss.backward()
+    optimizer.step()
+
+
+def accumulate_for_cuda(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast("cuda", dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def checkpoint_without_the_count(model, optimizer, scaler):
+    state = answers.checkpoint(model, optimizer, scaler)
+    if state["scaler"]:
+        state["scaler"]["_growth_tracker"] = 0
+    return state
+
+
+def checkpoint_that_halves_the_model(model, optimizer, scaler):
+    return answers.checkpoint(model.half(), optimizer, scaler)
+
+
+def bce_one_by_one(logits, targets):
+    return F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+
+
+def bce_without_graph(logits, targets):
+    return F.binary_cross_entropy_with_logits(logits.detach(), targets)
+
+
+def bce_outside_autocast(logits, targets):
+    with torch.autocast(logits.device.type, enabled=False):
+        return F.binary_cross_entropy(torch.sigmoid(logits.float()), targets)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "diagnosis"),
+    [
+        ("amp_step", amp_step_without_autocast, "no-autocast"),
+        ("amp_step", amp_step_in_the_default_dtype, "no-autocast"),
+        ("amp_step", amp_step_by_the_deprecated_name, "named-device"),
+        ("amp_step", amp_step_that_zeroes_late, "weights"),
+        ("amp_step", amp_step_with_half, "half-model"),
+        ("accumulate", accumulate_unscaled, "step-bypassed"),
+        ("accumulate", accumulate_for_cuda, "named-device"),
+        ("checkpoint", checkpoint_without_the_count, "scale-only"),
+        ("checkpoint", checkpoint_that_halves_the_model, "half"),
+        ("checkpoint", lambda model, optimizer, scaler: {}, "no-scaler"),
+        ("choose_precision", lambda can: (str(can.bf16), True), "not-a-pair"),
+        ("choose_precision", lambda can: torch.float32, "wrong-type"),
+        ("logits_loss", bce_one_by_one, "not-one"),
+        ("logits_loss", bce_without_graph, "no-graph"),
+        ("logits_loss", bce_outside_autocast, "saturates"),
+        ("lost", lambda gradients, dtype: float("nan"), "wrong-value"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_wrong_answer_is_told_apart(name, answer, diagnosis):
+    assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+def test_a_scaler_called_in_the_wrong_order_is_quoted():
+    def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.update()
+        scaler.step(optimizer)
+        return loss.detach()
+
+    result = EX.amp_step.result(answer)
+    assert result.diagnosis == "refused-by-scaler"
+    assert "No inf checks were recorded" in dict(result.details)["Seen"]
+
+
+def test_checks_leave_the_settings_of_the_process_alone():
+    def settings():
+        return (
+            torch.get_num_threads(),
+            torch.is_autocast_enabled("cpu"),
+            torch.get_autocast_dtype("cpu"),
+            torch.autocast.__init__,
+            torch.cuda.is_bf16_supported,
+            simgpu.enabled(),
+        )
+
+    before = settings()
+    for exercise in EX:
+        exercise.result(exercise.reference)
+        for answer in exercise.wrong.values():
+            exercise.result(answer)
+    assert settings() == before
+
+
+# --- the references on a device
+
+
+def test_choose_precision_for_simulated_cards(sim):
+    profile = simgpu.profile(sim).key
+    try:
+        for card, expected in (("T4", (HALF, True)), ("A100", (BF16, False))):
+            simgpu.enable(card)
+            assert answers.choose_precision(abilities(sim)) == expected
+    finally:
+        simgpu.enable(profile)
+
+
+def network(device):
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+
+
+def training(device, scale=2.0**10):
+    model = network(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, torch.amp.GradScaler(torch.device(device).type, init_scale=scale)
+
+
+def examples(device, n=8):
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(n, 6, generator=generator)
+    return x.to(device), torch.randint(0, 3, (n,), generator=generator).to(device)
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten().cpu() for p in model.parameters()])
+
+
+def test_amp_step_trains_and_skips_on_the_simulated_device(sim):
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    first = answers.amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+    for _ in range(20):
+        last = answers.amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+    assert last.device.type == "sim" and not last.requires_grad
+    assert last < 0.7 * first
+    before = weights(model)
+    answers.amp_step(model, x * 1e6, y, F.cross_entropy, optimizer, scaler, HALF)
+    assert torch.equal(weights(model), before)
+    assert scaler.get_scale() == 2.0**9
+
+
+def test_accumulate_equals_the_large_batch_on_the_simulated_device(sim):
+    x, y = examples(sim, 10)
+    pieces = list(zip(x.split((6, 1, 3)), y.split((6, 1, 3)), strict=True))
+    found = []
+    for batches in ([(x, y)], pieces):
+        model, optimizer, scaler = training(sim)
+        answers.accumulate(model, batches, F.cross_entropy, optimizer, scaler, HALF)
+        found.append(weights(model) - weights(network("cpu")))
+    torch.testing.assert_close(*found, rtol=0.01, atol=1e-5)
+
+
+def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
+    model, optimizer, scaler = training(sim)
+    scaler.set_growth_interval(3)
+    x, y = examples(sim)
+    for factor in (1, 1e6, 1, 1):
+        answers.amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
+    file = io.BytesIO()
+    torch.save(answers.checkpoint(model, optimizer, scaler), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    again = training(sim)
+    for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
+        part.load_state_dict(state[name])
+    for run in ((model, optimizer, scaler), again):
+        answers.amp_step(run[0], x, y, F.cross_entropy, *run[1:], HALF)
+    assert scaler.get_scale() == again[2].get_scale() == 2.0**10  # halved, and doubled again
+    assert torch.equal(weights(model), weights(again[0]))
+
+
+def test_logits_loss_is_allowed_where_bce_is_refused(sim):
+    logits, targets = torch.tensor([200.0, -3.0], device=sim), torch.tensor([0.0, 1.0], device=sim)
+    with torch.autocast("sim", dtype=HALF):
+        half = logits.half()
+        assert answers.logits_loss(half, targets).item() == pytest.approx(101.524, rel=1e-4)
+        with pytest.raises(RuntimeError, match="unsafe to autocast"):
+            F.binary_cross_entropy(half.sigmoid(), targets.half())
+
+
+def test_float16_is_shown_where_a_scaler_works(sim):
+    assert scaling_device(sim) == sim
+    assert scaling_device(torch.device("cpu")).type == "sim"
+
+
+# --- mixed precision on the simulated device
+
+
+def test_16_bit_products_add_up_in_float32_and_round_once(sim):
+    torch.manual_seed(0)
+    a, b, bias = torch.randn(32, 999), torch.randn(999, 32), torch.randn(32)
+    x, kernel = torch.randn(2, 32, 9, 9), torch.randn(16, 32, 3, 3)
+    cases = {
+        "mm": (torch.mm, a, b),
+        "addmm": (torch.addmm, bias, a, b),
+        "bmm": (torch.bmm, a[None], b[None]),
+        "baddbmm": (torch.baddbmm, bias, a[None], b[None]),
+        "mv": (torch.mv, a, b[:, 0]),
+        "conv2d": (F.conv2d, x, kernel),
+        "transposed": (F.conv_transpose2d, x, kernel.transpose(0, 1)),
+    }
+    for name, (work, *inputs) in cases.items():
+        for dtype in (HALF, BF16):
+            low = [t.to(dtype) for t in inputs]
+            expected = work(*(t.float() for t in low)).to(dtype)
+            got = work(*(t.to(sim) for t in low))
+            assert got.dtype is dtype, name
+            assert torch.equal(got.cpu(), expected), name
+
+
+def test_the_backward_pass_of_a_convolution_does_too(sim):
+    torch.manual_seed(0)
+    x, kernel = torch.randn(2, 8, 9, 9).half(), torch.randn(4, 8, 3, 3).half()
+    gradients = {}
+    for name, inputs in {
+        "sim": [t.to(sim) for t in (x, kernel)],
+        "cpu": [t.float() for t in (x, kernel)],
+    }.items():
+        inputs = [t.detach().requires_grad_() for t in inputs]
+        F.conv2d(*inputs).sum().backward()
+        gradients[name] = [t.grad.cpu().half() for t in inputs]
+    assert all(torch.equal(*pair) for pair in zip(*gradients.values(), strict=True))
+
+
+def test_a_float16_product_overflows_where_float16_ends(sim):
+    ones = torch.ones(2, 1, dtype=HALF, device=sim)
+    for last, expected in ((15.0, 65504.0), (16.0, math.inf)):
+        row = torch.tensor([[65504.0, last]], dtype=HALF, device=sim)
+        assert (row @ ones).item() == expected
+        image, kernel = row.view(1, 1, 1, 2), ones.view(1, 1, 1, 2)
+        assert F.conv2d(image, kernel).item() == expected
+    # Half the way a sum may be larger than float16 can be: tensor cores add up in float32.
+    row = torch.tensor([[65504.0, 65504.0, -65504.0]], dtype=HALF, device=sim)
+    assert (row @ torch.ones(3, 1, dtype=HALF, device=sim)).item() == 65504.0
+
+
+def product_time(a):
+    """The modelled seconds of ``a @ a``."""
+    clock = host_clock(a.device)
+    torch.sim.synchronize()
+    start = clock()
+    a @ a
+    torch.sim.synchronize()
+    return clock() - start
+
+
+def test_what_float32_takes_on_the_clock_is_not_charged_for_float16(sim):
+    times = {}
+    for dtype in (torch.float32, HALF):
+        a = torch.ones(2048, 2048, dtype=dtype, device=sim)
+        with simgpu.count() as counts:
+            times[dtype] = product_time(a)
+        assert counts.launches == 1
+    assert times[HALF] < times[torch.float32] / 3
+
+
+@pytest.mark.parametrize(
+    ("work", "message"),
+    [
+        (
+            lambda half, full: half @ full,
+            "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float",
+        ),
+        (
+            lambda half, full: nn.Linear(4, 4, bias=False, device="sim")(half),
+            "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float",
+        ),
+        (
+            lambda half, full: nn.Linear(4, 4, device="sim").half()(full),
+            "mat1 and mat2 must have the same dtype, but got Float and Half",
+        ),
+    ],
+    ids=["mm", "linear without bias", "linear"],
+)
+def test_mixed_dtypes_are_refused_in_cudas_words(sim, work, message):
+    full = torch.ones(4, 4, device=sim)
+    with pytest.raises(RuntimeError) as caught:
+        work(full.half(), full)
+    assert str(caught.value) == message
+
+
+def test_a_weight_cast_without_a_graph_does_not_stay_without_one(sim):
+    net, x = nn.Linear(4, 3).to(sim), torch.randn(5, 4, device=sim)
+    with torch.autocast("sim"):
+        with torch.no_grad():
+            net(x)
+        loss = net(x).float().sum()
+    loss.backward()
+    assert net.weight.grad.abs().sum() > 0
+
+
+# Each gets (scaler, optimizer, loss); the last call is refused as on CUDA.
+
+
+def unscale_twice(scaler, optimizer, loss):
+    scaler.scale(loss).backward()
+    scaler.unscale_(optimizer)
+    scaler.unscale_(optimizer)
+
+
+def unscale_after_step(scaler, optimizer, loss):
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.unscale_(optimizer)
+
+
+def step_twice(scaler, optimizer, loss):
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.step(optimizer)
+
+
+def step_without_scale(scaler, optimizer, loss):
+    loss.backward()
+    scaler.step(optimizer)
+
+
+def step_without_backward(scaler, optimizer, loss):
+    scaler.scale(loss)
+    scaler.step(optimizer)
+
+
+def update_without_step(scaler, optimizer, loss):
+    scaler.scale(loss).backward()
+    scaler.update()
+
+
+@pytest.mark.parametrize(
+    ("work", "error", "message"),
+    [
+        (unscale_twice, RuntimeError, r"unscale_\(\) has already been called"),
+        (unscale_after_step, RuntimeError, r"unscale_\(\) is being called after step"),
+        (step_twice, RuntimeError, r"step\(\) has already been called"),
+        (step_without_scale, AssertionError, "Attempted step but _scale is None"),
+        (step_without_backward, AssertionError, "No inf checks were recorded for this optimizer"),
+        (update_without_step, AssertionError, "No inf checks were recorded prior to update"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_scaler_refuses_what_it_refuses_on_cuda(sim, work, error, message):
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    with pytest.raises(error, match=message):
+        work(scaler, optimizer, F.cross_entropy(model(x), y))
+
+
+def test_a_scaler_refuses_float16_weights(sim):
+    model, optimizer, scaler = training(sim)
+    x, y = examples(sim)
+    scaler.scale(F.cross_entropy(model.half()(x.half()), y)).backward()
+    with pytest.raises(ValueError, match="Attempting to unscale FP16 gradients"):
+        scaler.step(optimizer)
+
+
+def test_one_of_two_optimizers_overflows(sim):
+    (good, first, scaler), (bad, second, _) = training(sim), training(sim)
+    x, y = examples(sim)
+    loss = F.cross_entropy(good(x), y) + F.cross_entropy(bad(x), y) * math.inf
+    start = weights(good)
+    scaler.scale(loss).backward()
+    scaler.step(first)
+    scaler.step(second)
+    scaler.update()
+    assert not torch.equal(weights(good), start)
+    assert torch.equal(weights(bad), start)
+    assert scaler.get_scale() == 2.0**9
+
+
+@pytest.mark.parametrize("settings", [{}, {"foreach": True}, {"fused": True}], ids=str)
+def test_every_kind_of_optimizer_skips_an_overflow(sim, settings):
+    model, _, scaler = training(sim)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1, **settings)
+    x, y = examples(sim)
+    for factor, moves in ((1.0, True), (math.inf, False), (1.0, True)):
+        before = weights(model)
+        optimizer.zero_grad()
+        scaler.scale(F.cross_entropy(model(x), y) * factor).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        assert torch.equal(weights(model), before) is not moves
+        assert weights(model).isfinite().all()
+
+
+def test_tf32_settings_change_the_time_of_cards_that_have_it(sim):
+    profile, precision = simgpu.profile(sim).key, torch.get_float32_matmul_precision()
+    ratios = {}
+    try:
+        for card in ("T4", "A100", "H200"):
+            simgpu.enable(card)
+            a = torch.ones(2048, 2048, device=sim)
+            times = []
+            for asked in ("highest", "high"):
+                torch.set_float32_matmul_precision(asked)
+                times.append(product_time(a))
+            ratios[card] = times[0] / times[1]
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        simgpu.enable(profile)
+    assert ratios["T4"] == pytest.approx(1, rel=1e-3)
+    assert ratios["A100"] > 4 and ratios["H200"] > 4
