@@ -131,8 +131,8 @@ def _numbers(claim: Claim) -> str:
     rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
     for f in claim.found:
         number = written(f.value, claim.unit)
-        if claim.unit != "error" and f.high - f.low > 0.01 * f.value:
-            number += f" ({between(f.low, f.high, claim.unit)})"
+        ends = between(f.low, f.high, claim.unit) if claim.unit != "error" else number
+        number += f" ({ends})" if ends != number else ""
         source = _link(f.source) if f.source else f.date
         rows.append(f"| {number} | {kind_of(f)} | {f.what} | {f.where} | {source} |")
     return "\n".join(rows)

@@ -1,0 +1,453 @@
+"""The seeds' claims: none is lost, each verdict follows from the records, the page is fresh; and their experiments."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import course_utils
+from course_utils import evidence
+from course_utils.authoring import claims as writer
+from course_utils.claims import CLAIMS, WORDS, Claim, Rate, Ratio, Value, card, claim, weigh
+from course_utils.experiments import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
+from course_utils.experiments.lesson03 import IMAGES, SyntheticImages
+
+ROOT = Path(__file__).parent.parent
+CPU = torch.device("cpu")
+BY_ID = {c.id: c for c in CLAIMS}
+
+DIGITS = {  # every number in the five documents that claims something, and the claim that holds it
+    "快10-100倍": "gpu-speed",
+    "10倍加速": "gpu-amp",
+    "25秒|2.5秒|10×": "cifar-ratio",
+    "25秒": "cifar-cpu-rate",
+    "2.5秒": "cifar-gpu-rate",
+    "数小时": "cifar-hours",
+    "十几分钟": "cifar-hours",
+    "“小时” 甚至 “分钟” 级": "days-hours",
+    "8.7秒|0.9秒|9.7×": "resnet-ratio",
+    "8.7秒": "resnet-cpu-rate",
+    "0.9秒": "resnet-gpu-rate",
+    "3小时|18分钟|10×": "bert-ratio",
+    "1.5-2x": "amp-speed",
+    "30-50%加速": "amp-pyramid",
+    "1小时|40分钟": "amp-resnet",
+    "3天|1.5天": "amp-bert",
+    "40% 显存": "amp-memory",
+    "30-50%": "amp-memory-resnet",
+    "40-60%": "amp-memory-bert",
+    "20-40%加速": "loader",
+    "5-10倍": "bandwidth",
+    "16384": "cores-4090",
+    "几千个核心": "gpu-cores",
+    "4-32 个": "cpu-cores",
+    "4 倍 batch_size": "accumulation",
+    "每周30小时": "kaggle-hours",
+    "6小时/会话": "paperspace-hours",
+}
+UNNUMBERED = (
+    "matmul-gpu",
+    "pinned",
+    "non-blocking",
+    "cudnn-benchmark",
+)  # "faster", without a figure
+
+
+def result(experiment, median, **fields):
+    """A result of a file, complete."""
+    full = {
+        **{"experiment": experiment, "parameters": {}, "quantity": "time", "unit": "s"},
+        **{"median": median, "q1": median, "q3": median, "n": 5, "device": "cpu", "threads": 2},
+        **{"date": "2026-11-21", "kind": "recorded"},
+    }
+    return {**full, **fields}
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    """An empty folder of records in place of the course's, and a function that puts a file there."""
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    about = {
+        **{"device": "NVIDIA H200", "memory": 10**11, "driver": "1", "torch": "2.13.0"},
+        **{"cuda": "13", "os": "Linux", "cpu": "A CPU", "cores": 8},
+    }
+    schema = Path(evidence.__file__).parent / "recorded" / "schema.json"
+    (tmp_path / "schema.json").write_text(schema.read_text(encoding="utf-8"), encoding="utf-8")
+    gpus = schema.with_name("published_gpus.json").read_text(encoding="utf-8")
+    (tmp_path / "published_gpus.json").write_text(gpus, encoding="utf-8")
+
+    def put(name, *results):
+        machine = None if name == "published" else about
+        content = {"schema": 2, "machine": machine, "date": "2026-11-21", "results": results}
+        (tmp_path / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+
+    return put
+
+
+GAIN = Ratio("resnet50_step", {"precision": "fp32"}, {"precision": "fp16"})
+AMP = replace(BY_ID["amp-speed"], numbers=(GAIN,), low=1.5, high=2)
+
+
+def gains(*values, device="cuda", kind="recorded"):
+    """Pairs of results of which the second is so many times as fast."""
+    return [
+        result(
+            "resnet50_step",
+            time,
+            device=device,
+            kind=kind,
+            parameters={"batch": batch, "precision": precision},
+        )
+        for batch, value in enumerate(values, 1)
+        for precision, time in (("fp32", 1.0), ("fp16", 1 / value))
+    ]
+
+
+# --- none is lost -------------------------------------------------------------------------------
+
+
+def test_every_number_of_the_documents_has_its_claim():
+    for quote, name in DIGITS.items():
+        assert quote in BY_ID[name].quote, quote
+    assert set(BY_ID) == {*DIGITS.values(), *UNNUMBERED}
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda c: c.id)
+def test_a_claim_says_where_it_stands_and_what_would_show_it(one):
+    assert one.text and one.needs and one.document and one.section and one.short and one.group
+    assert one.low is None or one.high is None or one.low <= one.high
+    assert one.experiments or not one.gpu, "a claim about a GPU needs an experiment"
+    for number in one.numbers:
+        known = evidence.recorded(number.experiment, getattr(number, "quantity", "time"))
+        other = evidence.recorded(number.experiment, "throughput")
+        assert number.experiment in EXPERIMENTS or known or other, number
+
+
+def test_ranges_are_those_of_the_documents():
+    assert (BY_ID["gpu-speed"].low, BY_ID["gpu-speed"].high) == (10, 100)
+    assert BY_ID["cifar-gpu-rate"].low == pytest.approx(100 * 50_000 / 2.5)
+    assert BY_ID["cifar-cpu-rate"].low == pytest.approx(100 * 50_000 / 25)
+    assert BY_ID["resnet-ratio"].claimed == "9.7×"
+    assert BY_ID["amp-memory-bert"].claimed == "40 to 60 %"
+    assert BY_ID["amp-resnet"].low == 60 / 40
+    assert BY_ID["amp-bert"].low == 3 / 1.5
+    assert BY_ID["bert-ratio"].low == 3 * 60 / 18
+
+
+# --- weighing -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("one", CLAIMS, ids=lambda c: c.id)
+def test_the_verdict_follows_from_the_records(one):
+    """Where this fails, new records contradict the sentence: reword it, then set ``word``."""
+    assert one.word in WORDS
+    assert weigh(one) == one.word, one.sentence
+
+
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ((), "Open"),
+        ((1.6, 1.9), "Holds"),
+        ((1.4,), "Holds"),  # within the tolerance
+        ((1.6, 3.0), "Depends"),
+        ((0.9, 3.0), "Not seen"),
+    ],
+)
+def test_words(values, word, records):
+    records("machine_a", *gains(*values))
+    assert weigh(AMP) == word
+
+
+def test_above_a_record_cannot_be(records):
+    records("machine_a", *gains(1.1, 1.2))
+    assert weigh(replace(AMP, ceiling=True)) == "Cannot be so"
+    assert weigh(replace(AMP, ceiling=True, low=1.3, high=1.3)) != "Cannot be so"
+    records("machine_a", *gains(5.0))
+    assert weigh(replace(AMP, ceiling=True)) == "Not seen"  # more than was claimed
+
+
+def test_what_is_modelled_or_only_related_decides_nothing(records):
+    records("modelled_a", *gains(1.7, device="sim:0", kind="modelled"))
+    assert weigh(AMP) == "Open" and AMP.found[0].kind == "modelled"
+    records("machine_a", *gains(1.7))
+    assert weigh(replace(AMP, numbers=(replace(GAIN, weighed=False),))) == "Open"
+
+
+def test_only_records_that_differ_in_one_thing_are_compared(records):
+    both = gains(2.0)
+    both[1]["parameters"]["batch"] = 64
+    records("machine_a", *both)
+    assert not AMP.found
+    records("machine_a", gains(2.0)[0])
+    records("machine_b", gains(2.0)[1])  # the same hardware, so one machine
+    assert [f.value for f in AMP.found] == [2.0]
+    records("machine_b", {**gains(2.0)[1], "device": "cpu"})
+    assert not AMP.found
+
+
+def test_a_ratio_has_the_spread_of_both_sides(records):
+    slow, fast = gains(2.0)
+    records("machine_a", {**slow, "q1": 0.9, "q3": 1.1}, {**fast, "q1": 0.4, "q3": 0.6})
+    (found,) = AMP.found
+    assert (found.low, found.value, found.high) == pytest.approx((0.9 / 0.6, 2.0, 1.1 / 0.4))
+
+
+def test_the_faster_side_of_a_rate_is_the_larger_one(records):
+    source = {"source": {"title": "A paper"}, "kind": "published", "device": "NVIDIA T4"}
+    rates = [
+        {**r, **source, "quantity": "throughput", "unit": "samples/s", "median": 1 / r["median"]}
+        for r in gains(2.0)
+    ]
+    records("published", *[{**r, "q1": None, "q3": None, "n": None} for r in rates])
+    (found,) = AMP.found
+    assert (found.value, found.kind, found.source) == (2.0, "published", "A paper")
+
+
+def test_a_cpu_and_a_gpu_are_compared_across_machines_and_both_are_named(records):
+    ratio = Ratio("cifar_step", {"device": "cpu"}, {"device": "accelerator"})
+    times = [("cpu", 64, 0.2), ("cuda", 64, 0.01), ("cuda", 1024, 0.02)]
+    records(
+        "machine_a",
+        *[result("cifar_step", t, device=d, parameters={"batch": b}) for d, b, t in times],
+    )
+    (found,) = ratio.found()
+    assert found.value == 20 and found.accelerator
+    assert found.where == "NVIDIA H200 against A CPU, 2 threads"
+
+
+def test_a_rate_counts_the_items_of_a_call(records):
+    records("machine_a", result("cifar_step", 0.5, parameters={"batch": 64}))
+    (found,) = Rate("cifar_step", "batch", {"device": "cpu"}).found()
+    assert found.value == 128
+    assert [f.value for f in Rate("cifar_step", 100).found()] == [200]
+    assert not list(Rate("cifar_step", "batch", {"device": "accelerator"}).found())
+
+
+def test_memory_saved_is_written_as_a_share(records):
+    parameters = [{"batch": 1, "precision": p} for p in ("fp32", "fp16")]
+    memory = [
+        result("resnet50_step", m, parameters=p, quantity="peak memory", unit="B", device="cuda")
+        for p, m in zip(parameters, (1e9, 6e8), strict=True)
+    ]
+    records("machine_a", *memory)
+    one = BY_ID["amp-memory"]
+    assert weigh(one) == "Holds"
+    assert "40 %" in card(one).text.splitlines()[3]
+
+
+# --- what was published -------------------------------------------------------------------------
+
+
+def test_every_published_number_has_a_source_and_is_used():
+    published = evidence.read_records(evidence.FOLDER / "published.json")
+    assert all(m.source for m in published)
+    found = [f for c in CLAIMS for f in c.found if f.kind == "published"]
+    used = {source for f in found for source in f.source.split("; ")}
+    assert {m.source for m in published} == used
+
+
+def test_published_bandwidths_are_those_of_the_datasheets():
+    printed = {
+        m.machine: m.median
+        for m in evidence.recorded("memory_bandwidth", "bandwidth", memory="GPU")
+    }
+    for gpu in evidence.published_gpus():
+        assert printed[gpu.name] == gpu.bandwidth_gb_s * 1e9
+
+
+def test_a_ratio_that_was_printed_as_such_is_taken_as_it_is():
+    ratio = Ratio("bert_large_step", {"precision": "fp32"}, {"precision": "fp16"})
+    assert max(f.value for f in ratio.found() if f.kind == "published") == 4.48
+    assert not [f for f in replace(ratio, before={"precision": "none"}).found() if f.source]
+
+
+# --- page and card ------------------------------------------------------------------------------
+
+
+def test_the_page_and_the_chart_are_fresh():
+    assert [str(problem) for problem in writer.problems(ROOT)] == []
+
+
+def test_a_changed_record_makes_both_stale_and_renewing_mends_them(records, tmp_path):
+    records("machine_a", *gains(1.7))
+    root = tmp_path / "course"
+    root.mkdir()
+    assert writer.problems(root) == [], "a course without the page has none to keep"
+    (root / "claims.md").touch()
+    assert writer.renew(root) == ["claims.md", "images/claims.svg"]
+    assert writer.renew(root) == []
+    records("machine_a", *gains(3.0))
+    assert [p.file for p in writer.problems(root)] == ["claims.md", "images/claims.svg"]
+    page = (root / "claims.md").read_text(encoding="utf-8")
+    assert "1.7×" in page and "3×" not in page
+    writer.renew(root)
+    assert "3×" in (root / "claims.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_every_claim_and_says_what_is_not_measured():
+    page = writer.page()
+    for one in CLAIMS:
+        assert f"### {one.text}\n" in page and one.quote.replace("|", " · ") in page
+        assert f'<a id="claim-{one.id}">' in page and f"(#claim-{one.id})" in page
+        said = f"- *Not measured yet: needs a GPU.* `{one.command}`" in page
+        assert said or not one.lacks_gpu
+    assert page.count("<details>") == page.count("</details>")
+    shown = [line for line in page.splitlines() if line.startswith("| ")]
+    assert {line.replace("\\|", "").count("|") for line in shown} == {5, 6}
+
+
+def test_what_a_gpu_measured_is_no_longer_asked_for(records):
+    records("machine_a", result("matmul", 0.1, device="cuda", parameters={"size": 5000}))
+    assert BY_ID["matmul-gpu"].lacks_gpu, "a GPU alone makes no ratio"
+    times = [("cuda", 0.1), ("cpu", 1.0)]
+    records(
+        "machine_a",
+        *[result("matmul", t, device=d, parameters={"size": 5000}) for d, t in times],
+    )
+    assert not BY_ID["matmul-gpu"].lacks_gpu and weigh(BY_ID["matmul-gpu"]) == "Holds"
+
+
+def test_a_claim_shows_as_a_card(capsys):
+    course_utils.claim("amp-speed")
+    said = capsys.readouterr().out
+    one = BY_ID["amp-speed"]
+    assert one.text in said and f"{one.word}. " in said and one.document in said
+    assert "published" in said and "RTX 3090" in said
+    bundle = card(one)
+    assert "<table>" in bundle.html and "RTX 3090" in bundle.html
+
+
+def test_a_claim_that_does_not_exist_is_answered_with_those_that_do():
+    with pytest.raises(ValueError, match=r"no claim 'amp'; choose from .*amp-speed"):
+        claim("amp")
+
+
+def test_a_verdict_without_numbers_prints_no_holes(records):
+    for one in CLAIMS:
+        assert "{" not in one.sentence and one.sentence.strip()
+        assert isinstance(card(one).text, str)
+    assert BY_ID["cifar-cpu-rate"].sentence == "No number yet."
+
+
+# --- the experiments behind them ----------------------------------------------------------------
+
+PREPARED = {
+    "cifar_step": {"batch": 2},
+    "mlp_step": {"batch": 4, "precision": "fp32"},
+    "cnn_step": {"batch": 2, "precision": "bf16", "channels_last": True},
+    "loader_epoch": {"transform": "light", "workers": 0},
+}
+
+
+@pytest.mark.parametrize("name", PREPARED)
+def test_a_training_step_trains(name):
+    """The parameters change: an optimiser that was forgotten would be as fast as one likes."""
+    made = []
+    real = torch.optim.Optimizer.__init__
+
+    def kept(self, params, defaults):
+        real(self, params, defaults)
+        made.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch.optim.Optimizer, "__init__", kept)
+        work = EXPERIMENTS[name].prepare(CPU, **PREPARED[name])
+    weights = [p for group in made[0].param_groups for p in group["params"]]
+    before = [p.detach().clone() for p in weights]
+    work()
+    assert any(not torch.equal(p, old) for p, old in zip(weights, before, strict=True))
+
+
+def test_accumulation_is_exact_only_for_equal_batches():
+    run = EXPERIMENTS["accumulation"].prepare
+    errors = {
+        case: max(run(CPU, case=case)["error as a fraction of the gradient"].values)
+        for case in ("equal batches", "smaller last batch", "batch norm")
+    }
+    assert errors["equal batches"] < 1e-5
+    assert errors["smaller last batch"] > 0.05 and errors["batch norm"] > 0.01
+
+
+@pytest.mark.parametrize("work", ["light", "heavy"])
+def test_the_loader_gives_images_of_one_shape(work):
+    images = SyntheticImages(work)
+    assert len(images) == IMAGES
+    image, label = images[IMAGES - 1]
+    assert image.shape == (3, 32, 32) and 0 <= label < 10
+    assert not torch.equal(image, images[IMAGES - 1][0]), "the transform is random"
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "reason"),
+    [
+        ("mlp_step", {"batch": 64, "precision": "tf32"}, "no TF32 units"),
+        ("mlp_step", {"batch": 64, "precision": "fp16"}, "a CPU computes float16 so slowly"),
+        ("bert_large_step", {"batch": 1, "precision": "fp32"}, "needs an accelerator"),
+        ("cudnn_benchmark", {"batch": 8, "benchmark": True}, "cuDNN is for NVIDIA"),
+        ("loader_epoch", {"transform": "light", "workers": 4096}, "4096 workers need 4096 cores"),
+        (
+            "host_to_device",
+            {"megabytes": 1, "source": "pinned", "non_blocking": True},
+            "pinned memory is for CUDA",
+        ),
+    ],
+)
+def test_what_says_nothing_on_a_cpu_is_left_out_with_a_reason(name, parameters, reason):
+    with pytest.raises(Unsuitable, match=reason):
+        EXPERIMENTS[name].prepare(CPU, **parameters)
+
+
+def test_a_package_that_does_not_load_is_left_out_and_nothing_fails(tmp_path, monkeypatch):
+    broken = 'raise RuntimeError("operator torchvision::nms does not exist")'
+    (tmp_path / "torchvision").mkdir()
+    (tmp_path / "torchvision" / "__init__.py").write_text(broken, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
+        monkeypatch.delitem(sys.modules, name)
+    point = Point(EXPERIMENTS["resnet50_step"], {"batch": 4, "precision": "fp32"}, CPU)
+    ((_, found),) = run_points([point])
+    assert isinstance(found, LeftOut) and not found.failed
+    assert "torchvision is installed but does not load" in found.reason
+    assert "nms does not exist" in found.reason
+
+
+def test_tf32_is_put_back_also_after_an_error():
+    def state():
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    before = state()
+    with networks.float32_precision(tf32=True):
+        assert state() == ("high", True)
+        with networks.float32_precision(tf32=False):
+            assert state() == ("highest", False)
+        assert state() == ("high", True)
+    with pytest.raises(KeyError), networks.float32_precision(tf32=not before[1]):
+        raise KeyError
+    assert state() == before
+
+
+def test_the_small_network_costs_what_its_description_says():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    for model, said in ((networks.small_cnn(), 74e6), (networks.wide_cnn(), 1.1e9)):
+        with FlopCounterMode(display=False) as counter:
+            model(torch.randn(4, 3, 32, 32, requires_grad=True)).sum().backward()
+        assert counter.get_total_flops() / 4 == pytest.approx(said, rel=0.06)
+
+
+def test_a_value_is_scaled(records):
+    source = {"source": {"title": "A page"}, "kind": "published", "device": "Kaggle"}
+    hours = result("free_gpu_time", 7200, q1=None, q3=None, n=None, **source)
+    records("published", hours)
+    assert [f.value for f in Value("free_gpu_time", "time", scale=1 / 3600).found()] == [2]
+
+
+def test_claims_have_different_names():
+    assert len(BY_ID) == len(CLAIMS)
+    assert all(isinstance(one, Claim) for one in CLAIMS)
