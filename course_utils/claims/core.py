@@ -281,28 +281,33 @@ def between(low: float | None, high: float | None, unit: str) -> str:
 
 
 def card(claim: Claim) -> Bundle:
-    """Return what `claim` shows."""
-    head = ("Number", "Kind", "What", "Where")
+    """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
+    places: dict[tuple[str, str, str], list[Found]] = {}
+    for f in claim.found:
+        places.setdefault((f.kind, kind_of(f), f.where), []).append(f)
     rows = [
         (
-            written(f.value, claim.unit),
-            kind_of(f),
-            f.what,
-            f.where + (f" ({f.source})" if f.source else ""),
+            between(min(f.value for f in group), max(f.value for f in group), claim.unit),
+            kind,
+            where,
+            "; ".join(dict.fromkeys(f.what for f in group))
+            if len(group) < 3
+            else f"{len(group)} cases",
         )
-        for f in claim.found
+        for (_, kind, where), group in places.items()
     ]
-    text, page = table(head, rows, [f.kind for f in claim.found])
+    head = ("Found", "Kind", "Where", "What")
+    text, page = table(head, rows, [kind for kind, _, _ in places]) if rows else ("", "")
     title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
     verdict = f"{claim.word}. {claim.sentence}"
     todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
-    if not rows:
-        text = page = ""
+    more = f"Each number with its source: claims.md, {claim.short or claim.id}." if rows else ""
+    last = " ".join(line for line in (todo, more) if line)
     return Bundle(
-        text="\n".join(line for line in (title, verdict, text, todo) if line),
+        text="\n".join(line for line in (title, verdict, text, last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
         f"<div>{html.escape(title)}</div><div><b>{claim.word}.</b> {html.escape(claim.sentence)}</div>"
-        f"{page}" + (f"<div>{html.escape(todo)}</div>" if todo else "") + "</div>",
+        f'{page}<div style="opacity:.8">{html.escape(last)}</div></div>',
     )
 
 
