@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import html
+import itertools
+import math
 import statistics
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
+from matplotlib.transforms import Bbox
 
 from . import simgpu
 from .evidence import published_gpus, recorded
 from .host import cpu_name
 from .plots import COLOURS, DASHES, MARKERS, log_ticks, present
+from .profiling import Facts
 from .show import Bundle, show, table
 from .simgpu.cost import Work
 from .simgpu.cost import seconds as work_seconds
 from .simgpu.profiles import load as load_profile
 from .timing import Measurement, seconds
+from .traces import Trace
 
 _BLUE, _ORANGE, _GREEN = COLOURS[0], COLOURS[1], COLOURS[2]
 
@@ -191,7 +199,7 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
     races: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
     for size in sizes:
         for m in recorded("matmul", size=size):
-            if m.device != "cpu":
+            if m.kind == "recorded" and m.device != "cpu":
                 x, y = races.setdefault((m.machine, "recorded"), ([], []))
                 x.append(size)
                 y.append(m.median)
@@ -482,3 +490,540 @@ def transfer_chart(
     ax.grid(axis="x", visible=False)
     ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     present(fig, f"Time to copy {journey}, {kind}: {'; '.join(said)}.")
+
+
+_FORMATS = {
+    # name: bits of the exponent, bits of the mantissa, largest exponent
+    "float32": (8, 23, 127),
+    "TF32": (8, 10, 127),
+    "bfloat16": (8, 7, 127),
+    "float16": (5, 10, 15),
+}
+
+
+def number_formats() -> None:
+    """Draw the bits of four number formats, and how far each reaches."""
+    fig, (bits, reach) = plt.subplots(
+        1, 2, figsize=(9.2, 3.0), layout="constrained", width_ratios=(1, 1.15), sharey=True
+    )
+    parts = ((_ORANGE, "sign"), (_BLUE, "exponent: how far"), (_GREEN, "mantissa: how fine"))
+    for row, (name, (exponent, mantissa, top)) in enumerate(_FORMATS.items()):
+        y, x = -row, 0
+        for (colour, _), count in zip(parts, (1, exponent, mantissa), strict=True):
+            for _ in range(count):
+                box = Rectangle((x + 0.06, y - 0.3), 0.88, 0.6, facecolor=colour, alpha=0.85)
+                bits.add_patch(box)
+                x += 1
+        bits.text(x + 0.4, y, f"1 + {exponent} + {mantissa}", va="center", fontsize=9)
+        bits.text(-0.5, y, name, ha="right", va="center")
+        lowest = (1 - top) * math.log10(2)  # of the normal numbers
+        least = lowest - mantissa * math.log10(2)
+        highest = (top + 1) * math.log10(2)
+        look = {"height": 0.5, "color": COLOURS[row]}
+        reach.barh(y, lowest - least, left=least, alpha=0.35, **look)
+        reach.barh(y, highest - lowest, left=lowest, alpha=0.9, **look)
+    for i, (colour, words) in enumerate(parts):
+        bits.text((-5.5, 0.5, 17)[i], 0.75, words, color=colour, fontsize=9.5, weight="bold")
+    bits.set(xlim=(-6, 39), ylim=(-3.6, 1.2))
+    bits.set_axis_off()
+    reach.set_xticks(range(-40, 41, 20), [f"$10^{{{power}}}$" for power in range(-40, 41, 20)])
+    reach.set(xlabel="size of a number; pale: subnormal, with ever fewer digits")
+    reach.grid(axis="y", visible=False)
+    reach.tick_params(axis="y", left=False, labelleft=False)
+    present(
+        fig,
+        "Bits of sign, exponent and mantissa: float32 1 + 8 + 23, TF32 1 + 8 + 10, bfloat16 1 + 8 + 7, "
+        "float16 1 + 5 + 10. The first three reach from about 10⁻³⁸ to 10³⁸, float16 only from 6 × 10⁻⁸ "
+        "to 65504.",
+    )
+
+
+def gaps() -> None:
+    """Draw how far apart neighbouring numbers are, against their size, in four formats."""
+    fig, ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
+    low, high = -30, 20  # powers of two
+    for i, (name, (_, mantissa, top)) in enumerate(_FORMATS.items()):
+        powers = range(low, min(high, top + 1) + 1)
+        steps = [2.0 ** (max(power, 1 - top) - mantissa) for power in powers]
+        look = {"color": COLOURS[i], "linestyle": (0, (4, 3)) if name == "TF32" else "-"}
+        ax.plot([2.0**power for power in powers], steps, label=name, **look)
+        if name == "float16":
+            ax.plot([65504], [steps[-1]], "X", color=COLOURS[i], markersize=9)
+            ax.annotate("ends at 65504", (65504, steps[-1]), (1e3, 2e3), fontsize=9)
+            ax.annotate("the least float16 above 0", (2e-9, steps[0] * 1.6), fontsize=9)
+    ax.axvline(1, color="#666666", linewidth=1)
+    ax.set(xscale="log", yscale="log", xlabel="size of a number", ylabel="gap to the next number")
+    log_ticks(ax.xaxis)
+    log_ticks(ax.yaxis)
+    ax.legend(loc="lower right")
+    present(
+        fig,
+        "Gap to the next number against size, both logarithmic. At every size bfloat16 has the widest "
+        "gaps, then TF32 and float16 together, then float32 with the narrowest. Below 6 × 10⁻⁵ float16's "
+        "gap stays at 6 × 10⁻⁸, and above 65504 it has no numbers.",
+    )
+
+
+def gradient_sizes(gradients: Mapping[str, torch.Tensor]) -> None:
+    """Draw how large gradients are, one histogram above the other, with what float16 can hold.
+
+    Parameters
+    ----------
+    gradients
+        For each name a tensor of gradients; zeros are left out.
+    """
+    names = list(gradients)
+    fig, axes = plt.subplots(
+        len(names), 1, figsize=(7.6, 1.9 * len(names) + 0.6), layout="constrained", sharex=True
+    )
+    limits = torch.finfo(torch.float16)
+    least, normal, largest = -24, int(math.log2(limits.tiny)), math.log2(limits.max)
+    sizes = {
+        name: g[g != 0].abs().double().log2().clamp(-60, 40).numpy(force=True)
+        for name, g in gradients.items()
+    }
+    low = min(float(values.min()) for values in sizes.values())
+    high = max(largest + 3, *(float(values.max()) for values in sizes.values()))
+    for ax, name in zip(np.atleast_1d(axes), names, strict=True):
+        ax.axvspan(low - 1, least - 1, color=_ORANGE, alpha=0.22, linewidth=0)
+        ax.axvspan(least - 1, normal, color=COLOURS[4], alpha=0.15, linewidth=0)
+        ax.axvspan(normal, largest, color=_GREEN, alpha=0.15, linewidth=0)
+        ax.axvspan(largest, high + 1, color=_ORANGE, alpha=0.22, linewidth=0)
+        bins = np.arange(math.floor(low), math.ceil(high) + 1)
+        ax.hist(sizes[name], bins=bins, weights=np.full(len(sizes[name]), 100 / len(sizes[name])))
+        lost = (sizes[name] < least - 1).mean()
+        ax.set(ylabel="share, %", xlim=(low - 1, high + 1))
+        ax.set_title(f"{name}: {lost:.0%} too small for float16", fontsize=10.5)
+    first = np.atleast_1d(axes)[0]
+    top = 0.93 * first.get_ylim()[1]
+    for x, words in (
+        ((low + least) / 2 - 1, "becomes 0"),
+        ((least + normal) / 2, "coarse"),
+        ((normal + largest) / 2, "float16"),
+        ((largest + high) / 2 + 0.5, "inf"),
+    ):
+        first.text(x, top, words, ha="center", va="top", fontsize=9, color="#444444")
+    np.atleast_1d(axes)[-1].set_xlabel("size of a gradient, as a power of two")
+    shares = "; ".join(f"{n}: {(sizes[n] < least - 1).mean():.0%}" for n in names)
+    present(fig, f"Histograms of gradient sizes. Share too small for float16: {shares}.")
+
+
+def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
+    """Draw a gradient scaler's scale over the steps, and the steps it skipped.
+
+    Parameters
+    ----------
+    scales
+        The scale that each step was made with.
+    skipped
+        Whether the step was skipped.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    steps = range(1, len(scales) + 1)
+    ax.step(steps, scales, where="mid", color=_BLUE, label="scale")
+    bad = [(i, scale) for i, scale, skip in zip(steps, scales, skipped, strict=True) if skip]
+    if bad:
+        ax.plot(*zip(*bad, strict=True), "X", color=_ORANGE, markersize=8, label="step skipped")
+    ax.set_yscale("log", base=2)
+    ax.set(xlabel="step", ylabel="scale")
+    ax.legend()
+    present(
+        fig,
+        f"The scale over {len(scales)} steps: it halves at each of the {len(bad)} skipped steps, most "
+        "of them at the start, and later doubles now and then.",
+    )
+
+
+def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
+    """Draw one dot a run, a row a group, with a bar at the mean.
+
+    Parameters
+    ----------
+    groups
+        For each name its values, in %.
+    xlabel
+        What they are.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 0.6 * len(groups) + 1.0), layout="constrained")
+    for row, values in enumerate(groups.values()):
+        mean = statistics.fmean(values)
+        ax.plot([mean, mean], [row - 0.28, row + 0.28], color="#444444", linewidth=2)
+        ax.plot(values, [row] * len(values), MARKERS[row], color=COLOURS[row], alpha=0.75)
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
+    said = "; ".join(
+        f"{name} {min(v):.1f} to {max(v):.1f}, mean {statistics.fmean(v):.1f}"
+        for name, v in groups.items()
+    )
+    present(fig, f"One dot a run, with the mean as a bar. {said}.")
+
+
+def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
+    """Draw an allocator's segments, each as a bar, and the blocks that are in use in them.
+
+    Parameters
+    ----------
+    segments
+        What ``torch.cuda.memory_snapshot()`` returns.
+    most
+        How many segments to draw; the largest are taken.
+    """
+    largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
+    if not largest:
+        print("No segment is reserved.")
+        return
+    largest.sort(key=lambda segment: segment["address"])
+    fig, ax = plt.subplots(figsize=(7.6, 0.42 * len(largest) + 1.1), layout="constrained")
+    for row, segment in enumerate(largest):
+        for block in segment["blocks"]:
+            used = block["state"] != "inactive"
+            ax.barh(
+                row,
+                block["size"] / 2**20,
+                left=(block["address"] - segment["address"]) / 2**20,
+                height=0.7,
+                color=_BLUE if used else "white",
+                edgecolor="#444444",
+                hatch=None if used else "///",
+            )
+    left_out = f", of {len(segments)}" * (len(segments) > most)
+    ax.set(xlabel="MiB from the segment's start", ylabel="segment", ylim=(len(largest) - 0.5, -0.5))
+    ax.set_yticks(range(len(largest)), [str(row + 1) for row in range(len(largest))])
+    ax.grid(False)
+    looks = [Rectangle((0, 0), 1, 1, facecolor=_BLUE, edgecolor="#444444")]
+    looks += [Rectangle((0, 0), 1, 1, facecolor="white", edgecolor="#444444", hatch="///")]
+    fig.legend(looks, ["in use", "free, and kept"], loc="outside upper center", ncols=2)
+    used = sum(segment["allocated_size"] for segment in largest) / 2**20
+    total = sum(segment["total_size"] for segment in largest) / 2**20
+    present(
+        fig,
+        f"{len(largest)} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
+        "what is free lies between blocks in use.",
+    )
+
+
+def batch_curve(
+    rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str
+) -> None:
+    """Draw the peak memory against the batch size, and the curve that the learner drew before.
+
+    Parameters
+    ----------
+    rows
+        The batch sizes.
+    peaks
+        The peak for each, in MiB.
+    drawn
+        What the learner put down for each, in MiB; anything that is no number is left out.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    guesses = [
+        (n, float(guess))
+        for n, guess in zip(rows, drawn, strict=False)
+        if isinstance(guess, int | float)
+    ]
+    fig, ax = plt.subplots(layout="constrained")
+    slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
+    ax.plot([0, rows[-1]], [start, start + slope * rows[-1]], color="#888888", linewidth=1)
+    ax.text(0, start, " the last two points' line", va="top", color="#555555", fontsize=9)
+    ax.plot(rows, peaks, marker=MARKERS[0], linestyle=DASHES[kind], label=f"the peak ({kind})")
+    if guesses:
+        ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label="you drew")
+    ax.set(xlabel="rows in the batch", ylabel="peak memory, MiB", ylim=(0, None))
+    ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
+    ax.legend()
+    said = "" if guesses else " No curve of yours is there to compare."
+    present(
+        fig,
+        f"Peak memory is level for small batches, then a straight line up to {peaks[-1]:.0f} MiB for "
+        f"{rows[-1]} rows.{said}",
+    )
+
+
+def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
+    """Show what each means of saving memory saves and costs: a table, and a picture from five on.
+
+    Parameters
+    ----------
+    costs
+        For each means the peak in bytes and the seconds of a step; the first is what the others are
+        compared with.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    usual, usual_time = next(iter(costs.values()))
+    shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
+    rows = [
+        (
+            name,
+            f"{peak / 2**20:.1f} MiB",
+            f"{shares[name][0]:.0%}",
+            seconds(time),
+            f"{shares[name][1]:.2f}×",
+        )
+        for name, (peak, time) in costs.items()
+    ]
+    head = ("means", "peak", "of the plain step's", f"time ({kind})", "of the plain step's")
+    text, page = table(head, rows, [kind] * len(rows))
+    show(Bundle(text, page))
+    if len(costs) < 5:
+        return
+    fig, ax = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
+    ax.axhline(1, color="#888888", linewidth=1)
+    ax.axvline(100, color="#888888", linewidth=1)
+    ax.set(xlabel="peak memory, % of the plain step's", ylabel=f"time, × the plain step's ({kind})")
+    times = [time for _, time in shares.values()]
+    ax.set(yscale="log", xlim=(0, 140), ylim=(min(times) / 1.4, max(times) * 1.4))
+    log_ticks(ax.yaxis)
+    groups: dict[tuple[float, float], list[str]] = {}
+    for name, (memory, time) in shares.items():
+        groups.setdefault((round(memory, 2), round(time, 1)), []).append(name)
+    fig.canvas.draw()
+    spots = [ax.transData.transform((100 * memory, time)) for memory, time in shares.values()]
+    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in spots]
+    for i, names in enumerate(groups.values()):
+        memory, time = shares[names[0]]
+        ax.plot(100 * memory, time, MARKERS[i % len(MARKERS)], color=COLOURS[i % len(COLOURS)])
+        _label_beside(ax, ", ".join(names), (100 * memory, time), taken)
+    each = "; ".join(
+        f"{name} {memory:.0%} of the memory in {time:.2f} times the time"
+        for name, (memory, time) in shares.items()
+    )
+    present(fig, f"Each means of saving memory by what it saves and what it costs: {each}.")
+
+
+def _label_beside(ax: Axes, text: str, point: tuple[float, float], taken: list[Bbox]) -> None:
+    """Write a text beside a point, where it covers no text before it."""
+    for dx, dy, side in itertools.product((6, -6), (4, -12, 16, -24), ("left", "right")):
+        if (dx > 0) is not (side == "left"):
+            continue
+        label = ax.annotate(
+            text, point, xytext=(dx, dy), textcoords="offset points", ha=side, fontsize=9
+        )
+        box = label.get_window_extent().padded(1)
+        if not any(box.overlaps(other) for other in taken):
+            break
+        label.remove()
+    taken.append(box)
+
+
+_DOINGS = {
+    # kind of span: name in the legend, colour, hatching
+    "kernel": ("computing", COLOURS[0], ""),
+    "copy": ("copying", COLOURS[4], "////"),
+    "operation": ("PyTorch's operations", COLOURS[3], ""),
+    "launch": ("launching", COLOURS[5], ""),
+    "work": ("loading", COLOURS[2], "...."),
+    "wait": ("waiting", "#d0d0cc", ""),
+    "phase": ("", "#eeeeea", ""),
+}
+
+
+def timelines(traces: Mapping[str, Trace]) -> None:
+    """Draw traces below each other, each with its own time axis and a lane a host and device engine.
+
+    Parameters
+    ----------
+    traces
+        For each title a trace, as ``traces.trace`` or ``traces.read`` return.
+    """
+    lanes = {title: trace.lanes or ["host"] for title, trace in traces.items()}
+    heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
+    fig, axes = plt.subplots(
+        len(traces),
+        1,
+        figsize=(8.8, 0.4 + sum(heights)),
+        layout="constrained",
+        height_ratios=heights,
+        squeeze=False,
+    )
+    shown: dict[str, Rectangle] = {}
+    said = []
+    for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
+        unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
+        for kind, (name, colour, hatch) in _DOINGS.items():
+            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
+            for y, lane in enumerate(lanes[title]):
+                spans = [s for s in trace.spans if s.kind == kind and s.lane == lane]
+                if not spans:
+                    continue
+                if name:
+                    shown[name] = Rectangle((0, 0), 1, 1, **look)
+                # A white edge parts neighbours, but would hide a bar that is only a hairline.
+                edges = ["white" if s.seconds > trace.seconds / 150 else colour for s in spans]
+                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in spans]
+                ax.broken_barh(bars, (y - 0.4, 0.8), **{**look, "edgecolor": edges})
+                for (start, length), span in zip(bars, spans, strict=True):
+                    if kind == "phase" and span.seconds > trace.seconds / 12:
+                        at = (start + length / 2, y)
+                        ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
+        ax.set_yticks(range(len(lanes[title])), [_lane(lane) for lane in lanes[title]])
+        ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
+        ax.set_title(f"{title} ({trace.kind}, {unit})", fontsize=10)
+        ax.grid(visible=False)
+        said.append(
+            f"{title}: {seconds(trace.seconds)}, device busy {trace.share('kernel'):.0%}, host waits "
+            f"{trace.share('wait', on_host=True):.0%}"
+        )
+    names = [name for name, _, _ in _DOINGS.values() if name in shown]
+    fig.legend(
+        [shown[name] for name in names], names, loc="outside upper center", ncols=6, fontsize=9
+    )
+    present(fig, f"Timelines of host and device. {'; '.join(said)}.")
+
+
+def _lane(lane: str) -> str:
+    ours = {"compute": "device", "host to device": "to device", "device to host": "to host"}
+    return next((name for words, name in ours.items() if words in lane), lane)
+
+
+def facts(loops: Mapping[str, Facts], kind: str) -> None:
+    """Show the facts of several loops as a table, a row a loop.
+
+    Parameters
+    ----------
+    loops
+        For each name what ``profiling.facts`` returned.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    head = ("", "a step", "device computes", "host loads", "host waits")
+    head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
+    rows = [
+        (
+            name,
+            seconds(f.seconds),
+            *(
+                f"{share:.0%}"
+                for share in (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
+            ),
+            f"{f.kernels:.0f}",
+            seconds(f.kernel_seconds),
+        )
+        for name, f in loops.items()
+    ]
+    text, page = table(head, rows, [kind] * len(rows))
+    note = f"All {kind}; shares of the time, and of the best rates while the device computes."
+    show(Bundle(f"{text}\n{note}", f"{page}<div><small>{note}</small></div>"))
+
+
+def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
+    """Draw for each loop how long some kernel ran, beside the share of the best rate it reached.
+
+    Parameters
+    ----------
+    loops
+        For each name two shares, from 0 to 1.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
+    for i, (name, hatch) in enumerate(
+        (("of the time a kernel ran", ""), ("of the best FLOP/s", "//"))
+    ):
+        values = [100 * shares[i] for shares in loops.values()]
+        bars = ax.barh(
+            [row + (i - 0.5) * 0.38 for row in range(len(loops))],
+            values,
+            0.36,
+            color=COLOURS[i],
+            hatch=hatch,
+            edgecolor="white",
+            label=name,
+        )
+        ax.bar_label(bars, [_percent(value) for value in values], padding=3, fontsize=9)
+    ax.set_yticks(range(len(loops)), list(loops))
+    ax.set(ylim=(len(loops) - 0.5, -0.5), xlim=(0, 115), xlabel=f"share, % ({kind})")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=2)
+    each = "; ".join(
+        f"{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s" for n, (a, b) in loops.items()
+    )
+    present(fig, f"How long a kernel ran, and how much of the best FLOP/s was reached. {each}.")
+
+
+def _percent(value: float) -> str:
+    if value < 0.01:
+        return "under 0.01 %"
+    return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
+
+
+def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
+    """Draw how many times as fast each loop became by each change.
+
+    Parameters
+    ----------
+    gains
+        For each loop, for each change: the old time a sample over the new.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    names = list(next(iter(gains.values())))
+    values = np.array([[row[name] for name in names] for row in gains.values()])
+    fig, ax = plt.subplots(
+        figsize=(1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5), layout="constrained"
+    )
+    ax.imshow(
+        np.log2(values.clip(0.125, 8)), cmap="PuOr_r", vmin=-3, vmax=3, aspect="auto", alpha=0.8
+    )
+    for (row, column), value in np.ndenumerate(values):
+        strong = "bold" if value >= 1.2 else "normal"
+        written = f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        ax.text(column, row, written, ha="center", va="center", weight=strong)
+    ax.set_xticks(range(len(names)), [textwrap.fill(name, 11) for name in names])
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(f"times as fast as before ({kind}); bold from 1.2 on")
+    best = "; ".join(
+        f"{loop}: {', '.join(f'{name} {value:.2g}' for name, value in row.items())}"
+        for loop, row in gains.items()
+    )
+    present(fig, f"Times as fast by each change. {best}.")
+
+
+def pyramid(
+    gains: Mapping[str, Mapping[str, float]],
+    claimed: Mapping[str, tuple[float, float] | None],
+    kind: str,
+) -> None:
+    """Draw what a tutorial claims that a change brings, and what it brought to each loop.
+
+    Parameters
+    ----------
+    gains
+        For each change, for each loop: times as fast.
+    claimed
+        For each change the claimed range, or None where speed is not what is claimed.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    fig, ax = plt.subplots(figsize=(8.4, 0.95 * len(gains) + 1.4), layout="constrained")
+    for row, (change, loops) in enumerate(gains.items()):
+        band = claimed[change]
+        if band:
+            box = Rectangle((band[0], row - 0.38), band[1] - band[0], 0.76, color="#bbbbbb")
+            box.set_label("claimed" if row == 0 else "")
+            ax.add_patch(box)
+        for i, (loop, gain) in enumerate(loops.items()):
+            ax.plot(
+                gain,
+                row + 0.12 * (i - (len(loops) - 1) / 2),
+                MARKERS[i],
+                color=f"C{i}",
+                label=loop if row == 0 else "",
+            )
+    ax.axvline(1, color="#666666", linewidth=1)
+    ax.set(xscale="log", ylim=(len(gains) - 0.5, -0.5), xlabel=f"times as fast ({kind})")
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.grid(axis="y", visible=False)
+    log_ticks(ax.xaxis)
+    fig.legend(loc="outside upper center", ncols=6, fontsize=9)
+    each = "; ".join(
+        f"{change}: {min(row.values()):.2g} to {max(row.values()):.2g} times"
+        for change, row in gains.items()
+    )
+    present(fig, f"What was claimed as grey bands, and what each of the loops gained: {each}.")

@@ -12,6 +12,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``allocator.py`` device memory
 ``clock.py``     virtual time; ``cost.py`` and ``profiles.json``: how long work takes
 ``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
+``history.py``   what was allocated when, and by which line: memory snapshots
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
 ``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases

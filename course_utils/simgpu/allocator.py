@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left, insort
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -207,6 +208,8 @@ class Allocator:
         self._waiting: list[Block] = []
         self._changing = False
         self._lock = threading.Lock()
+        self.note: Callable[[str, int, int], None] | None = None
+        """Called with every event while a history is recorded: what, the address, the bytes."""
         self.capacity = capacity
 
     def allocate(self, nbytes: int) -> Block:
@@ -247,6 +250,8 @@ class Allocator:
             block = Block(size, nbytes, segment, address)
             self._live.add(block)
             self._changing = False
+            if self.note:
+                self.note("alloc", address, nbytes)
         return block
 
     def free(self, block: Block) -> None:
@@ -430,6 +435,8 @@ class Allocator:
             start = before[1]
         pool.put(size, start, segment)
         self._changing = False
+        if self.note:
+            self.note("free", block.address, block.requested)
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
@@ -445,6 +452,8 @@ class Allocator:
             if self._segments.bytes + total > self._capacity:
                 self._ooms += 1
                 self._changing = False
+                if self.note:
+                    self.note("oom", self._capacity - self._segments.bytes, size)
                 raise torch.OutOfMemoryError(self._out_of_memory(total))
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
@@ -453,6 +462,8 @@ class Allocator:
         self._segments.add(total, total)
         pool.put(total, segment.address, segment)
         self._held.add(segment)
+        if self.note:
+            self.note("segment_alloc", segment.address, total)
 
     def _give_back_idle(self) -> None:
         """Give the segments without a block in use back to the driver; within a change."""
@@ -463,6 +474,8 @@ class Allocator:
                 pool.segments.remove(size, size)
                 self._segments.remove(size, size)
                 self._held.remove(segment)
+                if self.note:
+                    self.note("segment_free", segment.address, size)
 
     def _out_of_memory(self, nbytes: int) -> str:
         """Return CUDA's sentence, with this device's figures."""

@@ -16,7 +16,7 @@ from torch.jit._builtins import _register_builtin
 from torch.nn.parameter import Parameter, UninitializedBuffer, UninitializedTensorMixin, is_lazy
 from torch.utils._device import _device_constructors
 
-from . import autocast, kernels, serialize
+from . import autocast, kernels, serialize, unwinding
 from .machine import MACHINE
 from .module import SimModule
 from .tensor import SimTensor, is_pinned, mark_pinned, run
@@ -69,7 +69,10 @@ def register() -> None:
 def _register() -> None:
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-    _setup_privateuseone_for_python_backend("sim", backend_module=SimModule("torch.sim"))
+    _setup_privateuseone_for_python_backend(
+        "sim", backend_module=SimModule("torch.sim"), device_guard=unwinding.Guard()
+    )
+    unwinding.after_backward()
     every = torch.library.Library("_", "IMPL")
     every.fallback(lambda op, *args, **kwargs: run(op, args, kwargs), "PrivateUse1")
     library = torch.library.Library("aten", "IMPL")

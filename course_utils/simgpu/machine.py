@@ -15,6 +15,7 @@ import torch
 from .allocator import Allocator, Block
 from .clock import Clock, HostClock
 from .counters import Copy, Counters
+from .history import History
 from .profiles import Profile
 
 CPU = torch.device("cpu")
@@ -56,6 +57,8 @@ class Device:
         The number of the stream that operations go to now.
     rng
         The state of its random generator.
+    history
+        What its allocator did while that is recorded, or None.
     """
 
     def __init__(self, index: int, profile: Profile, capacity: int, host: HostClock) -> None:
@@ -66,6 +69,16 @@ class Device:
         self.clock = Clock(index, profile, host)
         self.stream = 0
         self.rng = torch.Generator().get_state()
+        self.history: History | None = None
+
+    def record_history(self, most: int | None) -> None:
+        """Note from now on what the allocator does, at most so many events; None ends it."""
+        history = None if most is None else self.history or History(most)
+        self.history, self.allocator.note = history, None
+        if history is not None:
+            self.allocator.note = lambda action, address, nbytes: history.note(
+                action, address, nbytes, self.clock.host
+            )
 
     def seed(self, seed: int) -> None:
         """Start the random generator anew."""

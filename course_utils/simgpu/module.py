@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import pickle
+import sys
 import types
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .history import snapshot
 from .machine import MACHINE, Device
 
 _Which = torch.device | str | int | None
@@ -145,12 +148,33 @@ class Properties:
     multi_processor_count: int
 
 
+class SimMemory(types.ModuleType):
+    """The module ``torch.sim.memory``: a history of what was allocated, in the form of CUDA's."""
+
+    def _record_memory_history(
+        self, enabled: str | None = "all", *_: Any, max_entries: int = sys.maxsize, **__: Any
+    ) -> None:
+        """Record from now on; ``None`` ends it. Other settings of CUDA's function change nothing."""
+        for device in MACHINE.devices:
+            device.record_history(max_entries if enabled else None)
+
+    def _snapshot(self, device: _Which = None) -> dict[str, Any]:
+        """Return the segments and the history of every device."""
+        return snapshot(MACHINE.devices)
+
+    def _dump_snapshot(self, filename: str = "dump_snapshot.pickle") -> None:
+        """Write `_snapshot` into a file that https://pytorch.org/memory_viz opens."""
+        with open(filename, "wb") as file:
+            pickle.dump(self._snapshot(), file, protocol=4)  # the viewer reads no newer one
+
+
 class SimModule(types.ModuleType):
     """The module ``torch.sim``. Memory is in bytes; everything about time is modelled."""
 
     Event = Event
     Stream = Stream
     OutOfMemoryError = torch.OutOfMemoryError
+    memory = SimMemory("torch.sim.memory")
     _initialized = True  # asked by checkpointing, which then keeps the random state
 
     def is_available(self) -> bool:

@@ -1,0 +1,482 @@
+"""Where the memory of a training step goes: by kind, by phase, and without a GPU.
+
+Bytes are those that tensors ask for. What the allocator takes for them is a little more: it rounds
+every request up to 512 bytes, and sometimes gives the rest of a chunk with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim import Optimizer
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from . import simgpu
+from .plots import COLOURS, present
+from .show import Bundle, amount, show, table
+
+KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
+"""What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
+forward keeps for backward, the batch, temporary results."""
+
+
+def metering_device(device: torch.device | str) -> torch.device:
+    """Return a device whose memory can be metered: this one, or the simulated one.
+
+    A CPU and Apple's MPS keep no account of peaks and requests. Where this PyTorch cannot have the
+    simulated device either, the device itself comes back, and `Meter` refuses it in one sentence.
+
+    Parameters
+    ----------
+    device
+        A device that works.
+    """
+    device = torch.device(device)
+    if _has_meter(device) or simgpu.problem():
+        return device
+    return simgpu.first()
+
+
+def figures(message: str) -> dict[str, int]:
+    """Return the figures in an out-of-memory message, in bytes.
+
+    Parameters
+    ----------
+    message
+        The text of a ``torch.OutOfMemoryError``.
+
+    Returns
+    -------
+    dict
+        ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
+        ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
+        ``"unallocated"``: what PyTorch keeps reserved beside them.
+
+    Raises
+    ------
+    ValueError
+        Where the text lacks one of them.
+    """
+    found = {}
+    for name, words in _FIGURES.items():
+        match = re.search(rf"{words} ([0-9.]+) ([A-Za-z]+)", message)
+        if match is None:
+            raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
+        found[name] = round(float(match[1]) * _UNITS[match[2]])
+    return found
+
+
+_FIGURES = {
+    "requested": "Tried to allocate",
+    "capacity": "total capacity of",
+    "free": "of which",
+    "process": "this process has",
+    "allocated": "Of the allocated memory",
+    "unallocated": "by PyTorch, and",
+}
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def by_kind(
+    model: nn.Module, optimizer: Optimizer | None = None, device: torch.device | str | None = None
+) -> dict[str, int]:
+    """Return the bytes that a model and its optimizer hold now, by kind.
+
+    Memory that several tensors share counts once.
+
+    Parameters
+    ----------
+    model, optimizer
+        What to look at; a missing optimizer holds nothing.
+    device
+        Count only what is there; by default wherever it is. (Adam keeps its step counters on the CPU.)
+
+    Returns
+    -------
+    dict
+        ``"parameters"``, ``"buffers"``, ``"gradients"``, ``"optimizer"``.
+    """
+    parameters = list(model.parameters())
+    kinds: dict[str, Iterable[Tensor]] = {
+        "parameters": parameters,
+        "buffers": list(model.buffers()),
+        "gradients": [p.grad for p in parameters if p.grad is not None],
+        "optimizer": [
+            value
+            for state in (optimizer.state.values() if optimizer else ())
+            for value in tree_leaves(state)
+            if isinstance(value, Tensor)
+        ],
+    }
+    seen: set[int] = set()
+    return {kind: sum(_new_bytes(tensors, device, seen)) for kind, tensors in kinds.items()}
+
+
+def _new_bytes(
+    tensors: Iterable[Tensor], device: torch.device | str | None, seen: set[int]
+) -> Iterator[int]:
+    for tensor in tensors:
+        if device is not None and tensor.device != torch.device(device):
+            continue
+        for part in (tensor._indices(), tensor._values()) if tensor.is_sparse else (tensor,):
+            storage = part.untyped_storage()
+            if storage._cdata not in seen:
+                seen.add(storage._cdata)
+                yield storage.nbytes()
+
+
+@dataclass
+class Phase:
+    """One part of a training step.
+
+    Attributes
+    ----------
+    name
+        Such as ``"forward"``.
+    samples
+        The bytes by kind at the start, after each operation that changed them, and at the end.
+    peak
+        The most bytes at once, as the device counted them.
+    """
+
+    name: str
+    samples: list[dict[str, int]] = field(default_factory=list)
+    peak: int = 0
+
+    @property
+    def after(self) -> dict[str, int]:
+        """The bytes by kind at the end."""
+        return self.samples[-1]
+
+
+class Meter:
+    """Meters a training step: what is in a device's memory, by kind and by phase.
+
+    What was there before the meter was made is left out. The device's peak counters start anew with
+    every phase.
+
+    Examples
+    --------
+    >>> meter = Meter(device, model, optimizer)
+    >>> with meter.phase("forward"):
+    ...     loss = loss_fn(model(x), y)
+    >>> meter.table()
+    >>> meter.draw()
+
+    Parameters
+    ----------
+    device
+        A CUDA, XPU or simulated device.
+    model, optimizer
+        Whose memory is told from the rest. They may be moved to the device within a phase.
+
+    Raises
+    ------
+    ValueError
+        Where the device keeps no account of its memory.
+    """
+
+    def __init__(
+        self, device: torch.device | str, model: nn.Module, optimizer: Optimizer | None = None
+    ) -> None:
+        device = torch.device(device)
+        if not _has_meter(device):
+            raise ValueError(
+                f"{device} does not count its memory: use memory.metering_device(device)."
+            )
+        self._module: Any = torch.get_device_module(device)
+        if device.index is None:
+            device = torch.device(device.type, self._module.current_device())
+        self.device, self.model, self.optimizer = device, model, optimizer
+        self.phases: list[Phase] = []
+        self._before = self._total() - sum(by_kind(model, optimizer, device).values())
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Meter what runs within a ``with`` block."""
+        phase = Phase(name, [self.now()])
+        self.phases.append(phase)
+        self._module.reset_peak_memory_stats(self.device)
+        try:
+            with _AfterEachOperation(lambda: self._sample(phase)):
+                yield
+        finally:
+            phase.samples.append(self.now())
+            phase.peak = self._total("peak") - self._before
+
+    @property
+    def peak(self) -> int:
+        """The most bytes at once in any phase."""
+        return max(phase.peak for phase in self.phases)
+
+    def rows(self) -> list[tuple[str, dict[str, int], int]]:
+        """Return for each phase its name, the bytes by kind at its end, and its peak."""
+        return [(phase.name, phase.after, phase.peak) for phase in self.phases]
+
+    def table(self, unit: str = "B") -> None:
+        """Show for each phase what is in memory at its end, by kind, and the phase's peak.
+
+        Parameters
+        ----------
+        unit
+            ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
+        """
+        head = ("after", *KINDS, "together", "peak in it")
+        rows = [
+            (name, *(_written(n, unit) for n in (*(a[k] for k in KINDS), sum(a.values()), peak)))
+            for name, a, peak in self.rows()
+        ]
+        kind = "modelled" if self.device.type == "sim" else "measured"
+        text, page = table(head, rows, [kind] * len(rows))
+        note = f"Bytes requested by tensors on {self.device}."
+        show(Bundle(f"{text}\n{note}", f"{page}<div><small>{note}</small></div>"))
+
+    def draw(self, capacity: int | None = None) -> None:
+        """Draw what is in memory from operation to operation, stacked by kind.
+
+        Parameters
+        ----------
+        capacity
+            Bytes at which to draw a line.
+        """
+        size, unit = scale(self.peak)
+        fig, ax = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
+        x = [
+            number + i / len(phase.samples)
+            for number, phase in enumerate(self.phases)
+            for i in range(len(phase.samples))
+        ]
+        samples = [sample for phase in self.phases for sample in phase.samples]
+        x, samples = [*x, len(self.phases)], [*samples, samples[-1]]
+        floor = [0.0] * len(samples)
+        for kind, colour in zip(KINDS, COLOURS, strict=False):
+            top = [low + sample[kind] / size for low, sample in zip(floor, samples, strict=True)]
+            if top != floor:
+                ax.fill_between(x, floor, top, step="post", color=colour, lw=0, label=kind)
+            floor = top
+        for number, phase in enumerate(self.phases):
+            ax.axvline(number, color="#666666", linewidth=0.8, linestyle=":")
+            name = phase.name.replace(" ", "\n")
+            place = {"ha": "center", "va": "bottom", "transform": ax.get_xaxis_transform()}
+            ax.text(number + 0.5, 1.02, name, fontsize=9, **place)
+        if capacity is not None:
+            ax.axhline(capacity / size, color="#000000", linestyle="--", linewidth=1.2)
+            ax.text(0, capacity / size, f" {amount(capacity, 'B')} of memory", va="bottom")
+        ax.set(xlim=(0, len(self.phases)), ylim=(0, None), ylabel=f"memory, {unit}")
+        ax.set_xticks([])
+        ax.set_xlabel("one operation after another, every phase drawn equally wide")
+        handles, labels = ax.get_legend_handles_labels()
+        fig.legend(handles[::-1], labels[::-1], loc="outside right center")
+        each = "; ".join(
+            f"after {name} {_kinds_in_words(after)}, at most {amount(peak, 'B')}"
+            for name, after, peak in self.rows()
+        )
+        present(fig, f"Memory in a training step, stacked by kind: {each}.")
+
+    def _sample(self, phase: Phase) -> None:
+        if self._total() - self._before != sum(phase.after.values()):
+            phase.samples.append(self.now())
+
+    def now(self) -> dict[str, int]:
+        """Return the bytes in memory now, by kind."""
+        held = by_kind(self.model, self.optimizer, self.device)
+        rest = self._total() - self._before - sum(held.values())
+        return {kind: held.get(kind, rest) for kind in KINDS}
+
+    def _total(self, figure: str = "current") -> int:
+        stats = self._module.memory_stats(self.device)
+        allocated = stats[f"allocated_bytes.all.{figure}"]
+        return stats.get(f"requested_bytes.all.{figure}", allocated)
+
+
+class _AfterEachOperation(TorchDispatchMode):
+    """Calls a function after every operation."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self._then = then
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        out = op(*args, **(kwargs or {}))
+        self._then()
+        return out
+
+
+def _has_meter(device: torch.device) -> bool:
+    return hasattr(torch.get_device_module(device), "memory_stats")
+
+
+def scale(nbytes: float) -> tuple[int, str]:
+    """Return the unit that fits a size, as bytes and by name."""
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= size:
+            return size, unit
+    return 1, "bytes"
+
+
+def _written(nbytes: int, unit: str) -> str:
+    return f"{nbytes:,}" if unit == "B" else amount(nbytes, "B")
+
+
+def _kinds_in_words(kinds: dict[str, int]) -> str:
+    return ", ".join(f"{kind} {amount(n, 'B')}" for kind, n in kinds.items() if n) or "nothing"
+
+
+# --- A device of one's own, and one without values
+
+
+@contextlib.contextmanager
+def spare_device(memory: int | str, profile: str = "T4") -> Iterator[torch.device]:
+    """Add one simulated device for a while; those that are there, and their tensors, stay as they are.
+
+    Within the block it is the current simulated device. Drop its tensors before the block ends.
+
+    Parameters
+    ----------
+    memory
+        Its capacity, in bytes or as ``"300 MB"``.
+    profile
+        The GPU to simulate.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot have the simulated device.
+    """
+    from .simgpu.machine import MACHINE, Device, parse_memory
+    from .simgpu.profiles import load
+
+    simgpu.first()
+    spare = Device(len(MACHINE.devices), load(profile), parse_memory(memory), MACHINE.host)
+    MACHINE.devices.append(spare)
+    before, MACHINE.current = MACHINE.current, spare.index
+    try:
+        yield spare.torch_device
+    finally:
+        MACHINE.devices.remove(spare)
+        MACHINE.current = before
+
+
+class Hollow(TorchDispatchMode):
+    """Within it, new tensors on the simulated device have sizes and memory, and no values.
+
+    Every operation takes memory and modelled time as usual, and computes nothing. What is copied to the
+    CPU is zero, and so is ``.item()``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shapes_only = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        from .simgpu.tensor import SimTensor, run
+
+        kwargs = kwargs or {}
+        to_device = getattr(kwargs.get("device"), "type", "") == "sim"
+        of_device = any(isinstance(x, SimTensor) for x in tree_leaves((args, kwargs)))
+        if not to_device and not of_device:
+            return op(*args, **kwargs)
+        if op is torch.ops.aten._local_scalar_dense.default:
+            return 0
+        if op is torch.ops.aten._to_copy.default and not of_device:
+            with self:
+                made = torch.empty_like(args[0], dtype=kwargs.get("dtype"), device=kwargs["device"])
+                return made.copy_(args[0], kwargs.get("non_blocking", False))
+        with self._shapes_only:
+            out = run(op, args, kwargs)
+        return tree_map_only(FakeTensor, _zeros, out)
+
+
+def _zeros(like: Tensor) -> Tensor:
+    return torch.zeros(like.shape, dtype=like.dtype)
+
+
+@dataclass(frozen=True)
+class Need:
+    """What some training needs.
+
+    Attributes
+    ----------
+    kinds
+        The bytes by kind at the moment when most were in use.
+    allocated
+        The most bytes in use at once, with what the allocator rounds up.
+    reserved
+        The most bytes that the allocator takes from the device. This has to fit, and the CUDA context
+        beside it (a few hundred MB, not included).
+    """
+
+    kinds: dict[str, int]
+    allocated: int
+    reserved: int
+
+    def table(self) -> None:
+        """Show it."""
+        rows = [(kind, amount(n, "B")) for kind, n in self.kinds.items()]
+        rows += [("allocated, at most", amount(self.allocated, "B"))]
+        rows += [("reserved, at most", amount(self.reserved, "B"))]
+        text, page = table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
+        show(Bundle(text, page))
+
+
+def oracle(
+    make_model: Callable[[], nn.Module],
+    make_optimizer: Callable[[Iterator[nn.Parameter]], Optimizer],
+    step: Callable[[nn.Module, Optimizer, torch.device], object],
+) -> Need:
+    """Return how much device memory a training needs, without a GPU, and without the memory.
+
+    Two steps run on a simulated device of boundless size whose tensors have no values: every operation
+    takes and frees its memory as on the device, and nothing is computed.
+
+    Parameters
+    ----------
+    make_model
+        Returns the model. It is called where new tensors have no memory.
+    make_optimizer
+        Given the parameters, returns the optimizer.
+    step
+        One training step: given the model, which is on the device, the optimizer and the device. It
+        makes its batch on the device. Values do not matter, and ``.item()`` gives 0.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot have the simulated device.
+
+    Notes
+    -----
+    What a GPU adds: the CUDA context, and the workspaces of cuBLAS and cuDNN.
+    """
+    with spare_device("1000000 GB") as device:
+        with torch.device("meta"):
+            model = make_model()
+        with Hollow():
+            model.to_empty(device=device)
+            optimizer = make_optimizer(model.parameters())
+            meter = Meter(device, model, optimizer)
+            most = meter.now()
+
+            def look() -> None:
+                nonlocal most
+                if torch.sim.memory_allocated(device) == torch.sim.max_memory_allocated(device):
+                    most = max(most, meter.now(), key=lambda kinds: sum(kinds.values()))
+
+            with _AfterEachOperation(look):
+                step(model, optimizer, device)
+                step(model, optimizer, device)
+            stats = torch.sim.memory_stats(device)
+        return Need(most, stats["allocated_bytes.all.peak"], stats["reserved_bytes.all.peak"])

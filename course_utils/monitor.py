@@ -1,0 +1,51 @@
+"""What the driver reports of a card while work runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+from .devices import synchronize
+from .plots import LivePlot
+
+
+def unavailable(device: torch.device | str) -> str | None:
+    """Return in one sentence why the driver cannot be asked about a device, or None where it can."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return f"{device} has no driver that counts: a live plot needs a graphics card."
+    try:
+        torch.cuda.utilization(device)
+    except ImportError:
+        return "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
+    except Exception as error:  # noqa: BLE001  (NVIDIA's errors and AMD's have no base in common)
+        return f"The driver does not say how busy this card is: {error}"
+    return None
+
+
+def watch(work: Callable[[], object], device: torch.device | str, seconds: float = 3.0) -> None:
+    """Run work again and again, and plot how busy the driver says the card is.
+
+    Where the driver cannot be asked, one sentence says so, and nothing runs.
+
+    Parameters
+    ----------
+    work
+        A function without arguments.
+    device
+        Where it runs.
+    seconds
+        For how long.
+    """
+    if reason := unavailable(device):
+        print(reason)
+        return
+    plot = LivePlot("time, s", "GPU-Util, %", alt="GPU-Util over time while the work runs.")
+    begin = perf_counter()
+    while (now := perf_counter() - begin) < seconds:
+        work()
+        synchronize(device)
+        plot.add(now, {"GPU-Util": torch.cuda.utilization(device)})
+    plot.close()

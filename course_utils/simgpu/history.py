@@ -1,0 +1,84 @@
+"""What was allocated and freed when, and by which line: the memory snapshot of a simulated device.
+
+The form is that of ``torch.cuda.memory._snapshot()``, so what reads a GPU's snapshot reads this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .machine import Device
+
+Frames = list[dict[str, Any]]
+
+_HERE = str(Path(__file__).parent)
+
+
+class History:
+    """The events of one device since recording began.
+
+    Parameters
+    ----------
+    most
+        How many events to keep; the oldest are dropped.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.events: deque[dict[str, Any]] = deque(maxlen=min(most, sys.maxsize))
+        self.frames: dict[int, Frames] = {}
+        """For each block in use, by address, where it was allocated."""
+
+    def note(self, action: str, address: int, nbytes: int, time: float) -> None:
+        """Note one event.
+
+        Parameters
+        ----------
+        action
+            ``"alloc"``, ``"free"``, ``"segment_alloc"``, ``"segment_free"`` or ``"oom"``.
+        address, nbytes
+            Where, and how much was asked for. Of ``"oom"`` the first is how much the device has left.
+        time
+            When, in seconds of virtual time.
+        """
+        frames = _frames()
+        if action == "alloc":
+            self.frames[address] = frames
+        elif action == "free":
+            self.frames.pop(address, None)
+        place = "device_free" if action == "oom" else "addr"
+        for name in ("free_requested", "free_completed") if action == "free" else (action,):
+            event = {"action": name, place: address, "size": nbytes, "stream": 0, "frames": frames}
+            self.events.append({**event, "time_us": round(time * 1e6)})
+
+
+def snapshot(devices: Iterable[Device]) -> dict[str, Any]:
+    """Return the segments of all devices, and what happened to them while it was recorded."""
+    segments, traces = [], []
+    for device in devices:
+        history = device.history or History(0)
+        traces.append(list(history.events))
+        for segment in device.allocator.snapshot():
+            for block in segment["blocks"]:
+                used = block["state"] != "inactive"
+                block["frames"] = history.frames.get(block["address"], []) if used else []
+            segments.append({**segment, "segment_pool_id": (0, 0), "frames": []})
+    return {"segments": segments, "device_traces": traces}
+
+
+def _frames() -> Frames:
+    """Return where the program is, innermost first, without this package's own frames."""
+    found: Frames = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_HERE):
+            place = {"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name}
+            found.append(place)
+        frame = frame.f_back
+    return found

@@ -1,0 +1,223 @@
+"""Memory snapshots: what was allocated and freed when, and by which line of the program.
+
+``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` make them; ``torch.sim.memory`` does
+the same for the simulated device. ``python -m course_utils.snapshots`` records the one that is shipped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from .devices import get_device
+from .memory import metering_device, scale
+from .plots import COLOURS, present
+from .show import amount
+
+RECORDED = Path(__file__).parent / "recorded" / "snapshot_simulated_t4.pickle"
+"""A snapshot of three training steps, recorded on the simulated device by ``python -m course_utils.snapshots``."""
+
+
+def load(path: str | Path = RECORDED) -> dict[str, Any]:
+    """Return a snapshot that ``_dump_snapshot`` wrote. Open only files that you trust: it is a pickle."""
+    return pickle.loads(Path(path).read_bytes())
+
+
+def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any]]:
+    """Return every block of a snapshot's history, in the order in which they were allocated.
+
+    Parameters
+    ----------
+    snapshot
+        What ``torch.cuda.memory._snapshot()`` returns, or `load`.
+    device
+        The device's number.
+
+    Returns
+    -------
+    list of dict
+        For each block ``"bytes"``, ``"line"`` (the program's own line that asked for it, such as
+        ``"train.py, line 12: update"``), and the numbers of the events between which it was in use, ``"start"``
+        and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
+    """
+    found: list[dict[str, Any]] = []
+    open_ones: dict[int, dict[str, Any]] = {}
+    number = 0
+    for event in snapshot["device_traces"][device]:
+        if event["action"] not in ("alloc", "free_completed"):
+            continue
+        if event["action"] == "alloc":
+            block = {"bytes": event["size"], "line": _own_line(event["frames"])}
+            found.append({**block, "start": number, "end": None})
+            open_ones[event["addr"]] = found[-1]
+        elif event["addr"] in open_ones:
+            open_ones.pop(event["addr"])["end"] = number
+        else:
+            block = {"bytes": event["size"], "line": "before", "start": 0, "end": number}
+            found.insert(0, block)
+        number += 1
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"] if segment["device"] == device else ():
+            if block["state"] == "active_allocated" and block["address"] not in open_ones:
+                size = block["requested_size"]
+                found.insert(0, {"bytes": size, "line": "before", "start": 0, "end": None})
+    return found
+
+
+def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6) -> None:
+    """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
+
+    Parameters
+    ----------
+    snapshot, device
+        As for `allocations`.
+    most
+        How many lines get a colour of their own; the others share one.
+    """
+    blocks = allocations(snapshot, device)
+    ends = 1 + max(
+        (n for block in blocks for n in (block["start"], block["end"]) if n is not None), default=0
+    )
+    curves: dict[str, list[int]] = {}
+    for block in blocks:
+        curve = curves.setdefault(block["line"], [0] * ends)
+        for i in range(block["start"], ends if block["end"] is None else block["end"]):
+            curve[i] += block["bytes"]
+    ranked = sorted(curves, key=lambda line: max(curves[line]), reverse=True)
+    named = [line for line in curves if line in ranked[:most]]
+    layers = [(line, curves[line]) for line in named]
+    if rest := ranked[most:]:
+        layers.append(
+            (
+                f"{len(rest)} other lines",
+                [sum(c) for c in zip(*(curves[n] for n in rest), strict=True)],
+            )
+        )
+    together = [sum(values) for values in zip(*(curve for _, curve in layers), strict=True)]
+    size, unit = scale(max(together, default=0))
+    fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
+    floor = [0.0] * ends
+    for i, (line, curve) in enumerate(layers):
+        top = [low + value / size for low, value in zip(floor, curve, strict=True)]
+        colour = COLOURS[i % len(COLOURS)]
+        ax.fill_between(range(ends), floor, top, step="post", color=colour, lw=0, label=line)
+        floor = top
+    ax.set(xlim=(0, ends), ylim=(0, None), ylabel=f"memory, {unit}")
+    ax.set_xlabel("allocations and frees, in their order")
+    handles, labels = ax.get_legend_handles_labels()
+    fig.legend(handles[::-1], labels[::-1], loc="outside right center", fontsize=9)
+    peak = max(together, default=0)
+    each = "; ".join(f"{line} up to {amount(max(curve), 'B')}" for line, curve in layers)
+    present(fig, f"Memory over {ends} events, at most {amount(peak, 'B')}, by line: {each}.")
+
+
+def _own_line(frames: list[dict[str, Any]]) -> str:
+    """Return the innermost line of Python that is not PyTorch's."""
+    for frame in frames:
+        path = PurePosixPath(frame["filename"].replace("\\", "/"))
+        if path.suffix == ".py" and "torch" not in path.parts:
+            place = f"line {frame['line']}"
+            if any(part.startswith("ipykernel_") for part in path.parts):
+                return f"cell, {place}" + _of(frame["name"])
+            return f"{path.name}, {place}" + _of(frame["name"])
+    return "PyTorch"
+
+
+def _of(function: str) -> str:
+    return "" if function == "<module>" else f": {function}"
+
+
+# --- The snapshot that is shipped
+
+
+def record(path: str | Path, device: torch.device | str) -> None:
+    """Record three steps of a small training into a file.
+
+    Parameters
+    ----------
+    path
+        Where to write it. File names in it are kept without the folders of this machine.
+    device
+        A CUDA or a simulated device.
+    """
+    memory: Any = torch.get_device_module(device).memory
+    torch.manual_seed(0)
+    memory._record_memory_history(max_entries=100_000)
+    model, images, labels = prepare(torch.device(device))
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        loss = forward(model, images, labels)
+        backward(loss)
+        update(optimizer)
+        clear(optimizer)
+    snapshot = memory._snapshot()
+    memory._record_memory_history(enabled=None)
+    Path(path).write_bytes(pickle.dumps(_without_folders(snapshot), protocol=4))
+
+
+def prepare(device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a model, images and labels on the device."""
+    sizes = (784, 1024, 1024, 1024, 10)
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    model = nn.Sequential(*layers[:-1]).to(device)
+    return model, torch.rand(2048, 784).to(device), torch.randint(10, (2048,)).to(device)
+
+
+def forward(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss."""
+    return cross_entropy(model(images), labels)
+
+
+def backward(loss: Tensor) -> None:
+    """Compute the gradients."""
+    loss.backward()
+
+
+def update(optimizer: Optimizer) -> None:
+    """Change the weights."""
+    optimizer.step()
+
+
+def clear(optimizer: Optimizer) -> None:
+    """Drop the gradients."""
+    optimizer.zero_grad()
+
+
+def _without_folders(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Shorten the file names in a snapshot, and keep every stack once."""
+    home = Path(__file__).parent.parent
+    stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+
+    def short(filename: str) -> str:
+        path = Path(filename)
+        if "site-packages" in path.parts:
+            return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
+        return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+
+    def tidy(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        key = tuple((short(f["filename"]), f["line"], f["name"]) for f in frames)
+        made = [{"filename": name, "line": line, "name": function} for name, line, function in key]
+        return stacks.setdefault(key, made)
+
+    for event in (event for trace in snapshot["device_traces"] for event in trace):
+        event["frames"] = tidy(event["frames"])
+    for block in (block for segment in snapshot["segments"] for block in segment["blocks"]):
+        block["frames"] = tidy(block["frames"])
+    return snapshot
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Record the memory snapshot of a small training.")
+    parser.add_argument("path", nargs="?", type=Path, default=RECORDED)
+    asked = parser.parse_args()
+    record(asked.path, metering_device(get_device(quiet=True)))
+    print(f"{asked.path}: {asked.path.stat().st_size / 1024:.0f} KiB")

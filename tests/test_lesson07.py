@@ -1,0 +1,606 @@
+"""Lesson 07: its checks judge what answers do, and the detective's loops are what they are said to be."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import torch
+from support import skip
+from torch import nn
+from torch.nn import functional as F
+
+from course_utils import detective, profiling, simgpu
+from course_utils.exercises import lesson, todo
+from course_utils.exercises import lesson07 as answers
+from course_utils.profiling import Facts
+from course_utils.simgpu.clock import Span
+from course_utils.timing import host_clock
+from course_utils.traces import Trace
+
+EX = lesson("07")
+LETTERS = tuple(detective.CASES)
+BF16 = torch.bfloat16
+REGIMES = {
+    "a": "synchronisation",
+    "b": "loader",
+    "c": "loader",
+    "d": "launch",
+    "e": "compute",
+    "f": "memory",
+}
+
+
+@pytest.fixture
+def sim():
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    return simgpu.first()
+
+
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
+
+
+def stepped(loss, optimizer):
+    optimizer.zero_grad(set_to_none=False)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+# --- right answers of other kinds are right
+
+
+def a_by_clipping(model, batches, optimizer):
+    norms = []
+    for x, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), float("inf")))
+        optimizer.step()
+    return [norm.item() for norm in norms]
+
+
+def a_by_squares(model, batches, optimizer):
+    squares = torch.zeros(len(batches), device=batches[0][0].device)
+    for i, (x, y) in enumerate(batches):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        for p in model.parameters():
+            squares[i] += p.grad.square().sum()
+        optimizer.step()
+    return squares.sqrt().cpu().numpy().tolist()
+
+
+def a_by_foreach(model, batches, optimizer):
+    norms = []
+    for x, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        each = torch._foreach_norm([p.grad for p in model.parameters()])
+        norms.append(torch.linalg.vector_norm(torch.stack(each)))
+        optimizer.step()
+    host = torch.stack(norms).to("cpu", non_blocking=True)
+    torch.accelerator.synchronize(batches[0][0].device)
+    return host.tolist()
+
+
+def b_all_on_the_device(model, images, labels, order, optimizer, device):
+    images, labels = images.to(device), labels.to(device)
+    losses = []
+    for rows in order:
+        rows = rows.to(device)
+        losses.append(stepped(F.cross_entropy(model(images[rows]), labels[rows]), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def b_stacked_on_the_host(model, images, labels, order, optimizer, device):
+    losses = []
+    for rows in order:
+        x = torch.stack([images[i] for i in rows]).to(device)
+        y = torch.stack([labels[i] for i in rows]).to(device)
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def b_pinned_batches(model, images, labels, order, optimizer, device):
+    images, labels = images.pin_memory(), labels.pin_memory()
+    losses = []
+    for rows in order:
+        x = images[rows].to(device, non_blocking=True)
+        y = labels[rows].to(device, non_blocking=True)
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return [loss.item() for loss in losses]
+
+
+def _c_step(model, x, y, optimizer, device):
+    return stepped(F.cross_entropy(model(x.to(device)), y.to(device)), optimizer)
+
+
+def c_two_workers(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(2, persistent_workers=True)
+    losses = [_c_step(model, x, y, optimizer, device) for _ in range(epochs) for x, y in loader]
+    return torch.stack(losses).tolist()
+
+
+def c_pinned_workers(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(num_workers=3, pin_memory=True, persistent_workers=True)
+    losses = []
+    for _ in range(epochs):
+        for x, y in loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def c_kept_on_the_device(model, make_loader, epochs, optimizer, device):
+    kept = [(x.to(device), y.to(device)) for x, y in make_loader()]
+    losses = [
+        stepped(F.cross_entropy(model(x), y), optimizer) for _ in range(epochs) for x, y in kept
+    ]
+    return torch.stack(losses).tolist()
+
+
+def d_by_dot(model, batches, optimizer):
+    losses = []
+    for x, y, weights in batches:
+        each = F.cross_entropy(model(x), y, reduction="none")
+        losses.append(stepped(each @ (weights / weights.sum()), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def d_by_log_softmax(model, batches, optimizer):
+    losses = []
+    for x, y, weights in batches:
+        picked = model(x).log_softmax(1).gather(1, y[:, None])[:, 0]
+        losses.append(stepped(-(weights * picked).sum() / weights.sum(), optimizer))
+    return [loss.item() for loss in losses]
+
+
+def _e_with(change):
+    def mend_e(model, batches, optimizer):
+        change()
+        return detective.loop_e(model, batches, optimizer)
+
+    return mend_e
+
+
+def _tf32_by_the_newer_switch():
+    matmul = torch.backends.cuda.matmul
+    if hasattr(matmul, "fp32_precision"):
+        matmul.fp32_precision = "tf32"
+    else:
+        matmul.allow_tf32 = True
+
+
+def _tf32_by_the_older_switch():
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def e_float16_scaled(model, batches, optimizer):
+    device = batches[0][0].device
+    scaler = torch.amp.GradScaler(device.type, init_scale=128.0)
+    losses = []
+    for x, y in batches:
+        with torch.autocast(device.type, dtype=torch.float16):
+            loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.detach())
+    return torch.stack(losses).tolist()
+
+
+def e_loss_outside(model, batches, optimizer):
+    losses = []
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=BF16):
+            output = model(x)
+        losses.append(stepped(F.mse_loss(output.float(), y), optimizer))
+    return [float(loss) for loss in losses]
+
+
+def f_by_cumulative_sums(model, batches, optimizer):
+    hits, sizes = [], []
+    for x, y in batches:
+        output = model(x)
+        stepped(F.cross_entropy(output, y), optimizer)
+        hits.append((output.argmax(1) == y).sum())
+        sizes.append(len(y))
+    seen = torch.tensor(sizes).cumsum(0)
+    return (torch.stack(hits).cumsum(0).cpu() / seen).tolist()
+
+
+def f_by_kept_hits(model, batches, optimizer):
+    hits = []
+    for x, y in batches:
+        output = model(x)
+        stepped(F.cross_entropy(output, y), optimizer)
+        hits.append(output.detach().argmax(dim=-1).eq(y))
+    found, right, seen = [], 0, 0
+    for part in torch.cat(hits).cpu().split([len(h) for h in hits]):
+        right, seen = right + int(part.sum()), seen + len(part)
+        found.append(right / seen)
+    return found
+
+
+def events_one_by_one(work, device, repeats):
+    work()
+    if device.type == "cpu":
+        times = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return sum(times) / repeats
+    module = torch.get_device_module(device)
+    pairs = []
+    for _ in range(repeats):
+        pairs.append([module.Event(enable_timing=True) for _ in range(2)])
+        pairs[-1][0].record()
+        work()
+        pairs[-1][1].record()
+    module.synchronize(device)
+    return sum(start.elapsed_time(end) for start, end in pairs) * 1e-3 / repeats
+
+
+def events_by_the_host_clock(work, device, repeats):
+    def wait():
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
+    clock = host_clock(device)
+    work()
+    wait()
+    begin = clock()
+    for _ in range(repeats):
+        work()
+    wait()
+    return (clock() - begin) / repeats
+
+
+def mfu_by_rate(flops_per_step, seconds_per_step, peak):
+    rate = flops_per_step / seconds_per_step
+    if rate > peak:
+        raise ValueError("faster than the chip")
+    return rate / peak
+
+
+def regime_by_table(facts):
+    if facts.busy < 0.75:
+        host = {"loader": facts.loading, "synchronisation": facts.waiting}
+        name = max(host, key=host.get)
+        return name if host[name] >= 0.2 else "launch"
+    return "memory" if facts.byte_share > facts.flop_share else "compute"
+
+
+OTHERS = {
+    "event_seconds": (events_one_by_one, events_by_the_host_clock),
+    "mfu": (mfu_by_rate,),
+    "regime": (regime_by_table,),
+    "mend_a": (a_by_clipping, a_by_squares, a_by_foreach),
+    "mend_b": (b_all_on_the_device, b_stacked_on_the_host, b_pinned_batches),
+    "mend_c": (c_two_workers, c_pinned_workers, c_kept_on_the_device),
+    "mend_d": (d_by_dot, d_by_log_softmax),
+    "mend_e": (
+        _e_with(lambda: torch.set_float32_matmul_precision("high")),
+        _e_with(_tf32_by_the_newer_switch),
+        _e_with(_tf32_by_the_older_switch),
+        e_float16_scaled,
+        e_loss_outside,
+    ),
+    "mend_f": (f_by_cumulative_sums, f_by_kept_hits),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for name, found in OTHERS.items() for answer in found]
+)
+def test_another_right_answer_is_right(sim, name, answer):
+    result = getattr(EX, name).result(answer)
+    assert result.outcome == "right", result.bundle().text
+
+
+def test_every_exercise_was_solved_in_another_way():
+    assert set(OTHERS) == {exercise.slug for exercise in EX}
+
+
+# --- wrong answers
+
+
+FAULTY = {
+    "a": "each-parameter",
+    "b": "each-sample",
+    "c": "in-line",
+    "d": "each-sample",
+    "e": "as-slow",
+    "f": "still-grows",
+}
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_the_given_loop_is_not_the_answer(sim, letter):
+    faulty = detective.CASES[letter].loop
+    assert judged(f"mend_{letter}", faulty) == ("not_yet", FAULTY[letter])
+
+
+def _skips_a_step(model, batches, optimizer):
+    for x, y in batches[:-1]:
+        stepped(F.mse_loss(model(x), y), optimizer)
+    x, y = batches[-1]
+    with torch.autocast(x.device.type, BF16):
+        return [F.mse_loss(model(x), y).item()] * len(batches)
+
+
+def _numbers_without_training(model, batches, optimizer):
+    """Train a copy, so that the losses are right and the model is as before."""
+    import copy
+
+    twin = copy.deepcopy(model)
+    return answers.mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "diagnosis"),
+    [
+        ("mend_e", _skips_a_step, "other-result"),
+        ("mend_e", _numbers_without_training, "other-weights"),
+        ("mend_a", lambda model, batches, optimizer: None, "returned-nothing"),
+        ("mend_a", lambda model, batches, optimizer: torch.zeros(3), "tensors"),
+        ("mend_a", lambda model, batches, optimizer: (1.0, 2.0, 3.0), "wrong-type"),
+        ("mend_f", lambda model, batches, optimizer: [float("nan")] * 8, "wrong-value"),
+        ("mfu", lambda flops_per_step, seconds_per_step, peak: 0.2, "wrong-value"),
+        ("regime", lambda facts: "gpu", "other-name"),
+        ("event_seconds", lambda work, device, repeats: 1e-3, "other-calls"),
+    ],
+)
+def test_what_is_no_answer_is_refused(sim, name, answer, diagnosis):
+    assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+def test_an_error_is_the_learners(sim):
+    def mend_d(model, batches, optimizer):
+        return model(torch.zeros(2, 32))
+
+    result = EX.mend_d.result(mend_d)
+    assert (result.outcome, result.diagnosis) == ("raised", "RuntimeError")
+    assert "device" in result.bundle().text
+
+
+def test_a_stub_is_not_tried(sim):
+    assert judged("mend_b", lambda *six: todo()) == ("not_tried", "")
+
+
+# --- the learner's machine stays as it is
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_check_leaves_the_learners_device_alone(sim, letter):
+    kept = torch.arange(4.0, device=sim)
+    switches = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    def state():
+        here = torch.sim.memory_allocated(sim), torch.sim.current_device(), torch.sim.device_count()
+        return *here, simgpu.profile(sim), torch.sim.mem_get_info(sim)
+
+    before = state()
+    assert judged(f"mend_{letter}", getattr(answers, f"mend_{letter}"))[0] == "right"
+    assert state() == before
+    assert kept.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert switches == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
+
+
+def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert judged("mend_e", detective.loop_e) == ("not_yet", "as-slow")
+        assert judged("mend_e", answers.mend_e)[0] == "right"
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
+def test_a_check_is_quick(sim, exercise):
+    exercise.result(exercise.reference)  # what the check works out once
+    assert min(_seconds_of_a_check(exercise) for _ in range(3)) < 0.3
+
+
+def _seconds_of_a_check(exercise):
+    begin = time.process_time()
+    exercise.result(exercise.reference)
+    return time.process_time() - begin
+
+
+# --- without the simulated device
+
+
+@pytest.fixture
+def no_sim(monkeypatch):
+    monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch cannot have the simulated device.")
+    for cached in (answers._right, answers._faulty, answers._on_cpu):
+        cached.cache_clear()
+    yield
+    answers._on_cpu.cache_clear()
+
+
+@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
+def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
+    result = exercise.result(exercise.reference)
+    assert result.outcome == "right", result.bundle().text
+    if exercise.slug not in ("mfu", "regime"):
+        assert "the simulated device" in result.printed
+        assert "\n" not in result.printed
+
+
+def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
+    assert judged("mend_a", EX.mend_a.wrong["sum-of-norms"])[1] == "other-result"
+    assert judged("mend_b", EX.mend_b.wrong["other-rows"])[1] == "other-result"
+    assert judged("mend_c", EX.mend_c.wrong["other-length"])[1] == "other-length"
+    assert judged("mend_d", EX.mend_d.wrong["unweighted"])[1] == "other-result"
+    assert judged("mend_e", EX.mend_e.wrong["weights-dtype"])[1] == "weights-dtype"
+    assert judged("mend_f", EX.mend_f.wrong["mean-of-means"])[1] == "other-result"
+
+
+def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_sim, capsys):
+    detective.present("a")
+    said = capsys.readouterr().out
+    assert "def loop_a(model, batches, optimizer):" in said
+    assert said.count("This PyTorch cannot have the simulated device.") == 1
+
+
+# --- the cases
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_loop_has_the_regime_it_was_made_for(sim, letter):
+    faulty = detective.run(letter)
+    assert answers.regime(faulty.facts) == REGIMES[letter], str(faulty.facts)
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_mended_loop_is_faster_and_its_result_is_the_same(sim, letter):
+    mend = getattr(answers, f"mend_{letter}")
+    before, after = detective.run(letter, facts=False), detective.run(letter, mend, facts=False)
+    assert after.seconds < 0.75 * before.seconds
+    assert len(after.steps) == len(before.steps) >= 2
+    small = [detective.run(letter, f, values=True, facts=False) for f in (None, mend)]
+    assert small[1].result == pytest.approx(small[0].result, rel=0.02)
+    again = detective.run(letter, mend, facts=False)
+    assert again.seconds == pytest.approx(after.seconds, rel=1e-9)
+
+
+def test_only_the_steps_of_the_faulty_loop_f_grow(sim):
+    faulty, mended = detective.run("f"), detective.run("f", answers.mend_f)
+    assert faulty.step_seconds[-1] > 2 * faulty.step_seconds[0]
+    assert mended.step_seconds[-1] < 1.3 * mended.step_seconds[0]
+    assert faulty.rest_seconds > 2 * mended.rest_seconds
+
+
+def test_the_loader_loads_beside_the_training(sim):
+    load, start = detective.Loader.LOAD, detective.Loader.START
+
+    def seconds(train, epochs=1, **options):
+        loader = detective.Loader([(torch.zeros(2),)] * 8, **options)
+        begin = host_clock(sim)()
+        for _ in range(epochs):
+            for _batch in loader:
+                simgpu.host_work(train)
+        return host_clock(sim)() - begin
+
+    assert seconds(0.001) == pytest.approx(8 * (load + 0.001))
+    # One worker: the training hides behind the loading. Two: half of the loading time.
+    assert seconds(0.001, num_workers=1) == pytest.approx(start + 8 * load + 0.001)
+    assert seconds(0.0, num_workers=2) == pytest.approx(2 * start + 4 * load)
+    # A training that is slower than the loading is not held up, but by the first batch.
+    assert seconds(2 * load, num_workers=1) == pytest.approx(start + load + 16 * load)
+    # Workers start in each epoch, unless they persist.
+    twice = {"epochs": 2, "num_workers": 2}
+    assert seconds(0.0, **twice) == pytest.approx(2 * (2 * start + 4 * load))
+    kept = seconds(0.0, persistent_workers=True, **twice)
+    assert kept == pytest.approx(2 * start + 8 * load)
+    # Beyond the cores, workers share them.
+    assert seconds(0.0, num_workers=8) == pytest.approx(8 * start + 2 * load)
+    with pytest.raises(ValueError, match="num_workers > 0"):
+        detective.Loader([], persistent_workers=True)
+
+
+def test_the_loader_gives_its_batches_in_order_and_pinned_where_asked(sim):
+    batches = [(torch.full((2,), float(i)), torch.tensor([i])) for i in range(5)]
+    for workers, pin in ((0, False), (0, True), (3, False), (3, True)):
+        got = list(detective.Loader(batches, workers, pin))
+        assert [y.item() for _, y in got] == [0, 1, 2, 3, 4]
+        assert all(x.is_pinned() is pin for x, _ in got)
+
+
+def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
+    detective.present("d")
+    said = capsys.readouterr().out
+    assert "for i in range(len(x)):" in said
+    assert "kernels launched" in said and "modelled" in said
+    detective.present("d", answers.mend_d)
+    said = capsys.readouterr().out
+    assert "for i in range(len(x)):" not in said
+    assert "before" in said and "after" in said
+    detective.present("d", lambda model, batches, optimizer: todo())
+    assert "still todo()" in capsys.readouterr().out
+    detective.present("d", lambda model, batches, optimizer: 1 / 0)
+    assert "ZeroDivisionError" in capsys.readouterr().out
+
+
+def test_the_choices_are_the_faults_and_in_no_telling_order():
+    assert sorted(detective.FAULTS.values()) == list(detective.CHOICES)
+    assert list(detective.FAULTS.values()) != list(detective.CHOICES)
+    assert set(detective.FAULTS) == set(LETTERS)
+
+
+# --- the facts
+
+
+def test_the_facts_of_a_trace_by_hand(sim):
+    spans = [
+        Span("host", "load a batch", 0.0, 2.0, "work"),
+        Span("host", "launch", 2.0, 3.0, "launch"),
+        Span("sim:0 compute", "mm", 3.0, 6.0, "kernel"),
+        Span("host", "synchronize", 3.0, 6.0, "wait"),
+        Span("sim:0 host to device", "copy", 6.0, 8.0, "copy"),
+        Span("host", "carry the bytes", 6.0, 8.0, "copy"),
+        Span("sim:0 compute", "add", 9.0, 10.0, "kernel"),
+    ]
+    counted = profiling.Counted(sim)
+    profile = simgpu.profile(sim)
+    counted.flops["fp32"] = 1.0 * profile.rates["fp32"]
+    counted.bytes = 0.5 * profile.memory_rate
+    found = profiling.facts_of(Trace(spans, "modelled"), 2, counted)
+    assert found == Facts(
+        seconds=5.0,
+        busy=pytest.approx(0.4),
+        loading=pytest.approx(0.4),
+        waiting=pytest.approx(0.3),
+        flop_share=pytest.approx(0.25),
+        byte_share=pytest.approx(0.125),
+        kernels=1.0,
+        kernel_seconds=pytest.approx(2.0),
+    )
+    one = profiling.facts_of(Trace(spans, "modelled"), 2, counted, calls_counted=1)
+    assert one.flop_share == pytest.approx(0.5)
+
+
+def test_the_facts_of_work_on_the_simulated_device(sim):
+    a = torch.ones(1024, 1024).to(sim)
+    products = profiling.facts(lambda: a @ a, sim, calls=3)
+    assert products.kernels == 1
+    assert products.busy > 0.75 and products.flop_share > 0.8 > products.byte_share
+    small = torch.ones(4).to(sim)
+    tiny = profiling.facts(lambda: small + 1, sim, calls=5)
+    assert answers.regime(tiny) == "launch"
+    large = torch.ones(2**20).to(sim)
+    reading = profiling.facts(lambda: (large + 1).sum().item(), sim, calls=5)
+    assert answers.regime(reading) == "synchronisation"
+    assert "computes" in str(reading)
+
+
+def test_the_facts_of_work_on_the_cpu():
+    a = torch.ones(400, 400)
+    found = profiling.facts(lambda: a @ a, torch.device("cpu"), calls=3)
+    assert found.kernels == 1
+    assert 0.3 < found.busy <= 1.0
+    assert found.waiting == found.loading == 0
+    assert found.flop_share > found.byte_share > 0
+
+
+def test_flops_are_counted_by_the_unit_that_computes_them(sim):
+    a, h = torch.ones(8, 8).to(sim), torch.ones(8, 8, dtype=torch.float16).to(sim)
+    with profiling.Counted(sim) as counted:
+        a @ a
+        h @ h
+        torch.ones(8, 8) @ torch.ones(8, 8)
+    assert counted.flops["fp32"] == 2 * 8**3
+    assert counted.flops["fp16"] == 2 * 8**3
+    assert (
+        counted.bytes == 2 * 64 * 4 + 2 * 64 * 2
+    )  # one factor, which is read once, and the product
