@@ -395,19 +395,6 @@ def _computing(spans: Sequence[Span]) -> float:
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
-class _Hollow(memory.Hollow):
-    """As `memory.Hollow`; reading a value makes the host wait, as it does where there is one."""
-
-    def __torch_dispatch__(
-        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from .simgpu.machine import MACHINE
-
-        if op is torch.ops.aten._local_scalar_dense.default and args[0].device.type == "sim":
-            MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
-        return super().__torch_dispatch__(op, types, args, kwargs)
-
-
 def run(
     letter: str, loop: Callable[..., Any] | None = None, *, values: bool = False, facts: bool = True
 ) -> Run:
@@ -436,7 +423,7 @@ def run(
     with (
         memory.spare_device("15 GB", case.profile) as device,
         _settings(),
-        _Hollow() if hollow else nullcontext(),
+        memory.Hollow() if hollow else nullcontext(),
     ):
         arguments = case.prepare(device, hollow)
         model, optimizer = arguments[0], _optimizer(arguments)

@@ -955,7 +955,8 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     Parameters
     ----------
     gains
-        For each loop, for each change: the old time a sample over the new.
+        For each loop, for each change: the old time a sample over the new; nan where the loop had
+        nothing to change.
     kind
         ``"measured"`` or ``"modelled"``.
     """
@@ -965,11 +966,16 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
         figsize=(1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5), layout="constrained"
     )
     ax.imshow(
-        np.log2(values.clip(0.125, 8)), cmap="PuOr_r", vmin=-3, vmax=3, aspect="auto", alpha=0.8
+        np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8)),
+        cmap="PuOr_r",
+        vmin=-3,
+        vmax=3,
+        aspect="auto",
+        alpha=0.8,
     )
     for (row, column), value in np.ndenumerate(values):
         strong = "bold" if value >= 1.2 else "normal"
-        written = f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        written = "–" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:.0f}"
         ax.text(column, row, written, ha="center", va="center", weight=strong)
     ax.set_xticks(range(len(names)), [textwrap.fill(name, 11) for name in names])
     ax.set_yticks(range(len(gains)), list(gains))
@@ -977,9 +983,9 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     ax.tick_params(length=0)
     ax.grid(visible=False)
     ax.spines[:].set_visible(False)
-    ax.set_xlabel(f"times as fast as before ({kind}); bold from 1.2 on")
+    ax.set_xlabel(f"times as fast as before ({kind}); bold from 1.2 on; – nothing to change")
     best = "; ".join(
-        f"{loop}: {', '.join(f'{name} {value:.2g}' for name, value in row.items())}"
+        f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"
         for loop, row in gains.items()
     )
     present(fig, f"Times as fast by each change. {best}.")

@@ -372,7 +372,7 @@ class Hollow(TorchDispatchMode):
     """Within it, new tensors on the simulated device have sizes and memory, and no values.
 
     Every operation takes memory and modelled time as usual, and computes nothing. What is copied to the
-    CPU is zero, and so is ``.item()``.
+    CPU is zero, and so is ``.item()``, which makes the host wait as it does where there is a value.
     """
 
     def __init__(self) -> None:
@@ -382,6 +382,7 @@ class Hollow(TorchDispatchMode):
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        from .simgpu.machine import MACHINE
         from .simgpu.tensor import SimTensor, run
 
         kwargs = kwargs or {}
@@ -390,6 +391,7 @@ class Hollow(TorchDispatchMode):
         if not to_device and not of_device:
             return op(*args, **kwargs)
         if op is torch.ops.aten._local_scalar_dense.default:
+            MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
             return 0
         if op is torch.ops.aten._to_copy.default and not of_device:
             with self:

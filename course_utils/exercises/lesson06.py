@@ -1334,6 +1334,8 @@ gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
         },
     ),
     Exercise(
+        # 900 MB, 300 MB, more than 1.4 times, 5 %: setting
+        # less than 2 MB: arithmetic 1331240 / 10**6
         id="06.frugal_step",
         title="Challenge: 900 MB of training in 300 MB",
         level=3,
@@ -1355,7 +1357,7 @@ the weights may be 5 % off, and so may the loss. More than one way is right.
         ),
         reference=frugal_step,
         check_answer=_check_frugal_step,
-        why="On a real card the same lines take a network of 24 GB to 8 GB. Which means is cheapest depends on the "
+        why="The same lines help a network that is too large for a real card. Which means is cheapest depends on the "
         "network and on the card: measure two before you choose.",
         diagnoses={
             "does-not-fit": "The step needs more memory than there is.",
