@@ -7,7 +7,7 @@ from torch import nn
 from course_utils import simgpu
 from course_utils.memory import spare_device
 
-pytestmark = pytest.mark.skipif(simgpu.problem() is not None, reason=str(simgpu.problem()))
+pytestmark = pytest.mark.usefixtures("two_devices")
 
 MIB = 2**20
 
