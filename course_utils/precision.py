@@ -1,10 +1,15 @@
-"""Where float16 with a gradient scaler can be shown."""
+"""Where float16 with a gradient scaler can be shown, and what lesson 04 trains and counts with."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch.nn import functional as F
 
 from . import simgpu
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def scaling_device(device: torch.device) -> torch.device:
@@ -36,3 +41,55 @@ def _scales(device: torch.device) -> bool:
     except (RuntimeError, TypeError, NotImplementedError):
         return False
     return True
+
+
+def train_step(
+    net: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    dtype: torch.dtype,
+    loss_fn: Loss = F.cross_entropy,
+) -> None:
+    """Train for one step on the device where ``x`` is.
+
+    Parameters
+    ----------
+    scaler
+        A gradient scaler, disabled where the format needs none.
+    dtype
+        The format that autocast computes in; float32 switches it off.
+    """
+    with torch.amp.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32):
+        loss = loss_fn(net(x), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def zeroed(before: torch.Tensor, after: torch.Tensor) -> float:
+    """Return how many per cent of the nonzero entries of ``before`` are zero in ``after``."""
+    return 100 * (after[before != 0] == 0).double().mean().item()
+
+
+def gradients_lost(
+    net: torch.nn.Module, loss_fn: Loss, x: torch.Tensor, target: torch.Tensor
+) -> tuple[float, float]:
+    """Return how many per cent of a network's gradients are lost in float16 without scaling.
+
+    Returns
+    -------
+    tuple
+        The share where the finished float32 gradients are converted, and the share where forward and
+        backward run in float16 (under autocast).
+    """
+    found = []
+    for enabled in (False, True):
+        with torch.amp.autocast(x.device.type, dtype=torch.float16, enabled=enabled):
+            loss = loss_fn(net(x), target)
+        gradients = torch.autograd.grad(loss, list(net.parameters()))
+        found.append(torch.cat([gradient.flatten() for gradient in gradients]))
+    single, half = found
+    return zeroed(single, single.half()), zeroed(single, half)

@@ -1,0 +1,131 @@
+"""Traces of the host and the device: made on ``sim`` and on the CPU, and read from files."""
+
+import gzip
+import json
+
+import pytest
+import torch
+from support import skip
+
+from course_utils import monitor, simgpu, traces
+
+FIVE = ["loader", "synchronisation", "launch", "memory", "compute"]
+
+
+@pytest.fixture
+def sim():
+    if reason := simgpu.problem():
+        skip(reason, "2027-11-30")
+    return simgpu.first()
+
+
+def test_a_device_that_idles_is_seen_to_idle(sim):
+    x = torch.ones(1, device=sim)
+
+    def step():
+        traces.host_busy(1e-3, sim)
+        x.add_(1)
+
+    seen = traces.trace(step, sim, calls=3)
+    assert seen.kind == "modelled"
+    assert seen.seconds == pytest.approx(3e-3, rel=0.05)
+    assert seen.share("work", on_host=True) > 0.95
+    assert 0 < seen.share("kernel") < 0.02
+    assert seen.share("kernel", on_host=True) == 0
+
+
+def test_the_cpu_is_traced_by_the_profiler():
+    x = torch.rand(200, 200)
+
+    def step():
+        with torch.profiler.record_function("product"):
+            x @ x
+        traces.host_busy(2e-3, "cpu")
+
+    seen = traces.trace(step, "cpu", calls=2)
+    assert seen.kind == "measured"
+    assert seen.lanes == ["phases", "host"]
+    assert [s.name for s in seen.spans if s.kind == "phase"] == ["product"] * 2
+    assert [s.name for s in seen.spans if s.kind == "operation"] == ["aten::matmul"] * 2
+    assert seen.share("work", on_host=True) * seen.seconds >= 4e-3
+
+
+def _event(category, name, start, length, thread=1, **args):
+    named = {"cat": category, "name": name, "tid": thread, "pid": 1, "args": args}
+    return {"ph": "X", "ts": start, "dur": length, **named}
+
+
+CUDA = [
+    _event("user_annotation", "ProfilerStep#3", 0, 100),
+    _event("user_annotation", "forward", 0, 40),
+    _event("cpu_op", "aten::linear", 0, 20),
+    _event("cpu_op", "aten::addmm", 5, 14),
+    _event("cuda_runtime", "cudaLaunchKernel", 10, 5),
+    _event("kernel", "sgemm", 20, 30, thread=7),
+    _event("gpu_memcpy", "Memcpy DtoH (Device -> Pageable)", 50, 10, thread=7, bytes=4),
+    _event("cuda_runtime", "cudaStreamSynchronize", 30, 30),
+    _event("cuda_runtime", "cudaGetDevice", 61, 1),
+]
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_trace_of_a_card_is_read(tmp_path, name):
+    path, text = tmp_path / name, json.dumps({"traceEvents": CUDA}).encode()
+    path.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    seen = traces.read(path)
+    assert seen.kind == "measured"
+    assert seen.lanes == ["phases", "host", "device compute", "device copy"]
+    assert seen.seconds == pytest.approx(60e-6)
+    assert seen.share("kernel") == pytest.approx(0.5)
+    assert seen.share("wait", on_host=True) == pytest.approx(0.5)
+    assert seen.share("launch", on_host=True) == pytest.approx(5 / 60)
+    assert [s.name for s in seen.spans if s.kind == "operation"] == ["aten::linear"]
+
+
+def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
+    traces.record(tmp_path / "again.json.gz")
+    assert traces.names(tmp_path / "again.json.gz") == traces.names() == FIVE
+    for name in FIVE:
+        again, shipped = (
+            traces.read(p, name) for p in (tmp_path / "again.json.gz", traces.RECORDED)
+        )
+        assert len(again.spans) == len(shipped.spans)
+        assert again.share("kernel") == pytest.approx(shipped.share("kernel"), abs=0.01)
+    assert traces.RECORDED.stat().st_size < 60_000
+
+
+def test_its_recordings_look_as_they_are_called():
+    seen = {name: traces.read(traces.RECORDED, name) for name in FIVE}
+    assert seen["loader"].share("work", on_host=True) > 0.8
+    assert seen["synchronisation"].share("wait", on_host=True) > 0.3
+    assert seen["launch"].share("launch", on_host=True) > 0.9 > 0.5 > seen["launch"].share("kernel")
+    assert seen["memory"].share("kernel") > 0.9 < seen["compute"].share("kernel")
+
+
+@pytest.mark.parametrize("text", [b"no json", b"[1, 2]", b'{"a": 1}', b"\x1f\x8bno"])
+def test_what_is_no_trace_is_refused(tmp_path, text):
+    (tmp_path / "x.json").write_bytes(text)
+    with pytest.raises(ValueError, match="is no trace"):
+        traces.read(tmp_path / "x.json")
+
+
+def test_a_recording_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="has no recording 'lunch'; it has loader"):
+        traces.read(traces.RECORDED, "lunch")
+
+
+def test_what_can_be_traced(sim):
+    assert traces.tracing_device("cpu") == sim
+    assert traces.tracing_device("cuda:1") == torch.device("cuda:1")
+    assert traces.tracing_device("mps") == sim
+
+
+def test_a_monitor_says_why_it_cannot_watch(monkeypatch, capsys):
+    monitor.watch(lambda: pytest.fail("nothing runs"), "cpu")
+    assert "needs a graphics card" in capsys.readouterr().out
+
+    def not_supported(device):
+        raise OSError("Not Supported")
+
+    monkeypatch.setattr(torch.cuda, "utilization", not_supported)
+    assert "Not Supported" in monitor.unavailable("cuda")
