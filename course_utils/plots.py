@@ -179,18 +179,29 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     if unit == "B":
         ticks = _binary(ticks)
     shown = [tick for tick in ticks if ax.get_xlim()[0] <= tick <= ax.get_xlim()[1]]
-    shown = shown[:: math.ceil(len(shown) / 5)]
+    shown = shown[:: math.ceil(len(shown) / 4)]
     ax.set_xticks(shown, [amount(tick, unit, quantity) if tick else "0" for tick in shown])
     ax.minorticks_off()
-    ax.set_yticks(
-        range(len(names)), [f"{n} ({m.kind})" for n, m in zip(names, measurements, strict=True)]
-    )
+    kinds = {m.kind for m in measurements}
+    labels = [
+        _short(name) + (f" ({m.kind})" if len(kinds) > 1 else "")
+        for name, m in zip(names, measurements, strict=True)
+    ]
+    ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.set_xlabel(f"{quantity}: median and quartiles")
+    alike = f", {kinds.pop()}" if len(kinds) == 1 else ""
+    ax.set_xlabel(f"{quantity}: median and quartiles{alike}")
     each = "; ".join(
         f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
     )
     present(fig, f"{quantity.capitalize()} as dots with their quartiles: {each}.")
+
+
+def _short(name: str) -> str:
+    """Leave out of a machine's name what takes room and tells nothing: its kind is said beside it."""
+    for words in ("Simulated NVIDIA ", " 80GB", " SXM", "precision "):
+        name = name.replace(words, "")
+    return name
 
 
 def _binary(ticks: Sequence[float]) -> list[float]:

@@ -71,7 +71,7 @@ def train_step(
 
 def zeroed(before: torch.Tensor, after: torch.Tensor) -> float:
     """Return how many per cent of the nonzero entries of ``before`` are zero in ``after``."""
-    return 100 * (after[before != 0] == 0).double().mean().item()
+    return 100 * (after[before != 0] == 0).float().mean().item()
 
 
 def gradients_lost(

@@ -16,7 +16,7 @@ from course_utils import simgpu
 from course_utils.devices import abilities
 from course_utils.exercises import lesson
 from course_utils.exercises import lesson04 as answers
-from course_utils.precision import scaling_device
+from course_utils.precision import gradients_lost, scaling_device, train_step, zeroed
 from course_utils.timing import host_clock
 
 EX = lesson("04")
@@ -73,6 +73,17 @@ def amp_step_asking_the_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
     else:
         loss.backward()
         optimizer.step()
+    return loss.detach()
+
+
+def amp_step_with_the_loss_in_float32(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        outputs = model(x)
+    loss = loss_fn(outputs.float(), y)
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
     return loss.detach()
 
 
@@ -137,6 +148,7 @@ def bce_by_module(logits, targets):
         ("choose_precision", choose_in_one_line),
         ("amp_step", amp_step_by_other_names),
         ("amp_step", amp_step_asking_the_scaler),
+        ("amp_step", amp_step_with_the_loss_in_float32),
         ("clipped_step", clipped_by_a_scaled_limit),
         ("accumulate", accumulate_by_shares),
         ("follow_scale", follow_by_the_scaler_itself),
@@ -195,6 +207,21 @@ def amp_step_that_zeroes_late(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
+def amp_step_through_a_number(model, x, y, loss_fn, optimizer, scaler, dtype):
+    return torch.tensor(answers.amp_step(model, x, y, loss_fn, optimizer, scaler, dtype).item())
+
+
+def accumulate_with_its_own_scaler(model, batches, loss_fn, optimizer, scaler, dtype):
+    mine = torch.amp.GradScaler("cpu", enabled=scaler.is_enabled())
+    answers.accumulate(model, batches, loss_fn, optimizer, mine, dtype)
+
+
+def choose_a_cpu_by_text(can):
+    if can.bf16:
+        return BF16, False
+    return (torch.float32, False) if can.device == "cpu" else (HALF, True)
+
+
 def amp_step_with_half(model, x, y, loss_fn, optimizer, scaler, dtype):
     model.half()
     return answers.amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
@@ -251,7 +278,10 @@ def bce_outside_autocast(logits, targets):
         ("amp_step", amp_step_without_autocast, "no-autocast"),
         ("amp_step", amp_step_in_the_default_dtype, "no-autocast"),
         ("amp_step", amp_step_by_the_deprecated_name, "named-device"),
-        ("amp_step", amp_step_that_zeroes_late, "weights"),
+        ("amp_step", amp_step_that_zeroes_late, "zeroed-late"),
+        ("amp_step", amp_step_through_a_number, "waits"),
+        ("accumulate", accumulate_with_its_own_scaler, "own-scaler"),
+        ("choose_precision", choose_a_cpu_by_text, "cpu-float16"),
         ("amp_step", amp_step_with_half, "half-model"),
         ("accumulate", accumulate_unscaled, "step-bypassed"),
         ("accumulate", accumulate_for_cuda, "named-device"),
@@ -293,6 +323,8 @@ def test_checks_leave_the_settings_of_the_process_alone():
             torch.is_autocast_enabled("cpu"),
             torch.get_autocast_dtype("cpu"),
             torch.autocast.__init__,
+            torch.amp.GradScaler.__init__,
+            nn.BCEWithLogitsLoss.__init__,
             torch.cuda.is_bf16_supported,
             simgpu.enabled(),
         )
@@ -395,6 +427,43 @@ def test_logits_loss_is_allowed_where_bce_is_refused(sim):
 def test_float16_is_shown_where_a_scaler_works(sim):
     assert scaling_device(sim) == sim
     assert scaling_device(torch.device("cpu")).type == "sim"
+
+
+@pytest.mark.parametrize("dtype", [HALF, torch.float32])
+def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
+    x, y = examples(sim)
+    found = []
+    for own in (True, False):
+        model, optimizer, _ = training(sim)
+        scaler = torch.amp.GradScaler("sim", init_scale=2.0**10, enabled=dtype is HALF)
+        for factor in (1, 1e6) if dtype is HALF else (1,):
+            if own:
+                train_step(model, optimizer, scaler, x * factor, y, dtype)
+            elif dtype is HALF:
+                answers.amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, dtype)
+            else:
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+        found.append((weights(model), scaler.get_scale()))
+    assert torch.equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+def test_zeroed_counts_what_was_not_zero_before():
+    before = torch.tensor([0.0, 1.0, 2.0, -3.0, 4.0])
+    assert zeroed(before, torch.tensor([0.0, 0.0, 5.0, 6.0, 7.0])) == 25
+    assert zeroed(before, before) == 0
+
+
+def test_a_deep_network_loses_more_in_backward_than_by_conversion(sim):
+    layers = [part for _ in range(12) for part in (nn.Linear(32, 32), nn.Sigmoid())]
+    torch.manual_seed(0)
+    net = nn.Sequential(*layers).to(sim)
+    x = torch.randn(16, 32, device=sim)
+    converted, computed = gradients_lost(net, F.mse_loss, x, torch.zeros_like(x))
+    assert 0 < converted < computed
+    shallow = nn.Linear(32, 4).to(sim)
+    assert gradients_lost(shallow, F.mse_loss, x, torch.zeros(16, 4, device=sim)) == (0, 0)
 
 
 # --- mixed precision on the simulated device

@@ -55,7 +55,9 @@ class _Scaler(torch.amp.GradScaler):
     def __init__(self, log: list[str], **settings: Any) -> None:
         super().__init__("cpu", **settings)
         self.log = log
-        self.stepping = False
+        self.stepping = (
+            False  # or reading its scale: what it does by itself is not the answer's doing
+        )
         self.refusal = ""
 
     def scale(self, outputs: Any) -> Any:
@@ -80,6 +82,15 @@ class _Scaler(torch.amp.GradScaler):
         finally:
             self.stepping = False
 
+    def get_scale(self) -> float:
+        """Note the call, then make it."""
+        self.log.append("get_scale")
+        self.stepping = True
+        try:
+            return super().get_scale()
+        finally:
+            self.stepping = False
+
     def update(self, new_scale: Any = None) -> None:
         """Note the call, then make it."""
         self.log.append("update")
@@ -95,14 +106,19 @@ class _Run:
     Attributes
     ----------
     log
-        ``"forward"``, ``"loss"``, ``"scale"``, ``"backward"``, ``"unscale"``, ``"step"``,
-        ``"bare step"`` (not from within the scaler's) and ``"update"``, in their order.
+        ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
+        ``"step"``, ``"bare step"`` (not from within the scaler's), ``"empty step"`` (the gradients of a
+        backward pass are gone), ``"update"`` and ``"wait"`` (a number was read), in their order.
     outputs
         The dtypes that came out of the linear layers.
     sizes
         How many rows went through the model at a time.
     inside
         Which of ``"loss"`` and ``"backward"`` ran under autocast.
+    asked
+        For which devices autocast was asked.
+    own_scalers
+        How many scalers the answer made.
     """
 
     def __init__(
@@ -118,6 +134,9 @@ class _Run:
         self.outputs: list[torch.dtype] = []
         self.sizes: list[int] = []
         self.inside: set[str] = set()
+        self.low_loss = False
+        self.asked: list[str] = []
+        self.own_scalers = 0
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
             parameter.grad = torch.full_like(parameter, 0.5)
@@ -130,6 +149,8 @@ class _Run:
     def loss_fn(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the mean cross-entropy, and note whether autocast is on."""
         self._note("loss")
+        outside = not torch.is_autocast_enabled("cpu")
+        self.low_loss |= outside and outputs.dtype != torch.float32
         return F.cross_entropy(outputs, targets)
 
     def _note(self, what: str) -> None:
@@ -144,6 +165,9 @@ class _Run:
     def _step(self, *_: Any) -> None:
         if not self.scaler.stepping:
             self.log.append("bare step")
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        if "backward" in self.log and not any(g.any() for g in gradients):
+            self.log.append("empty step")
 
     def apart(self, other: _Run) -> float:
         """Return how far the weights are from another run's, as a share of the way that one went."""
@@ -170,27 +194,54 @@ def _batches(sizes: Sequence[int], seed: int = 1) -> Batches:
     ]
 
 
+class _Waits(TorchFunctionMode):
+    """Note in a run's log where the answer turns a tensor into a Python number."""
+
+    def __init__(self, run: _Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Note the call, then make it."""
+        reads = getattr(func, "__name__", "") in ("item", "tolist", "__float__")
+        if reads and not self.run.scaler.stepping:
+            self.run.log.append("wait")
+        return func(*args, **(kwargs or {}))
+
+
 @contextmanager
-def _autocasts() -> Iterator[list[str]]:
-    """Note for which devices autocast is asked; its warnings are not shown, the diagnoses say more."""
-    asked: list[str] = []
-    original = torch.autocast.__init__
+def _watched(run: _Run) -> Iterator[None]:
+    """Note what an answer asks for; warnings are not shown, the diagnoses say more."""
+    run.log.clear()
+    run.asked.clear()
+    autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
-    def note(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        asked.append(device_type)
-        original(self, device_type, *args, **kwargs)
+    def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        run.asked.append(device_type)
+        autocast(self, device_type, *args, **kwargs)
 
-    with warnings.catch_warnings(), mock.patch.object(torch.autocast, "__init__", note):
+    def note_scaler(self: Any, *args: Any, **kwargs: Any) -> None:
+        run.own_scalers += 1
+        scaler(self, *args, **kwargs)
+
+    with (
+        warnings.catch_warnings(),
+        mock.patch.object(torch.autocast, "__init__", note_device),
+        mock.patch.object(torch.amp.GradScaler, "__init__", note_scaler),
+        _Waits(run),
+    ):
         warnings.simplefilter("ignore")
-        yield asked
+        yield
 
 
-def _judge_precision(run: _Run, dtype: torch.dtype, asked: list[str], judge: Judge) -> None:
+def _judge_precision(run: _Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
     if {p.dtype for p in run.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen=f"weights in {run.model[0].weight.dtype}", expected="float32")
     if not run.outputs or set(run.outputs) != {dtype}:
-        others = [name for name in asked if name != "cpu"]
+        others = [name for name in run.asked if name != "cpu"]
         if others:
             judge.no(
                 "named-device",
@@ -199,7 +250,7 @@ def _judge_precision(run: _Run, dtype: torch.dtype, asked: list[str], judge: Jud
             )
         found = ", ".join(sorted({str(d) for d in run.outputs})) or "nothing"
         judge.no("no-autocast", seen=f"{found} out of the linear layers", expected=str(dtype))
-    if "loss" not in run.inside:
+    if run.low_loss:
         judge.no("loss-outside", seen="the loss outside autocast", expected="inside")
     if "backward" in run.inside:
         judge.no("backward-inside", seen="backward() inside autocast", expected="after it")
@@ -207,11 +258,17 @@ def _judge_precision(run: _Run, dtype: torch.dtype, asked: list[str], judge: Jud
 
 def _judge_scaler(run: _Run, judge: Judge) -> None:
     """Refuse a run that passed a scaler by that is enabled."""
+    if run.own_scalers:
+        judge.no("own-scaler", seen="a scaler made by the answer", expected="the one that is given")
+    if "empty step" in run.log:
+        judge.no("zeroed-late", seen="no gradients at the step", expected="those of backward()")
     if not run.scaler.is_enabled():
         return
+    if "scale" not in run.log and "get_scale" in run.log:
+        judge.no("reads-scale", seen="get_scale() and no scale(loss)", expected="scale(loss)")
     if "bare step" in run.log:
         judge.no("step-bypassed", seen="optimizer.step() by itself", expected="by the scaler")
-    if "scale" not in run.log:
+    if "scale" not in run.log and ("backward" in run.log or "step" in run.log):
         judge.no("not-scaled", seen="the backward pass of the loss itself", expected="scaled")
     if "step" in run.log and "update" not in run.log:
         judge.no("no-update", seen="the scaler's step, no update", expected="both")
@@ -227,8 +284,9 @@ def _judge_result(run: _Run, right: _Run, judge: Judge, wrong: dict[str, _Run]) 
     scales = [
         f", scale {r.scaler.get_scale():g}" if r.scaler.is_enabled() else "" for r in (run, right)
     ]
+    alike = "scale-off" if run.apart(right) < 0.02 else "weights"
     judge.no(
-        known[0] if known else "weights",
+        known[0] if known else alike,
         seen=f"weights that are off by {run.apart(right):.0%} of the step{scales[0]}",
         expected=f"the weights of a right step{scales[1]}",
     )
@@ -270,10 +328,15 @@ def _check_lost(answer: Callable[..., Any], judge: Judge) -> None:
         "threshold": _lost_below_smallest,
         "rounded": _lost_changed,
         "dtype-ignored": _lost_in_half,
+        "per-cent": _lost_per_cent,
     }
     for gradients, dtype in cases:
         expected = lost(gradients, dtype)
-        got = judge.number(answer(gradients, dtype))
+        got = answer(gradients, dtype)
+        numeric = isinstance(got, (float, torch.Tensor))
+        if numeric and not gradients.any() and torch.as_tensor(got).isnan().all():
+            judge.no("nothing-to-lose", seen=f"nan for {_listed(gradients)}", expected="0")
+        got = judge.number(got)
         if not math.isclose(got, expected, rel_tol=1e-5):
             like = [name for name, f in twins.items() if math.isclose(got, f(gradients, dtype))]
             judge.no(
@@ -309,6 +372,15 @@ def _lost_changed(gradients, dtype):
 
 def _lost_in_half(gradients, dtype):
     return lost(gradients, torch.float16)
+
+
+def _lost_per_cent(gradients, dtype):
+    return 100 * lost(gradients, dtype)
+
+
+def _lost_without_care(gradients, dtype):
+    nonzero = gradients[gradients != 0]
+    return (nonzero.to(dtype) == 0).float().mean()
 
 
 # choose_precision --------------------------------------------------------------------------------
@@ -370,6 +442,8 @@ def _check_choose_precision(answer: Callable[..., Any], judge: Judge) -> None:
                 diagnosis = "bf16-missed"
             elif got[0] is torch.float16:
                 diagnosis = "cpu-float16"
+            elif can.device.type == "cuda":
+                diagnosis = "device-as-text"
             elif dtype is torch.float16:
                 diagnosis = "accelerator-left-out"
             judge.no(
@@ -410,6 +484,12 @@ def _choose_for_cuda(can):
     return torch.float32, False
 
 
+def _choose_by_text(can):
+    if can.bf16:
+        return torch.bfloat16, False
+    return (torch.float16, True) if can.device == "cuda" else (torch.float32, False)
+
+
 def _choose_float16(can):
     return (torch.bfloat16, False) if can.bf16 else (torch.float16, True)
 
@@ -438,18 +518,16 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
                 (r.model, x, y, r.loss_fn, r.optimizer, r.scaler, dtype)
                 for r in (run, right, piled)
             ]
-            run.log.clear()
-            with _autocasts() as asked:
+            with _watched(run):
                 got = answer(*parts[0])
             expected = amp_step(*parts[1])
             _amp_without_zero(*parts[2])
-            _judge_precision(run, dtype, asked, judge)
+            _judge_precision(run, dtype, judge)
             _judge_scaler(run, judge)
             _judge_result(run, right, judge, {"piles-up": piled})
-            if not isinstance(got, torch.Tensor):
-                if isinstance(got, float):
-                    judge.no("waits", seen=f"{got!r}, a Python float", expected="a tensor")
-                judge.is_a(got, torch.Tensor, "a tensor")
+            if "wait" in run.log:
+                judge.no("waits", seen=f"{got!r}, from a Python number", expected="the loss itself")
+            judge.is_a(got, torch.Tensor, "a tensor")
             if got.requires_grad:
                 judge.no("keeps-graph", seen=got, expected="the loss without its graph")
             if torch.isfinite(expected):
@@ -557,6 +635,42 @@ def _amp_scaled_loss(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
+def _amp_own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
+    scaler = torch.amp.GradScaler(x.device.type)
+    return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
+
+
+def _amp_scales_by_hand(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    (loss * scaler.get_scale()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def _amp_zeroes_late(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    optimizer.zero_grad()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def _amp_leaves_out(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    if loss.isfinite():
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    return loss.detach()
+
+
 # clipped_step ------------------------------------------------------------------------------------
 
 
@@ -589,8 +703,8 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
         loss, loss_right, *losses = (
             F.cross_entropy(r.model(x), y) * factor for r in (run, right, *others)
         )
-        run.log.clear()
-        got = answer(loss, run.model, run.optimizer, run.scaler, max_norm)
+        with _watched(run):
+            got = answer(loss, run.model, run.optimizer, run.scaler, max_norm)
         norm = float(clipped_step(loss_right, right.model, right.optimizer, right.scaler, max_norm))
         for other, other_loss, twin in zip(others, losses, twins.values(), strict=True):
             twin(other_loss, other.model, other.optimizer, other.scaler, max_norm)
@@ -719,12 +833,11 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
             _Run(use_scaler=dtype is torch.float16, interval=2) for _ in range(2 + len(twins))
         )
         for _ in range(2):
-            run.log.clear()
-            with _autocasts() as asked:
+            with _watched(run):
                 answer(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
             for other, twin in zip((right, *others), (accumulate, *twins.values()), strict=True):
                 twin(other.model, batches, other.loss_fn, other.optimizer, other.scaler, dtype)
-            _judge_precision(run, dtype, asked, judge)
+            _judge_precision(run, dtype, judge)
             _judge_scaler(run, judge)
             _judge_order(run, sizes, judge)
             _judge_result(run, right, judge, dict(zip(twins, others, strict=True)))
@@ -743,8 +856,9 @@ def _judge_order(run: _Run, sizes: Sequence[int], judge: Judge) -> None:
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
     if run.log.count("backward") < run.log.count("forward"):
+        last_forward = len(run.log) - 1 - run.log[::-1].index("forward")
         judge.no(
-            "one-backward",
+            "left-out" if "backward" in run.log[:last_forward] else "one-backward",
             seen=f"{run.log.count('forward')} forward passes, {run.log.count('backward')} backward",
             expected="a backward pass after each forward pass",
         )
@@ -836,6 +950,18 @@ def _accumulate_backward_inside(model, batches, loss_fn, optimizer, scaler, dtyp
     for x, y in batches:
         with torch.autocast(x.device.type, dtype=dtype):
             loss = loss_fn(model(x), y) * len(y) / count
+            scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def _accumulate_finite(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        if loss.isfinite():
             scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
@@ -1008,6 +1134,8 @@ def _judge_parts(state: dict[str, Any], run: _Run, judge: Judge) -> None:
         part, whole = state[key], getattr(run, key).state_dict()
         if isinstance(part, (nn.Module, torch.optim.Optimizer, torch.amp.GradScaler)):
             judge.no("not-plain", seen=f"the whole {key}", expected="its state")
+        if key == "scaler" and part is None:
+            judge.no("none-for-disabled", seen=part, expected=whole)
         if key == "scaler" and part != whole:
             judge.no("scale-only", seen=part, expected=whole)
         if not isinstance(part, dict) or part.keys() != whole.keys():
@@ -1040,6 +1168,11 @@ def _checkpoint_without_scaler(model, optimizer, scaler):
 
 def _checkpoint_scale_only(model, optimizer, scaler):
     return {**checkpoint(model, optimizer, scaler), "scaler": scaler.get_scale()}
+
+
+def _checkpoint_none(model, optimizer, scaler):
+    state = checkpoint(model, optimizer, scaler)
+    return {**state, "scaler": state["scaler"] or None}
 
 
 def _checkpoint_whole_scaler(model, optimizer, scaler):
@@ -1084,6 +1217,22 @@ def _exact(logits: torch.Tensor, targets: torch.Tensor) -> float:
     return float((z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean())
 
 
+@contextmanager
+def _made_from_tensors() -> Iterator[list[str]]:
+    """Note where a loss is made with the values it is to be called with, and make it without them."""
+    made: list[str] = []
+    original = nn.BCEWithLogitsLoss.__init__
+
+    def note(self: Any, *args: Any, **kwargs: Any) -> None:
+        if len(args) > 1 and isinstance(args[1], torch.Tensor):
+            made.append("nn.BCEWithLogitsLoss(logits, targets)")
+            args = ()
+        original(self, *args, **kwargs)
+
+    with mock.patch.object(nn.BCEWithLogitsLoss, "__init__", note):
+        yield made
+
+
 def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
     mild = torch.tensor([0.5, -1.25, 2.0, 0.75]), torch.tensor([1.0, 0.0, 0.25, 1.0])
     table = torch.tensor([[3.0, -2.0], [0.5, 8.0], [-6.0, 1.0]]), torch.eye(3)[:, :2]
@@ -1100,8 +1249,12 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         with (
             torch.autocast("cpu", dtype=dtype or torch.float16, enabled=dtype is not None),
             _Banned() as banned,
+            _made_from_tensors() as made,
         ):
-            got = judge.is_a(answer(logits, targets), torch.Tensor, "a tensor")
+            got = answer(logits, targets)
+        if made:
+            judge.no("made-not-called", seen=made[0], expected="a loss, made and then called")
+        got = judge.is_a(got, torch.Tensor, "a tensor")
         if banned.called:
             judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
         expected = _exact(logits, targets)
@@ -1149,11 +1302,20 @@ def _bce_sigmoid_twice(logits, targets):
     return F.binary_cross_entropy_with_logits(torch.sigmoid(logits), targets)
 
 
+def _bce_made_only(logits, targets):
+    return torch.nn.BCEWithLogitsLoss(logits, targets)
+
+
 def _bce_sum(logits, targets):
     return F.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
 
 
 _REFUSED = {
+    "own-scaler": "That is not the scaler you were given: a new one knows nothing of the steps before.",
+    "reads-scale": "The loss was multiplied by hand. `get_scale()` waits for the device, and the scaler does not "
+    "know that the loss is scaled: `scaler.scale` does both without waiting.",
+    "zeroed-late": "The gradients were set to zero between the backward pass and the step: nothing was left for it.",
+    "scale-off": "The weights are right, the scale is not. The scaler must see every step, one that overflows too.",
     "refused-by-scaler": "The scaler was called in an order that it refuses: scale, backward, step, update. "
     "Where gradients are set to zero after the backward pass, it finds none to look at.",
 }
@@ -1188,6 +1350,8 @@ too, where the sigmoid is 0 or 1 in every format.
             "overflows": "For large logits the loss is not finite: an exponential overflowed, or a "
             "logarithm met 0.",
             "wrong-formula": "For ordinary logits the value is another. Does the sigmoid come in just once?",
+            "made-not-called": "`nn.BCEWithLogitsLoss` is a class. Make the loss first, then call it with logits "
+            "and targets.",
             "sum": "That is the sum over all entries; the task asks for the mean.",
             "not-one": "The losses of all entries came back; the task asks for their mean.",
             "no-graph": "The loss has no graph, so no gradient can come from it.",
@@ -1198,6 +1362,7 @@ too, where the sigmoid is 0 or 1 in every format.
             "saturates": _bce_clamped,
             "overflows": _bce_by_hand,
             "wrong-formula": _bce_sigmoid_twice,
+            "made-not-called": _bce_made_only,
             "sum": _bce_sum,
         },
     ),
@@ -1219,8 +1384,8 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         ),
         reference=lost,
         check_answer=_check_lost,
-        why="This one number says before any training whether a network needs loss scaling in a format. "
-        "Gradients are lost by their size alone, and no error or warning says so.",
+        why="This number is a lower bound of what float16 costs a deep network: in a backward pass in 16 bits "
+        "factors are lost on the way too. No error or warning says so.",
         diagnoses={
             "all-entries": "The share is one of the entries that were not zero: a gradient that is "
             "zero already has nothing to lose.",
@@ -1231,6 +1396,8 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
             "is rounded up. Let the conversion itself decide.",
             "rounded": "A value that changes is rounded, not lost. Count those that become zero.",
             "dtype-ignored": "The answer is that for float16, whatever format is asked for.",
+            "per-cent": "That is in per cent. The task asks for a number from 0 to 1.",
+            "nothing-to-lose": "Where no entry is nonzero you divided 0 by 0. Nothing is lost there.",
         },
         wrong={
             "all-entries": _lost_of_all,
@@ -1239,6 +1406,8 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
             "threshold": _lost_below_smallest,
             "rounded": _lost_changed,
             "dtype-ignored": _lost_in_half,
+            "per-cent": _lost_per_cent,
+            "nothing-to-lose": _lost_without_care,
         },
     ),
     Exercise(
@@ -1290,7 +1459,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
 Write `amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)`: one training step in mixed precision
 with `dtype` (float16 or bfloat16), on whatever device `x` is. `scaler` is a `GradScaler`; it is disabled
 where none is needed, and the same lines must serve. Return the loss, unscaled, without its graph, and
-without waiting for the device.
+without waiting for it. Gradients of an earlier step may still be there.
 """,
         hints=(
             "What runs under autocast? The forward pass and the loss, no more. Which device? `x` knows.",
@@ -1318,10 +1487,11 @@ without waiting for the device.
             "not-scaled": "The loss was not scaled before the backward pass, but its gradients were "
             "unscaled for the step.",
             "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
-            "piles-up": "The gradient of the step before is still in this one.",
+            "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
             "weights": "The weights are not those of a right step.",
             **_REFUSED,
-            "waits": "A Python float can only come from waiting for the device. Return a tensor.",
+            "waits": "A tensor was turned into a Python number (`.item()`, `float()`): that waits for the "
+            "device. Return the loss as it is, a tensor.",
             "keeps-graph": "The loss still holds its graph. Whoever collects losses in a list keeps every "
             "activation of every step.",
             "scaled-loss": "That is not the loss: it looks multiplied by the scale. Keep the loss itself.",
@@ -1333,6 +1503,10 @@ without waiting for the device.
             "backward-inside": _amp_backward_inside,
             "step-bypassed": _amp_bare_step,
             "not-scaled": _amp_without_scaler,
+            "own-scaler": _amp_own_scaler,
+            "reads-scale": _amp_scales_by_hand,
+            "zeroed-late": _amp_zeroes_late,
+            "scale-off": _amp_leaves_out,
             "no-update": _amp_without_update,
             "piles-up": _amp_without_zero,
             "waits": _amp_item,
@@ -1371,7 +1545,7 @@ of the true gradients, before clipping. Where gradients overflow, the step must 
             "to the scaler.",
             "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
             "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
-            "piles-up": "The gradient of the step before is still in this one.",
+            "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
             "weights": "The weights are not those of a right step.",
             **_REFUSED,
             "scaled-norm": "That is the norm of the scaled gradients. With each change of the scale it "
@@ -1397,6 +1571,8 @@ of the true gradients, before clipping. Where gradients overflow, the step must 
         level=3,
         minutes=12,
         task="""
+Accumulation adds up gradients that must all have the same scale. So unscaling, clipping, `step` and
+`update` come once, after the last micro-batch (one of the small pieces of a large batch, as in lesson 03).
 Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
 step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
 `loss_fn` returns the mean over a micro-batch. Only one micro-batch's graph may exist at a time. If one of
@@ -1410,8 +1586,8 @@ them overflows, none counts.
         ),
         reference=accumulate,
         check_answer=_check_accumulate,
-        why="The scale belongs to a step, not to a batch. An `update()` between two micro-batches would add up "
-        "gradients of two scales, and no division afterwards could take them apart.",
+        why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
+        "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
         diagnoses={
             "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
             "sum-of-means": "The means of the micro-batches were added up: the step is as many times too "
@@ -1421,6 +1597,8 @@ them overflows, none counts.
             "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
             "gradients add up.",
             "large-batch": "The large batch itself went through the model. It is the one that does not fit.",
+            "left-out": "One micro-batch was left out of the sum. Run backward for it too; the scaler then skips "
+            "the whole step.",
             "one-backward": "The losses were added up and sent backward together: until then every graph is "
             "in memory, which is what accumulation is to avoid.",
             "half-model": "The weights themselves are now in 16 bits. With autocast the model stays in float32.",
@@ -1434,7 +1612,7 @@ them overflows, none counts.
             "scaler.",
             "not-scaled": "The losses were not scaled before the backward pass.",
             "no-update": "The scaler was never told that the step is over.",
-            "piles-up": "The gradient of the step before is still in this one.",
+            "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
             "weights": "The weights are not those of a step on the large batch.",
             **_REFUSED,
         },
@@ -1446,6 +1624,7 @@ them overflows, none counts.
             "updates": _accumulate_update_each,
             "large-batch": _accumulate_joined,
             "one-backward": _accumulate_one_backward,
+            "left-out": _accumulate_finite,
             "backward-inside": _accumulate_backward_inside,
             "piles-up": _accumulate_without_zero,
         },
@@ -1472,6 +1651,7 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
             "no-scaler": "The scaler is missing: after a restart it begins at its first scale.",
             "scale-only": "The scale alone is not the scaler's state: the count of good steps since the last "
             "change is lost, and the next doubling comes late.",
+            "none-for-disabled": "A disabled scaler has a `state_dict()` too: `{}`. It needs no case of its own.",
             "not-plain": "The checkpoint holds whole objects. Keep their state: tensors, numbers, strings, and "
             "containers of them.",
             "half": "The weights were saved in 16 bits. The float32 weights hold what many small updates "
@@ -1485,6 +1665,7 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
         wrong={
             "no-scaler": _checkpoint_without_scaler,
             "scale-only": _checkpoint_scale_only,
+            "none-for-disabled": _checkpoint_none,
             "not-plain": _checkpoint_whole_scaler,
             "half": _checkpoint_half,
             "optimizer": _checkpoint_without_optimizer,
@@ -1519,7 +1700,10 @@ where the format's range needs it.
             "no-units": "This device has no units for bfloat16.",
             "bf16-missed": "This device has units for bfloat16. Ask what it can do, not what it is called: a "
             'capability is no text to compare either, because as texts "10.0" comes before "8.0".',
-            "cpu-float16": "A CPU has no float16 units that help here: this device is better off in float32.",
+            "cpu-float16": "A CPU has no float16 units that help here: this device is better off in float32. "
+            "(If you did ask for a CPU: `can.device` is no text, and is never equal to one. Its type is.)",
+            "device-as-text": "This card computes in float16. `can.device` is no text, and is never equal to one: "
+            "its type is.",
             "accelerator-left-out": "This is an accelerator too, if not a CUDA one: it can compute in float16.",
             "not-a-pair": "The answer must be a pair of a `torch.dtype` and a `bool`.",
             "wrong-choice": "That is not the pair the task asks for here.",
@@ -1532,6 +1716,7 @@ where the format's range needs it.
             "bf16-missed": _choose_by_capability,
             "accelerator-left-out": _choose_for_cuda,
             "cpu-float16": _choose_float16,
+            "device-as-text": _choose_by_text,
         },
     ),
 )
