@@ -13,9 +13,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
-from matplotlib.transforms import Bbox
 
 from . import simgpu
 from .evidence import published_gpus, recorded
@@ -538,32 +536,6 @@ def number_formats() -> None:
     )
 
 
-def gaps() -> None:
-    """Draw how far apart neighbouring numbers are, against their size, in four formats."""
-    fig, ax = plt.subplots(figsize=(7.2, 4.0), layout="constrained")
-    low, high = -30, 20  # powers of two
-    for i, (name, (_, mantissa, top)) in enumerate(_FORMATS.items()):
-        powers = range(low, min(high, top + 1) + 1)
-        steps = [2.0 ** (max(power, 1 - top) - mantissa) for power in powers]
-        look = {"color": COLOURS[i], "linestyle": (0, (4, 3)) if name == "TF32" else "-"}
-        ax.plot([2.0**power for power in powers], steps, label=name, **look)
-        if name == "float16":
-            ax.plot([65504], [steps[-1]], "X", color=COLOURS[i], markersize=9)
-            ax.annotate("ends at 65504", (65504, steps[-1]), (1e3, 2e3), fontsize=9)
-            ax.annotate("the least float16 above 0", (2e-9, steps[0] * 1.6), fontsize=9)
-    ax.axvline(1, color="#666666", linewidth=1)
-    ax.set(xscale="log", yscale="log", xlabel="size of a number", ylabel="gap to the next number")
-    log_ticks(ax.xaxis)
-    log_ticks(ax.yaxis)
-    ax.legend(loc="lower right")
-    present(
-        fig,
-        "Gap to the next number against size, both logarithmic. At every size bfloat16 has the widest "
-        "gaps, then TF32 and float16 together, then float32 with the narrowest. Below 6 × 10⁻⁵ float16's "
-        "gap stays at 6 × 10⁻⁸, and above 65504 it has no numbers.",
-    )
-
-
 def gradient_sizes(gradients: Mapping[str, torch.Tensor]) -> None:
     """Draw how large gradients are, one histogram above the other, with what float16 can hold.
 
@@ -635,7 +607,7 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
 
 
 def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
-    """Draw one dot a run, a row a group, with a bar at the mean.
+    """Draw one dot a run, a row a group, with a bar at the mean; each run has its own height.
 
     Parameters
     ----------
@@ -648,7 +620,8 @@ def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
     for row, values in enumerate(groups.values()):
         mean = statistics.fmean(values)
         ax.plot([mean, mean], [row - 0.28, row + 0.28], color="#444444", linewidth=2)
-        ax.plot(values, [row] * len(values), MARKERS[row], color=COLOURS[row], alpha=0.75)
+        heights = [row + 0.4 * ((i + 0.5) / len(values) - 0.5) for i in range(len(values))]
+        ax.plot(values, heights, MARKERS[row], color=COLOURS[row], alpha=0.75)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
     said = "; ".join(
@@ -659,7 +632,7 @@ def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
 
 
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
-    """Draw an allocator's segments, each as a bar, and the blocks that are in use in them.
+    """Draw an allocator's segments, each as a bar, and the pieces that are in use in them.
 
     Parameters
     ----------
@@ -702,6 +675,26 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     )
 
 
+def turns(used: Mapping[str, Sequence[float]]) -> None:
+    """Draw the memory in use after each turn of some loops; lines that coincide stay visible.
+
+    Parameters
+    ----------
+    used
+        For each loop, the MiB in use after every turn.
+    """
+    fig, ax = plt.subplots(layout="constrained")
+    styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
+    for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
+        ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
+    ax.set(xlabel="turn", ylabel="allocated, MiB", ylim=(0, None))
+    ax.legend()
+    each = "; ".join(
+        f"{name} {', '.join(f'{v:.1f}' for v in values)}" for name, values in used.items()
+    )
+    present(fig, f"MiB in use after each turn of a loop: {each}.")
+
+
 def batch_curve(
     rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str
 ) -> None:
@@ -742,70 +735,58 @@ def batch_curve(
 
 
 def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
-    """Show what each means of saving memory saves and costs: a table, and a picture from five on.
+    """Show what each way of saving memory saves and costs: a few in a table, five and more in a picture.
 
     Parameters
     ----------
     costs
-        For each means the peak in bytes and the seconds of a step; the first is what the others are
+        For each way the peak in bytes and the seconds of a step; the first is what the others are
         compared with.
     kind
         ``"measured"`` or ``"modelled"``.
     """
     usual, usual_time = next(iter(costs.values()))
     shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
-    rows = [
-        (
-            name,
-            f"{peak / 2**20:.1f} MiB",
-            f"{shares[name][0]:.0%}",
-            seconds(time),
-            f"{shares[name][1]:.2f}×",
-        )
-        for name, (peak, time) in costs.items()
-    ]
-    head = ("means", "peak", "of the plain step's", f"time ({kind})", "of the plain step's")
-    text, page = table(head, rows, [kind] * len(rows))
-    show(Bundle(text, page))
     if len(costs) < 5:
+        rows = [
+            (
+                name,
+                f"{peak / 2**20:.1f} MiB",
+                f"{shares[name][0]:.0%}",
+                seconds(time),
+                f"{shares[name][1]:.2f}×",
+            )
+            for name, (peak, time) in costs.items()
+        ]
+        head = ("method", "peak", "of the plain step's", f"time ({kind})", "of the plain step's")
+        text, page = table(head, rows, [kind] * len(rows))
+        show(Bundle(text, page))
         return
-    fig, ax = plt.subplots(figsize=(7.6, 4.4), layout="constrained")
-    ax.axhline(1, color="#888888", linewidth=1)
-    ax.axvline(100, color="#888888", linewidth=1)
-    ax.set(xlabel="peak memory, % of the plain step's", ylabel=f"time, × the plain step's ({kind})")
-    times = [time for _, time in shares.values()]
-    ax.set(yscale="log", xlim=(0, 140), ylim=(min(times) / 1.4, max(times) * 1.4))
-    log_ticks(ax.yaxis)
-    groups: dict[tuple[float, float], list[str]] = {}
-    for name, (memory, time) in shares.items():
-        groups.setdefault((round(memory, 2), round(time, 1)), []).append(name)
-    fig.canvas.draw()
-    spots = [ax.transData.transform((100 * memory, time)) for memory, time in shares.values()]
-    taken = [Bbox.from_bounds(x - 4, y - 4, 8, 8) for x, y in spots]
-    for i, names in enumerate(groups.values()):
-        memory, time = shares[names[0]]
-        ax.plot(100 * memory, time, MARKERS[i % len(MARKERS)], color=COLOURS[i % len(COLOURS)])
-        _label_beside(ax, ", ".join(names), (100 * memory, time), taken)
-    each = "; ".join(
-        f"{name} {memory:.0%} of the memory in {time:.2f} times the time"
-        for name, (memory, time) in shares.items()
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(8.8, 0.34 * len(costs) + 0.9), sharey=True, layout="constrained"
     )
-    present(fig, f"Each means of saving memory by what it saves and what it costs: {each}.")
-
-
-def _label_beside(ax: Axes, text: str, point: tuple[float, float], taken: list[Bbox]) -> None:
-    """Write a text beside a point, where it covers no text before it."""
-    for dx, dy, side in itertools.product((6, -6), (4, -12, 16, -24), ("left", "right")):
-        if (dx > 0) is not (side == "left"):
-            continue
-        label = ax.annotate(
-            text, point, xytext=(dx, dy), textcoords="offset points", ha=side, fontsize=9
+    places = range(len(costs))
+    memory, time = ([values[i] for values in shares.values()] for i in (0, 1))
+    peaks = [f" {peak / 2**20:.1f} MiB" for peak, _ in costs.values()]
+    left.bar_label(left.barh(places, [100 * share for share in memory], color=_BLUE), peaks)
+    left.axvline(100, color="#555555", linewidth=1)
+    left.set(xlabel="peak memory, % of the plain step's", xlim=(0, 130 * max(memory)))
+    left.set_yticks(places, list(costs))
+    left.invert_yaxis()
+    right.plot(time, places, MARKERS[0], color=COLOURS[1])
+    for place, value in zip(places, time, strict=True):
+        right.annotate(
+            f"{value:.2f}×", (value, place), (7, 0), textcoords="offset points", va="center"
         )
-        box = label.get_window_extent().padded(1)
-        if not any(box.overlaps(other) for other in taken):
-            break
-        label.remove()
-    taken.append(box)
+    right.axvline(1, color="#555555", linewidth=1)
+    right.set(xlabel=f"time, × the plain step's ({kind})", xscale="log")
+    right.set_xlim(min(time) / 1.4, max(time) * 2)
+    log_ticks(right.xaxis)
+    each = "; ".join(
+        f"{name}{peak}, {share:.0%} of the memory in {value:.2f} times the time"
+        for (name, (share, value)), peak in zip(shares.items(), peaks, strict=True)
+    )
+    present(fig, f"Each way of saving memory by what it saves and what it costs: {each}.")
 
 
 _DOINGS = {

@@ -28,6 +28,8 @@ KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
 forward keeps for backward, the batch, temporary results."""
 
+_IN_WORDS = {"activations": "activations and\ntemporary results"}
+
 
 def metering_device(device: torch.device | str) -> torch.device:
     """Return a device whose memory can be metered: this one, or the simulated one.
@@ -68,22 +70,33 @@ def figures(message: str) -> dict[str, int]:
     """
     found = {}
     for name, words in _FIGURES.items():
-        match = re.search(rf"{words} ([0-9.]+) ([A-Za-z]+)", message)
-        if match is None:
+        sizes = _sizes(words, message)
+        if not sizes:
             raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
-        found[name] = round(float(match[1]) * _UNITS[match[2]])
+        found[name] = sizes[0]
+    if numbered := _sizes("Process [0-9]+ has {size}", message):
+        # In a container one's own process is listed by its number. It holds what PyTorch has reserved,
+        # and the CUDA context.
+        reserved = found["allocated"] + found["unallocated"]
+        own = min(numbered, key=lambda nbytes: abs(nbytes - reserved))
+        found["process"] = next(iter(_sizes("this process has {size}", message)), own)
     return found
 
 
 _FIGURES = {
-    "requested": "Tried to allocate",
-    "capacity": "total capacity of",
-    "free": "of which",
-    "process": "this process has",
-    "allocated": "Of the allocated memory",
-    "unallocated": "by PyTorch, and",
+    "requested": "Tried to allocate {size}",
+    "capacity": "total capacity of {size}",
+    "free": "of which {size}",
+    "process": "(?:this process|Process [0-9]+) has {size}",
+    "allocated": "Of the allocated memory {size}",
+    "unallocated": "and {size} is reserved by PyTorch",
 }
 _UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def _sizes(words: str, message: str) -> list[int]:
+    found = re.findall(words.format(size="([0-9.]+) ([A-Za-z]+)"), message)
+    return [round(float(number) * _UNITS[unit]) for number, unit in found]
 
 
 def by_kind(
@@ -223,17 +236,17 @@ class Meter:
         return [(phase.name, phase.after, phase.peak) for phase in self.phases]
 
     def table(self, unit: str = "B") -> None:
-        """Show for each phase what is in memory at its end, by kind, and the phase's peak.
+        """Show for each phase what is in memory at its end, by kind.
 
         Parameters
         ----------
         unit
             ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
         """
-        head = ("after", *KINDS, "together", "peak in it")
+        head = ("after", *KINDS, "together")
         rows = [
-            (name, *(_written(n, unit) for n in (*(a[k] for k in KINDS), sum(a.values()), peak)))
-            for name, a, peak in self.rows()
+            (name, *(_written(n, unit) for n in (*(after[k] for k in KINDS), sum(after.values()))))
+            for name, after, _ in self.rows()
         ]
         kind = "modelled" if self.device.type == "sim" else "measured"
         text, page = table(head, rows, [kind] * len(rows))
@@ -261,7 +274,9 @@ class Meter:
         for kind, colour in zip(KINDS, COLOURS, strict=False):
             top = [low + sample[kind] / size for low, sample in zip(floor, samples, strict=True)]
             if top != floor:
-                ax.fill_between(x, floor, top, step="post", color=colour, lw=0, label=kind)
+                ax.fill_between(
+                    x, floor, top, step="post", color=colour, lw=0, label=_IN_WORDS.get(kind, kind)
+                )
             floor = top
         for number, phase in enumerate(self.phases):
             ax.axvline(number, color="#666666", linewidth=0.8, linestyle=":")

@@ -73,7 +73,7 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
     return found
 
 
-def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6) -> None:
+def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str = "forward") -> None:
     """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
 
     Parameters
@@ -82,6 +82,8 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6) -> None:
         As for `allocations`.
     most
         How many lines get a colour of their own; the others share one.
+    begins
+        The function whose allocations begin a step. Steps are numbered, every second one is shaded.
     """
     blocks = allocations(snapshot, device)
     ends = 1 + max(
@@ -111,6 +113,12 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6) -> None:
         colour = COLOURS[i % len(COLOURS)]
         ax.fill_between(range(ends), floor, top, step="post", color=colour, lw=0, label=line)
         floor = top
+    starts = _starts(blocks, begins)
+    for number, (start, end) in enumerate(pairwise([*starts, ends]), 1):
+        if number % 2:
+            ax.axvspan(start, end, color="#eeeeea", zorder=0)
+        place = {"ha": "center", "va": "bottom", "transform": ax.get_xaxis_transform()}
+        ax.text((start + end) / 2, 1.02, f"step {number}", fontsize=9, **place)
     ax.set(xlim=(0, ends), ylim=(0, None), ylabel=f"memory, {unit}")
     ax.set_xlabel("allocations and frees, in their order")
     handles, labels = ax.get_legend_handles_labels()
@@ -118,6 +126,14 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6) -> None:
     peak = max(together, default=0)
     each = "; ".join(f"{line} up to {amount(max(curve), 'B')}" for line, curve in layers)
     present(fig, f"Memory over {ends} events, at most {amount(peak, 'B')}, by line: {each}.")
+
+
+def _starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
+    """Return the events at which a function allocates, and another one did before."""
+    named = [b for b in blocks if b["line"] != "before"]
+    pairs = pairwise([{"line": ""}, *named])
+    own = f": {function}"
+    return [b["start"] for a, b in pairs if b["line"].endswith(own) and not a["line"].endswith(own)]
 
 
 def _own_line(frames: list[dict[str, Any]]) -> str:

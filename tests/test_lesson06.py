@@ -311,6 +311,34 @@ def test_the_figures_of_a_message_add_up(device):
         memory.figures("CUDA error: device-side assert triggered")
 
 
+PUBLISHED = (
+    "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which 15.06 MiB "
+    "is free. Process 4265 has 14.73 GiB memory in use. Of the allocated memory 14.47 GiB is allocated by "
+    "PyTorch, and 1.20 MiB is reserved by PyTorch but unallocated."
+)
+
+
+def test_in_a_container_the_program_finds_itself_among_the_numbers():
+    """There every process is listed by a number, and none is called "this process"."""
+    found = memory.figures(PUBLISHED)
+    assert found["process"] == round(14.73 * 2**30)
+    crowded = PUBLISHED.replace(
+        "Process 4265 has", "Process 12 has 9.00 GiB memory in use. Process 4265 has"
+    )
+    assert memory.figures(crowded)["process"] == round(14.73 * 2**30)
+    named = crowded.replace("Process 4265 has", "Including non-PyTorch memory, this process has")
+    assert memory.figures(named) == found
+    nobody = PUBLISHED.replace("Process 4265 has 14.73 GiB memory in use. ", "")
+    with pytest.raises(ValueError, match="does not say what is process"):
+        memory.figures(nobody)
+
+
+def test_the_figures_are_found_where_cuda_graphs_have_pools():
+    pools = "by PyTorch, with 1.38 MiB allocated in private pools (e.g., CUDA Graphs), and"
+    message = PUBLISHED.replace("by PyTorch, and", pools)
+    assert memory.figures(message) == memory.figures(PUBLISHED)
+
+
 def _random_training(pick):
     """Return a model of random kind and size, the shape of a sample, and an optimizer."""
     width = pick.choice((64, 128, 192))
@@ -448,6 +476,8 @@ WRONG = {
         lambda m, x, y, f, o: lesson06.plain_step(m, x[:9], y[:9], f, o),
         "other-step",
     ),
+    "an update after each part": (lesson06._frugal_many_steps, "many-steps"),
+    "float16 without scaling": (in_parts(2, torch.float16), "other-step"),
     "weights never change": (lambda m, x, y, f, o: f(m(x), y).detach(), "no-step"),
 }
 

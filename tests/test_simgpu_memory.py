@@ -326,6 +326,42 @@ def test_torch_accelerator_is_the_simulated_device():
 # --- Random numbers
 
 
+@pytest.mark.parametrize(
+    ("index", "waits", "to_device", "to_host"),
+    [
+        (torch.tensor([0, 2]), 1, [16], []),
+        (torch.tensor([0, 2]).to, 0, [], []),
+        (torch.tensor([True, False, True, False]), 1, [16], []),
+        (torch.tensor([True, False, True, False]).to, 1, [], [8]),
+        (torch.tensor([1, 0, 1, 0], dtype=torch.uint8).to, 1, [], [8]),
+    ],
+    ids=["rows", "rows on the device", "mask", "mask on the device", "bytes on the device"],
+)
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_only_a_mask_makes_the_host_wait_for_an_index(sim, index, waits, to_device, to_host):
+    x = torch.arange(4.0, device="sim")
+    rows = torch.zeros(2, device="sim")
+    where = index("sim") if callable(index) else index
+    with simgpu.count() as read:
+        picked = x[where]
+    with simgpu.count() as written:
+        x[where] = rows
+    for counts in (read, written):
+        assert counts.synchronizations == waits
+        assert [copy.bytes for copy in counts.copies if copy.code == "h2d"] == to_device
+        assert [copy.bytes for copy in counts.copies if copy.code == "d2h"] == to_host
+    assert picked.tolist() == [0, 2]
+    assert x.tolist() == [0, 1, 0, 3]
+
+
+def test_one_value_for_all_that_a_mask_names_lets_nobody_wait(sim):
+    x = torch.arange(4.0, device="sim")
+    with simgpu.count() as counts:
+        x[x > 1] = 0
+    assert counts.synchronizations == 0
+    assert x.tolist() == [0, 1, 0, 0]
+
+
 def test_random_numbers_repeat_and_leave_the_hosts_alone():
     torch.manual_seed(3)
     host = torch.rand(4)

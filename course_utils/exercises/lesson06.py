@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import gc
 import math
+import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -118,17 +119,23 @@ def state_bytes(model, states_per_parameter):
 
 def _models() -> Iterator[tuple[str, nn.Module]]:
     yield "a linear layer", nn.Linear(7, 3)
-    yield "with BatchNorm", nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    yield "in two dtypes", nn.Sequential(nn.Linear(6, 6).half(), nn.Linear(6, 6), nn.LayerNorm(6))
+    yield (
+        "a model with BatchNorm",
+        nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)),
+    )
+    yield (
+        "a model in two dtypes",
+        nn.Sequential(nn.Linear(6, 6).half(), nn.Linear(6, 6), nn.LayerNorm(6)),
+    )
     frozen = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 3).double())
     frozen[0].requires_grad_(False)
-    yield "with a frozen layer", frozen
+    yield "a model with a frozen layer", frozen
     tied = nn.ModuleDict({"words": nn.Embedding(11, 4), "head": nn.Linear(4, 11, bias=False)})
     tied["head"].weight = tied["words"].weight
-    yield "with tied weights", tied
+    yield "a model with tied weights", tied
     masked = nn.Linear(3, 3)
     masked.register_buffer("mask", torch.ones(9, dtype=torch.bool), persistent=False)
-    yield "with a buffer that is not saved", masked
+    yield "a model with a buffer that is not saved", masked
 
 
 def _check_state_bytes(answer: Callable[..., Any], judge: Judge) -> None:
@@ -146,7 +153,7 @@ def _check_state_bytes(answer: Callable[..., Any], judge: Judge) -> None:
             off = [key for key in right if found[key] != right[key]]
             judge.no(
                 like[0] if like else "wrong-value",
-                seen=f"{off[0]} {found[off[0]]:,.0f} bytes for a model {name}, {states} states",
+                seen=f"{off[0]} {found[off[0]]:,.0f} bytes for {name}, {states} states",
                 expected=f"{right[off[0]]:,} bytes",
             )
 
@@ -196,6 +203,11 @@ def _state_saved_buffers(model, states_per_parameter):
     return _state_of(buffers=saved)(model, states_per_parameter)
 
 
+def _state_existing_gradients(model, states_per_parameter):
+    existing = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
+    return {**state_bytes(model, states_per_parameter), "gradients": existing}
+
+
 def _state_buffers_learn(model, states_per_parameter):
     def all_of_it(m):
         return [*m.parameters(), *m.buffers()]
@@ -212,6 +224,7 @@ _STATE_TWINS = {
     "tied-twice": _state_tied_twice,
     "saved-buffers": _state_saved_buffers,
     "buffers-learn": _state_buffers_learn,
+    "no-gradient-yet": _state_existing_gradients,
 }
 
 
@@ -377,18 +390,28 @@ def _sentence(
     unallocated: float,
     context: float = 300.0,
     others: Sequence[float] = (),
+    container: bool = False,
+    pools: float = 0.0,
 ) -> str:
-    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's."""
+    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's.
+
+    In a container the program's own process is listed by a number, like the others. ``pools`` is what CUDA
+    graphs hold.
+    """
 
     def size(mib: float) -> str:
         return _size(round(mib * 2**20))
 
-    strangers = "".join(f"Process {4100 + n} has {size(n)} memory in use. " for n in others)
+    own = size(allocated + unallocated + context)
+    listed = [size(n) for n in others] + [own] * container
+    processes = "".join(f"Process {4100 + n} has {m} memory in use. " for n, m in enumerate(listed))
+    if not container:
+        processes += f"Including non-PyTorch memory, this process has {own} memory in use. "
+    graphs = f"with {size(pools)} allocated in private pools (e.g., CUDA Graphs), " if pools else ""
     return (
         f"CUDA out of memory. Tried to allocate {size(requested)}. GPU 0 has a total capacity of "
-        f"{size(capacity)} of which {size(free)} is free. {strangers}Including non-PyTorch memory, this "
-        f"process has {size(allocated + unallocated + context)} memory in use. Of the allocated memory "
-        f"{size(allocated)} is allocated by PyTorch, and {size(unallocated)} is reserved by PyTorch but "
+        f"{size(capacity)} of which {size(free)} is free. {processes}Of the allocated memory "
+        f"{size(allocated)} is allocated by PyTorch, {graphs}and {size(unallocated)} is reserved by PyTorch but "
         "unallocated. If reserved but unallocated memory is large try setting "
         "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
         "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
@@ -417,6 +440,9 @@ _MESSAGES = (
     ("too large", _sentence(600, 15360, 100, 14650, 110, others=[200])),
     ("too large", _sentence(200, 300, 20, 270, 10, context=0)),
     ("fragmented", _sentence(40, 300, 20, 240, 40, context=0)),
+    ("too large", _sentence(20, 15104, 15.06, 14817, 2, context=270, container=True)),
+    ("someone else", _sentence(4096, 15360, 512, 1024, 100, others=[13424], container=True)),
+    ("fragmented", _sentence(2048, 15360, 1024, 9728, 4308, pools=1.38)),
 )
 
 
@@ -765,7 +791,11 @@ def _chain(
         block.watch = watch
         block.register_forward_pre_hook(lambda *_: calls.append(1))
     x = torch.randn(16, 8, requires_grad=wanted)
-    output = run(blocks, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter(
+            "ignore"
+        )  # PyTorch's, about use_reentrant: the diagnosis says it shorter
+        output = run(blocks, x)
     if judge is not None:
         judge.is_a(output, Tensor, "a tensor")
         if output.shape != x.shape:
@@ -834,6 +864,7 @@ def _check_batch_that_fits(answer: Callable[..., Any], judge: Judge) -> None:
         ((10, 1000), (20, 1500), 550),
         ((10, 1000), (20, 1500), 549),
         ((10, 1000), (20, 1500), 100),
+        ((3, 1000), (10, 1100), 2000),
     ):
         right = batch_that_fits(small, large, capacity)
         got = judge.number(answer(small, large, capacity))
@@ -877,12 +908,18 @@ def _fit_below_zero(small, large, capacity):
     return few + (capacity - low) * (many - few) // (high - low)
 
 
+def _fit_whole_slope(small, large, capacity):
+    (few, low), (many, high) = small, large
+    return max(0, few + (capacity - low) // ((high - low) // (many - few)))
+
+
 _FIT_TWINS = {
     "no-fixed-part": _fit_in_proportion,
     "rounded": _fit_rounded,
     "rounded-up": _fit_rounded_up,
     "on-top": _fit_on_top,
     "fraction": _fit_fraction,
+    "whole-slope": _fit_whole_slope,
 }
 
 
@@ -956,8 +993,8 @@ def _judge_small_steps(answer: Callable[..., Any], judge: Judge) -> None:
     off = _off(got["moved"], right["moved"])
     if off > TOLERANCE:
         judge.no(
-            _why_off(got["moved"]),
-            seen=f"weights whose change is {off:.0%} off that of the plain steps",
+            "many-steps" if got["steps"] > len(losses) else _why_off(got["moved"]),
+            seen=f"weights whose change is {off:.1%} off that of the plain steps",
             expected=f"at most {TOLERANCE:.0%} off",
         )
     if any(abs(a - b) > TOLERANCE * b for a, b in zip(losses, usual, strict=True)):
@@ -970,7 +1007,7 @@ def _judge_small_steps(answer: Callable[..., Any], judge: Judge) -> None:
         )
 
 
-TOLERANCE = 0.05
+TOLERANCE = 0.02
 """How far the change of the weights may be from the plain steps': 16-bit formats round."""
 
 
@@ -982,20 +1019,22 @@ def _why_off(moved: list[Tensor]) -> str:
 
 
 def _small_steps(step: Callable[..., Any]) -> dict[str, Any]:
-    """Return what a step does to a small network: losses, change of the weights, activations alive."""
+    """Return what a step does to a small network: losses, change of the weights, activations alive, updates."""
     torch.manual_seed(0)
     watch = _Alive()
     model = challenge_model(8, 16, 4)
     before = [p.detach().clone() for p in model.parameters()]
     for block in model[:-1]:
         block.watch = watch
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    losses = []
+    # With momentum, several small updates do not add up to a large one.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses, steps = [], []
+    optimizer.register_step_post_hook(lambda *_: steps.append(1))
     for rows in (10, 13, 11):
         x, y = torch.randn(rows, 8), torch.randint(10, (rows,))
         losses.append(step(model, x, y, F.cross_entropy, optimizer))
     moved = [p.detach() - b for p, b in zip(model.parameters(), before, strict=True)]
-    return {"losses": losses, "moved": moved, "peak": watch.peak}
+    return {"losses": losses, "moved": moved, "peak": watch.peak, "steps": len(steps)}
 
 
 @functools.cache
@@ -1050,6 +1089,17 @@ def _frugal_in_parts(
         return total
 
     return frugal_step
+
+
+def _frugal_many_steps(model, x, y, loss_fn, optimizer):
+    total = 0.0
+    for rows, labels in zip(x.chunk(4), y.chunk(4), strict=True):
+        optimizer.zero_grad()
+        loss = loss_fn(model(rows), labels) * len(rows) / len(x)
+        loss.backward()
+        optimizer.step()
+        total += loss.detach()
+    return total
 
 
 _frugal_summed = _frugal_in_parts(4, lambda rows, all_rows: 1.0)
@@ -1113,6 +1163,8 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
             "tied-twice": "Two layers share one weight here, and memory holds it once.",
             "saved-buffers": "A buffer can be left out of `state_dict()` and is in memory all the same.",
             "buffers-learn": "Buffers are no parameters: they get no gradient and no optimizer state.",
+            "no-gradient-yet": "No gradient exists yet: before the first backward, `p.grad` is None. Compute what "
+            "the gradients *will* take.",
         },
         wrong={
             "elements": _state_in_elements,
@@ -1121,6 +1173,7 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
             "tied-twice": _state_tied_twice,
             "saved-buffers": _state_saved_buffers,
             "buffers-learn": _state_buffers_learn,
+            "no-gradient-yet": _state_existing_gradients,
         },
     ),
     Exercise(
@@ -1131,8 +1184,8 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
         task="""
 Write `average_loss(model, batches, loss_fn)`: the mean loss of one sample, as a Python number.
 `batches` gives `(x, y)` pairs one at a time, of unequal size; `loss_fn(outputs, y)` is the mean over a
-batch. The model is in eval mode already. When the next batch is asked for, nothing of the earlier ones may
-be left: no activations, no outputs, no inputs. The check looks what is alive.
+batch. The model is in eval mode already. Nothing may pile up from batch to batch: no activations, no outputs,
+no inputs. And no graph may be built. The check looks at what is alive.
 """,
         hints=(
             "What do you carry from one batch to the next? A tensor that still has a graph keeps every "
@@ -1194,7 +1247,8 @@ be left: no activations, no outputs, no inputs. The check looks what is alive.
             "other-word": "The answer is none of the three texts.",
             "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
             "are not the problem. The message gives the same advice every time.",
-            "would-not-help": "Other processes hold something, but without them it would not fit either.",
+            "would-not-help": "Even with all that others hold, the request would not fit. (A little that seems "
+            "to be theirs may be the rounding of the figures.)",
             "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
             "failed because no single piece is.",
             "not-their-fault": "Others hold memory here, but this process has enough bytes without theirs. Look "
@@ -1280,6 +1334,7 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
             "rounded-up": "A batch that is rounded up does not fit.",
             "on-top": "That is how many samples fit on top of the small batch, not how many fit in all.",
             "fraction": "A batch is a whole number.",
+            "whole-slope": "The bytes a sample need not be a whole number: only the batch is rounded.",
             "negative": "No batch is less than nothing: where the fixed part alone is too much, the answer is 0.",
             "wrong-batch": "That is not where the line meets the capacity.",
         },
@@ -1289,6 +1344,7 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
             "rounded-up": _fit_rounded_up,
             "on-top": _fit_on_top,
             "fraction": _fit_fraction,
+            "whole-slope": _fit_whole_slope,
             "negative": _fit_below_zero,
         },
     ),
@@ -1312,8 +1368,8 @@ gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
         ),
         reference=checkpointed,
         check_answer=_check_checkpointed,
-        why="Activations are most of the memory of most trainings. One more forward pass, about a third of the "
-        "step's arithmetic, buys nearly all of them back.",
+        why="Activations are most of the memory of most trainings. One more forward pass, a third more "
+        "arithmetic, buys nearly all of them back.",
         diagnoses={
             "kept": "Every block ran once: nothing was computed again, so all activations were kept.",
             "one-piece": "The blocks are computed again all at once, and then all their activations are in "
@@ -1334,7 +1390,7 @@ gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
         },
     ),
     Exercise(
-        # 900 MB, 300 MB, more than 1.4 times, 5 %: setting
+        # 900 MB, 300 MB, more than 1.4 times, 2 %: setting
         # less than 2 MB: arithmetic 1331240 / 10**6
         id="06.frugal_step",
         title="Challenge: 900 MB of training in 300 MB",
@@ -1345,10 +1401,10 @@ gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
 optimizer)`: the same training step, with the same loss given back (detached) and the same change of the
 weights, on a simulated T4 of **300 MB**, at no more than **1.4 times** the modelled time of `plain_step`.
 `loss_fn` is a mean over the batch; `model` can be walked through block by block. In 16 bits the change of
-the weights may be 5 % off, and so may the loss. More than one way is right.
+the weights may be 2 % off, and so may the loss. More than one way is right.
 """,
         hints=(
-            "What takes the memory? The parameters here are less than 2 MB. Which of the lesson's means make the "
+            "What takes the memory? The parameters here are less than 2 MB. Which of the lesson's methods make the "
             "rest smaller, and what does each cost in time?",
             "The whole batch need not be in the forward pass at once. How is the mean of parts of unequal size "
             "put together?",
@@ -1357,7 +1413,7 @@ the weights may be 5 % off, and so may the loss. More than one way is right.
         ),
         reference=frugal_step,
         check_answer=_check_frugal_step,
-        why="The same lines help a network that is too large for a real card. Which means is cheapest depends on the "
+        why="The same lines help a network that is too large for a real card. Which method is cheapest depends on the "
         "network and on the card: measure two before you choose.",
         diagnoses={
             "does-not-fit": "The step needs more memory than there is.",
@@ -1367,6 +1423,8 @@ the weights may be 5 % off, and so may the loss. More than one way is right.
             "the parts are added up.",
             "mean-of-means": "The parts are not equally large, and a small one counts as much as a large one.",
             "piles-up": "The gradients of the step before are still in the sum.",
+            "many-steps": "The optimizer changed the weights after each part. The parts belong to one step: their "
+            "gradients add up first.",
             "other-step": "The weights are not those of the plain steps.",
             "no-step": "The weights did not change.",
             "other-loss": "The loss given back is not the mean over the batch.",
@@ -1378,6 +1436,7 @@ the weights may be 5 % off, and so may the loss. More than one way is right.
             "summed": _frugal_summed,
             "mean-of-means": _frugal_mean_of_means,
             "piles-up": _frugal_piling_up,
+            "many-steps": _frugal_many_steps,
             "keeps-graph": _frugal_with_graph,
         },
         limit=60.0,

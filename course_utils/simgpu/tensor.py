@@ -17,7 +17,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -247,7 +247,8 @@ def _look_up(op: Any) -> _Facts:
         facts = _facts[op] = _Facts(
             name=op._schema.name.removeprefix("aten::"),
             random=torch.Tag.nondeterministic_seeded in tags,
-            waits=torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags,
+            waits=packet not in _INDEXES  # of those only a mask's shape depends on values
+            and (torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags),
             reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or bool(outs),
             in_place=bool(arguments and arguments[0].is_write and not outs),
             outs=outs,
@@ -352,7 +353,7 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
     result = _wrap_all(out, tensors, device, facts)
-    _charge(op, facts, device, plain, plain_kwargs, out, tensors, result)
+    _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
     return result
 
 
@@ -433,10 +434,12 @@ def _charge(
     op: Any,
     facts: _Facts,
     device: Device,
+    args: tuple[Any, ...],
     plain: list[Any],
     kwargs: dict[str, Any],
     out: Any,
     tensors: list[SimTensor],
+    strangers: list[Tensor],
     result: Any,
 ) -> None:
     """Tell the clock and the counters what the operation cost."""
@@ -444,6 +447,8 @@ def _charge(
         work = cost.Work(0, 0, "fp32")
     else:
         work = cost.work(op, tuple(plain), kwargs, out)
+    if facts.indexes and strangers:
+        MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
     seconds = cost.seconds(work, device.profile)
     if seconds:
         reads: list[int] = []
@@ -460,12 +465,28 @@ def _charge(
             counters.races += span.race
         if MACHINE.arrivals:
             MACHINE.arrive()
-    if facts.waits or (op is aten.index.Tensor and _has_mask(plain[1])):
+    if facts.waits or (facts.indexes and _asks_a_mask(args, plain)):
         MACHINE.copy(device, "d2h", 8)
 
 
-def _has_mask(indices: Any) -> bool:
-    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
+def _as_index(index: Tensor) -> int:
+    """Return the bytes of an index of the host's as the device gets it; a mask goes as the rows it names."""
+    if index.dtype in _MASKS:
+        return 8 * index.dim() * int(index.count_nonzero())
+    return 8 * index.numel()
+
+
+_MASKS = (torch.bool, torch.uint8)
+
+
+def _asks_a_mask(args: Sequence[Any], plain: Sequence[Any]) -> bool:
+    """Return whether the host must know how many elements a mask on the device names.
+
+    Not where one value goes to all of them, as in ``x[mask] = 0``.
+    """
+    if len(plain) > 2 and plain[2].dim() == 0:
+        return False
+    return any(isinstance(i, SimTensor) and i.dtype in _MASKS for i in args[1])
 
 
 def _is_stranger(x: Any) -> bool:
