@@ -21,6 +21,7 @@ from .host import cpu_name
 from .plots import COLOURS, DASHES, MARKERS, log_ticks, present
 from .profiling import Facts
 from .show import Bundle, show, table
+from .simgpu.clock import Span
 from .simgpu.cost import Work
 from .simgpu.cost import seconds as work_seconds
 from .simgpu.profiles import load as load_profile
@@ -237,7 +238,8 @@ def roofline(
     roof = [min(peak_flops, bandwidth * x) / 1e9 for x in ends]
     ax.plot(ends, roof, color="#444444", label=f"roof (best rates, {kind})")
     ax.axvline(ridge, color="#999999", linewidth=1, linestyle=":")
-    ax.text(ridge * 1.08, roof[0], f"ridge: {ridge:.3g} FLOPs/byte", color="#555555")
+    above = {"transform": ax.get_xaxis_transform(), "ha": "center", "color": "#555555"}
+    ax.text(ridge, 1.02, f"ridge: {ridge:.3g} FLOPs/byte", **above)
     for i, (name, pairs) in enumerate(points.items()):
         x, y = zip(*pairs, strict=True)
         ax.plot(
@@ -671,7 +673,7 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     present(
         fig,
         f"{len(largest)} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
-        "what is free lies between blocks in use.",
+        "what is free lies between pieces in use.",
     )
 
 
@@ -804,6 +806,8 @@ _DOINGS = {
 def timelines(traces: Mapping[str, Trace]) -> None:
     """Draw traces below each other, each with its own time axis and a lane a host and device engine.
 
+    What is too short to see by itself is drawn as bars whose height is its share of the time.
+
     Parameters
     ----------
     traces
@@ -820,9 +824,10 @@ def timelines(traces: Mapping[str, Trace]) -> None:
         squeeze=False,
     )
     shown: dict[str, Rectangle] = {}
-    said = []
+    said, binned = [], False
     for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
         unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
+        filled = np.zeros((len(lanes[title]), _BINS))
         for kind, (name, colour, hatch) in _DOINGS.items():
             look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
             for y, lane in enumerate(lanes[title]):
@@ -831,11 +836,21 @@ def timelines(traces: Mapping[str, Trace]) -> None:
                     continue
                 if name:
                     shown[name] = Rectangle((0, 0), 1, 1, **look)
+                long = [s for s in spans if s.seconds * _BINS > trace.seconds]
+                shares = _shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
+                if shares.any():
+                    binned = True
+                    at = np.flatnonzero(shares)
+                    width = trace.seconds * scale / _BINS
+                    heights_of = 0.8 * shares[at].clip(0.1, 1)
+                    lows = y + 0.4 - filled[y, at]
+                    ax.bar(at * width, -heights_of, width, lows, align="edge", color=colour)
+                    filled[y, at] += heights_of
                 # A white edge parts neighbours, but would hide a bar that is only a hairline.
-                edges = ["white" if s.seconds > trace.seconds / 150 else colour for s in spans]
-                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in spans]
+                edges = ["white" if s.seconds > trace.seconds / 150 else "none" for s in long]
+                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in long]
                 ax.broken_barh(bars, (y - 0.4, 0.8), **{**look, "edgecolor": edges})
-                for (start, length), span in zip(bars, spans, strict=True):
+                for (start, length), span in zip(bars, long, strict=True):
                     if kind == "phase" and span.seconds > trace.seconds / 12:
                         at = (start + length / 2, y)
                         ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
@@ -851,7 +866,25 @@ def timelines(traces: Mapping[str, Trace]) -> None:
     fig.legend(
         [shown[name] for name in names], names, loc="outside upper center", ncols=6, fontsize=9
     )
+    if binned:
+        fig.supxlabel("Bars that do not fill their lane: the share of the time.", fontsize=9)
     present(fig, f"Timelines of host and device. {'; '.join(said)}.")
+
+
+_BINS = 240
+"""A span that is shorter than this part of a timeline is two or three pixels wide."""
+
+
+def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
+    """Return which share of each of `_BINS` parts of a trace the spans take."""
+    edges = np.linspace(0, trace.seconds, _BINS + 1)
+    shares = np.zeros(_BINS)
+    for span in spans:
+        start, end = span.start - trace.start, span.end - trace.start
+        first = int(start / trace.seconds * _BINS)
+        for i in range(first, min(first + 2, _BINS)):
+            shares[i] += max(0.0, min(end, edges[i + 1]) - max(start, edges[i]))
+    return shares / (trace.seconds / _BINS)
 
 
 def _lane(lane: str) -> str:

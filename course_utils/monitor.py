@@ -19,7 +19,9 @@ def unavailable(device: torch.device | str) -> str | None:
     try:
         torch.cuda.utilization(device)
     except ImportError:
-        return "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
+        return (
+            "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
+        )
     except Exception as error:  # noqa: BLE001  (NVIDIA's errors and AMD's have no base in common)
         return f"The driver does not say how busy this card is: {error}"
     return None

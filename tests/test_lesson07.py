@@ -11,7 +11,7 @@ from support import skip
 from torch import nn
 from torch.nn import functional as F
 
-from course_utils import detective, profiling, simgpu
+from course_utils import detective, drawings, profiling, simgpu
 from course_utils.exercises import lesson, todo
 from course_utils.exercises import lesson07 as answers
 from course_utils.profiling import Facts
@@ -356,6 +356,7 @@ def _numbers_without_training(model, batches, optimizer):
         ("mfu", lambda flops_per_step, seconds_per_step, peak: 0.2, "wrong-value"),
         ("regime", lambda facts: "gpu", "other-name"),
         ("event_seconds", lambda work, device, repeats: 1e-3, "other-calls"),
+        ("mend_f", answers._f_keeps_hits, "still-grows"),
     ],
 )
 def test_what_is_no_answer_is_refused(sim, name, answer, diagnosis):
@@ -483,6 +484,26 @@ def test_only_the_steps_of_the_faulty_loop_f_grow(sim):
     assert faulty.rest_seconds > 2 * mended.rest_seconds
 
 
+def test_the_trace_of_a_run_shows_its_steps(sim):
+    grows = detective.run("f").trace
+    steps = [span for span in grows.spans if span.kind == "phase"]
+    assert [span.name for span in steps] == [f"step {i}" for i in range(1, 9)]
+    assert steps[-1].seconds > 1.5 * steps[1].seconds
+    assert not [lane for lane in grows.lanes if "device to host" in lane]
+    assert [lane for lane in detective.run("a").trace.lanes if "device to host" in lane]
+
+
+def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
+    shown = []
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append(fig))
+    kernels = [Span("sim:0 compute", "k", i * 1e-5, i * 1e-5 + 3e-6, "kernel") for i in range(2400)]
+    whole = Span("host", "load", 0.0, 2.4e-2, "work")
+    drawings.timelines({"loop": Trace([*kernels, whole], "modelled")})
+    bars = [bar for bar in shown[0].axes[0].patches if bar.get_height() < 0]
+    assert len(bars) > 200
+    assert all(abs(bar.get_height()) == pytest.approx(0.8 * 0.3, rel=0.05) for bar in bars)
+
+
 def test_the_loader_loads_beside_the_training(sim):
     load, start = detective.Loader.LOAD, detective.Loader.START
 
@@ -528,10 +549,11 @@ def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
     said = capsys.readouterr().out
     assert "for i in range(len(x)):" not in said
     assert "before" in said and "after" in said
-    detective.present("d", lambda model, batches, optimizer: todo())
-    assert "still todo()" in capsys.readouterr().out
-    detective.present("d", lambda model, batches, optimizer: 1 / 0)
-    assert "ZeroDivisionError" in capsys.readouterr().out
+    slow, wrong = detective.loop_d, EX.mend_d.wrong["unweighted"]
+    for loop in (slow, wrong, lambda *_: todo(), lambda *_: 1 / 0):
+        detective.present("d", loop)
+        said = capsys.readouterr().out
+        assert "Once the check says Right" in said and "before" not in said
 
 
 def test_the_choices_are_the_faults_and_in_no_telling_order():

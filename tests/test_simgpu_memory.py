@@ -323,7 +323,7 @@ def test_torch_accelerator_is_the_simulated_device():
         assert acc.get_memory_info() == torch.sim.mem_get_info()
 
 
-# --- Random numbers
+# --- Indices
 
 
 @pytest.mark.parametrize(
@@ -338,7 +338,7 @@ def test_torch_accelerator_is_the_simulated_device():
     ids=["rows", "rows on the device", "mask", "mask on the device", "bytes on the device"],
 )
 @pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
-def test_only_a_mask_makes_the_host_wait_for_an_index(sim, index, waits, to_device, to_host):
+def test_only_a_mask_makes_the_host_wait_for_an_index(index, waits, to_device, to_host):
     x = torch.arange(4.0, device="sim")
     rows = torch.zeros(2, device="sim")
     where = index("sim") if callable(index) else index
@@ -354,12 +354,15 @@ def test_only_a_mask_makes_the_host_wait_for_an_index(sim, index, waits, to_devi
     assert x.tolist() == [0, 1, 0, 3]
 
 
-def test_one_value_for_all_that_a_mask_names_lets_nobody_wait(sim):
+def test_one_value_for_all_that_a_mask_names_lets_nobody_wait():
     x = torch.arange(4.0, device="sim")
     with simgpu.count() as counts:
         x[x > 1] = 0
     assert counts.synchronizations == 0
     assert x.tolist() == [0, 1, 0, 0]
+
+
+# --- Random numbers
 
 
 def test_random_numbers_repeat_and_leave_the_hosts_alone():

@@ -21,6 +21,7 @@ from .. import detective, memory, simgpu
 from ..detective import Run
 from ..profiling import Facts
 from ..show import seconds
+from ..simgpu.counters import Counters
 from .core import Exercise, Judge
 
 # event_seconds -----------------------------------------------------------------------------------
@@ -49,15 +50,20 @@ class _Work:
     def __init__(self, device: torch.device, seconds: float) -> None:
         self.device, self.seconds, self.cold = device, seconds, 12 * seconds
         self.took: list[float] = []
+        self.counters = Counters()
+        self.waits: list[int] = []  # how often the host had waited before each call
+        self.real: list[float] = []  # what each call took of real time on the simulated device
 
     def __call__(self) -> None:
         duration = self.seconds if self.took else self.cold
+        begin = perf_counter()
         if self.device.type == "sim":
+            self.waits.append(self.counters.synchronizations)
             for _ in range(4):
                 simgpu.clock(self.device).launch("work", duration / 4)
             self.took.append(duration)
+            self.real.append(perf_counter() - begin)
             return
-        begin = perf_counter()
         while perf_counter() < begin + duration:
             pass
         self.took.append(perf_counter() - begin)
@@ -81,8 +87,18 @@ def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
         for length, repeats in ((1e-3, 3), (4e-4, 7), (2e-3, 1)):
             with memory.spare_device("1 GB") as device:
                 work = _Work(device, length)
-                _judge_time(judge.number(answer(work, device, repeats)), work, repeats, judge)
+                begin = perf_counter()
+                with simgpu.count() as work.counters:
+                    got = judge.number(answer(work, device, repeats))
+                _judge_time(got, work, repeats, judge, perf_counter() - begin)
     cpu = torch.device("cpu")
+    try:
+        answer.__wrapped__(_Work(cpu, 1e-5), cpu, 1)
+    except (TypeError, AttributeError) as error:
+        if "Event" in str(error):
+            judge.no("no-branch", seen=f"{error}, on cpu", expected="perf_counter() there")
+    except Exception:  # noqa: BLE001  (the next call tells the learner)
+        pass
     for _ in range(3):  # another program may take the CPU away for a moment
         work = _Work(cpu, 1e-3)
         got = judge.number(answer(work, cpu, 5))
@@ -91,7 +107,8 @@ def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_time(got, work, 5, judge)
 
 
-def _judge_time(got: float, work: _Work, repeats: int, judge: Judge) -> None:
+def _judge_time(got: float, work: _Work, repeats: int, judge: Judge, real: float = 0.0) -> None:
+    """Judge what was timed; ``real`` is the real time that went by on the simulated device."""
     if len(work.took) < repeats + 1:
         judge.no(
             "no-warm-up" if len(work.took) == repeats else "other-calls",
@@ -101,9 +118,19 @@ def _judge_time(got: float, work: _Work, repeats: int, judge: Judge) -> None:
     answers = work.answers(repeats)
     right = answers.pop("")
     if _is_near(got, right, work.device):
+        between = work.waits[-1] - work.waits[-repeats] if work.waits else 0
+        if between:
+            judge.no(
+                "waits-between",
+                seen=f"{between} waits between the first and the last of {repeats} repeats",
+                expected="one wait, after the last",
+            )
         return
     like = [name for name, value in answers.items() if _is_near(got, value, work.device)]
-    if not like and got < 0.5 * right:
+    waited = bool(work.waits) and work.counters.synchronizations > work.waits[-1]
+    if not like and waited and sum(work.real[-repeats:]) <= repeats * got <= real:
+        like = ["host-clock"]
+    elif not like and got < 0.5 * right:
         like = ["only-launches"]
     judge.no(
         like[0] if like else "wrong-value",
@@ -156,6 +183,34 @@ def _events_of_launches(work, device, repeats):
     for _ in range(repeats):
         work()
     return ((clock.host if clock else perf_counter()) - begin) / repeats
+
+
+def _events_by_perf_counter(work, device, repeats):
+    wait = (lambda: None) if device.type == "cpu" else torch.accelerator.synchronize
+    work()
+    wait()
+    begin = perf_counter()
+    for _ in range(repeats):
+        work()
+    wait()
+    return (perf_counter() - begin) / repeats
+
+
+def _events_with_waits(work, device, repeats):
+    work()
+    return sum(event_seconds(_later(work), device, 1) for _ in range(repeats)) / repeats
+
+
+def _events_without_branch(work, device, repeats):
+    module = torch.get_device_module(device)
+    start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+    work()
+    start.record()
+    for _ in range(repeats):
+        work()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / repeats
 
 
 # mfu ---------------------------------------------------------------------------------------------
@@ -240,10 +295,11 @@ def _facts(
 
 
 def _regime_cases() -> list[Facts]:
-    shares = ((0.7, 0.3), (0.2, 0.6), (0.4, 0.4), (0.02, 0.01))
+    shares = ((0.7, 0.3), (0.2, 0.6), (0.4, 0.4))
     host = ((0.0, 0.0), (0.5, 0.1), (0.1, 0.4), (0.3, 0.3), (0.2, 0.05), (0.05, 0.2), (0.15, 0.15))
     busy = (0.1, 0.5, 0.74, 0.75, 0.95, 1.0)
     cases = [_facts(b, *h, *s) for b, h, s in product(busy, host, shares)]
+    cases += [_facts(b, *h, 0.02, 0.01) for b, h in product(busy, host) if b < 0.75]
     return [*cases, _facts(0.8, 0.0, 0.9, 0.5, 0.2), _facts(0.99, 0.85, 0.05, 0.1, 0.8)]
 
 
@@ -257,12 +313,18 @@ def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
         right = regime(case)
         if name != right:
             twins = [twin for twin, f in _REGIME_TWINS.items() if got == [f(c) for c in cases]]
+            inside = all(g == regime(c) for c, g in zip(cases, got, strict=True) if not _on_edge(c))
+            why = "at-least" if inside else _why_regime(name, right)
             judge.no(
-                twins[0] if twins else _why_regime(name, right),
+                twins[0] if twins else why,
                 seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting "
                 f"{case.waiting:g}, FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
                 expected=right,
             )
+
+
+def _on_edge(case: Facts) -> bool:
+    return case.busy == 0.75 or max(case.loading, case.waiting) == 0.2
 
 
 def _why_regime(name: str, right: str) -> str:
@@ -298,6 +360,14 @@ def _regime_without_launch(facts):
     if facts.busy < 0.75:
         return "loader" if facts.loading >= facts.waiting else "synchronisation"
     return regime(facts)
+
+
+def _regime_above(facts):
+    if facts.busy > 0.75:
+        return "compute" if facts.flop_share >= facts.byte_share else "memory"
+    if max(facts.loading, facts.waiting) <= 0.2:
+        return "launch"
+    return "loader" if facts.loading >= facts.waiting else "synchronisation"
 
 
 _REGIME_TWINS: Mapping[str, Callable[[Facts], str]] = {
@@ -833,6 +903,13 @@ def _check_f(answer: Callable[..., Any], judge: Judge) -> None:
             expected="no wait before the steps are made",
         )
     got = detective.run("f", answer, facts=False)
+    each = got.step_bytes
+    if got.seconds <= _limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
+        judge.no(
+            "still-grows",
+            seen=f"{each[1]:,.0f} bytes read and written in the second step, {each[-1]:,.0f} in the last",
+            expected="as many in each step",
+        )
     if got.seconds > _limit("f"):
         late = got.rest_seconds > 0.25 * got.seconds
         judge.no("moved-to-the-end" if late else "still-grows", **_times("f", got))
@@ -878,7 +955,35 @@ _f_per_batch = _f_with(
 _f_mean_of_means = _f_with(_means_of_means)
 _f_at_the_end = _f_with(_prefixes)
 _f_last_only = _f_with(lambda o, y: [_accuracy(torch.cat(o), torch.cat(y)).item()])
-_F_TWINS = {"per-batch": _f_per_batch, "mean-of-means": _f_mean_of_means}
+
+
+def _f_aliased(model, batches, optimizer):
+    hits = torch.zeros((), device=batches[0][0].device)
+    found, seen = [], []
+    for x, y in batches:
+        output = model(x)
+        _stepped(F.cross_entropy(output, y), optimizer)
+        hits += (output.argmax(1) == y).sum()
+        found.append(hits)
+        seen.append(len(y) + sum(seen[-1:]))
+    return (torch.stack(found).cpu() / torch.tensor(seen)).tolist()
+
+
+_F_TWINS = {
+    "per-batch": _f_per_batch,
+    "mean-of-means": _f_mean_of_means,
+    "aliased": _f_aliased,
+}
+
+
+def _f_keeps_hits(model, batches, optimizer):
+    accuracies, hits = [], []
+    for x, y in batches:
+        output = model(x)
+        _stepped(F.cross_entropy(output, y), optimizer)
+        hits.append(output.argmax(1) == y)
+        accuracies.append(torch.cat(hits).float().mean())
+    return torch.stack(accuracies).tolist()
 
 
 def _f_by_item(model, batches, optimizer):
@@ -932,7 +1037,7 @@ def _mend(
     return Exercise(
         id=f"07.mend_{letter}",
         title=title,
-        task=f"{task.rstrip()}\n\n{_JUDGED}",
+        task=task,
         level=level,
         minutes=minutes,
         hints=hints,
@@ -945,9 +1050,6 @@ def _mend(
     )
 
 
-_JUDGED = """Judged are the result, which must be that of the given loop, and what the simulated device counts and times.
-How you write it is yours to choose."""
-
 EXERCISES = (
     Exercise(
         id="07.event_seconds",
@@ -957,9 +1059,9 @@ EXERCISES = (
         task="""
 Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, which takes no argument,
 averaged over `repeats` calls. The first call of all takes longer, so make one beforehand that is not timed. On a
-GPU or the simulated device, time with two events around all the repeats:
-`torch.get_device_module(device).Event(enable_timing=True)`. `device.type == "cpu"` has neither a queue nor
-events: there read `perf_counter()`.
+GPU or the simulated device, time with two events around all the repeats, without a wait between them:
+`torch.get_device_module(device).Event(enable_timing=True)`. `device.type == "cpu"` has no queue, and
+`torch.cpu.Event` measures nothing: there read `perf_counter()`.
 """,
         hints=(
             "An event is a mark in the queue. `start.record()` puts one before the repeats, `end.record()` another "
@@ -980,6 +1082,10 @@ events: there read `perf_counter()`.
             "no-warm-up": "Every call was timed, the first too, which takes longer than the others.",
             "other-calls": "`work` was called less often than `repeats` and one more.",
             "only-launches": "That is how long the host takes to hand the work over. The device was not done yet.",
+            "host-clock": "A host clock cannot see the simulated device's modelled time: use its events.",
+            "waits-between": "The time is right, and the host waits for the device between the repeats. Two events around "
+            "all of them need one wait, at the end.",
+            "no-branch": "`torch.cpu.Event` measures nothing. On `cpu`, branch to `perf_counter()`.",
         },
         wrong={
             "milliseconds": _events_in_ms,
@@ -987,6 +1093,9 @@ events: there read `perf_counter()`.
             "no-warm-up": _events_cold,
             "only-launches": _events_of_launches,
             "cold": _events_around_all,
+            "host-clock": _events_by_perf_counter,
+            "waits-between": _events_with_waits,
+            "no-branch": _events_without_branch,
         },
     ),
     Exercise(
@@ -1016,7 +1125,9 @@ launches.
         reference=regime,
         check_answer=_check_regime,
         why="The order of the questions is the method. A busy device is made faster by less work or by cheaper work, an "
-        "idle one by a host that feeds it better, and the wrong one of the two gains nothing.",
+        "idle one by a host that feeds it better, and the wrong one of the two gains nothing. If both shares are low on a "
+        "busy device, neither is the limit: the kernels are too small or too slow to fill it. Then go back to larger "
+        "kernels, not to 16 bits.",
         diagnoses={
             "other-name": "The answer is none of the five names.",
             "busy-first": "The device is busy here. That the host waits for it, or loads meanwhile, costs nothing.",
@@ -1024,6 +1135,7 @@ launches.
             "memory is.",
             "idle-device": "The device stands idle for a good part of the time here. What it reaches while it computes "
             "does not say why.",
+            "at-least": "*At least* includes the number itself: a share of exactly 0.2 or 0.75 belongs to it.",
             "no-launch": "The host neither loads nor waits for long here. It is busy with launching.",
             "host-side": "For an idle device, compare what the host does: both shares with 0.2, then with each other.",
         },
@@ -1032,6 +1144,7 @@ launches.
             "larger-share": _regime_swapped,
             "idle-device": _regime_never_idle,
             "no-launch": _regime_without_launch,
+            "at-least": _regime_above,
         },
     ),
     Exercise(
@@ -1222,7 +1335,8 @@ weights stay float32.
             "outside.",
         ),
         why="Where arithmetic is the limit, a cheaper number format moves the limit itself. The weights stay in float32, "
-        "because a small step would be lost in 16 bits.",
+        "because a small step would be lost in 16 bits. (With float16 in bfloat16's place add a `GradScaler`, as in "
+        "lesson 04. The gradients of this loop are large enough to pass without one; yours may not be.)",
         diagnoses={
             "as-slow": "The time is the given loop's. The large matrix products still run in float32.",
             "only-some": "Some of the matrix products are faster, and the others still run in float32.",
@@ -1257,6 +1371,7 @@ the output that its own step gave.
             "moved-to-the-end": "The steps are fast now, and the same work is done after the last one.",
             "waits-each-step": "The work no longer grows, and the host now waits for the device in every step.",
             "per-batch": "That is the accuracy of each batch by itself. The task asks for all samples so far.",
+            "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor in each step.",
             "mean-of-means": "The mean of the batches' accuracies counts a small batch as much as a large one.",
         },
         wrong={
@@ -1265,6 +1380,7 @@ the output that its own step gave.
             "waits-each-step": _f_by_item,
             "per-batch": _f_per_batch,
             "mean-of-means": _f_mean_of_means,
+            "aliased": _f_aliased,
             "other-length": _f_last_only,
         },
     ),

@@ -247,7 +247,7 @@ def _look_up(op: Any) -> _Facts:
         facts = _facts[op] = _Facts(
             name=op._schema.name.removeprefix("aten::"),
             random=torch.Tag.nondeterministic_seeded in tags,
-            waits=packet not in _INDEXES  # of those only a mask's shape depends on values
+            waits=packet not in _INDEXES  # of those only a mask lets the host wait
             and (torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags),
             reshapes=torch.Tag.inplace_view in tags or packet is aten.resize_ or bool(outs),
             in_place=bool(arguments and arguments[0].is_write and not outs),
