@@ -95,7 +95,7 @@ def need_precision(device: torch.device, precision: str) -> None:
     if precision == "tf32" and not abilities(device).tf32:
         raise Unsuitable("it has no TF32 units")
     if precision == "fp16" and device.type == "cpu":
-        raise Unsuitable("a CPU computes float16 so slowly that a step takes minutes")
+        raise Unsuitable("a CPU computes float16 too slowly for training")
 
 
 def need_accelerator(device: torch.device, why: str) -> None:
