@@ -168,8 +168,8 @@ def host_busy(seconds: float, device: torch.device | str) -> None:
     if torch.device(device).type == "sim":
         simgpu.host_work(seconds, LOADING)
         return
-    until = perf_counter() + seconds
     with torch.profiler.record_function(LOADING):
+        until = perf_counter() + seconds
         while perf_counter() < until:
             pass
 

@@ -387,7 +387,7 @@ def test_the_loader_gives_images_of_one_shape(work):
     ("name", "parameters", "reason"),
     [
         ("mlp_step", {"batch": 64, "precision": "tf32"}, "no TF32 units"),
-        ("mlp_step", {"batch": 64, "precision": "fp16"}, "a CPU computes float16 so slowly"),
+        ("mlp_step", {"batch": 64, "precision": "fp16"}, "a CPU computes float16 too slowly"),
         ("bert_large_step", {"batch": 1, "precision": "fp32"}, "needs an accelerator"),
         ("cudnn_benchmark", {"batch": 8, "benchmark": True}, "cuDNN is for NVIDIA"),
         ("loader_epoch", {"transform": "light", "workers": 4096}, "4096 workers need 4096 cores"),
