@@ -1,11 +1,10 @@
-"""Where float16 with a gradient scaler can be shown, and what lesson 04 trains and counts with."""
+"""Where float16 with a gradient scaler can be shown, and what lesson 04 counts with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import torch
-from torch.nn import functional as F
 
 from . import simgpu
 
@@ -41,32 +40,6 @@ def _scales(device: torch.device) -> bool:
     except (RuntimeError, TypeError, NotImplementedError):
         return False
     return True
-
-
-def train_step(
-    net: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scaler: torch.amp.GradScaler,
-    x: torch.Tensor,
-    y: torch.Tensor,
-    dtype: torch.dtype,
-    loss_fn: Loss = F.cross_entropy,
-) -> None:
-    """Train for one step on the device where ``x`` is.
-
-    Parameters
-    ----------
-    scaler
-        A gradient scaler, disabled where the format needs none.
-    dtype
-        The format that autocast computes in; float32 switches it off.
-    """
-    with torch.amp.autocast(x.device.type, dtype=dtype, enabled=dtype != torch.float32):
-        loss = loss_fn(net(x), y)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
 
 
 def zeroed(before: torch.Tensor, after: torch.Tensor) -> float:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,10 +18,11 @@ from course_utils import simgpu
 from course_utils.devices import abilities
 from course_utils.exercises import lesson
 from course_utils.exercises import lesson04 as answers
-from course_utils.precision import gradients_lost, scaling_device, train_step, zeroed
+from course_utils.precision import gradients_lost, scaling_device, zeroed
 from course_utils.timing import host_clock
 
 EX = lesson("04")
+NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "04_mixed_precision.ipynb"
 HALF, BF16 = torch.float16, torch.bfloat16
 
 
@@ -429,10 +432,21 @@ def test_float16_is_shown_where_a_scaler_works(sim):
     assert scaling_device(torch.device("cpu")).type == "sim"
 
 
+def lessons_step():
+    """The function train_step as the notebook defines it."""
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    (cell,) = (
+        cell for cell in cells if cell["source"][:1] and "def train_step(" in cell["source"][0]
+    )
+    names = {"torch": torch, "F": F}
+    exec("".join(cell["source"]), names)
+    return names["train_step"]
+
+
 @pytest.mark.parametrize("dtype", [HALF, torch.float32])
 def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
     x, y = examples(sim)
-    found = []
+    train_step, found = lessons_step(), []
     for own in (True, False):
         model, optimizer, _ = training(sim)
         scaler = torch.amp.GradScaler("sim", init_scale=2.0**10, enabled=dtype is HALF)

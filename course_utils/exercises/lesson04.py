@@ -1411,46 +1411,6 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         },
     ),
     Exercise(
-        id="04.follow_scale",
-        title="Be the scaler",
-        level=2,
-        minutes=8,
-        task="""
-Write `follow_scale(overflows, init_scale, growth_interval)`: the list of a scaler's scales, one after
-each step. `overflows` says for each step whether its gradients overflowed. After an overflow the scale is
-halved; after `growth_interval` good steps **in a row** it is doubled, and the count starts again.
-""",
-        hints=(
-            "Two things are remembered from step to step: the scale, and the number of good steps in a row.",
-            "Both events, an overflow and a doubling, set the count to 0.",
-        ),
-        reference=follow_scale,
-        check_answer=_check_follow_scale,
-        why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
-        "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
-        diagnoses={
-            "not-reset": "An overflow must set the count of good steps back to 0: they have to be in a row.",
-            "by-number": "The scale grew at every multiple of the interval. Count good steps in a row, not "
-            "steps.",
-            "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each step.",
-            "before-the-step": "These are the scales that the steps were made with. The list is to "
-            "hold the scale after each step.",
-            "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
-            "step later.",
-            "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",
-            "one-per-step": "There must be one scale for each step.",
-            "wrong-scales": "The scales are others.",
-        },
-        wrong={
-            "not-reset": _scale_not_reset,
-            "by-number": _scale_by_number,
-            "grows-on": _scale_grows_on,
-            "before-the-step": _scale_before,
-            "one-late": _scale_one_late,
-            "back-to-start": _scale_back_to_start,
-        },
-    ),
-    Exercise(
         id="04.amp_step",
         title="One mixed-precision step, on any device",
         level=2,
@@ -1512,6 +1472,46 @@ without waiting for it. Gradients of an earlier step may still be there.
             "waits": _amp_item,
             "keeps-graph": _amp_keeps_graph,
             "scaled-loss": _amp_scaled_loss,
+        },
+    ),
+    Exercise(
+        id="04.follow_scale",
+        title="Be the scaler",
+        level=2,
+        minutes=8,
+        task="""
+Write `follow_scale(overflows, init_scale, growth_interval)`: the list of a scaler's scales, one after
+each step. `overflows` says for each step whether its gradients overflowed. After an overflow the scale is
+halved; after `growth_interval` good steps **in a row** it is doubled, and the count starts again.
+""",
+        hints=(
+            "Two things are remembered from step to step: the scale, and the number of good steps in a row.",
+            "Both events, an overflow and a doubling, set the count to 0.",
+        ),
+        reference=follow_scale,
+        check_answer=_check_follow_scale,
+        why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
+        "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
+        diagnoses={
+            "not-reset": "An overflow must set the count of good steps back to 0: they have to be in a row.",
+            "by-number": "The scale grew at every multiple of the interval. Count good steps in a row, not "
+            "steps.",
+            "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each step.",
+            "before-the-step": "These are the scales that the steps were made with. The list is to "
+            "hold the scale after each step.",
+            "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
+            "step later.",
+            "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",
+            "one-per-step": "There must be one scale for each step.",
+            "wrong-scales": "The scales are others.",
+        },
+        wrong={
+            "not-reset": _scale_not_reset,
+            "by-number": _scale_by_number,
+            "grows-on": _scale_grows_on,
+            "before-the-step": _scale_before,
+            "one-late": _scale_one_late,
+            "back-to-start": _scale_back_to_start,
         },
     ),
     Exercise(
