@@ -16,9 +16,8 @@ from harness import (
     notebook,
 )
 
-pytestmark = pytest.mark.serial
 
-
+@pytest.mark.notebook
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
 def test_lesson_runs_as_shipped(lesson, tmp_path):
     path = NOTEBOOKS / lesson.file
@@ -94,6 +93,7 @@ def bites(tmp_path_factory):
     return {path.stem: list(nbval_problems(path, found[path.stem])) for path in paths}, folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BITES)
 def test_the_run_bites(name, bites):
     problems, _ = bites
@@ -104,6 +104,7 @@ def test_the_run_bites(name, bites):
         assert expected in "\n".join(problems[name])
 
 
+@pytest.mark.slow
 def test_refused_connections_are_noted(bites):
     _, folder = bites
     assert network_attempts(folder) == ["198.51.100.7", "example.org", "example.org"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import nbformat
@@ -26,9 +25,11 @@ from nbclient.exceptions import CellTimeoutError
 from course_utils.authoring.solve import solved
 from course_utils.exercises import lesson as exercises_of
 
-pytestmark = pytest.mark.serial
-
-DEVICES = ("cpu", "sim")
+# What the CPU measured stands in the kept copies, so nothing else may run then. On `sim` times are modelled.
+DEVICES = (
+    pytest.param("cpu", marks=pytest.mark.serial),
+    pytest.param("sim", marks=pytest.mark.notebook),
+)
 
 
 def run(nb, name, tmp_path, monkeypatch, device, cwd=NOTEBOOKS):
@@ -59,7 +60,6 @@ def test_lesson_runs_solved(lesson, device, tmp_path, monkeypatch, record_proper
         nb, seconds = run(solved(shipped, exercises), name, tmp_path, monkeypatch, device)
     finally:
         _keep(tmp_path / name)
-    _note_minutes(f"{lesson.id} {device}", seconds)
     record_property(
         f"{TABLE}solved lessons: cells run, exercises right, minutes",
         f"{lesson.file:32} {device:5} {len(code_cells(nb)):4} {len(exercises):4} {seconds / 60:6.2f}",
@@ -77,13 +77,6 @@ def _keep(path):
         (EXECUTED / path.name).write_bytes(path.read_bytes())
 
 
-def _note_minutes(key, seconds):
-    path = EXECUTED / "minutes.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known[key] = round(seconds / 60, 2)
-    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-
-
 SEEN = {
     "nothing": ("x = 1", None),
     "stderr": ("import sys\nprint('noise', file=sys.stderr)", "wrote to stderr: noise"),
@@ -95,6 +88,7 @@ SEEN = {
 }
 
 
+@pytest.mark.slow
 def test_what_a_learner_should_not_see_is_found(tmp_path, monkeypatch):
     nb = notebook(*[source for source, _ in SEEN.values()])
     nb, _ = run(nb, "copy.ipynb", tmp_path, monkeypatch, "cpu", cwd=tmp_path)
@@ -112,6 +106,7 @@ def test_a_short_or_half_run_copy_is_found():
     assert "at least 10" in next(executed_problems(nb))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "says"),
     [

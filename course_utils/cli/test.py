@@ -31,10 +31,16 @@ LINT = (
     Stage("ruff check", ("ruff", "check", "."), pytest=False),
     Stage("ruff format", ("ruff", "format", "--check", "."), pytest=False),
 )
-QUICK = (Stage("quick tests", ("pytest", "-m", "not slow and not serial", *TOGETHER)),)
+QUICK = (
+    Stage("quick tests", ("pytest", "-m", "not slow and not notebook and not serial", *TOGETHER)),
+)
 FULL = (
-    Stage("slow tests", ("pytest", "-m", "slow and not serial", *TOGETHER)),
-    Stage("notebooks, one at a time", ("pytest", "-m", "serial")),
+    Stage("slow tests", ("pytest", "-m", "slow and not notebook and not serial", *TOGETHER)),
+    Stage(
+        "notebooks, two at a time",
+        ("pytest", "-m", "notebook and not serial", "-n", "2", "--dist", "load"),
+    ),
+    Stage("what measures, one at a time", ("pytest", "-m", "serial")),
 )
 
 
