@@ -101,7 +101,7 @@ def test_expect_error_takes_several_types(capsys):
 def figures(monkeypatch):
     """What the drawings present: figures kept open, with their alternative texts."""
     shown = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
+    monkeypatch.setattr(drawings.lesson01, "present", lambda fig, alt: shown.append((fig, alt)))
     yield shown
     for fig, _ in shown:
         plots.plt.close(fig)
@@ -121,7 +121,7 @@ def words(fig):
 
 
 def test_without_an_accelerator_the_race_has_a_modelled_one_and_says_so(figures, monkeypatch):
-    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
     drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
     assert "NVIDIA T4 (modelled)" in words(fig) and "NVIDIA T4 (modelled)" in alt
@@ -137,11 +137,13 @@ def test_the_modelled_race_is_what_the_simulated_device_says(sim):
         a, b = torch.rand(2, n, n, device=sim)
         found.append(measure(lambda a=a, b=b: a @ b, device=sim))
     assert [m.kind for m in found] == ["modelled"] * 3
-    assert [m.median for m in found] == pytest.approx(drawings._modelled_race(sizes), rel=0.2)
+    assert [m.median for m in found] == pytest.approx(
+        drawings.lesson01._modelled_race(sizes), rel=0.2
+    )
 
 
 def test_the_race_names_the_kind_of_each_curve(figures, monkeypatch):
-    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
     cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
     device = [fake(2e-5, "sim:0", "Simulated NVIDIA T4", "modelled")] * 3
     drawings.race(SIZES, {"cpu": cpu, "sim:0": device})
@@ -156,7 +158,7 @@ def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatc
         assert experiment == "matmul"
         return [fake(9e9), fake(2e-6 * size, "cuda", "Some GPU", "recorded")]
 
-    monkeypatch.setattr(drawings, "recorded", recorded)
+    monkeypatch.setattr(drawings.lesson01, "recorded", recorded)
     drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
     assert "Some GPU (recorded)" in words(fig)
@@ -167,7 +169,7 @@ def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatc
 
 
 def test_the_learners_device_is_divided_into_the_cpu(figures, monkeypatch):
-    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
     cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
     device = [dataclasses.replace(m, median=2e-5, device="mps") for m in cpu]
     drawings.race(SIZES, {"cpu": cpu, "mps": device})

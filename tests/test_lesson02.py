@@ -44,7 +44,7 @@ def cell(*needed):
 def lab(sim, monkeypatch):
     """The names that the lesson's cells use, on the simulated device; its figures are kept."""
     shown = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
+    monkeypatch.setattr(drawings.lesson02, "present", lambda fig, alt: shown.append((fig, alt)))
     monkeypatch.setattr(plots, "present", lambda fig, alt: shown.append((fig, alt)))
     names = {"torch": torch, "nn": nn, "F": F, "simgpu": simgpu, "drawings": drawings}
     names |= {"plots": plots, "seconds": seconds, "expect_error": expect_error}
@@ -206,7 +206,7 @@ def test_the_remedy_for_a_late_optimiser_is_one(sim):
 
 def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
-    monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
+    monkeypatch.setattr(drawings.lesson02, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
     drawings.transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out

@@ -296,7 +296,7 @@ def test_a_file_that_carries_code_is_not_run(lesson, run, tmp_path):
 @pytest.mark.parametrize(("longest", "scale"), [(2e-2, "linear"), (6e-1, "log")])
 def test_the_loading_chart_shows_short_times_beside_long_ones(monkeypatch, longest, scale):
     figures = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: figures.append(fig))
+    monkeypatch.setattr(drawings.lesson03, "present", lambda fig, alt: figures.append(fig))
     times = [3e-3, 9e-3, longest]
     drawings.loading_bars(
         [

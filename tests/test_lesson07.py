@@ -495,7 +495,7 @@ def test_the_trace_of_a_run_shows_its_steps(sim):
 
 def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
     shown = []
-    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append(fig))
+    monkeypatch.setattr(drawings.lesson07, "present", lambda fig, alt: shown.append(fig))
     kernels = [Span("sim:0 compute", "k", i * 1e-5, i * 1e-5 + 3e-6, "kernel") for i in range(2400)]
     whole = Span("host", "load", 0.0, 2.4e-2, "work")
     drawings.timelines({"loop": Trace([*kernels, whole], "modelled")})
