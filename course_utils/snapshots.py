@@ -7,7 +7,9 @@ the same for the simulated device. ``python -m course_utils.snapshots`` records 
 from __future__ import annotations
 
 import argparse
+import linecache
 import pickle
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -46,8 +48,9 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
     -------
     list of dict
         For each block ``"bytes"``, ``"line"`` (the program's own line that asked for it, such as
-        ``"train.py, line 12: update"``), and the numbers of the events between which it was in use, ``"start"``
-        and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
+        ``"train.py, line 12: update"``, or, while the notebook runs, ``"line 9: optimizer.step()"``),
+        ``"function"`` (that line is in it), and the numbers of the events between which it was in use,
+        ``"start"`` and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
     """
     found: list[dict[str, Any]] = []
     open_ones: dict[int, dict[str, Any]] = {}
@@ -56,20 +59,21 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
         if event["action"] not in ("alloc", "free_completed"):
             continue
         if event["action"] == "alloc":
-            block = {"bytes": event["size"], "line": _own_line(event["frames"])}
+            line, function = _own_line(event["frames"])
+            block = {"bytes": event["size"], "line": line, "function": function}
             found.append({**block, "start": number, "end": None})
             open_ones[event["addr"]] = found[-1]
         elif event["addr"] in open_ones:
             open_ones.pop(event["addr"])["end"] = number
         else:
-            block = {"bytes": event["size"], "line": "before", "start": 0, "end": number}
-            found.insert(0, block)
+            block = {"bytes": event["size"], "line": "before", "function": ""}
+            found.insert(0, {**block, "start": 0, "end": number})
         number += 1
     for segment in snapshot["segments"]:
         for block in segment["blocks"] if segment["device"] == device else ():
             if block["state"] == "active_allocated" and block["address"] not in open_ones:
-                size = block["requested_size"]
-                found.insert(0, {"bytes": size, "line": "before", "start": 0, "end": None})
+                old = {"bytes": block["requested_size"], "line": "before", "function": ""}
+                found.insert(0, {**old, "start": 0, "end": None})
     return found
 
 
@@ -81,7 +85,7 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     snapshot, device
         As for `allocations`.
     most
-        How many lines get a colour of their own; the others share one.
+        How many lines get a colour of their own, if they are thick enough to see; the others share one.
     begins
         The function whose allocations begin a step. Steps are numbered, every second one is shaded.
     """
@@ -94,18 +98,15 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
         curve = curves.setdefault(block["line"], [0] * ends)
         for i in range(block["start"], ends if block["end"] is None else block["end"]):
             curve[i] += block["bytes"]
+    together = _sum(curves.values())
+    peak = max(together, default=0)
     ranked = sorted(curves, key=lambda line: max(curves[line]), reverse=True)
-    named = [line for line in curves if line in ranked[:most]]
-    layers = [(line, curves[line]) for line in named]
-    if rest := ranked[most:]:
-        layers.append(
-            (
-                f"{len(rest)} other lines",
-                [sum(c) for c in zip(*(curves[n] for n in rest), strict=True)],
-            )
-        )
-    together = [sum(values) for values in zip(*(curve for _, curve in layers), strict=True)]
-    size, unit = scale(max(together, default=0))
+    thick = [line for line in ranked[:most] if max(curves[line]) > peak / 100]
+    layers = [(line, curves[line]) for line in curves if line in thick]
+    rest = [curves[line] for line in curves if line not in thick]
+    if max(others := _sum(rest), default=0) > peak / 100:
+        layers.append((f"{len(rest)} other line{'s' * (len(rest) > 1)}", others))
+    size, unit = scale(peak)
     fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
     floor = [0.0] * ends
     for i, (line, curve) in enumerate(layers):
@@ -123,7 +124,6 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
     ax.set_xlabel("allocations and frees, in their order")
     handles, labels = ax.get_legend_handles_labels()
     fig.legend(handles[::-1], labels[::-1], loc="outside right center", fontsize=9)
-    peak = max(together, default=0)
     each = "; ".join(f"{line} up to {amount(max(curve), 'B')}" for line, curve in layers)
     present(fig, f"Memory over {ends} events, at most {amount(peak, 'B')}, by line: {each}.")
 
@@ -131,25 +131,31 @@ def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str =
 def _starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
     """Return the events at which a function allocates, and another one did before."""
     named = [b for b in blocks if b["line"] != "before"]
-    pairs = pairwise([{"line": ""}, *named])
-    own = f": {function}"
-    return [b["start"] for a, b in pairs if b["line"].endswith(own) and not a["line"].endswith(own)]
+    pairs = pairwise([{"function": ""}, *named])
+    return [b["start"] for a, b in pairs if b["function"] == function != a["function"]]
 
 
-def _own_line(frames: list[dict[str, Any]]) -> str:
-    """Return the innermost line of Python that is not PyTorch's."""
+def _sum(curves: Iterable[list[int]]) -> list[int]:
+    return [sum(values) for values in zip(*curves, strict=True)]
+
+
+def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the innermost line of Python that is not PyTorch's, and the function it is in."""
     for frame in frames:
         path = PurePosixPath(frame["filename"].replace("\\", "/"))
-        if path.suffix == ".py" and "torch" not in path.parts:
-            place = f"line {frame['line']}"
-            if any(part.startswith("ipykernel_") for part in path.parts):
-                return f"cell, {place}" + _of(frame["name"])
-            return f"{path.name}, {place}" + _of(frame["name"])
-    return "PyTorch"
+        if path.suffix != ".py" or "torch" in path.parts:
+            continue
+        function = frame["name"]
+        place = f"line {frame['line']}"
+        if any(part.startswith("ipykernel_") for part in path.parts):
+            text = linecache.getline(frame["filename"], frame["line"]).strip()
+            return _shortened(f"{place}: {text or function}"), function
+        return f"{path.name}, {place}" + f": {function}" * (function != "<module>"), function
+    return "PyTorch", ""
 
 
-def _of(function: str) -> str:
-    return "" if function == "<module>" else f": {function}"
+def _shortened(text: str, most: int = 36) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # --- The snapshot that is shipped

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from ..plots import COLOURS, DASHES, MARKERS, log_ticks, present
 from ..timing import seconds
-from .core import BLUE, show_table
+from .core import BLUE
 
 
 def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
@@ -102,8 +102,8 @@ def batch_curve(
     ]
     fig, ax = plt.subplots(layout="constrained")
     slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
-    ax.plot([0, rows[-1]], [start, start + slope * rows[-1]], color="#888888", linewidth=1)
-    ax.text(0, start, " the last two points' line", va="top", color="#555555", fontsize=9)
+    ends = [0, rows[-1]], [start, start + slope * rows[-1]]
+    ax.plot(*ends, color="#888888", linewidth=1, label="the last two points' line", zorder=1)
     ax.plot(rows, peaks, marker=MARKERS[0], linestyle=DASHES[kind], label=f"the peak ({kind})")
     if guesses:
         ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label="you drew")
@@ -119,7 +119,7 @@ def batch_curve(
 
 
 def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
-    """Show what each way of saving memory saves and costs: a few in a table, five and more in a picture.
+    """Draw what each way of saving memory saves and costs.
 
     Parameters
     ----------
@@ -131,20 +131,6 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     """
     usual, usual_time = next(iter(costs.values()))
     shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
-    if len(costs) < 5:
-        rows = [
-            (
-                name,
-                f"{peak / 2**20:.1f} MiB",
-                f"{shares[name][0]:.0%}",
-                seconds(time),
-                f"{shares[name][1]:.2f}×",
-            )
-            for name, (peak, time) in costs.items()
-        ]
-        head = ("method", "peak", "of the plain step's", f"time ({kind})", "of the plain step's")
-        show_table(head, rows, [kind] * len(rows))
-        return
     fig, (left, right) = plt.subplots(
         1, 2, figsize=(8.8, 0.34 * len(costs) + 0.9), sharey=True, layout="constrained"
     )
@@ -162,7 +148,7 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
             f"{value:.2f}×", (value, place), (7, 0), textcoords="offset points", va="center"
         )
     right.axvline(1, color="#555555", linewidth=1)
-    right.set(xlabel=f"time, × the plain step's ({kind})", xscale="log")
+    right.set(xlabel=f"time, × the plain step's {seconds(usual_time)} ({kind})", xscale="log")
     right.set_xlim(min(time) / 1.4, max(time) * 2)
     log_ticks(right.xaxis)
     each = "; ".join(
