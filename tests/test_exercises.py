@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import time
+from collections import OrderedDict
 from pathlib import Path
 
 import nbformat
@@ -366,6 +367,20 @@ def test_an_exercise_meant_to_change_its_input_may():
 
     assert _exercise(check_answer=check, may_change=True).result(_mutates).outcome == "right"
     assert _exercise(check_answer=check).result(_mutates).diagnosis == "changed-input"
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_an_ordered_dict_counts_as_changed_only_where_it_was(change):
+    def answer(a, b):
+        if change:
+            a["weight"] = 3
+        return 6
+
+    def check(answer, judge):
+        answer(OrderedDict(weight=2), 3)
+
+    outcome = _exercise(check_answer=check).result(answer).outcome
+    assert outcome == ("not_yet" if change else "right")
 
 
 def test_a_check_leaves_the_random_numbers_alone():

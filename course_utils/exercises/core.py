@@ -381,10 +381,10 @@ def brief(value: object, most: int = 300) -> str:
 
 def same(a: object, b: object) -> bool:
     """Return whether two values are equal: tensors and arrays element by element, nested too."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a state_dict and a dict may be equal
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if type(a) is not type(b):
         return False
-    if isinstance(a, Mapping):
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
     if hasattr(a, "shape") and hasattr(a, "dtype"):

@@ -1,0 +1,581 @@
+"""Lesson 05: its checks judge what answers do, and the references hold with PyTorch's own parts."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import subprocess
+import sys
+import textwrap
+from collections import OrderedDict
+from contextlib import nullcontext
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+import torch.distributed as torch_dist
+from support import skip
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DistributedSampler
+
+from course_utils import cluster, drawings
+from course_utils.exercises import lesson, todo
+from course_utils.exercises import lesson05 as answers
+
+EX = lesson("05")
+ROOT = Path(__file__).parents[1]
+
+
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
+
+
+# --- right answers of other kinds are right
+
+
+def averages_by_avg(model, dist):
+    for p in (p for p in model.parameters() if p.requires_grad):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+
+
+def averages_by_bucket(model, dist):
+    trained = [p for p in model.parameters() if p.requires_grad]
+    flat = torch.cat(
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
+    )
+    dist.all_reduce(flat)
+    for p, values in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
+        p.grad = values.view_as(p).to(p.dtype) / dist.get_world_size()
+
+
+def averages_by_gathering(model, dist):
+    n = dist.get_world_size()
+    for p in model.parameters():
+        if p.requires_grad:
+            own = torch.zeros_like(p) if p.grad is None else p.grad
+            each = [torch.empty_like(own) for _ in range(n)]
+            dist.all_gather(each, own)
+            p.grad = torch.stack(each).mean(0)
+
+
+def averages_divided_first(model, dist):
+    for p in reversed(list(model.parameters())):
+        if p.requires_grad:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            p.grad.div_(dist.get_world_size())
+            dist.all_reduce(p.grad)
+
+
+def shards_by_sampler(n, rank, world_size, epoch, seed):
+    sampler = DistributedSampler(range(n), world_size, rank, shuffle=True, seed=seed)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+def shards_in_blocks(n, rank, world_size, epoch, seed):
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
+    order = torch.randperm(n, generator=generator)
+    length = math.ceil(n / world_size)
+    return order[torch.arange(rank * length, (rank + 1) * length) % n]
+
+
+def shards_by_random(n, rank, world_size, epoch, seed):
+    import random
+
+    order = list(range(n))
+    random.Random(f"{seed} {epoch}").shuffle(order)
+    while len(order) % world_size:
+        order.append(order[len(order) % n])
+    return tuple(order[rank::world_size])
+
+
+def accumulates_in_one_loop(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    rows = sum(y.numel() for _, y in parts)
+    for i, (x, y) in enumerate(parts, 1):
+        with model.no_sync() if i < len(parts) else nullcontext():
+            loss = loss_fn(model(x), y)
+            (loss * (y.numel() / rows)).backward()
+    optimizer.step()
+
+
+def accumulates_then_divides(model, parts, loss_fn, optimizer):
+    model.zero_grad()
+    with model.no_sync():
+        for x, y in parts[:-1]:
+            (loss_fn(model(x), y) * len(x)).backward()
+    x, y = parts[-1]
+    (loss_fn(model(x), y) * len(x)).backward()
+    for p in model.parameters():
+        p.grad /= sum(len(x) for x, _ in parts)
+    optimizer.step()
+
+
+def rates_by_min(step, base, base_batch, batch_per_rank, ranks, warmup):
+    factor = batch_per_rank * ranks / base_batch
+    done = min(step / warmup, 1) if warmup else 1
+    return torch.tensor(base * (1 - done + done * factor), dtype=torch.float64)
+
+
+def rescues_by_cutting(state, model):
+    wanted = model.state_dict().keys()
+    found = OrderedDict(state)
+    while found.keys() != wanted:
+        if not found or not all(key.startswith(("module.", "_orig_mod.")) for key in found):
+            raise ValueError("another model")
+        found = OrderedDict((key.partition(".")[2], value) for key, value in found.items())
+    return found
+
+
+def unhangs_by_two_calls(model, batches, dist, log):
+    model.eval()
+    loss, rows = torch.zeros(()), torch.tensor(0)
+    with torch.inference_mode():
+        for x, y in batches:
+            loss = loss + F.cross_entropy(model(x), y) * len(x)
+            rows = rows + len(x)
+    loss, rows = loss.clone(), rows.clone()
+    dist.all_reduce(loss)
+    dist.all_reduce(rows)
+    dist.barrier()
+    mean = loss.item() / rows.item()
+    if not dist.get_rank():
+        log(mean)
+    return mean
+
+
+def unhangs_by_most_batches(model, batches, dist, log):
+    most = torch.tensor(len(batches))
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    total = torch.zeros(2)
+    for i in range(most):
+        part = torch.zeros(2)
+        if i < len(batches):
+            x, y = batches[i]
+            with torch.no_grad():
+                part[0] = F.cross_entropy(model(x), y, reduction="sum")
+            part[1] = len(x)
+        dist.all_reduce(part)
+        total += part
+    if dist.get_rank() == 0:
+        log(total[0] / total[1])
+    return total[0] / total[1]
+
+
+def bytes_by_meta(shapes, ranks):
+    tensors = [torch.empty(shape, device="meta") for shape in shapes]
+    part = sum(t.chunk(ranks)[0].nbytes for t in tensors)
+    return [4 * sum(t.nbytes for t in tensors), 4 * part]
+
+
+def ring_by_irecv(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    flat = x.flatten()
+    length = math.ceil(len(flat) / n)
+    padded = F.pad(flat, (0, n * length - len(flat)))
+    parts = list(padded.split(length))
+    for step in range(n - 1):
+        parts[(rank + step + 1) % n] += swapped(parts[(rank + step) % n], dist)
+    for step in range(n - 1):
+        parts[(rank + step) % n].copy_(swapped(parts[(rank + step - 1) % n], dist))
+    x.copy_(padded[: len(flat)].view_as(x))
+
+
+def swapped(part, dist):
+    """Send a piece to the left, and return what comes from the right."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    received = torch.empty_like(part)
+    works = [dist.irecv(received, (rank + 1) % n), dist.isend(part, (rank - 1) % n)]
+    for work in works:
+        work.wait()
+    return received
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("average_gradients", averages_by_avg),
+        ("average_gradients", averages_by_bucket),
+        ("average_gradients", averages_by_gathering),
+        ("average_gradients", averages_divided_first),
+        ("shard", shards_by_sampler),
+        ("shard", shards_in_blocks),
+        ("shard", shards_by_random),
+        ("accumulate", accumulates_in_one_loop),
+        ("accumulate", accumulates_then_divides),
+        ("learning_rate", rates_by_min),
+        ("rescue", rescues_by_cutting),
+        ("unhang", unhangs_by_two_calls),
+        ("unhang", unhangs_by_most_batches),
+        ("sharded_bytes", bytes_by_meta),
+        ("ring_all_reduce", ring_by_irecv),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_another_right_answer_is_right(name, answer):
+    result = getattr(EX, name).result(answer)
+    assert result.outcome == "right", result.bundle().text
+
+
+# --- other wrong answers, and what is said of them
+
+
+def averages_sent_in_own_order(model, dist):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for p in parameters if dist.get_rank() else reversed(parameters):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+
+
+def averages_of_rank_0(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.reduce(p.grad, 0)
+            if dist.get_rank() == 0:
+                p.grad /= dist.get_world_size()
+
+
+def shards_with_ranks_own_numbers(n, rank, world_size, epoch, seed):
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch + rank))
+    return order.tolist()[: math.ceil(n / world_size)]
+
+
+def shards_from_one(n, rank, world_size, epoch, seed):
+    return [row + 1 for row in answers.shard(n, rank, world_size, epoch, seed)]
+
+
+def shards_twice(n, rank, world_size, epoch, seed):
+    return 2 * answers.shard(n, rank, world_size, epoch, seed)
+
+
+def shards_without_seed(n, rank, world_size, epoch, seed):
+    return answers.shard(n, rank, world_size, epoch, 0)
+
+
+def accumulates_all_rows_at_once(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    xs, ys = zip(*parts, strict=True)
+    loss_fn(model(torch.cat(xs)), torch.cat(ys)).backward()
+    optimizer.step()
+
+
+def accumulates_without_the_last(model, parts, loss_fn, optimizer):
+    answers.accumulate(model, parts[:-1] or parts, loss_fn, optimizer)
+
+
+def accumulates_on_rank_0(model, parts, loss_fn, optimizer):
+    if model._dist.get_rank() == 0:
+        answers.accumulate(model, parts, loss_fn, optimizer)
+
+
+def rates_that_return(step, base, base_batch, batch_per_rank, ranks, warmup):
+    if step > warmup:
+        return base
+    return answers.learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)
+
+
+def rescues_one_layer(state, model):
+    found = answers.rescue(state, model)
+    first = next(iter(found))
+    return {key: found[first] for key in found}
+
+
+def unhangs_with_a_call_under_if(model, batches, dist, log):
+    total = torch.zeros(2)
+    with torch.no_grad():
+        for x, y in batches:
+            total[0] += F.cross_entropy(model(x), y, reduction="sum")
+            total[1] += len(x)
+    if dist.get_rank() == 0:
+        dist.all_reduce(total)
+        log(total[0] / total[1])
+    return (total[0] / total[1]).item()
+
+
+def unhangs_with_batches_means(model, batches, dist, log):
+    total = torch.zeros(2)
+    with torch.no_grad():
+        for x, y in batches:
+            total += torch.stack([F.cross_entropy(model(x), y), torch.tensor(1.0)])
+    dist.all_reduce(total)
+    mean = (total[0] / total[1]).item()
+    if dist.get_rank() == 0:
+        log(mean)
+    return mean
+
+
+def unhangs_with_a_graph(model, batches, dist, log):
+    total = torch.zeros(2)
+    for x, y in batches:
+        total[0] += F.cross_entropy(model(x), y, reduction="sum").item()
+        total[1] += len(x)
+    dist.all_reduce(total)
+    mean = (total[0] / total[1]).item()
+    if dist.get_rank() == 0:
+        log(mean)
+    return mean
+
+
+def ring_of_other_sizes(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    sending = dist.isend(x.view(-1)[: rank + 1], (rank + 1) % n)
+    dist.recv(torch.empty_like(x), (rank - 1) % n)
+    sending.wait()
+
+
+def ring_to_and_from_all(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    others = [r for r in range(n) if r != rank]
+    received = {r: torch.empty_like(x) for r in others}
+    given = x.clone()
+    works = [dist.irecv(received[r], r) for r in others] + [dist.isend(given, r) for r in others]
+    for work in works:
+        work.wait()
+    for r in others:
+        x += received[r]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "diagnosis"),
+    [
+        ("average_gradients", averages_sent_in_own_order, "one-rank"),
+        ("average_gradients", averages_of_rank_0, "one-rank"),
+        ("shard", shards_with_ranks_own_numbers, "own-order"),
+        ("shard", shards_from_one, "other-rows"),
+        ("shard", shards_twice, "too-long"),
+        ("shard", shards_without_seed, "no-seed"),
+        ("accumulate", accumulates_all_rows_at_once, "all-at-once"),
+        ("accumulate", accumulates_without_the_last, "other-parts"),
+        ("accumulate", accumulates_on_rank_0, "ranks-wait"),
+        ("learning_rate", rates_that_return, "not-scaled"),
+        ("rescue", rescues_one_layer, "other-tensors"),
+        ("unhang", unhangs_with_a_call_under_if, "one-rank"),
+        ("unhang", unhangs_with_batches_means, "mean-of-batches"),
+        ("unhang", unhangs_with_a_graph, "graph"),
+        ("sharded_bytes", lambda shapes, ranks: (1, 2, 3), "not-a-pair"),
+        ("ring_all_reduce", ring_of_other_sizes, "other-partner"),
+        ("ring_all_reduce", ring_to_and_from_all, "whole-tensors"),
+        ("ring_all_reduce", lambda x, dist: x.mul_(dist.get_world_size()), "other-sum"),
+        ("ring_all_reduce", lambda x, dist: None, "not-in-place"),
+    ],
+)
+def test_another_wrong_answer_is_refused(name, answer, diagnosis):
+    assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+@pytest.mark.parametrize("name", ["average_gradients", "accumulate", "unhang", "ring_all_reduce"])
+def test_an_answer_on_the_cluster_is_told_from_a_stub_and_from_a_fault_of_its_own(name):
+    arguments = ", ".join(inspect.signature(getattr(answers, name)).parameters)
+    stub, faulty = (
+        eval(f"lambda {arguments}: {end}", {"todo": todo}) for end in ("todo()", "1 / 0")
+    )
+    assert judged(name, stub) == ("not_tried", "")
+    assert judged(name, faulty) == ("raised", "ZeroDivisionError")
+
+
+def test_a_hang_is_said_within_a_second_with_the_learners_lines():
+    result = EX.unhang.result(answers._unhang_given)
+    (seen,) = (value for name, value in result.details if name == "Seen")
+    line = inspect.getsource(answers).splitlines().index("        dist.barrier()") + 1
+    assert f"rank 0 waits in barrier (its 3rd call, line {line})" in seen
+    assert "rank 1 has finished" in seen
+
+
+def test_an_endless_loop_on_one_rank_is_stopped(monkeypatch):
+    def spins(model, batches, dist, log):
+        while dist.get_rank() == 1:
+            pass
+        return answers.unhang(model, batches, dist, log)
+
+    monkeypatch.setattr(EX.unhang, "limit", 0.5)
+    assert judged("unhang", spins) == ("not_yet", "too-slow")
+    assert judged("unhang", answers.unhang) == ("right", "")
+
+
+def test_a_check_on_the_cluster_leaves_the_number_of_threads():
+    before = torch.get_num_threads()
+    for name in ("average_gradients", "unhang"):
+        judged(name, getattr(answers, name))
+        judged(name, lambda *_: 1 / 0)
+    assert torch.get_num_threads() == before
+
+
+def test_the_code_to_mend_in_the_notebook_has_both_faults():
+    cells = nbformat.read(ROOT / "notebooks" / "05_several_gpus.ipynb", as_version=4).cells
+    (source,) = (c.source for c in cells if "def unhang(" in c.source)
+    lines = [line for line in source.splitlines() if "return todo()" not in line]
+    names = dict(vars(answers))
+    exec("\n".join(line for line in lines if not line.startswith("ex.")), names)
+    assert judged("unhang", names["unhang"]) == ("not_yet", "one-rank")
+    half = [line for line in lines if "barrier" not in line and not line.startswith("ex.")]
+    exec("\n".join(half), names)
+    assert judged("unhang", names["unhang"]) == ("not_yet", "unequal-loops")
+
+
+# --- the references against PyTorch
+
+
+@pytest.mark.parametrize(("n", "ranks"), [(12, 3), (10, 4), (3, 8), (1, 1), (50, 7)])
+def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
+    for rank in range(ranks):
+        for epoch in (0, 5):
+            assert answers.shard(n, rank, ranks, epoch, 4) == shards_by_sampler(
+                n, rank, ranks, epoch, 4
+            )
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
+def test_sharded_bytes_are_those_of_fully_shard(ranks):
+    fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
+    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    torch_dist.init_process_group("fake", rank=0, world_size=ranks, store=fake.FakeStore())
+    try:
+        model = nn.Sequential(
+            nn.Linear(20, 10), nn.Linear(10, 3), nn.LayerNorm(9), nn.Conv2d(5, 2, 3)
+        )
+        shapes = [tuple(p.shape) for p in model.parameters()]
+        whole = sum(p.nbytes for p in model.parameters())
+        fsdp.fully_shard(model)
+        for p in model.parameters():
+            p.grad = torch.zeros_like(p)
+        optimizer = torch.optim.Adam(model.parameters())
+        optimizer.step()
+        held = 0
+        for p in model.parameters():
+            state = optimizer.state[p]
+            for tensor in (p, p.grad, state["exp_avg"], state["exp_avg_sq"]):
+                held += tensor.to_local().nbytes
+    finally:
+        torch_dist.destroy_process_group()
+    assert answers.sharded_bytes(shapes, ranks) == (4 * whole, held)
+
+
+def test_rescue_takes_what_ddp_and_compile_really_save():
+    def model():
+        return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+
+    plain = model()
+    (wrapped,) = cluster.run(lambda dist: cluster.DistributedDataParallel(model(), dist), 1).results
+    compiled = torch.compile(model())
+    (both,) = cluster.run(lambda dist: cluster.DistributedDataParallel(compiled, dist), 1).results
+    for saved in (plain, wrapped, compiled, both, torch.compile(wrapped)):
+        state = saved.state_dict()
+        assert plain.load_state_dict(answers.rescue(state, plain)).missing_keys == []
+
+
+def test_learning_rate_is_that_of_the_paper():
+    rate = answers.learning_rate
+    assert rate(10**6, 0.1, 256, 32, 256, 5) == pytest.approx(3.2)  # 8192 samples a step
+    assert [rate(s, 0.1, 256, 32, 256, 4) for s in range(5)] == pytest.approx(
+        [0.1, 0.875, 1.65, 2.425, 3.2]
+    )
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 6])
+def test_the_ring_reaches_the_target_and_costs_what_all_reduce_does(ranks):
+    def by(function):
+        return cluster.run(lambda dist: function(torch.ones(12 * ranks), dist), ranks=ranks)
+
+    ring, whole = by(answers.ring_all_reduce), by(lambda x, dist: dist.all_reduce(x))
+    assert ring.steps == 2 * (ranks - 1)
+    assert set(ring.sent) == {2 * (ranks - 1) * 12 * 4}
+    assert ring.seconds == pytest.approx(whole.seconds)
+
+
+PROGRAM = """
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from course_utils.exercises import lesson05 as answers
+
+dist.init_process_group("gloo")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+
+for shape in ((12,), (7, 5), (2,)):
+    x, right = (torch.arange(float(torch.Size(shape).numel())).view(shape) * 10**rank for _ in range(2))
+    answers.ring_all_reduce(x, dist)
+    dist.all_reduce(right)
+    assert torch.equal(x, right), (x, right)
+
+model = answers._with_gradients(rank, unused=True)
+answers.average_gradients(model, dist)
+before = [answers._with_gradients(r, unused=True) for r in range(ranks)]
+answers._judge_averages(model, before, rank, None)
+
+logged = []
+batches = answers._labelled(((3,), (2, 2), ())[rank], rank)
+mean = answers.unhang(answers._classifier(), batches, dist, logged.append)
+assert logged == ([mean] if rank == 0 else [])
+
+torch.manual_seed(0)
+sizes = ((5, 3, 2), (4, 6), (10,))
+model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+answers.accumulate(model, answers._parts(sizes[rank], rank), F.cross_entropy, optimizer)
+answers._judge_weights(model, sizes, None)
+
+print(f"rank {rank} is through", flush=True)
+del model
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_the_references_run_in_real_processes(tmp_path):
+    if not (torch_dist.is_available() and torch_dist.is_gloo_available()):
+        skip("this PyTorch comes without gloo", until="2027-11-30")
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent(PROGRAM), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local-addr=127.0.0.1",
+    ]
+    done = subprocess.run(
+        [*command, "--nproc-per-node=3", str(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    through = re.findall(r"rank \d is through", done.stdout)  # lines of two ranks may run together
+    assert sorted(through) == [f"rank {rank} is through" for rank in range(3)]
+
+
+# --- the puzzle's drawing
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (answers.ring_all_reduce, "At the end 32 of 32 places hold the sum"),
+        (answers._ring_half_way, "At the end 8 of 32 places hold the sum"),
+        (answers._ring_by_rank_0, "after each of 6 steps"),
+        (answers._ring_averaging, "At the end 0 of 32"),
+        (answers._ring_sends_first, "Nothing to draw: No rank can go on: rank 0 waits in send"),
+        (lambda x, dist: todo(), "no rank has sent anything yet"),
+        (lambda x, dist: 1 / 0, "Nothing to draw: division by zero"),
+        (todo(), "Nothing to draw"),
+    ],
+)
+def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, capsys):
+    monkeypatch.setattr(
+        sys.modules["course_utils.drawings.lesson05"], "present", lambda figure, alt: print(alt)
+    )
+    drawings.ring(answer)
+    assert says in capsys.readouterr().out
