@@ -43,7 +43,13 @@ class bar(tqdm):
             if total
             else ""
         )
-        text = self.format_meter(**{**data, "ncols": None, "bar_format": _LINE if total else None})
+        text = self.format_meter(
+            **{
+                **data,
+                "ncols": None,
+                "bar_format": data["bar_format"] or (_LINE if total else None),
+            }
+        )
         output = {
             "text/plain": text,
             "text/html": f'<div>{meter}<code style="background:none">{html.escape(text)}</code></div>',

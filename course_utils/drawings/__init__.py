@@ -9,14 +9,17 @@ from .lesson01 import peaks, race, roofline, two_processors
 from .lesson02 import pinned_route, transfer_chart, two_memories, what_moves
 from .lesson03 import checkpoint_moments, loading_bars
 from .lesson04 import gradient_sizes, loss_scale, number_formats, scores
+from .lesson05 import buckets, chunks, mesh, rank_lanes, ranks, ring, scaling
 from .lesson06 import batch_curve, means, memory_map, turns
 from .lesson07 import busy_but, changes, facts, pyramid, timelines
 
 __all__ = [
     "batch_curve",
+    "buckets",
     "busy_but",
     "changes",
     "checkpoint_moments",
+    "chunks",
     "facts",
     "five_doors",
     "gradient_sizes",
@@ -24,12 +27,17 @@ __all__ = [
     "loss_scale",
     "means",
     "memory_map",
+    "mesh",
     "number_formats",
     "peaks",
     "pinned_route",
     "pyramid",
     "race",
+    "rank_lanes",
+    "ranks",
+    "ring",
     "roofline",
+    "scaling",
     "scores",
     "timelines",
     "transfer_chart",

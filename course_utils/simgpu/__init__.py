@@ -16,6 +16,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
 ``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
+``replicas.py``  ``nn.DataParallel``
 =============== ===========================================================
 """
 

@@ -16,7 +16,7 @@ from torch.jit._builtins import _register_builtin
 from torch.nn.parameter import Parameter, UninitializedBuffer, UninitializedTensorMixin, is_lazy
 from torch.utils._device import _device_constructors
 
-from . import autocast, kernels, serialize, unwinding
+from . import autocast, kernels, replicas, serialize, unwinding
 from .machine import MACHINE
 from .module import SimModule
 from .tensor import SimTensor, is_pinned, mark_pinned, run
@@ -84,6 +84,7 @@ def _register() -> None:
     _parameters()
     _accelerator()
     _optimizers()
+    replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
 

@@ -102,6 +102,9 @@ class SimTensor(Tensor):
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return self.numpy()
 
+    def record_stream(self, stream: Any) -> None:
+        """Do nothing: here memory that a stream still uses is never given away."""
+
     def backward(self, gradient: Tensor | None = None, *args: Any, **kwargs: Any) -> None:
         """Compute gradients; one that is given must be on this device."""
         if gradient is not None and gradient.device != self.device and gradient.dim():
@@ -653,7 +656,6 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     aten._pack_padded_sequence.default: _pack_padded,
     aten._pin_memory.default: _refuse_pin,
     aten.is_pinned.default: lambda op, args, kwargs: False,
-    aten.record_stream.default: lambda op, args, kwargs: None,
     torch.ops.prim.layout.default: lambda op, args, kwargs: args[0]._payload.layout,
 }
 

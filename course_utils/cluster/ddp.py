@@ -1,0 +1,114 @@
+"""DistributedDataParallel on the simulated cluster."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .ranks import Dist
+
+
+class DistributedDataParallel(nn.Module):
+    """Keeps the copies of a model alike: what PyTorch's class of that name does, in one bucket.
+
+    The parameters and buffers of rank 0 are broadcast at the start, its buffers before each step. When a
+    backward pass has made every gradient, one all_reduce averages them. Whether it does is decided by the
+    forward pass before: inside `no_sync` it does not.
+
+    Parameters
+    ----------
+    module
+        The model; each rank has its own.
+    dist
+        What the program got from `run`.
+    find_unused_parameters
+        Whether a step may leave parameters without a gradient.
+
+    Raises
+    ------
+    RuntimeError
+        In the forward pass after a backward pass that made some gradients and not all; and where the
+        model has nothing to train.
+    """
+
+    def __init__(self, module: nn.Module, dist: Dist, find_unused_parameters: bool = False) -> None:
+        super().__init__()
+        self.module = module
+        self.find_unused_parameters = find_unused_parameters
+        self.require_backward_grad_sync = True
+        self._dist = dist
+        self._trained = {p: name for name, p in module.named_parameters() if p.requires_grad}
+        if not self._trained:
+            raise RuntimeError(
+                "DistributedDataParallel needs a parameter that requires a gradient."
+            )
+        self._expected = False  # whether the coming backward pass is to be averaged
+        self._missing: set[Tensor] = set()
+        self._unfinished: list[str] = []
+        self._broadcast([*module.parameters(), *module.buffers()])
+        for parameter in self._trained:
+            parameter.register_post_accumulate_grad_hook(self._ready)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the model."""
+        if torch.is_grad_enabled() and self.require_backward_grad_sync:
+            if self._unfinished:
+                raise RuntimeError(
+                    "Expected to have finished reduction in the prior iteration before starting a new one. "
+                    f"These parameters got no gradient: {', '.join(self._unfinished)}. Where that is meant, "
+                    "pass find_unused_parameters=True."
+                )
+            self._expected, self._missing = True, set(self._trained)
+            self._broadcast(list(self.module.buffers()))
+        return self.module(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Let forward passes within the block, and their backward passes, leave gradients as they are."""
+        before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
+        try:
+            yield
+        finally:
+            self.require_backward_grad_sync = before
+
+    def _ready(self, parameter: Tensor) -> None:
+        if not self._expected:
+            return
+        if len(self._missing) == len(self._trained):  # the first: see to the end of this pass
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+        self._missing.discard(parameter)
+
+    def _finish(self) -> None:
+        if self._missing and not self.find_unused_parameters:
+            self._unfinished = [n for p, n in self._trained.items() if p in self._missing]
+            return
+        self._expected = False
+        if self.find_unused_parameters:
+            used = torch.tensor([p not in self._missing for p in self._trained], dtype=torch.int32)
+            self._dist.all_reduce(used)
+            trained = [p for p, ranks in zip(self._trained, used, strict=True) if ranks]
+            for p in trained:
+                p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        else:
+            trained = list(self._trained)
+        for bucket in _flat([p.grad for p in trained]):
+            bucket.div_(self._dist.get_world_size())
+            self._dist.all_reduce(bucket)
+
+    def _broadcast(self, tensors: list[Tensor]) -> None:
+        for bucket in _flat(tensors):
+            self._dist.broadcast(bucket, src=0)
+
+
+def _flat(tensors: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the values of all tensors of a dtype as one tensor, and put them back after it was used."""
+    for dtype in dict.fromkeys(t.dtype for t in tensors):
+        alike = [t.data for t in tensors if t.dtype == dtype]
+        bucket = torch.cat([t.reshape(-1) for t in alike])
+        yield bucket
+        for t, values in zip(alike, bucket.split([t.numel() for t in alike]), strict=True):
+            t.copy_(values.reshape(t.shape))

@@ -1,0 +1,11 @@
+"""Run a script as several processes from a notebook, and leave none behind.
+
+``run`` does what ``torchrun`` does in a terminal, with a time limit, the output of all ranks in a legible
+order, and one short message where a rank fails.
+"""
+
+from .core import Finished, run
+from .output import RankError
+from .prepare import Kill
+
+__all__ = ["Finished", "Kill", "RankError", "run"]

@@ -1,0 +1,276 @@
+"""What the ranks of a launch said: read while they run, put in order, reduced to the first error."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
+from pathlib import Path
+
+# Lines that PyTorch's libraries write about themselves.
+_NOISE = re.compile(r"USDT:|\[Gloo\] Rank|^\[/\S*gloo/|socket\.cpp|TCPStore|ProcessGroupGloo\.cpp")
+_PREFIX = re.compile(r"^\[rank\d+\]: ?")  # PyTorch puts it before each line of a traceback
+_NATIVE_LOG = re.compile(r"^(\[rank\d+\]:)?\[?[WEF]\d{4} |^terminate called|^Fatal Python error")
+_START = re.compile(r'^(Traceback \(most recent call last\):|  File ".+", line \d+)$')
+_FRAME = re.compile(r'^\s+File "(.+)", line (\d+)')
+_ERROR = re.compile(r"^([A-Za-z_][\w.]*)(?:: (.*))?$")
+# What a rank says because another one is gone.
+_FOLLOWS = re.compile(
+    r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|remote process exited|gloo/transport|"
+    r"NCCL|[Tt]imed out|[Ss]ocket [Tt]imeout|recvValue failed"
+)
+_EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
+_SUMMARY = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
+_NATIVE_PLACE = re.compile(r"\[?/\S+\.(?:cc|cpp|h):\d+\]? ")
+_MESSAGE_LINES = 12
+
+
+@dataclass(frozen=True)
+class RankError:
+    """Why a rank stopped; ``str()`` gives the sentence.
+
+    Attributes
+    ----------
+    ranks
+        The rank that failed first, or all that failed at once in the same way.
+    kind
+        The exception's type (``"ValueError"``), a signal (``"SIGKILL"``), or ``"exit code 3"``.
+    message
+        The exception's message; empty for a signal or an exit code.
+    trace
+        The lines of the traceback that lie beside the script, outermost first.
+    """
+
+    ranks: tuple[int, ...]
+    kind: str
+    message: str = ""
+    trace: tuple[str, ...] = ()
+
+    @property
+    def rank(self) -> int:
+        """The first of ``ranks``."""
+        return self.ranks[0]
+
+    def __str__(self) -> str:
+        who = " and ".join(f"rank {rank}" for rank in self.ranks)
+        if self.kind.startswith("SIG"):
+            return f"{who} was killed by the signal {self.kind}."
+        return f"{who} stopped with {self.kind}" + (f": {self.message}" if self.message else "")
+
+
+@dataclass(frozen=True)
+class _Line:
+    rank: int
+    attempt: int
+    text: str
+    is_error: bool
+
+
+@dataclass
+class _File:
+    attempt: int
+    offset: int = 0
+    rest: bytes = b""
+
+
+@dataclass
+class Output:
+    """Reads the files into which torchrun writes what the ranks say.
+
+    Parameters
+    ----------
+    folders
+        One folder a node, torchrun's ``--log-dir``.
+    per_node
+        Ranks a node.
+    script
+        The learner's script.
+    """
+
+    folders: Sequence[Path]
+    per_node: int
+    script: Path
+    attempts: int = 1
+    _files: dict[Path, _File] = field(default_factory=dict)
+    _lines: list[_Line] = field(default_factory=list)
+
+    @property
+    def last(self) -> str:
+        """What was said last, with its rank; empty before anything was said."""
+        said = next((line for line in reversed(self._lines) if not line.is_error), None)
+        return f"rank {said.rank} | {said.text}" if said else ""
+
+    @property
+    def ranks(self) -> range:
+        """All ranks."""
+        return range(self.per_node * len(self.folders))
+
+    def read(self, *, to_end: bool = False) -> list[str]:
+        """Take in what is new and return it; with ``to_end`` a line that was not finished, too."""
+        before = len(self._lines)
+        for node, folder in enumerate(self.folders):
+            for path in sorted(folder.glob("*/attempt_*/*/std*.log"), key=_standard_output_first):
+                rank = node * self.per_node + int(path.parent.name)
+                file = self._files.setdefault(
+                    path, _File(int(path.parent.parent.name.removeprefix("attempt_")))
+                )
+                texts = _new_lines(path, file, to_end)
+                self.attempts = max(self.attempts, file.attempt + 1)
+                self._lines += [
+                    _Line(rank, file.attempt, text, path.name == "stderr.log")
+                    for text in texts
+                    if not _NOISE.search(text)
+                ]
+        return [line.text for line in self._lines[before:] if not line.is_error]
+
+    def shown(self, rank: int, attempt: int, *, failed: bool) -> list[str]:
+        """Return what a rank said in one attempt, without what an error made it say."""
+        kept, in_traceback = [], False
+        for line in self._lines:
+            if (line.rank, line.attempt) != (rank, attempt):
+                continue
+            if line.is_error and failed:
+                in_traceback = in_traceback or bool(_START.match(_PREFIX.sub("", line.text)))
+                if in_traceback or _NATIVE_LOG.match(line.text):
+                    continue
+            kept.append(line.text)
+        return kept
+
+    def error(self, attempt: int, exits: Mapping[int, int]) -> RankError | None:
+        """Return the error that came first in a failed attempt: not one that another rank's end caused.
+
+        Parameters
+        ----------
+        attempt
+            Which attempt, from 0.
+        exits
+            The exit codes torchrun reported, by rank, the first failure first; negative for a signal.
+        """
+        found = []
+        for rank in dict.fromkeys([*exits, *self.ranks]):
+            error = self._traceback(rank, attempt)
+            code = exits.get(rank, 0)
+            if error and not _FOLLOWS.search(f"{error.kind}: {error.message}"):
+                found.append((0, error))
+            elif code < 0:
+                found.append((1, RankError((rank,), _signal_name(-code))))
+            elif error:
+                found.append((3, error))
+            elif code:
+                found.append((2, RankError((rank,), f"exit code {code}")))
+        if not found:
+            return None
+        first = min(found, key=lambda pair: pair[0])[1]
+        alike = [error.rank for _, error in found if _alike(error, first)]
+        return RankError(tuple(sorted(alike)), first.kind, first.message, first.trace)
+
+    def _traceback(self, rank: int, attempt: int) -> RankError | None:
+        texts = [
+            _PREFIX.sub("", line.text)
+            for line in self._lines
+            if line.is_error and (line.rank, line.attempt) == (rank, attempt)
+        ]
+        starts = [i for i, text in enumerate(texts) if _START.match(text)]
+        if not starts:
+            return None
+        trace, rest = [], texts[starts[-1] :]
+        for text, source in zip(rest, [*rest[1:], ""], strict=True):
+            if (frame := _FRAME.match(text)) and self._is_own(Path(frame[1])):
+                trace.append(f"{Path(frame[1]).name}, line {frame[2]}: {source.strip()}")
+        for i, text in enumerate(rest[1:], start=1):
+            if error := _ERROR.match(text):
+                message = [error[2] or "", *rest[i + 1 : i + _MESSAGE_LINES]]
+                return RankError((rank,), error[1].rpartition(".")[2], _cut(message), tuple(trace))
+        return None
+
+    def _is_own(self, path: Path) -> bool:
+        folder = self.script.resolve().parent
+        return folder in path.resolve().parents and "site-packages" not in path.parts
+
+
+def exits(logs: Sequence[Path], per_node: int) -> dict[int, dict[int, int]]:
+    """Read from torchrun's own output which ranks failed: exit codes by attempt, then by rank."""
+    found: dict[int, dict[int, int]] = {}
+    for node, path in enumerate(logs):
+        text = path.read_text(encoding="utf-8", errors="replace")
+        failures = _EXIT.findall(text)
+        for attempt, (code, local_rank) in enumerate(failures):
+            found.setdefault(attempt, {})[node * per_node + int(local_rank)] = int(code)
+        for rank, code in _SUMMARY.findall(text):
+            if int(code) != -signal.SIGTERM:  # torchrun's own, for the ranks that were left
+                found.setdefault(max(len(failures) - 1, 0), {}).setdefault(int(rank), int(code))
+    return found
+
+
+def group(said: Sequence[Sequence[str]]) -> list[str]:
+    """Label lines by rank: those all ranks said alike once, as ``all ranks | ...``.
+
+    Parameters
+    ----------
+    said
+        The lines of each rank, in its order.
+
+    Examples
+    --------
+    >>> group([["start", "loss 1"], ["start", "loss 2"]])
+    ['all ranks | start', 'rank 0 | loss 1', 'rank 1 | loss 2']
+    """
+    common = list(said[0]) if len(said) > 1 else []
+    for lines in said[1:]:
+        matches = SequenceMatcher(None, common, lines, autojunk=False).get_matching_blocks()
+        common = [line for match in matches for line in common[match.a : match.a + match.size]]
+    rest = [list(lines) for lines in said]
+    out = []
+    for line in [*common, None]:
+        for rank, lines in enumerate(rest):
+            upto = lines.index(line) if line is not None else len(lines)
+            out += [f"rank {rank} | {text}" for text in lines[:upto]]
+            del lines[: upto + 1]
+        if line is not None:
+            out.append(f"all ranks | {line}")
+    return out
+
+
+def _standard_output_first(path: Path) -> tuple[bool, Path]:
+    return path.name == "stderr.log", path
+
+
+def _new_lines(path: Path, file: _File, to_end: bool) -> list[str]:
+    try:
+        with path.open("rb") as stream:
+            size = stream.seek(0, 2)
+            if size < file.offset:  # a node that joins again begins its files again
+                file.attempt, file.offset, file.rest = file.attempt + 1, 0, b""
+            stream.seek(file.offset)
+            data = file.rest + stream.read(size - file.offset)
+    except OSError:  # just being replaced
+        return []
+    file.offset = size
+    *whole, file.rest = data.split(b"\n")
+    if to_end and file.rest:
+        whole, file.rest = [*whole, file.rest], b""
+    texts = [line.decode("utf-8", errors="replace").rstrip() for line in whole]
+    return [text.rpartition("\r")[2] for text in texts]  # of a bar, how it ended
+
+
+def _cut(lines: Sequence[str]) -> str:
+    """Return the lines of a message, without the machine's own call stack."""
+    kept: list[str] = []
+    for line in lines:
+        if line.startswith(("Exception raised from", "frame #")) or _NATIVE_LOG.match(line):
+            break
+        kept.append(line)
+    return _NATIVE_PLACE.sub("", "\n".join(kept).strip())
+
+
+def _alike(one: RankError, other: RankError) -> bool:
+    return (one.kind, one.message, one.trace) == (other.kind, other.message, other.trace)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"

@@ -1,0 +1,151 @@
+"""``nn.DataParallel`` on simulated devices: what PyTorch does in C++, and only for CUDA, is done here.
+
+``torch.nn.parallel`` scatters, broadcasts and gathers through ``torch.nn.parallel.comm``. For other
+devices its functions do what they did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._utils import _flatten_dense_tensors, _take_tensors, _unflatten_dense_tensors
+from torch.cuda import nccl
+from torch.nn.parallel import _functions, comm
+
+from .machine import MACHINE
+from .tensor import SimTensor
+
+_chosen: list[bool] = []
+"""One for each call under way of a DataParallel whose module is on a simulated device."""
+
+
+def register() -> None:
+    """Let ``torch.nn.parallel`` work on the simulated devices."""
+    # In the package a function has this module's name.
+    data_parallel = sys.modules[nn.DataParallel.__module__]
+    for owner in (torch._utils, data_parallel):
+        _route(owner, "_get_available_device_type", lambda: "sim", lambda: bool(_chosen))
+    _route(nccl, "is_available", lambda tensors: False, _on_sim)
+    _route(comm, "broadcast_coalesced", _broadcast, lambda tensors, *_, **__: _on_sim(tensors))
+    _route(comm, "gather", _gather, lambda tensors, *_, **__: _on_sim(tensors))
+    _route(comm, "scatter", _scatter, lambda tensor, *_, **__: _on_sim([tensor]) or _is_default())
+    _route(_functions, "_get_stream", torch.sim.current_stream, lambda device: _is_default())
+    for owner in (nn.parallel, data_parallel):
+        _route(owner, "parallel_apply", _apply, lambda *_, **__: _is_default())
+    _announce("__init__")
+    _announce("forward")
+
+
+def _route(owner: Any, name: str, ours: Callable[..., Any], when: Callable[..., bool]) -> None:
+    """Let a function of PyTorch be ours for what is on a simulated device."""
+    theirs = getattr(owner, name)
+
+    @functools.wraps(theirs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return (ours if when(*args, **kwargs) else theirs)(*args, **kwargs)
+
+    setattr(owner, name, call)
+
+
+def _announce(name: str) -> None:
+    """Let a method of DataParallel look for the simulated devices where its module is on one.
+
+    It takes the device's type from the process; with a real GPU in it that would be the GPU's.
+    """
+    method = getattr(nn.DataParallel, name)
+
+    @functools.wraps(method)
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        module = kwargs.get("module", args[0]) if name == "__init__" else self.module
+        with _choose(_on_sim(module.parameters())):
+            return method(self, *args, **kwargs)
+
+    setattr(nn.DataParallel, name, call)
+
+
+@contextlib.contextmanager
+def _choose(sim: bool) -> Iterator[None]:
+    _chosen.extend([True] * sim)
+    try:
+        yield
+    finally:
+        del _chosen[len(_chosen) - sim :]
+
+
+def _on_sim(tensors: Iterable[Tensor]) -> bool:
+    return any(isinstance(tensor, SimTensor) for tensor in tensors)
+
+
+def _is_default() -> bool:
+    """Whether a number for a device means a simulated one."""
+    return torch._utils._get_available_device_type() == "sim"
+
+
+def _place(device: int | torch.device | str) -> torch.device:
+    if device in (-1, "cpu", torch.device("cpu")):
+        return torch.device("cpu")
+    return MACHINE.device(device).torch_device
+
+
+def _broadcast(
+    tensors: Sequence[Tensor], devices: Sequence[Any], buffer_size: int = 10 * 2**20
+) -> list[list[Tensor]]:
+    """Copy tensors to each device, many at a time; on their own device they are what they were."""
+    copies: list[list[Tensor]] = []
+    for place in map(_place, devices):
+        copied: dict[int, Tensor] = {}
+        for chunk in [] if place == tensors[0].device else _take_tensors(tensors, buffer_size):
+            flat = _flatten_dense_tensors(chunk).to(place, non_blocking=True)
+            parts = _unflatten_dense_tensors(flat, chunk)
+            copied.update(zip(map(id, chunk), parts, strict=True))
+        copies.append([copied.get(id(tensor), tensor.detach()) for tensor in tensors])
+    return copies
+
+
+def _scatter(
+    tensor: Tensor,
+    devices: Sequence[Any],
+    chunk_sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: object = None,
+) -> tuple[Tensor, ...]:
+    """Cut a tensor into parts and put each on its device, which has one stream for that and the rest."""
+    parts = tensor.split(list(chunk_sizes), dim) if chunk_sizes else tensor.chunk(len(devices), dim)
+    return tuple(
+        part.contiguous().to(_place(device), non_blocking=True)
+        for part, device in zip(parts, devices, strict=False)  # a short batch has fewer parts
+    )
+
+
+def _gather(tensors: Sequence[Tensor], dim: int = 0, destination: Any = None) -> Tensor:
+    """Put tensors of several devices behind each other on one."""
+    place = _place(tensors[0].device if destination is None else destination)
+    return torch.cat([tensor.to(place) for tensor in tensors], dim)
+
+
+def _apply(
+    modules: Sequence[nn.Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Call each module on its device, one after another.
+
+    PyTorch starts a thread each. Python runs one of them at a time, so on the host's clock that is the
+    same; and here the result is the same each time.
+    """
+    outputs = []
+    for i, (module, given) in enumerate(zip(modules, inputs, strict=True)):
+        where = (
+            contextlib.nullcontext() if devices is None else torch.sim.device(_place(devices[i]))
+        )
+        with where:
+            args = given if isinstance(given, (list, tuple)) else (given,)
+            outputs.append(module(*args, **(kwargs_tup[i] if kwargs_tup else {})))
+    return outputs

@@ -1,0 +1,910 @@
+"""The simulated cluster: what it computes is what real ranks compute, and what goes wrong is said at once."""
+
+import contextlib
+import inspect
+import math
+import runpy
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss
+
+from course_utils import cluster, drawings, traces
+from course_utils.cluster import Deadlock, DistributedDataParallel, Mismatch
+from course_utils.exercises import Exercise
+from course_utils.simgpu.clock import Span
+
+LATENCY, BANDWIDTH = 5e-6, 12e9
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays():
+    before = threading.active_count()
+    yield
+    assert threading.active_count() == before
+
+
+def mine(dist, size=6, dtype=torch.float32):
+    """Return a tensor that differs from rank to rank and from place to place."""
+    return torch.arange(1, size + 1, dtype=dtype) + 10 * dist.get_rank()
+
+
+def ring(x, dist):
+    """All-reduce by hand: 2 (n - 1) steps, in each of which every rank sends an n-th."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts = x.tensor_split(n)
+    for step in range(2 * (n - 1)):
+        out, into = parts[(rank - step) % n], parts[(rank - step - 1) % n]
+        arriving = torch.empty_like(into)
+        works = [dist.isend(out, (rank + 1) % n), dist.irecv(arriving, (rank - 1) % n)]
+        for work in works:
+            work.wait()
+        into.copy_(into + arriving if step < n - 1 else arriving)
+    return x
+
+
+# --- What it computes
+
+
+def test_a_run_gives_back_what_each_rank_returned_and_ends_its_threads():
+    done = cluster.run(
+        lambda dist, k: (dist.get_rank(), dist.get_world_size(), k), 3, arguments=(7,)
+    )
+    assert done.results == [(0, 3, 7), (1, 3, 7), (2, 3, 7)]
+    assert (done.seconds, done.sent, done.messages, done.steps) == (0, [0, 0, 0], 0, 0)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("SUM", lambda t: t.sum(0)),
+        ("AVG", lambda t: t.mean(0)),
+        ("PRODUCT", lambda t: t.prod(0)),
+        ("MIN", lambda t: t.amin(0)),
+        ("MAX", lambda t: t.amax(0)),
+    ],
+)
+def test_all_reduce_and_reduce_by_every_operation(n, name, expected):
+    def program(dist):
+        op = getattr(dist.ReduceOp, name)
+        everywhere, somewhere = mine(dist), mine(dist)
+        dist.all_reduce(everywhere, op)
+        dist.reduce(somewhere, n - 1, op=op)
+        return everywhere, somewhere
+
+    given = torch.stack([torch.arange(1.0, 7) + 10 * rank for rank in range(n)])
+    for rank, (everywhere, somewhere) in enumerate(cluster.run(program, n).results):
+        torch.testing.assert_close(everywhere, expected(given))
+        torch.testing.assert_close(somewhere, expected(given) if rank == n - 1 else given[rank])
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
+def test_the_other_collectives(n, dtype):
+    def program(dist):
+        x, rank = mine(dist, 4, dtype), dist.get_rank()
+        listed = [torch.empty_like(x) for _ in range(n)]
+        dist.all_gather(listed, x)
+        whole = torch.empty(n, 4, dtype=dtype)
+        dist.all_gather_into_tensor(whole, x)
+        gathered = [torch.empty_like(x) for _ in range(n)] if rank == n - 1 else None
+        dist.gather(x, gathered, dst=n - 1)
+        part = torch.empty(4, dtype=dtype)
+        dist.reduce_scatter_tensor(part, torch.arange(4 * n, dtype=dtype) * (rank + 1))
+        dist.barrier()
+        dist.broadcast(x, src=n - 1)
+        return torch.stack(listed), whole, gathered, part, x
+
+    given = torch.stack([torch.arange(1, 5) + 10 * rank for rank in range(n)]).to(dtype)
+    total = (torch.arange(4 * n) * (n * (n + 1) // 2)).to(dtype)
+    for rank, (listed, whole, gathered, part, x) in enumerate(cluster.run(program, n).results):
+        assert torch.equal(listed, given) and torch.equal(whole, given)
+        assert gathered is None if rank < n - 1 else torch.equal(torch.stack(gathered), given)
+        torch.testing.assert_close(part, total[4 * rank : 4 * rank + 4])
+        assert torch.equal(x, given[n - 1])
+
+
+def test_an_empty_tensor_and_a_single_number_and_nan_can_be_sent():
+    def program(dist):
+        values = [
+            torch.empty(0),
+            torch.tensor(2.0),
+            torch.tensor([math.nan, 1]),
+            torch.tensor(True),
+        ]
+        for value in values[:3]:
+            dist.all_reduce(value)
+        dist.broadcast(values[3], 0)
+        return values
+
+    for empty, number, nan, true in cluster.run(program, 2).results:
+        assert empty.numel() == 0 and number == 4 and nan[0].isnan() and nan[1] == 2 and true
+
+
+def test_parameters_that_need_gradients_can_be_reduced_and_keep_their_graph():
+    def program(dist):
+        p = nn.Parameter(torch.ones(2) * dist.get_rank())
+        dist.all_reduce(p)
+        (p * p).sum().backward()
+        return p.grad
+
+    assert all(
+        torch.equal(grad, torch.tensor([2.0, 2])) for grad in cluster.run(program, 2).results
+    )
+
+
+def test_a_run_is_the_same_each_time_and_leaves_the_random_numbers_alone():
+    def program(dist):
+        first = torch.rand(2)
+        dist.barrier()
+        return torch.cat([first, torch.rand(2)]).tolist()
+
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    one, two = cluster.run(program, 3), cluster.run(program, 3)
+    assert one == two
+    assert torch.equal(torch.rand(1), expected)
+    assert one.results[2] == torch.rand(4, generator=torch.Generator().manual_seed(2)).tolist()
+    assert len({tuple(values) for values in one.results}) == 3
+
+
+def test_each_rank_gets_its_own_copy_of_the_arguments():
+    x, model = torch.zeros(2), nn.Linear(2, 1)
+
+    def program(dist, x, model):
+        x += dist.get_rank() + 1
+        model.weight.data.zero_()
+        return x
+
+    before = model.weight.clone()
+    assert [r.tolist() for r in cluster.run(program, 2, arguments=(x, model)).results] == [
+        [1, 1],
+        [2, 2],
+    ]
+    assert x.tolist() == [0, 0] and torch.equal(model.weight, before)
+
+
+def test_what_was_received_is_there_only_after_wait():
+    def program(dist):
+        x = torch.full((2,), float(dist.get_rank()))
+        if dist.get_rank() == 0:
+            dist.send(x + 5, 1)
+            dist.barrier()
+            return None
+        work = dist.irecv(x, 0)
+        dist.barrier()
+        early = x.clone()
+        assert work.wait() is True
+        return early.tolist(), x.tolist()
+
+    assert cluster.run(program, 2).results[1] == ([1, 1], [5, 5])
+
+
+def test_messages_between_two_ranks_come_in_the_order_in_which_they_were_sent():
+    def program(dist):
+        if dist.get_rank() == 0:
+            for work in [dist.isend(torch.tensor([k]), 1) for k in range(3)]:
+                work.wait()
+            return None
+        got = [torch.empty(1, dtype=torch.int64) for _ in range(3)]
+        assert [dist.recv(x, 0) for x in got] == [0, 0, 0]
+        return [x.item() for x in got]
+
+    assert cluster.run(program, 2).results[1] == [0, 1, 2]
+
+
+# --- How long it takes
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_a_hand_written_ring_costs_what_all_reduce_costs(n):
+    size = 24 * n
+    by_hand = cluster.run(lambda dist: ring(mine(dist, size), dist), n)
+    ready = cluster.run(lambda dist: dist.all_reduce(mine(dist, size)), n)
+    expected = 2 * (n - 1) * (LATENCY + 24 * 4 / BANDWIDTH)
+    for done in (by_hand, ready):
+        assert done.seconds == pytest.approx(expected)
+        assert done.steps == 2 * (n - 1)
+        assert done.sent == [2 * (n - 1) * 24 * 4] * n
+        assert done.messages == 2 * (n - 1) * n
+    sums = [sum(i + 10 * rank for rank in range(n)) for i in range(1, size + 1)]
+    assert all(result.tolist() == sums for result in by_hand.results)
+
+
+def test_a_hand_written_chain_costs_what_broadcast_costs():
+    n = 4
+
+    def chain(dist):
+        rank, x = dist.get_rank(), mine(dist, 8)
+        coming = [dist.irecv(part, rank - 1) for part in x.chunk(n)] if rank else []
+        going = []
+        for k, part in enumerate(x.chunk(n)):
+            if rank:
+                coming[k].wait()
+            if rank < n - 1:
+                going.append(dist.isend(part, rank + 1))
+        for work in going:
+            work.wait()
+        return x.tolist()
+
+    by_hand, ready = cluster.run(chain, n), cluster.run(lambda d: d.broadcast(mine(d, 8), 0), n)
+    assert by_hand.results == [[1, 2, 3, 4, 5, 6, 7, 8]] * n
+    for name in ("seconds", "steps", "sent", "messages"):
+        assert getattr(by_hand, name) == pytest.approx(getattr(ready, name)), name
+
+
+@pytest.mark.parametrize(
+    ("call", "steps", "sent"),
+    [
+        (lambda d, x, n: d.all_gather([x.clone() for _ in range(n)], x), 3, [72] * 4),
+        (lambda d, x, n: d.all_gather_into_tensor(torch.empty(n, 6), x), 3, [72] * 4),
+        (lambda d, x, n: d.reduce_scatter_tensor(torch.empty(2), x.repeat(2)[:8]), 3, [24] * 4),
+        (lambda d, x, n: d.reduce(x, 1), 6, [24, 0, 24, 24]),
+        (lambda d, x, n: d.broadcast(x, 1), 6, [0, 24, 24, 24]),
+        (
+            lambda d, x, n: d.gather(x, None if d.get_rank() else [x.clone()] * n),
+            3,
+            [0, 24, 24, 24],
+        ),
+        (lambda d, x, n: d.barrier(), 6, [0] * 4),
+    ],
+)
+def test_the_schedule_of_each_collective(call, steps, sent):
+    def program(dist):
+        cluster.compute(dist, dist.get_rank() * 1e-3)
+        call(dist, mine(dist), 4)
+
+    done = cluster.run(program, 4, latency=1.0, bandwidth=1e30)
+    assert (done.steps, done.sent) == (steps, sent)
+    assert done.seconds == pytest.approx(steps + 3e-3)  # begins when the last is there
+
+
+def test_a_link_carries_one_message_at_a_time():
+    def to_one(dist):
+        if dist.get_rank():
+            dist.send(torch.zeros(12), 0)
+        else:
+            works = [dist.irecv(torch.empty(12), src) for src in (3, 2, 1)]
+            for work in works:
+                work.wait()
+
+    def pairs(dist):
+        rank = dist.get_rank()
+        dist.send(torch.zeros(12), rank + 1) if rank % 2 == 0 else dist.recv(
+            torch.empty(12), rank - 1
+        )
+
+    one = LATENCY + 48 / BANDWIDTH
+    assert cluster.run(to_one, 4).seconds == pytest.approx(3 * one)
+    assert cluster.run(to_one, 4).steps == 3
+    assert cluster.run(pairs, 4).seconds == pytest.approx(one)
+    assert cluster.run(pairs, 4).steps == 1
+
+
+def test_the_message_that_can_begin_first_goes_first_whatever_the_rank():
+    def program(dist):
+        rank = dist.get_rank()
+        cluster.compute(dist, (0, 3e-3, 1e-3)[rank])
+        if rank:
+            dist.send(torch.zeros(1), 0)
+        else:
+            for work in [dist.irecv(torch.empty(1), 1), dist.irecv(torch.empty(1), 2)]:
+                work.wait()
+
+    spans = [s for s in cluster.run(program, 3).spans if s.kind == "communicate" and s.rank == 0]
+    assert [s.name for s in spans] == ["irecv from rank 2", "irecv from rank 1"]
+    assert [s.start for s in spans] == pytest.approx([1e-3, 3e-3])
+
+
+def test_what_is_asynchronous_overlaps_with_computing_and_the_spans_say_so():
+    def program(dist, together):
+        work = dist.all_reduce(torch.zeros(12_000_000), async_op=together)
+        cluster.compute(dist, 3e-3, "forward")
+        if together:
+            work.wait()
+
+    together, apart = (cluster.run(program, 2, arguments=(how,)) for how in (True, False))
+    assert together.seconds == pytest.approx(4e-3 + 2 * LATENCY)
+    assert apart.seconds == pytest.approx(7e-3 + 2 * LATENCY)
+    first = [s for s in together.spans if s.rank == 0]
+    assert [(s.name, s.kind) for s in first] == [
+        ("forward", "compute"),
+        ("all_reduce", "communicate"),
+    ]
+    assert first[1].bytes == 48_000_000 and first[1].start == 0
+
+
+def test_a_rank_that_comes_early_waits():
+    def program(dist):
+        cluster.compute(dist, 1e-3 * dist.get_rank())
+        dist.barrier()
+
+    waits = [s for s in cluster.run(program, 3).spans if s.kind == "wait"]
+    assert [(s.rank, s.start, s.end) for s in waits] == [(0, 0, 2e-3), (1, 1e-3, 2e-3)]
+
+
+# --- What goes wrong
+
+
+def program_line(function, text):
+    lines, first = inspect.getsourcelines(function)
+    return first + next(i for i, line in enumerate(lines) if text in line)
+
+
+def test_a_collective_that_one_rank_calls_is_named_at_once():
+    def program(dist):
+        for _ in range(2):
+            dist.barrier()
+        if dist.get_rank() == 0:
+            dist.all_reduce(torch.ones(1))  # only here
+
+    started = time.monotonic()
+    with pytest.raises(Deadlock) as caught:
+        cluster.run(program, 2)
+    line = program_line(program, "only here")
+    assert str(caught.value) == (
+        f"No rank can go on: rank 0 waits in all_reduce (its 3rd call, line {line}); rank 1 has finished."
+    )
+    assert time.monotonic() - started < 2
+
+
+def test_two_ranks_that_both_send_first_are_named():
+    def program(dist):
+        peer = 1 - dist.get_rank()
+        dist.send(torch.ones(1), peer)
+        dist.recv(torch.ones(1), peer)
+
+    with pytest.raises(
+        Deadlock, match=r"rank 0 waits in send to rank 1 .*; rank 1 waits in send to"
+    ):
+        cluster.run(program, 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (lambda d: d.isend(torch.ones(1), 1) if d.get_rank() == 0 else None, "isend to rank 1"),
+        (lambda d: d.irecv(torch.ones(1), 0) if d.get_rank() == 1 else None, "irecv from rank 0"),
+        (
+            lambda d: None if d.get_rank() else d.all_reduce(torch.ones(1), async_op=True),
+            "all_reduce",
+        ),
+    ],
+)
+def test_what_nobody_answers_is_a_deadlock_though_nobody_waits(program, said):
+    with pytest.raises(Deadlock, match=f"nobody answered its {said}"):
+        cluster.run(program, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "said"),
+    [
+        (lambda d: d.barrier(), lambda d: d.all_reduce(torch.ones(0)), "barrier .* all_reduce"),
+        (
+            lambda d: d.all_reduce(torch.ones(2)),
+            lambda d: d.all_reduce(torch.ones(3)),
+            r"\(2,\).*\(3,\)",
+        ),
+        (
+            lambda d: d.all_reduce(torch.ones(2)),
+            lambda d: d.all_reduce(torch.ones(2, dtype=torch.float64)),
+            "float32.*float64",
+        ),
+        (
+            lambda d: d.all_reduce(torch.ones(2)),
+            lambda d: d.all_reduce(torch.ones(2), d.ReduceOp.MAX),
+            "all_reduce MAX",
+        ),
+        (
+            lambda d: d.broadcast(torch.ones(2), 0),
+            lambda d: d.broadcast(torch.ones(2), 1),
+            "from rank 0 .*from rank 1",
+        ),
+        (lambda d: d.send(torch.ones(2), 1), lambda d: d.recv(torch.ones(3), 0), "does not fit"),
+        (
+            lambda d: d.send(torch.ones(2), 1),
+            lambda d: d.recv(torch.ones(2, dtype=torch.int32), 0),
+            "does not fit",
+        ),
+    ],
+)
+def test_ranks_that_do_different_things_are_named(first, other, said):
+    def program(dist):
+        with contextlib.suppress(Exception):  # a program cannot hide it
+            (first, other)[dist.get_rank()](dist)
+
+    with pytest.raises(Mismatch, match=said):
+        cluster.run(program, 2)
+
+
+def test_an_error_on_a_rank_comes_out_as_it_is_with_the_rank():
+    def program(dist):
+        if dist.get_rank() == 1:
+            raise KeyError("lost")
+        dist.barrier()
+
+    with pytest.raises(KeyError, match="lost") as caught:
+        cluster.run(program, 3)
+    if sys.version_info >= (3, 11):
+        assert caught.value.__notes__ == ["This was on rank 1 of the simulated cluster."]
+    assert "program" in [entry.name for entry in caught.traceback]
+
+
+def test_an_endless_loop_on_a_rank_is_stopped_with_its_line():
+    def program(dist):
+        while dist.get_rank() == 1:
+            pass  # for ever
+
+    with pytest.raises(TimeoutError, match=r"after 0\.3 s; rank 1 was at line") as caught:
+        cluster.run(program, 2, limit=0.3)
+    here = program_line(program, "while dist")
+    assert any(f"line {line}." in str(caught.value) for line in (here, here + 1))
+
+
+def test_endless_communication_is_stopped():
+    def program(dist):
+        while True:
+            dist.barrier()
+
+    with pytest.raises(TimeoutError):
+        cluster.run(program, 2, limit=0.3)
+
+
+def test_ranks_must_not_share_a_tensor():
+    shared = torch.ones(2)
+    with pytest.raises(ValueError, match="Ranks 0 and 1 handed over the same tensor"):
+        cluster.run(lambda dist: dist.all_reduce(shared), 2)
+
+
+def test_a_tensor_must_not_change_while_it_is_sent():
+    def program(dist):
+        x = torch.ones(2)
+        if dist.get_rank():
+            dist.recv(x, 0)
+        else:
+            work = dist.isend(x, 1)
+            x += 1
+            work.wait()
+
+    with pytest.raises(ValueError, match=r"Rank 0 changed what it had handed to isend to rank 1"):
+        cluster.run(program, 2)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda d: d.send(torch.ones(1), 0), ValueError, "rank 0 cannot send to itself"),
+        (lambda d: d.broadcast(torch.ones(1), 2), ValueError, "2 is no rank: there are 2"),
+        (lambda d: d.recv(torch.ones(1), -1), ValueError, "-1 is no rank"),
+        (lambda d: d.all_reduce(1.5), TypeError, "takes tensors, not a float"),
+        (lambda d: d.all_reduce(torch.ones(2, 3).T), ValueError, "contiguous"),
+        (lambda d: d.all_reduce(torch.ones(1), "sum"), ValueError, "not by 'sum'"),
+        (lambda d: d.all_reduce(torch.ones(1).long(), d.ReduceOp.AVG), TypeError, "floating-point"),
+        (lambda d: d.all_reduce(torch.ones(1, device="meta")), ValueError, "takes CPU tensors"),
+        (
+            lambda d: d.all_gather([torch.ones(1)], torch.ones(1)),
+            ValueError,
+            "needs a tensor a rank",
+        ),
+        (lambda d: d.all_gather([torch.ones(2)] * 2, torch.ones(1)), ValueError, "shape and dtype"),
+        (lambda d: d.all_gather_into_tensor(torch.ones(3), torch.ones(1)), ValueError, "2 times"),
+        (lambda d: d.gather(torch.ones(1)), ValueError, "gather_list on the rank dst"),
+        (lambda d: cluster.compute(d, -1), ValueError, "cannot compute for -1 s"),
+        (
+            lambda d: d.all_to_all([], []),
+            AttributeError,
+            "has no 'all_to_all'; it offers .*all_reduce",
+        ),
+    ],
+)
+def test_a_wrong_call_says_what_is_wrong(call, error, said):
+    with pytest.raises(error, match=said):
+        cluster.run(call, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ranks": 0},
+        {"ranks": True},
+        {"ranks": 2.0},
+        {"ranks": 500},
+        {"latency": -1},
+        {"bandwidth": 0},
+    ],
+)
+def test_a_wrong_cluster_is_refused(wrong):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        cluster.run(lambda dist: None, **wrong)
+
+
+def test_nobody_can_use_a_rank_after_the_run():
+    dist = cluster.run(lambda dist: dist, 2).results[0]
+    with pytest.raises(RuntimeError, match="nobody after the run"):
+        dist.barrier()
+
+
+def exercise(program, **how):
+    return Exercise(
+        **dict.fromkeys(("title", "task", "why"), ""),
+        id="05.x",
+        level=1,
+        minutes=1,
+        hints=(),
+        reference=lambda dist: None,
+        check_answer=lambda answer, judge: cluster.run(
+            lambda dist: program(answer, judge, dist), 2
+        ),
+        diagnoses={"no-good": "no good"},
+        wrong={},
+        **how,
+    )
+
+
+def test_an_exercise_that_checks_on_the_cluster_keeps_its_outcomes():
+    def judging(answer, judge, dist):
+        if answer(dist) != dist.get_rank():
+            judge.no("no-good", seen=1)
+
+    task = exercise(judging, limit=0.5)
+    assert task.result(lambda dist: dist.get_rank()).outcome == "right"
+    assert task.result(lambda dist: 0).diagnosis == "no-good"
+    raised = task.result(lambda dist: 1 // 0)
+    assert (raised.outcome, raised.diagnosis) == ("raised", "ZeroDivisionError")
+
+    def endless(dist):
+        while dist.get_rank() == 1:
+            pass
+        return 0
+
+    stopped = task.result(endless)
+    assert (stopped.outcome, stopped.diagnosis) == ("not_yet", "too-slow")
+    time.sleep(0.2)  # its threads end
+
+
+@pytest.mark.slow
+def test_an_interrupt_ends_the_run(tmp_path):
+    script = tmp_path / "interrupted.py"
+    script.write_text(
+        textwrap.dedent("""
+        import _thread, threading
+        from course_utils import cluster
+
+        def program(dist):
+            while dist.get_rank() == 1:
+                pass
+
+        threading.Timer(0.3, _thread.interrupt_main).start()
+        try:
+            cluster.run(program, 2)
+        except KeyboardInterrupt:
+            print("interrupted", threading.active_count())
+        """)
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("interrupted 1", "")
+
+
+BOTH = """
+import sys
+import torch
+
+def program(dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    x = torch.arange(1.0, 7) + 10 * rank
+    found = [x.clone() for _ in range(9)]
+    dist.all_reduce(found[0])
+    dist.all_reduce(found[1], dist.ReduceOp.MAX)
+    dist.broadcast(found[2], 1)
+    dist.reduce(found[3], 1, dist.ReduceOp.PRODUCT)
+    dist.all_gather(found[4:6], x)
+    gathered = [torch.empty(6) for _ in range(n)] if rank == 1 else None
+    dist.gather(x, gathered, dst=1)
+    whole, part = torch.empty(12), torch.empty(3)
+    dist.all_gather_into_tensor(whole, x)
+    dist.reduce_scatter_tensor(part, x)
+    works = [dist.isend(x, 1 - rank), dist.irecv(found[6], 1 - rank)]
+    for work in works:
+        work.wait()
+    dist.send(x, 1) if rank == 0 else dist.recv(found[7], 0)
+    later = dist.all_reduce(found[8], async_op=True)
+    later.wait()
+    dist.barrier()
+    if rank == 0:
+        found[3] = None  # what reduce leaves on the others is not said
+    return [*found, whole, part, *(gathered or [])]
+
+if __name__ == "__main__":
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    torch.save(program(dist), f"{sys.argv[1]}/{dist.get_rank()}.pt")
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_a_program_finds_the_same_under_torch_distributed(tmp_path):
+    script = tmp_path / "both.py"
+    script.write_text(BOTH)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += ["--local-addr", "127.0.0.1", "--nproc-per-node", "2", script, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (tmp_path / "1.pt").exists(), done.stderr
+    here = cluster.run(runpy.run_path(str(script))["program"], 2).results
+    for rank, found in enumerate(here):
+        there = torch.load(tmp_path / f"{rank}.pt")
+        assert len(found) == len(there) and all(
+            a is b if a is None else torch.equal(a, b) for a, b in zip(found, there, strict=True)
+        )
+
+
+# --- DistributedDataParallel
+
+
+def rows(n=8, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(n, 5, generator=generator), torch.randn(n, 3, generator=generator)
+
+
+def net(seed=3):
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+
+
+@pytest.mark.parametrize("n", [1, 2, 4])
+def test_gradients_equal_those_of_the_whole_batch_and_stay_alike(n):
+    x, y = rows()
+    whole = net()
+    mse_loss(whole(x), y).backward()
+
+    def program(dist):
+        rank = dist.get_rank()
+        model = DistributedDataParallel(net(3 if rank == 0 else 50 + rank), dist)
+        mse_loss(model(x[rank::n]), y[rank::n]).backward()
+        return [p.grad for p in model.parameters()], list(model.state_dict())
+
+    for grads, keys in cluster.run(program, n).results:
+        assert keys == [f"module.{key}" for key in whole.state_dict()]
+        for grad, parameter in zip(grads, whole.parameters(), strict=True):
+            torch.testing.assert_close(grad, parameter.grad, rtol=1e-5, atol=1e-7)
+
+
+def test_training_ends_in_the_weights_of_one_process_with_the_whole_batch():
+    x, y = rows()
+
+    def train(model, x, y):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(5):
+            optimizer.zero_grad()
+            mse_loss(model(x), y).backward()
+            optimizer.step()
+        return [p.detach() for p in model.parameters()]
+
+    def program(dist):
+        rank = dist.get_rank()
+        return train(DistributedDataParallel(net(), dist), x[rank::2], y[rank::2])
+
+    done = cluster.run(program, 2)
+    for one, other, whole in zip(*done.results, train(net(), x, y), strict=True):
+        assert torch.equal(one, other)
+        torch.testing.assert_close(one, whole, rtol=1e-4, atol=1e-6)
+
+
+def reduces(run):
+    return sum(
+        s.name == "all_reduce" and s.kind == "communicate" and s.rank == 0 for s in run.spans
+    )
+
+
+@pytest.mark.parametrize(
+    ("inside", "count", "right"),
+    [("both", 1, True), ("backward", 2, True), ("forward", 0, False), ("nothing", 2, True)],
+)
+def test_no_sync_is_decided_in_the_forward_pass(inside, count, right):
+    x, y = rows()
+    whole = net()
+    mse_loss(whole(x), y).backward()
+
+    def program(dist):
+        rank = dist.get_rank()
+        model = DistributedDataParallel(net(), dist)
+        parts = list(zip(x[rank::2].split(2), y[rank::2].split(2), strict=True))
+        for part, (some, target) in enumerate(parts):
+            off = part == 0 or inside == "forward"
+            with (
+                model.no_sync()
+                if off and inside in ("both", "forward")
+                else contextlib.nullcontext()
+            ):
+                loss = mse_loss(model(some), target) / 2
+                if inside == "both":
+                    loss.backward()
+            if inside != "both":
+                with model.no_sync() if off and inside == "backward" else contextlib.nullcontext():
+                    loss.backward()
+        return model.module[0].weight.grad
+
+    done = cluster.run(program, 2)
+    assert reduces(done) == count
+    assert all(
+        torch.allclose(grad, whole[0].weight.grad, atol=1e-6) is right for grad in done.results
+    )
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = (nn.Linear(2, 1) for _ in "abc")
+
+    def forward(self, x, which):
+        return getattr(self, which)(x)
+
+
+def test_parameters_without_a_gradient_are_refused_in_the_next_forward_pass():
+    def program(dist):
+        model = DistributedDataParallel(Branches(), dist)
+        model(torch.ones(1, 2), "a").sum().backward()
+        model(torch.ones(1, 2), "a")
+
+    with pytest.raises(
+        RuntimeError, match=r"Expected to have finished reduction.*b\.weight.*c\.bias"
+    ):
+        cluster.run(program, 2)
+
+
+def test_unused_parameters_where_they_are_meant():
+    def program(dist):
+        model = DistributedDataParallel(Branches(), dist, find_unused_parameters=True)
+        for _ in range(2):
+            model.zero_grad()
+            model(torch.ones(1, 2), "ab"[dist.get_rank()]).sum().backward()
+        return [None if p.grad is None else p.grad.flatten().tolist() for p in model.parameters()]
+
+    half = [[0.5, 0.5], [0.5]]
+    assert cluster.run(program, 2).results == [[*half, *half, None, None]] * 2
+
+
+def test_evaluation_sends_nothing_and_buffers_follow_rank_0():
+    def program(dist):
+        model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), dist)
+        x = torch.randn(4, 2)
+        model(x).sum().backward()
+        model(x).sum().backward()  # sends rank 0's buffers before it computes
+        with torch.no_grad():
+            model.eval()(x)
+        return model.module[1].num_batches_tracked.item(), model.module[1].running_mean
+
+    done = cluster.run(program, 2)
+    assert [count for count, _ in done.results] == [2, 2]
+    assert reduces(done) == 2
+    assert not torch.equal(done.results[0][1], done.results[1][1])  # of its own rows, since
+
+
+def test_a_rank_that_leaves_out_backward_is_named_with_its_line():
+    def program(dist):
+        model = DistributedDataParallel(nn.Linear(2, 1), dist)
+        loss = model(torch.ones(1, 2)).sum()
+        if dist.get_rank() == 0:
+            loss.backward()
+
+    line = program_line(program, "loss.backward()")
+    with pytest.raises(
+        Deadlock, match=rf"rank 0 waits in all_reduce \(its 2nd call, line {line}\)"
+    ):
+        cluster.run(program, 2)
+
+
+def test_models_of_different_size_and_models_without_parameters_are_refused():
+    with pytest.raises(Mismatch):
+        cluster.run(lambda d: DistributedDataParallel(nn.Linear(2, d.get_rank() + 1), d), 2)
+    with pytest.raises(RuntimeError, match="needs a parameter"):
+        cluster.run(lambda d: DistributedDataParallel(nn.ReLU(), d), 2)
+
+
+# --- Drawings
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    from course_utils.drawings import lesson05
+
+    said = []
+    monkeypatch.setattr(lesson05, "present", lambda fig, alt: said.append((fig, alt)))
+    return said
+
+
+def texts(fig):
+    return " ".join(text.get_text() for ax in fig.axes for text in ax.texts)
+
+
+def test_ranks_are_drawn_with_their_shares(shown):
+    def program(dist):
+        cluster.compute(dist, 1e-3 * (1 + dist.get_rank()), "forward")
+        dist.all_reduce(torch.zeros(12_000_000))
+
+    drawings.ranks(cluster.run(program, 2))
+    fig, alt = shown[0]
+    assert "rank 0 computes 17% and communicates 67%" in alt and "6.01 ms" in alt
+    assert fig.axes[0].get_xlabel() == "ms (modelled)"
+    assert "forward" in texts(fig)
+
+
+def test_chunks_shows_who_holds_what(shown, capsys):
+    drawings.chunks(cluster.run(lambda dist: ring(cluster.marked(dist, 5), dist), ranks=3))
+    fig, alt = shown[0]
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
+    assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]
+    assert alt.endswith("At the end 15 of 15 places hold the sum of all.")
+
+    def twice(dist):
+        x = cluster.marked(dist, 2)
+        dist.all_reduce(x)
+        x[0] += 1
+        dist.barrier()
+
+    drawings.chunks(cluster.run(twice, ranks=2))
+    assert shown[1][1].endswith("At the end 2 of 4 places hold the sum of all.")
+    drawings.chunks(cluster.run(lambda dist: None, ranks=2))
+    assert "Nothing to draw" in capsys.readouterr().out and len(shown) == 2
+    with pytest.raises(ValueError, match="at most 13 ranks"):
+        cluster.run(lambda dist: cluster.marked(dist, 1), 14)
+
+
+def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
+    def trace(shift, on_gpu):
+        name, kind, lane = (
+            ("ncclDevKernel_AllReduce_Sum", "kernel", "device compute")
+            if on_gpu
+            else ("gloo:all_reduce", "phase", "phases")
+        )
+        spans = [
+            Span(lane, name, 2 + shift, 4.0, kind),
+            Span("device compute", "gemm", 0.0 + shift, 3.0, "kernel")
+            if on_gpu
+            else Span("host", "aten::linear", 0.0 + shift, 3.0, "operation"),
+            Span("host", "c10d::allreduce_", 3.0, 4.0, "operation"),
+        ]
+        return traces.Trace(spans, "measured")
+
+    for on_gpu in (False, True):
+        drawings.rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
+        alt = shown[-1][1]
+        assert (
+            "rank 0 computes 75% and communicates 50%; rank 1 computes 50% and communicates 25%"
+            in alt
+        )
+
+
+def test_buckets_fill_from_the_last_layer(shown):
+    mib = 2**20
+    layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
+    drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
+    alt = shown[0][1]
+    assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
+    middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
+    done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before
+    assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
+
+
+def test_a_mesh_and_the_scaling_are_drawn(shown):
+    drawings.mesh({"replicate": 2, "shard": 4}, {"replicate": "all_reduce", "shard": "all_gather"})
+    fig, alt = shown[0]
+    assert all(f"rank {rank}" in texts(fig) for rank in range(8)) and "rank 8" not in texts(fig)
+    assert "2 × 4" in alt and "all_gather" in alt
+    drawings.scaling(
+        {"here": {1: 1, 2: 1.5}, "T4": {1: 1, 4: 3}}, {"here": "measured", "T4": "modelled"}
+    )
+    fig, alt = shown[1]
+    efficiency = {line.get_label(): line.get_ydata()[-1] for line in fig.axes[1].lines}
+    assert efficiency["here (measured)"] == 75 and efficiency["T4 (modelled)"] == 75
+    assert "1.5 times with 2" in alt
