@@ -356,6 +356,8 @@ class Run:
         What happened when.
     steps
         Where things stood after each step of the optimizer.
+    dtypes
+        The dtypes that the weights had at those steps.
     facts
         The figures that tell its regime, or None where they were not asked for.
     """
@@ -367,6 +369,7 @@ class Run:
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline = field(default_factory=Timeline)
     steps: list[Step] = field(default_factory=list)
+    dtypes: set[torch.dtype] = field(default_factory=set)
     facts: profiling.Facts | None = None
 
     @property
@@ -463,6 +466,7 @@ def run(
         counted = profiling.Counted(device)
         with simgpu.count() as done.counters, simgpu.timeline() as done.timeline:
             optimizer.register_step_post_hook(lambda *_: done.steps.append(_stand(done, clock)))
+            _watch_dtypes(optimizer, done)
             with counted if facts else nullcontext():
                 done.result = (loop or case.loop)(*arguments)
             steps = len(done.steps) or 1
@@ -480,8 +484,9 @@ def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
     case, cpu = CASES[letter], torch.device("cpu")
     with _settings():
         arguments = case.prepare(cpu, False)
-        before = _weights(arguments[0])
-        done = Run((loop or case.loop)(*arguments))
+        before, done = _weights(arguments[0]), Run()
+        _watch_dtypes(_optimizer(arguments), done)
+        done.result = (loop or case.loop)(*arguments)
     done.keep(arguments[0], before)
     return done
 
@@ -492,6 +497,13 @@ def _weights(model: nn.Module) -> list[Tensor]:
 
 def _optimizer(arguments: tuple[Any, ...]) -> torch.optim.Optimizer:
     return next(a for a in arguments if isinstance(a, torch.optim.Optimizer))
+
+
+def _watch_dtypes(optimizer: torch.optim.Optimizer, done: Run) -> None:
+    def note(*_: Any) -> None:
+        done.dtypes.update(p.dtype for group in optimizer.param_groups for p in group["params"])
+
+    optimizer.register_step_post_hook(note)
 
 
 def _stand(done: Run, clock: Any) -> Step:
@@ -591,11 +603,15 @@ def _show_figures(runs: Mapping[str, Run], case: Case) -> None:
     rows = [
         ("the device computes", *(f"{r.facts.busy:.0%} of the time" for r in runs.values())),
         ("kernels launched", *(f"{r.counters.launches:,}" for r in runs.values())),
-        ("the host waited", *(f"{r.counters.synchronizations:,} times" for r in runs.values())),
+        ("the host waited", *(_times(r.counters.synchronizations) for r in runs.values())),
         ("copies to the device", *(f"{r.counters.copies_to_device:,}" for r in runs.values())),
     ]
     text, page = table((f"simulated {case.profile}", *runs), rows, ["modelled"] * len(rows))
     show(Bundle(text, page))
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number:,} times"
 
 
 def _draw(name: str, done: Run, case: Case, until: float | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,6 +159,28 @@ def facts_of(seen: Trace, calls: int, counted: Counted, calls_counted: int | Non
         kernels=len(kernels) / calls,
         kernel_seconds=sum(s.seconds for s in kernels) / len(kernels) if kernels else 0.0,
     )
+
+
+_ON_CARDS: Mapping[str, Callable[[], bool]] = {
+    "CUDA graphs": lambda: hasattr(torch.cuda, "make_graphed_callables"),
+    "cuDNN": lambda: torch.backends.cudnn.is_available(),
+}
+
+
+def lacks(device: torch.device | str, tool: str) -> str:
+    """Return in one sentence that a device lacks a tool which only some have, or nothing where it is there.
+
+    Parameters
+    ----------
+    device
+        The device.
+    tool
+        ``"CUDA graphs"`` or ``"cuDNN"``.
+    """
+    device = torch.device(device)
+    if device.type == "cuda" and _ON_CARDS[tool]():
+        return ""
+    return f"{device} has no {tool}: what others published stands below."
 
 
 _DTYPES = {

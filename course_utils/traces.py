@@ -283,11 +283,11 @@ def record(path: str | Path, steps: int = 2) -> None:
                 for _ in range(steps):
                     step()
                 synchronize(device)
-            begin = seen.start * 1e6
+            begin = round(seen.start * 1e6, 3)
             for event in _events(seen.export(Path(folder) / "one.json")):
                 event["pid"] += 10 * number
                 if "ts" in event:
-                    event |= {"ts": round(event["ts"] - begin, 3), "dur": round(event["dur"], 3)}
+                    event["ts"] = round(event["ts"] - begin, 3)
                 elif event["name"] == "process_name":
                     event["args"]["name"] = f"{loop}: {event['args']['name']}"
                 events.append(event)

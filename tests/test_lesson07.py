@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 import gc
+import inspect
 import time
 
+import nbformat
 import pytest
 import torch
+from harness import NOTEBOOKS
 from support import skip
 from torch import nn
 from torch.nn import functional as F
@@ -14,6 +18,7 @@ from torch.nn import functional as F
 from course_utils import detective, drawings, profiling, simgpu
 from course_utils.exercises import lesson, todo
 from course_utils.exercises import lesson07 as answers
+from course_utils.experiments import lesson07 as experiments
 from course_utils.profiling import Facts
 from course_utils.simgpu.clock import Span
 from course_utils.timing import host_clock
@@ -336,6 +341,27 @@ def _skips_a_step(model, batches, optimizer):
         return [F.mse_loss(model(x), y).item()] * len(batches)
 
 
+def _in_16_bits_and_back(model, batches, optimizer):
+    model.half()
+    losses = [stepped(F.mse_loss(model(x.half()), y.half()), optimizer) for x, y in batches]
+    model.float()
+    return torch.stack(losses).tolist()
+
+
+def _norms_of_weights(model, batches, optimizer):
+    norms = []
+    for x, y in batches:
+        stepped(F.cross_entropy(model(x), y), optimizer)
+        norms.append(torch.stack([p.norm() for p in model.parameters()]).norm())
+    return torch.stack(norms).tolist()
+
+
+def _loader_before_all(facts):
+    if facts.busy < 0.75 and facts.loading >= 0.2:
+        return "loader"
+    return answers.regime(facts)
+
+
 def _numbers_without_training(model, batches, optimizer):
     """Train a copy, so that the losses are right and the model is as before."""
     import copy
@@ -349,6 +375,9 @@ def _numbers_without_training(model, batches, optimizer):
     [
         ("mend_e", _skips_a_step, "other-result"),
         ("mend_e", _numbers_without_training, "other-weights"),
+        ("mend_e", _in_16_bits_and_back, "weights-dtype"),
+        ("mend_a", _norms_of_weights, "other-numbers"),
+        ("regime", _loader_before_all, "host-side"),
         ("mend_a", lambda model, batches, optimizer: None, "returned-nothing"),
         ("mend_a", lambda model, batches, optimizer: torch.zeros(3), "tensors"),
         ("mend_a", lambda model, batches, optimizer: (1.0, 2.0, 3.0), "wrong-type"),
@@ -441,12 +470,12 @@ def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
 
 
 def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
-    assert judged("mend_a", EX.mend_a.wrong["sum-of-norms"])[1] == "other-result"
+    assert judged("mend_a", EX.mend_a.wrong["sum-of-norms"])[1] == "other-numbers"
     assert judged("mend_b", EX.mend_b.wrong["other-rows"])[1] == "other-result"
     assert judged("mend_c", EX.mend_c.wrong["other-length"])[1] == "other-length"
     assert judged("mend_d", EX.mend_d.wrong["unweighted"])[1] == "other-result"
     assert judged("mend_e", EX.mend_e.wrong["weights-dtype"])[1] == "weights-dtype"
-    assert judged("mend_f", EX.mend_f.wrong["mean-of-means"])[1] == "other-result"
+    assert judged("mend_f", EX.mend_f.wrong["mean-of-means"])[1] == "other-numbers"
 
 
 def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_sim, capsys):
@@ -562,7 +591,94 @@ def test_the_choices_are_the_faults_and_in_no_telling_order():
     assert set(detective.FAULTS) == set(LETTERS)
 
 
+# --- what stands in the notebook is what is recorded and judged
+
+
+@pytest.fixture(scope="module")
+def taught():
+    """All definitions and assignments of the notebook's cells, by name."""
+    nb = nbformat.read(NOTEBOOKS / "07_profiling_and_speed.ipynb", 4)
+    found = {}
+    ours = (c for c in nb.cells if "generated" not in c.metadata.get("tags", ()))
+    for cell in (cell for cell in ours if cell.cell_type == "code"):
+        for node in ast.parse(cell.source).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                found[node.targets[0].id] = node
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found[node.name] = node
+    return found
+
+
+def statements(node, here=None):
+    """Return what a function or a class does, without docstrings, annotations and seeds."""
+
+    class Plain(ast.NodeTransformer):
+        def visit_Name(self, name):
+            return ast.Name((here or {}).get(name.id, name.id))
+
+        def visit_FunctionDef(self, function):
+            for argument in (*function.args.args, *function.args.kwonlyargs):
+                argument.annotation = None
+            function.returns = None
+            return self.visit_ClassDef(function)
+
+        def visit_ClassDef(self, node):
+            node.body = [s for s in node.body if not is_left_out(s)]
+            return self.generic_visit(node)
+
+    return [ast.unparse(statement) for statement in Plain().visit(node).body]
+
+
+def is_left_out(statement):
+    if not isinstance(statement, ast.Expr):
+        return False
+    return isinstance(statement.value, ast.Constant) or "manual_seed" in ast.unparse(statement)
+
+
+def parsed(thing):
+    return ast.parse(inspect.getsource(thing)).body[0]
+
+
+@pytest.mark.parametrize("name", ["gelu_by_hand", "Mlp", "make_step"])
+def test_the_experiments_train_what_the_notebook_teaches(taught, name):
+    mine = statements(taught[name], {"gpu": "device"})
+    assert mine == statements(parsed(getattr(experiments, name)))
+    assert sum(map(len, mine)) > 40
+
+
+def test_the_experiments_have_the_loops_and_the_changes_of_the_notebook(taught):
+    names = {}
+    for name in ("usual", "loops", "changes"):
+        exec(ast.unparse(taught[name]), names)
+
+    def sort(settings):
+        return sorted(map(repr, (sorted(s.items()) for s in settings)))
+
+    assert sort(names["loops"].values()) == sort(experiments.LOOPS.values())
+    assert [{}, *names["changes"].values()] == list(experiments.CHANGES.values())
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_a_stub_is_the_faulty_loop_with_one_line_more(taught, letter):
+    stub, loop = taught[f"mend_{letter}"], parsed(detective.CASES[letter].loop)
+    assert ast.unparse(stub.args) == ast.unparse(loop.args)
+    assert statements(stub) == ["return todo()", *statements(loop)]
+
+
 # --- the facts
+
+
+@pytest.mark.parametrize("tool", ["CUDA graphs", "cuDNN"])
+def test_one_sentence_says_which_tool_a_device_lacks(monkeypatch, tool):
+    for name in ("cpu", "mps", "xpu:1"):
+        said = profiling.lacks(name, tool)
+        assert said.startswith(f"{name} has no {tool}") and said.count(".") == 1
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", lambda: None, raising=False)
+    assert profiling.lacks("cuda:0", tool) == ""
+    monkeypatch.setattr(torch.backends.cudnn, "is_available", lambda: False)
+    monkeypatch.delattr(torch.cuda, "make_graphed_callables")
+    assert profiling.lacks("cuda:0", tool)
 
 
 def test_the_facts_of_a_trace_by_hand(sim):

@@ -82,6 +82,21 @@ def test_a_trace_of_a_card_is_read(tmp_path, name):
     assert [s.name for s in seen.spans if s.kind == "operation"] == ["aten::linear"]
 
 
+def test_events_of_the_shipped_trace_nest_or_follow_each_other():
+    events = json.loads(gzip.decompress(traces.RECORDED.read_bytes()))["traceEvents"]
+    lanes = {}
+    for event in (e for e in events if e["ph"] == "X"):
+        start, length = (round(1000 * event[key]) for key in ("ts", "dur"))
+        lanes.setdefault((event["pid"], event["tid"]), []).append((start, -(start + length)))
+    for spans in lanes.values():
+        around = []
+        for start, end in sorted(spans):
+            while around and around[-1] <= start:
+                around.pop()
+            assert not around or -end <= around[-1], "Perfetto drops what overlaps its neighbour"
+            around.append(-end)
+
+
 def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
     traces.record(tmp_path / "again.json.gz")
     assert traces.names(tmp_path / "again.json.gz") == traces.names() == FIVE

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.nn.functional import gelu as gelu_of
+from torch.nn import functional as F
 
 from ..devices import abilities, synchronize
 from ..traces import host_busy
@@ -148,8 +147,8 @@ def make_step(
     times
         How many times as large to make the batch, and with it the loading.
     """
-    model = Mlp(sizes, fused).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=fused, foreach=False)
+    net = Mlp(sizes, fused).to(device)
+    optimizer = torch.optim.AdamW(net.parameters(), fused=fused, foreach=False)
     dtype = torch.bfloat16 if abilities(device).bf16 or device.type == "cpu" else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=half and dtype == torch.float16)
     x = torch.rand(times * batch, sizes[0]).to(device)
@@ -158,12 +157,12 @@ def make_step(
     def step() -> None:
         host_busy(times * load, device)
         optimizer.zero_grad()
-        for a, b in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
+        for some_x, some_y in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
             with torch.autocast(device.type, dtype, enabled=half):
-                loss = cross_entropy(model(a), b) / pieces
+                loss = F.cross_entropy(net(some_x), some_y) / pieces
             scaler.scale(loss).backward()
         if ask:
-            for p in model.parameters():
+            for p in net.parameters():
                 p.grad.norm().item()
         scaler.step(optimizer)
         scaler.update()
@@ -206,7 +205,7 @@ def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
     work = {
         "by hand": gelu_by_hand,
         "compiled": torch.compile(gelu_by_hand),
-        "built in": lambda x: gelu_of(x, approximate="tanh"),
+        "built in": lambda x: F.gelu(x, approximate="tanh"),
     }[how]
 
     def call() -> float:

@@ -212,6 +212,10 @@ def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]
         )
     for span in spans:
         pid, tid = place[span.lane]
+        # In µs, both ends on whole ns: Perfetto drops an event that overlaps its neighbour by rounding.
+        start, end = (
+            round(seconds * 1e6, 3) for seconds in (span.start, span.start + span.seconds)
+        )
         details = {"stream": span.stream, "bytes": span.bytes, "flops": span.flops}
         events.append(
             {
@@ -220,8 +224,8 @@ def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]
                 "tid": tid,
                 "name": span.name,
                 "cat": span.kind,
-                "ts": span.start * 1e6,
-                "dur": span.seconds * 1e6,
+                "ts": start,
+                "dur": round(end - start, 3),
                 "args": {**details, "race": True} if span.race else details,
             }
         )
