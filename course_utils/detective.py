@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from . import memory, plots, profiling, simgpu
 from .host import in_notebook
-from .show import Bundle, seconds, show, table
+from .show import seconds, show_table
 from .simgpu.clock import Span
 from .simgpu.counters import Counters
 from .simgpu.timeline import Timeline
@@ -606,8 +606,7 @@ def _show_figures(runs: Mapping[str, Run], case: Case) -> None:
         ("the host waited", *(_times(r.counters.synchronizations) for r in runs.values())),
         ("copies to the device", *(f"{r.counters.copies_to_device:,}" for r in runs.values())),
     ]
-    text, page = table((f"simulated {case.profile}", *runs), rows, ["modelled"] * len(rows))
-    show(Bundle(text, page))
+    show_table((f"simulated {case.profile}", *runs), rows, ["modelled"] * len(rows))
 
 
 def _times(number: int) -> str:

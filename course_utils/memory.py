@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from . import simgpu
 from .plots import COLOURS, present
-from .show import Bundle, amount, show, table
+from .show import amount, show_table
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
@@ -249,9 +249,8 @@ class Meter:
             for name, after, _ in self.rows()
         ]
         kind = "modelled" if self.device.type == "sim" else "measured"
-        text, page = table(head, rows, [kind] * len(rows))
         note = f"Bytes requested by tensors on {self.device}."
-        show(Bundle(f"{text}\n{note}", f"{page}<div><small>{note}</small></div>"))
+        show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
         """Draw what is in memory from operation to operation, stacked by kind.
@@ -445,8 +444,7 @@ class Need:
         rows = [(kind, amount(n, "B")) for kind, n in self.kinds.items()]
         rows += [("allocated, at most", amount(self.allocated, "B"))]
         rows += [("reserved, at most", amount(self.reserved, "B"))]
-        text, page = table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
-        show(Bundle(text, page))
+        show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
 
 
 def oracle(

@@ -70,6 +70,29 @@ def table(
     return "\n".join(lines), f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
 
 
+def show_table(
+    head: Sequence[str], rows: Sequence[Sequence[object]], kinds: Sequence[str], note: str = ""
+) -> None:
+    """Show a table, with a note in small print below it.
+
+    Parameters
+    ----------
+    head
+        The columns' titles.
+    rows
+        The cells.
+    kinds
+        For each row ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
+    note
+        What to say below it, if anything.
+    """
+    text, page = table(head, rows, kinds)
+    if note:
+        text = f"{text}\n{note}"
+        page += f"<div><small>{html.escape(note)}</small></div>"
+    show(Bundle(text, page))
+
+
 _KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one line
 
 # One look for each kind of number, in every table, readable on a light and on a dark page.

@@ -434,8 +434,9 @@ def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
 def test_sharded_bytes_are_those_of_fully_shard(ranks):
-    fake = pytest.importorskip("torch.testing._internal.distributed.fake_pg")
-    fsdp = pytest.importorskip("torch.distributed.fsdp")
+    from torch.distributed import fsdp
+    from torch.testing._internal.distributed import fake_pg as fake
+
     torch_dist.init_process_group("fake", rank=0, world_size=ranks, store=fake.FakeStore())
     try:
         model = nn.Sequential(

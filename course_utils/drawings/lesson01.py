@@ -10,11 +10,12 @@ from matplotlib.patches import Rectangle
 from ..evidence import published_gpus, recorded
 from ..host import cpu_name
 from ..plots import DASHES, MARKERS, log_ticks, present
+from ..show import show_table
 from ..simgpu.cost import Work
 from ..simgpu.cost import seconds as work_seconds
 from ..simgpu.profiles import load as load_profile
 from ..timing import Measurement
-from .core import BLUE, GREEN, ORANGE, show_table
+from .core import BLUE, GREEN, ORANGE
 
 
 def two_processors() -> None:

@@ -12,10 +12,10 @@ from matplotlib.patches import Rectangle
 
 from ..plots import COLOURS, MARKERS, log_ticks, present
 from ..profiling import Facts
+from ..show import show_table
 from ..simgpu.clock import Span
 from ..timing import seconds
 from ..traces import Trace
-from .core import show_table
 
 _DOINGS = {
     # kind of span: name in the legend, colour, hatching
