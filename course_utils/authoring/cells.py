@@ -12,10 +12,10 @@ from nbformat import NotebookNode
 from course_utils.authoring.form import FIX, Problem, tags, tidy
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
+from course_utils.exercises.core import LEVELS
 
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
-LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}
 
 _OWN_ID = re.compile(r"header|setup|footer|task-.+")
 

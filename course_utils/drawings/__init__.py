@@ -12,6 +12,14 @@ from .lesson04 import gradient_sizes, loss_scale, number_formats, scores
 from .lesson05 import buckets, chunks, mesh, rank_lanes, ranks, ring, scaling
 from .lesson06 import batch_curve, means, memory_map, turns
 from .lesson07 import busy_but, changes, facts, pyramid, timelines
+from .lesson08 import (
+    comparison,
+    gradient_gaps,
+    memory_fit,
+    progress_by_level,
+    speed_ups,
+    written,
+)
 
 __all__ = [
     "batch_curve",
@@ -20,17 +28,21 @@ __all__ = [
     "changes",
     "checkpoint_moments",
     "chunks",
+    "comparison",
     "facts",
     "five_doors",
+    "gradient_gaps",
     "gradient_sizes",
     "loading_bars",
     "loss_scale",
     "means",
+    "memory_fit",
     "memory_map",
     "mesh",
     "number_formats",
     "peaks",
     "pinned_route",
+    "progress_by_level",
     "pyramid",
     "race",
     "rank_lanes",
@@ -39,10 +51,12 @@ __all__ = [
     "roofline",
     "scaling",
     "scores",
+    "speed_ups",
     "timelines",
     "transfer_chart",
     "turns",
     "two_memories",
     "two_processors",
     "what_moves",
+    "written",
 ]

@@ -35,6 +35,9 @@ Outcome = Literal["not_tried", "raised", "not_yet", "right"]
 RESULT_MIME = "application/vnd.gpu-course.result+json"
 """The key under which a shown result also carries its outcome, for the tests and for tools."""
 
+LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}
+"""How an exercise's difficulty is shown."""
+
 HEADLINES: Mapping[Outcome, str] = {
     "not_tried": "Not tried yet",
     "raised": "Your code stopped with an error",
