@@ -270,6 +270,7 @@ def test_a_ratio_that_was_printed_as_such_is_taken_as_it_is():
 # --- page and card ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_page_and_the_chart_are_fresh():
     assert [str(problem) for problem in writer.problems(ROOT)] == []
 
@@ -290,6 +291,7 @@ def test_a_changed_record_makes_both_stale_and_renewing_mends_them(records, tmp_
     assert "3×" in (root / "claims.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_shows_every_claim_and_says_what_is_not_measured():
     page = writer.page()
     for one in CLAIMS:

@@ -326,6 +326,7 @@ NASTY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NASTY)
 def test_nothing_escapes_from_an_answer(name, capsys):
     answer, outcome, diagnosis = NASTY[name]
@@ -476,6 +477,7 @@ exercise = _exercise()
 """
 
 
+@pytest.mark.slow
 def test_a_real_kernel_survives_bad_answers(tmp_path):
     here = Path(__file__).parent
     nb = notebook(

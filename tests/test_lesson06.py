@@ -89,6 +89,7 @@ OPTIMIZERS = {
 """States a parameter; bytes a parameter tensor besides (a step counter on the device); how to make it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MODELS, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_anatomy_of_a_step_is_predicted_to_the_byte(make, name, device, record_property):
@@ -187,6 +188,7 @@ def test_a_spare_device_leaves_the_others_alone():
     assert (mine + 1).sum().item() == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.id)
 def test_a_check_leaves_the_devices_as_they_were(exercise):
     simgpu.enable(devices=1, memory="15 GB")
@@ -233,6 +235,7 @@ def wide():
 ORACLE = {"mlp": lambda: mlp()[0], "wide mlp": wide, "cnn": lambda: cnn()[0], "transformer": Tied}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLE)
 @pytest.mark.parametrize("adam", [torch.optim.Adam, torch.optim.SGD], ids=["Adam", "SGD"])
 def test_the_oracle_is_right_to_the_byte(name, adam, device, record_property):
@@ -519,6 +522,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_every_way_through_the_challenge_passes(name, record_property):
     result = EX.frugal_step.result(RIGHT[name])
@@ -531,6 +535,7 @@ def test_every_way_through_the_challenge_passes(name, record_property):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_other_ways_are_refused_with_the_reason(name):
     answer, diagnosis = WRONG[name]

@@ -302,6 +302,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "answer"), [(name, answer) for name, found in OTHERS.items() for answer in found]
 )

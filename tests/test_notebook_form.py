@@ -531,6 +531,7 @@ def test_run_keeps_only_the_outputs_that_are_compared(tiny):
     assert prose(done) == prose(form.canonical(nb, "01"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "said"),
     [

@@ -21,6 +21,8 @@ from course_utils.cli import record
 from course_utils.experiments import Point, Samples, Unsuitable, core, files, run_points
 from course_utils.timing import measure
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "cores"}
 

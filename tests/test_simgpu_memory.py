@@ -135,6 +135,7 @@ def test_reserved_memory_stays_until_the_cache_is_emptied():
     assert torch.sim.max_memory_reserved() >= before + 30 * MIB
 
 
+@pytest.mark.slow
 def test_out_of_memory_says_the_figures_and_the_program_goes_on(small):
     held = torch.ones(50_000_000, device=SIM)  # 191 MiB
     with pytest.raises(torch.OutOfMemoryError) as caught:
@@ -164,6 +165,7 @@ def test_more_than_the_host_has_is_out_of_memory_of_the_device_too():
         torch.empty(10**12, device=SIM)
 
 
+@pytest.mark.slow
 def test_a_batch_that_does_not_fit_leaves_nothing_behind(small):
     net = nn.Sequential(nn.Linear(1000, 4000), nn.ReLU(), nn.Linear(4000, 10)).sim()
     before = torch.sim.memory_allocated()
