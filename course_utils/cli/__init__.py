@@ -20,6 +20,7 @@ COMMANDS = {
     "notebooks": "check, repair or run the notebooks (for authors)",
     "links": "write the open-in links of every notebook (for authors)",
     "record": "measure what the lessons quote, on this machine",
+    "benchmark": "time the course's training loops beside other packages', on this machine",
 }
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
 
