@@ -411,6 +411,8 @@ class Hollow(TorchDispatchMode):
             with self:
                 made = torch.empty_like(args[0], dtype=kwargs.get("dtype"), device=kwargs["device"])
                 return made.copy_(args[0], kwargs.get("non_blocking", False))
+        if op.is_view:  # of the tensor as it is: in this mode it would be a copy, and take memory
+            return run(op, args, kwargs)
         with self._shapes_only:
             out = run(op, args, kwargs)
         return tree_map_only(FakeTensor, _zeros, out)

@@ -1,32 +1,34 @@
-"""Lesson 08: its checks accept right answers of other kinds, refuse more wrong ones, and count what they say."""
+"""Lesson 08: its checks accept right answers of other kinds, refuse more wrong ones, and its texts are true."""
 
 from __future__ import annotations
 
-import copy
-import math
-import pickle
+import gc
+import inspect
 import re
-from itertools import pairwise
+import types
 
-import numpy as np
 import pytest
 import torch
+from lesson08_answers import RIGHT, WRONG
 from support import skip
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from course_utils import drawings, progress, simgpu
-from course_utils.devices import synchronize
+from course_utils import memory as meters
 from course_utils.exercises import lesson, todo
-from course_utils.exercises.lesson08 import devices, loop, precision, takehome
+from course_utils.exercises.lesson08 import devices, loop, memory, precision, several, speed
 
 EX = lesson("08")
+OWN_REASON = ("without the simulated device", "Without the simulated device", "on the CPU alone")
 
 
 @pytest.fixture
 def sim():
     if problem := simgpu.problem():
         skip(problem, until="2027-11-30")
+    return simgpu.first()
 
 
 def judged(name, answer):
@@ -34,392 +36,24 @@ def judged(name, answer):
     return result.outcome, result.diagnosis
 
 
-# --- right answers of other kinds
+def right_answer(exercise):
+    return exercise.reference() if exercise.wants_value else exercise.reference
 
 
-def race_with_moved_matrices(sizes, devices, measure):
-    def seconds(n, device):
-        a, b = torch.randn(n, n).to(device), torch.randn(n, n).to(device)
-
-        def product():
-            torch.mm(a, b)
-
-        return measure(product, "product", device=device).median
-
-    found = []
-    for n in sizes:
-        first, second = seconds(n, devices[0]), seconds(n, devices[1])
-        found.append([n, first, second, first / second])
-    return found
-
-
-def crossover_from_below(rows):
-    wins = [(n, ratio > 1) for n, _, _, ratio in sorted(rows)]
-    return next((n for i, (n, _) in enumerate(wins) if all(w for _, w in wins[i:])), None)
-
-
-def compare_warming_up_first(formats, seeds, train, accuracy, machine):
-    for dtype in formats.values():
-        accuracy(train(dtype, 99))
-    found = {}
-    for name, dtype in formats.items():
-        runs = []
-        for seed in seeds:
-            machine.synchronize()
-            machine.reset_peak()
-            begin = machine.clock()
-            model = train(dtype, seed)
-            machine.synchronize()
-            runs.append((machine.clock() - begin, machine.peak(), accuracy(model)))
-        times, peaks, scores = zip(*runs, strict=True)
-        found[name] = [list(scores), float(np.median(times)), max(peaks)]
-    return found
-
-
-def memory_line_by_least_squares(make_step, batches, meter):
-    def peak(batch):
-        step = make_step(batch)
-        for _ in range(3):
-            meter.reset_peak_memory_stats()
-            step()
-        return meter.max_memory_allocated()
-
-    table = np.stack([np.ones(len(batches)), batches], axis=1)
-    return list(np.linalg.lstsq(table, np.array([peak(n) for n in batches]), rcond=None)[0])
-
-
-def accumulation_gap_by_autograd(model, loss_fn, x, y, size):
-    weights = list(model.parameters())
-
-    def gradient(cuts):
-        state = copy.deepcopy(model.state_dict())
-        total = [torch.zeros_like(p) for p in weights]
-        for a, b in pairwise(cuts):
-            loss = loss_fn(model(x[a:b]), y[a:b])
-            for t, g in zip(total, torch.autograd.grad(loss, weights), strict=True):
-                t += g * (b - a) / len(x)
-        model.load_state_dict(state)
-        return nn.utils.parameters_to_vector(total)
-
-    n = len(x)
-    whole = gradient([0, n])
-    return float((gradient([*range(0, n, size), n]) - whole).norm() / whole.norm())
-
-
-def gpu_list_by_name(cuda):
+def _ids(answers):
     return [
-        f"cuda:{i} {cuda.get_device_name(i)}, "
-        f"{cuda.get_device_properties(f'cuda:{i}').total_memory / 1024**3:.1f} GiB"
-        for i in range(cuda.device_count())
+        f"{name}-{getattr(answer, '__name__', i)}" for i, (name, answer, *_) in enumerate(answers)
     ]
 
 
-def bad_labels_one_by_one(labels, classes, ignore_index=-100):
-    return [
-        i
-        for i, label in enumerate(labels.tolist())
-        if label != ignore_index and not 0 <= label < classes
-    ]
-
-
-def as_numpy_by_force(tensor):
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True)
-
-
-def first_that_runs_with_a_dict(work, devices):
-    said = {}
-    for device in devices:
-        try:
-            result = work(device)
-        except (AssertionError, RuntimeError) as error:
-            said[device] = error
-        else:
-            return (device, result)
-    raise RuntimeError(f"nothing works: {said}")
-
-
-def predictions_from_one_tensor(model, batches, landing, device):
-    return torch.cat([model(x).argmax(1) for x in batches]).tolist()
-
-
-def predictions_by_pieces(model, batches, landing, device):
-    places = landing.split([len(x) for x in batches])
-    for x, place in zip(batches, places, strict=True):
-        place.copy_(torch.argmax(model(x), -1), non_blocking=True)
-    if device.type != "cpu":
-        torch.accelerator.synchronize()
-    return [int(k) for k in landing]
-
-
-def left_behind_by_walking(module, device):
-    found = set()
-
-    def walk(value):
-        if isinstance(value, torch.Tensor):
-            return value.device != device
-        if isinstance(value, nn.Module):
-            return any(t.device != device for t in value.state_dict(keep_vars=True).values())
-        if isinstance(value, dict):
-            return any([walk(v) for v in value.values()])
-        return isinstance(value, (list, tuple)) and any([walk(v) for v in value])
-
-    for path, part in module.named_modules():
-        own = {
-            k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")
-        }
-        for name, value in {**part._parameters, **part._buffers, **own}.items():
-            if walk(value):
-                found.add(f"{path}.{name}" if path else name)
-    return sorted(found)
-
-
-def optimizer_steps_by_counting(samples, batch_size, accumulate, epochs, drop_last=False):
-    steps = 0
-    for _ in range(epochs):
-        sizes = [len(part) for part in torch.arange(samples).split(batch_size)]
-        sizes = [size for size in sizes if size == batch_size or not drop_last]
-        steps += len(range(0, len(sizes), accumulate))
-    return steps
-
-
-def keep_best_by_clones(model, train_epoch, score, epochs):
-    history = []
-    for _ in range(epochs):
-        train_epoch(model)
-        history.append(
-            (score(model), {k: v.detach().clone() for k, v in model.state_dict().items()})
-        )
-    history = [entry for entry in history if not math.isnan(entry[0])]
-    best = max(history, key=lambda entry: entry[0])
-    model.load_state_dict(best[1])
-    return best[0]
-
-
-def newest_by_pattern(folder, load):
-    found = {}
-    for file in folder.iterdir():
-        if match := re.fullmatch(r"step_(\d+)\.pt", file.name):
-            found[int(match[1])] = file
-    for step in sorted(found)[::-1]:
-        try:
-            state = load(found[step])
-        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
-            continue
-        return state
-    return None
-
-
-def train_watched_by_a_counter(model, batches, optimizer, every):
-    first = torch.full((), len(batches), device=batches[0][0].device)
-    for step, (x, y) in enumerate(batches):
-        optimizer.zero_grad(set_to_none=False)
-        loss = F.cross_entropy(model(x), y)
-        loss.backward()
-        optimizer.step()
-        bad = torch.where(loss.detach().isfinite(), len(batches), step)
-        first = torch.minimum(first, bad)
-        if (step + 1) % every == 0 or step + 1 == len(batches):
-            found = int(first)
-            if found < len(batches):
-                return found
-    return None
-
-
-def without_sigmoid_in_other_words(model):
-    def loss(logits, targets):
-        return F.binary_cross_entropy_with_logits(logits, targets)
-
-    return nn.Sequential(*list(model)[:-1]), loss, lambda logits: logits.sigmoid() > 0.5
-
-
-def fit_mixed_in_two_branches(model, batches, optimizer):
-    where = next(model.parameters()).device
-    on_cpu = where.type == "cpu"
-    scaler = None if on_cpu else torch.amp.GradScaler(where.type)
-    for x, y in batches:
-        optimizer.zero_grad()
-        x, y = x.to(where, non_blocking=True), y.to(where, non_blocking=True)
-        with torch.amp.autocast(where.type, torch.bfloat16 if on_cpu else torch.float16):
-            outputs = model(x)
-        loss = F.cross_entropy(outputs.float(), y)
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            scaler.step(optimizer)
-            scaler.update()
-
-
-def averaged_by_the_formula(states, decay):
-    average = None
-    for state in states:
-        now = copy.deepcopy(state)
-        now = {k: v.float() if v.is_floating_point() else v for k, v in now.items()}
-        for k, v in now.items():
-            if average and v.is_floating_point():
-                now[k] = decay * average[k] + (1 - decay) * v
-        average = now
-    return average
-
-
-def two_steps_unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
-    model.zero_grad()
-    with torch.amp.autocast(x.device.type, dtype):
-        loss = loss_fn(model(x), y)
-    scaler.scale(loss).backward()
-    for optimizer in optimizers:
-        scaler.unscale_(optimizer)
-    for optimizer in reversed(optimizers):
-        scaler.step(optimizer)
-    scaler.update()
-    return loss.detach().clone()
-
-
-RIGHT = [
-    ("race", race_with_moved_matrices),
-    ("crossover", crossover_from_below),
-    ("compare", compare_warming_up_first),
-    ("memory_line", memory_line_by_least_squares),
-    ("accumulation_gap", accumulation_gap_by_autograd),
-    ("gpu_list", gpu_list_by_name),
-    ("bad_labels", bad_labels_one_by_one),
-    ("as_numpy", as_numpy_by_force),
-    ("first_that_runs", first_that_runs_with_a_dict),
-    ("predictions", predictions_from_one_tensor),
-    ("predictions", predictions_by_pieces),
-    ("left_behind", left_behind_by_walking),
-    ("optimizer_steps", optimizer_steps_by_counting),
-    ("waits", 15.0),
-    ("keep_best", keep_best_by_clones),
-    ("newest", newest_by_pattern),
-    ("train_watched", train_watched_by_a_counter),
-    ("leaving", [str(name) for name in precision.LEAVING]),
-    ("leaving", tuple(getattr(torch, name) for name in precision.LEAVING)),
-    ("without_sigmoid", without_sigmoid_in_other_words),
-    ("fit_mixed", fit_mixed_in_two_branches),
-    ("averaged", averaged_by_the_formula),
-    ("two_steps", two_steps_unscaling_first),
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"), RIGHT, ids=[f"{n}-{i}" for i, (n, _) in enumerate(RIGHT)]
-)
+@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=_ids(RIGHT))
 def test_another_right_answer_is_right(name, answer):
-    assert judged(name, answer) == ("right", "")
+    result = getattr(EX, name).result(answer)
+    assert result.outcome == "right", result.bundle().text
 
 
-# --- more wrong answers
-
-
-def compare_first_seed_warms_up(formats, seeds, train, accuracy, machine):
-    return takehome.compare(formats, [seeds[0], *seeds], train, accuracy, machine)
-
-
-def keep_best_on_the_host(model, train_epoch, score, epochs):
-    best = -math.inf
-    for _ in range(epochs):
-        train_epoch(model)
-        found = score(model)
-        if found > best:
-            best, kept = found, {k: v.cpu() for k, v in model.state_dict().items()}
-    model.load_state_dict(kept)
-    return best
-
-
-def predictions_waiting_in_each_round(model, batches, landing, device):
-    start = 0
-    for x in batches:
-        landing[start : start + len(x)].copy_(model(x).argmax(1), non_blocking=True)
-        start += len(x)
-        synchronize(device)
-    return landing.tolist()
-
-
-def predictions_before_the_last(model, batches, landing, device):
-    start = 0
-    for i, x in enumerate(batches):
-        landing[start : start + len(x)].copy_(model(x).argmax(1), non_blocking=True)
-        start += len(x)
-        if i == len(batches) - 2:
-            synchronize(device)
-    return landing.tolist()
-
-
-def train_watched_reading_a_flag(model, batches, optimizer, every):
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if not loss.isfinite():
-            return step
-    return None
-
-
-def fit_mixed_scaling_by_hand(model, batches, optimizer):
-    where = next(model.parameters()).device
-    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
-    scale = 1.0 if where.type == "cpu" else 2.0**16
-    for x, y in batches:
-        with torch.autocast(where.type, dtype=dtype):
-            loss = F.cross_entropy(model(x.to(where)), y.to(where))
-        optimizer.zero_grad()
-        (loss * scale).backward()
-        for p in model.parameters():
-            p.grad /= scale
-        optimizer.step()
-
-
-def fit_mixed_with_the_old_scaler(model, batches, optimizer):
-    where = next(model.parameters()).device
-    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
-    scaler = torch.cuda.amp.GradScaler(enabled=False)
-    for x, y in batches:
-        with torch.autocast(where.type, dtype=dtype):
-            loss = F.cross_entropy(model(x.to(where)), y.to(where))
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-
-
-def two_steps_after_checking(model, x, y, loss_fn, optimizers, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    model.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.step(optimizers[0])
-    optimizers[1].step()
-    scaler.update()
-    return loss.detach()
-
-
-WRONG = [
-    ("compare", compare_first_seed_warms_up, "too-many-runs"),
-    ("keep_best", keep_best_on_the_host, "last-weights"),
-    ("predictions", predictions_waiting_in_each_round, "waits-each"),
-    ("predictions", predictions_before_the_last, "too-early"),
-    ("train_watched", train_watched_reading_a_flag, "reads-often"),
-    ("fit_mixed", fit_mixed_scaling_by_hand, "steps-on"),
-    ("fit_mixed", fit_mixed_with_the_old_scaler, "deprecated"),
-    ("two_steps", two_steps_after_checking, "other-step"),
-    ("waits", 14, "no-end"),
-    ("waits", 17, "all-prints"),
-    ("waits", 100, "wrong-count"),
-    ("leaving", ("float16", "half", "float16", "float16", "float32", "float16"), "no-dtype"),
-    ("leaving", ("float16", "float32"), "six"),
-]
-
-
-@pytest.mark.usefixtures("sim")
-@pytest.mark.parametrize(
-    ("name", "answer", "diagnosis"),
-    WRONG,
-    ids=[f"{n}-{d}-{i}" for i, (n, _, d) in enumerate(WRONG)],
-)
-def test_another_wrong_answer_is_refused(name, answer, diagnosis):
+@pytest.mark.parametrize(("name", "answer", "diagnosis"), WRONG, ids=_ids(WRONG))
+def test_another_wrong_answer_is_refused(sim, name, answer, diagnosis):
     assert judged(name, answer) == ("not_yet", diagnosis)
 
 
@@ -432,6 +66,25 @@ def test_the_misspelled_field_of_the_tutorial_raises_what_cuda_raises():
     assert "total_mem" in result.bundle().text
 
 
+def test_an_error_on_the_device_is_the_learners(sim):
+    def masked_loss(logits, targets, mask):
+        kept = torch.where(mask, targets, torch.full((len(targets),), -100))
+        return F.cross_entropy(logits, kept, reduction="sum") / mask.sum().clamp(min=1)
+
+    result = EX.masked_loss.result(masked_loss)
+    assert result.outcome == "raised"
+    assert "torch.where" in result.bundle().text
+
+
+def test_a_generator_that_fails_is_the_learners():
+    def prefetch(batches, bound):
+        yield from batches.nothing
+
+    result = EX.prefetch.result(prefetch)
+    assert result.outcome == "raised"
+    assert "yield from batches.nothing" in result.bundle().text
+
+
 # --- what the texts promise
 
 
@@ -442,8 +95,6 @@ def test_stored_answers_are_those_of_a_run():
 
 
 def test_the_code_in_a_task_is_the_code_that_is_run():
-    import inspect
-
     for task, function in (
         (EX.waits.task, loop.four_steps),
         (EX.leaving.task, precision.six_results),
@@ -451,28 +102,33 @@ def test_the_code_in_a_task_is_the_code_that_is_run():
         assert inspect.getsource(function).strip() in task
 
 
-@pytest.mark.parametrize("module", [takehome, devices, loop, precision])
-def test_answers_are_judged_without_the_simulated_device_too(module, monkeypatch):
+@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
+def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")
-    for exercise in module.EXERCISES:
-        answer = exercise.reference() if exercise.wants_value else exercise.reference
-        assert exercise.result(answer).outcome == "right", exercise.id
+    result = exercise.result(right_answer(exercise))
+    assert result.outcome == "right", result.bundle().text
+    assert not result.printed or any(reason in result.printed for reason in OWN_REASON)
 
 
 def test_checks_leave_the_learners_devices_alone(sim):
-    before = simgpu.enable(devices=1)
-    for name in ("race", "predictions", "left_behind", "train_watched", "fit_mixed", "waits"):
-        exercise = getattr(EX, name)
-        answer = exercise.reference() if exercise.wants_value else exercise.reference
-        assert exercise.result(answer).outcome == "right"
-    assert torch.accelerator.device_count() == 1
-    assert torch.sim.memory_allocated(before) == 0
+    kept = torch.ones(4, device=sim)
+    collect = gc.collect
+
+    def state():
+        return torch.sim.memory_allocated(sim), torch.sim.current_device(), torch.sim.device_count()
+
+    before = state()
+    for exercise in EX:
+        assert exercise.result(right_answer(exercise)).outcome == "right", exercise.id
+        assert state() == before, exercise.id
+    assert gc.collect is collect
+    assert kept.sum().item() == 4
 
 
 def test_levels_are_mixed_and_rise_within_a_subject():
     levels = [exercise.level for exercise in EX]
     assert all(levels.count(level) >= 7 for level in (1, 2, 3))
-    for subject in (devices, loop, precision):
+    for subject in (devices, loop, precision, memory, speed, several):
         mine = [exercise.level for exercise in subject.EXERCISES]
         assert mine == sorted(mine)
 
@@ -480,6 +136,135 @@ def test_levels_are_mixed_and_rise_within_a_subject():
 def test_no_problem_repeats_the_name_of_another_lesson():
     others = {e.slug for i in range(8) for e in lesson(f"0{i}")}
     assert not others & {e.slug for e in EX}
+
+
+def test_the_ledger_is_what_a_device_counts(sim):
+    with meters.spare_device("1 GB") as device:
+        names = {"torch": torch, "device": device}
+        found = []
+        for line in memory.LEDGER:
+            exec(line, names)
+            found.append(torch.sim.memory_allocated(device) / 2**20)
+        names.clear()
+    assert tuple(found) == memory.ledger() == tuple(memory.memory_ledger())
+    shown = EX.memory_ledger.task.split("```")[1].removeprefix("python").strip().splitlines()
+    assert tuple(shown) == memory.LEDGER
+
+
+def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
+    with meters.Hollow():
+        hollow = nn.Linear(1024, 1024).to(sim)
+    real = nn.Linear(8, 8).to(sim)
+    before = torch.sim.memory_allocated(sim)
+    with meters.Hollow():
+        views = hollow.weight.t(), hollow.weight[3:7].detach(), real.weight.t()
+        assert torch.sim.memory_allocated(sim) == before
+    assert [tuple(view.shape) for view in views] == [(1024, 1024), (4, 1024), (8, 8)]
+
+
+def _peak_of_training(fuse, device):
+    model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to(device)
+    make_optimizer = torch.optim.SGD
+    if fuse:
+        memory.step_in_backward(model, make_optimizer)
+    optimizer = None if fuse else make_optimizer(model.parameters())
+    torch.sim.reset_peak_memory_stats(device)
+    for _ in range(2):
+        model(torch.ones(1, 512, device=device)).sum().backward()
+        if optimizer:
+            optimizer.step()
+            optimizer.zero_grad()
+    return torch.sim.max_memory_allocated(device) / sum(p.nbytes for p in model.parameters())
+
+
+def test_a_step_in_backward_saves_the_gradients(sim):
+    with meters.spare_device("1 GB") as device:
+        usual = _peak_of_training(False, device)
+    with meters.spare_device("1 GB") as device:
+        fused = _peak_of_training(True, device)
+    assert usual > 1.95
+    assert fused < 1.4
+
+
+def _peak_with(chosen, device):
+    torch.manual_seed(0)
+    blocks = [
+        nn.Sequential(nn.Linear(64, 512), nn.GELU(), nn.Linear(512, 64), nn.Tanh()).to(device)
+        for _ in range(5)
+    ]
+    x = torch.ones(2048, 64, device=device)
+    torch.sim.reset_peak_memory_stats(device)
+    for number, block in enumerate(blocks):
+        x = checkpoint(block, x, use_reentrant=False) if number in chosen else block(x)
+    x.sum().backward()
+    return torch.sim.max_memory_allocated(device)
+
+
+def test_the_last_block_is_not_worth_a_checkpoint(sim):
+    peaks = []
+    for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):
+        with meters.spare_device("1 GB") as device:
+            peaks.append(_peak_with(chosen, device))
+    none, last, first, all_but_last = peaks
+    assert last >= 0.99 * none
+    assert first < 0.9 * none
+    assert all_but_last < 0.5 * none
+
+
+def test_hottest_reads_a_real_profile():
+    x = torch.randn(200, 200)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        for _ in range(20):
+            F.linear(x, x).relu()
+    events = profile.key_averages()
+    names = speed.hottest(events, 3)
+    times = {event.key: event.self_cpu_time_total for event in events}
+    assert len(names) == 3
+    assert [times[name] for name in names] == sorted(times.values(), reverse=True)[:3]
+
+
+def test_the_faulty_rows_say_what_the_task_says():
+    rows = sorted(speed._device_rows(), key=lambda row: row.cuda_time_total, reverse=True)
+    assert rows[0].key == "train_step"
+    own = sum(row.self_device_time_total for row in rows)
+    assert own == max(row.device_time_total for row in rows)
+
+
+def test_indexing_with_a_mask_waits_and_the_reference_does_not(sim):
+    case = [t.to(sim) for t in speed._masked_case((0, 3))]
+    for work, waits in ((speed._masked_by_index, True), (speed.masked_loss, False)):
+        with simgpu.count() as counters:
+            work(*case)
+        assert bool(counters.synchronizations) is waits
+
+
+def test_prefetch_closes_its_thread_when_the_loop_is_left():
+    source = speed._Source(50)
+    for batch in speed.prefetch(source, 2):
+        if batch == 1:
+            break
+    gc.collect()
+    assert not source.working()
+    assert source.loaded < 10
+
+
+def test_collectives_are_those_of_torch_distributed(tmp_path):
+    dist = torch.distributed
+    if not dist.is_available():
+        skip("This PyTorch has no torch.distributed.", until="2027-11-30")
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        rows = torch.randn(5, 3)
+        mean, variance = several.batch_statistics(rows, dist)
+        assert torch.allclose(mean, rows.mean(0), atol=1e-6)
+        assert torch.allclose(variance, rows.var(0, correction=0), atol=1e-6)
+        assert torch.equal(several.gather_rows(rows, dist), rows)
+        saved = []
+        several.save_on_one(types.SimpleNamespace(module=nn.Linear(2, 1)), dist, saved.append)
+        assert list(saved[0]) == ["weight", "bias"]
+    finally:
+        dist.destroy_process_group()
 
 
 # --- the pictures

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,14 @@ def gpu_list(cuda):
     return lines
 
 
+@dataclass
+class _CudaDeviceProperties:
+    """What ``torch.cuda`` says of a card, under the names that it has there."""
+
+    name: str
+    total_memory: int
+
+
 class _Cuda:
     """Stands in for ``torch.cuda`` on a machine with these cards."""
 
@@ -48,13 +56,12 @@ class _Cuda:
 
     def get_device_properties(self, device: Any = None) -> Any:
         """Return a card's name and memory, or fail as CUDA does."""
-        index = torch.device(device).index or 0 if isinstance(device, str) else device or 0
+        index = device if isinstance(device, int) else torch.device(device or "cuda").index or 0
         if not 0 <= index < len(self.cards):
             raise RuntimeError(
                 "Found no NVIDIA driver on your system." if not self.cards else "Invalid device id"
             )
-        name, total = self.cards[index]
-        return SimpleNamespace(name=name, total_memory=total)
+        return _CudaDeviceProperties(*self.cards[index])
 
 
 def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
@@ -160,6 +167,10 @@ def _bad_values(labels, classes, ignore_index=-100):
     return labels[bad_labels(labels, classes, ignore_index)].tolist()
 
 
+def _bad_nested(labels, classes, ignore_index=-100):
+    return [[row] for row in bad_labels(labels, classes, ignore_index)]
+
+
 def _bad_mask(labels, classes, ignore_index=-100):
     return _BAD_TWINS["ignored-is-bad"](labels, classes, ignore_index).tolist()
 
@@ -184,6 +195,8 @@ def _check_bad_labels(answer: Callable[..., Any], judge: Judge) -> None:
             continue
         if isinstance(got, Tensor):
             judge.no("tensor", seen=got, expected=right)
+        if right and rows == [[row] for row in right]:
+            judge.no("nested", seen=rows, expected=right)
         if any(isinstance(row, bool) for row in rows):
             judge.no("mask", seen=rows, expected=right)
         if right and rows == y[right].tolist():
@@ -405,7 +418,7 @@ def predictions(model, batches, landing, device):
         landing[start:stop].copy_(model(x).argmax(1), non_blocking=True)
         start = stop
     synchronize(device)
-    return landing.tolist()
+    return landing[:start].tolist()
 
 
 def _classifier() -> nn.Sequential:
@@ -425,7 +438,7 @@ def _check_predictions(answer: Callable[..., Any], judge: Judge) -> None:
             generator = torch.Generator().manual_seed(sum(sizes))
             rows = [torch.randn(n, 6, generator=generator) for n in sizes]
             right = _classifier()(torch.cat(rows)).argmax(1).tolist()
-            landing = torch.full((len(right),), -1)
+            landing = torch.full((len(right) + 3,), -1)
             landing = landing if device.type == "cpu" else landing.pin_memory()
             model, batches = _classifier().to(device), [x.to(device) for x in rows]
             synchronize(device)
@@ -437,6 +450,8 @@ def _check_predictions(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_predictions(got: Any, right: list[int], n: int, counted: Counters, judge: Judge) -> None:
     judge.is_a(got, list, "a list of class numbers")
     early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
+    if len(got) > len(right):
+        judge.no("whole-landing", seen=f"{len(got)} numbers", expected=f"{len(right)}, one a row")
     if got != right:
         unwritten = len(got) == len(right) and all(map(lambda g, r: g in (r, -1), got, right))
         judge.no("too-early" if early and unwritten else "wrong-classes", seen=got, expected=right)
@@ -454,7 +469,7 @@ def _predictions_early(model, batches, landing, device):
         stop = start + len(x)
         landing[start:stop].copy_(model(x).argmax(1), non_blocking=True)
         start = stop
-    return landing.tolist()
+    return landing[:start].tolist()
 
 
 def _predictions_waiting(model, batches, landing, device):
@@ -475,6 +490,11 @@ def _predictions_same_place(model, batches, landing, device):
     for x in batches:
         landing[: len(x)].copy_(model(x).argmax(1), non_blocking=True)
     synchronize(device)
+    return landing[: sum(map(len, batches))].tolist()
+
+
+def _predictions_whole(model, batches, landing, device):
+    predictions(model, batches, landing, device)
     return landing.tolist()
 
 
@@ -682,6 +702,8 @@ of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a ten
             "good-ones": "These are the rows that are fine.",
             "values": "These are the labels. The row numbers are asked for.",
             "mask": "This is a mask. The row numbers are asked for.",
+            "nested": "Each row number stands in a list of its own: `nonzero()` has one column for each dimension of the mask. "
+            "Here there is one, so flatten it.",
             "tensor": "Return a list of Python numbers, not a tensor.",
             "wrong-rows": "Those are not the rows that the loss refuses.",
         },
@@ -693,6 +715,7 @@ of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a ten
             "good-ones": _bad_with("good-ones"),
             "values": _bad_values,
             "mask": _bad_mask,
+            "nested": _bad_nested,
         },
     ),
     Exercise(
@@ -777,7 +800,7 @@ a `ValueError` for example, is a bug in `work` and must come out at once. If eve
         level=2,
         minutes=10,
         task="""
-The loop below evaluates. `batches` are on the device, and `landing` is a pinned tensor on the host with room for all rows.
+The loop below evaluates. `batches` are on the device, and `landing` is a pinned tensor on the host, with room for all rows and some more.
 Each copy is `non_blocking`, so that the host can launch the next batch at once. But then it reads the landing place before
 anything has landed. Mend `predictions(model, batches, landing, device)`: return the list of the predicted classes of all
 rows, in order, and let the host wait **once**. (`synchronize(device)` is the course's.)
@@ -794,11 +817,13 @@ rows, in order, and let the host wait **once**. (`synchronize(device)` is the co
         diagnoses={
             "too-early": "The host read its memory before the copies had landed: some of what it found was there before.",
             "waits-each": "The host waited more than once. Ask for all copies, wait, and read them together.",
+            "whole-landing": "Those are more numbers than there are rows. What lies behind the last row in `landing` was there before.",
             "wrong-classes": "Those are not the classes of all rows in their order. Has each batch a place of its own?",
         },
         wrong={
             "too-early": _predictions_early,
             "waits-each": _predictions_waiting,
+            "whole-landing": _predictions_whole,
             "wrong-classes": _predictions_same_place,
         },
     ),

@@ -44,6 +44,7 @@ _STEP_TWINS: dict[str, Callable[[int, int, int, int, bool], float]] = {
     "floors-all": lambda n, b, k, e, drop: e * (n // (b * k)),
     "over-epochs": lambda n, b, k, e, drop: math.ceil(e * _batches_of(n, b, drop) / k),
     "keeps-tail": lambda n, b, k, e, drop: e * math.ceil(math.ceil(n / b) / k),
+    "one-too-many": lambda n, b, k, e, drop: e * math.ceil((n // b + (not drop)) / k),
     "one-epoch": lambda n, b, k, e, drop: math.ceil(_batches_of(n, b, drop) / k),
     "fraction": lambda n, b, k, e, drop: e * n / (b * k),
 }
@@ -140,7 +141,7 @@ def _check_waits(answer: Any, judge: Judge) -> None:
         1: "end-only",
     }.get(int(got), "wrong-count")
     if got != right:
-        judge.no(diagnosis, seen=got)
+        judge.no(diagnosis, seen=f"{got:g}")
 
 
 # keep_best ---------------------------------------------------------------------------------------
@@ -581,6 +582,7 @@ left over make one, too.
             "keeps-tail": "With `drop_last=True` the last, smaller batch is left out.",
             "drops-large": "`drop_last` leaves out a smaller batch. Whole batches at the end of an epoch still "
             "make a step.",
+            "one-too-many": "Where the samples come out even, no smaller batch is left over. Round up; do not add one.",
             "one-epoch": "Those are the steps of one epoch.",
             "fraction": "A part of a batch is a batch, or is left out: count whole ones.",
             "wrong-value": "The number of steps is another.",
@@ -592,6 +594,7 @@ left over make one, too.
             "over-epochs": _steps_with("over-epochs"),
             "keeps-tail": _steps_with("keeps-tail"),
             "drops-large": _steps_with("drops-large"),
+            "one-too-many": _steps_with("one-too-many"),
         },
     ),
     Exercise(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import functools
 import gc
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ... import memory, simgpu
-from ..core import Exercise, Judge, _Raised
+from ..core import Exercise, Judge
 from ..lesson06 import _Alive, _off, _one_thread
 
 # memory_ledger -----------------------------------------------------------------------------------
@@ -159,8 +161,8 @@ def _careful_peak() -> int:
         return _steady_figures(_careful_loop)[0]
 
 
-def _small_training(loop: Callable[..., Any]) -> tuple[Any, list[Tensor]]:
-    """Train a small network; return what the loop returned, and the change of the weights."""
+def _small_training(loop: Callable[..., Any]) -> tuple[Any, list[Tensor], int]:
+    """Train a small network; return what the loop returned, the change of the weights, and how often the host waited."""
     torch.manual_seed(3)
     own = memory.spare_device("1 GB") if not simgpu.problem() else nullcontext(torch.device("cpu"))
     with own as device, _collections():
@@ -168,15 +170,17 @@ def _small_training(loop: Callable[..., Any]) -> tuple[Any, list[Tensor]]:
         before = [p.detach().clone() for p in model.parameters()]
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         batches = [(torch.randn(n, 5), torch.randint(4, (n,))) for n in (60, 60, 20)]
-        got = loop(model, batches, optimizer, device)
+        with simgpu.count() as counters:
+            got = loop(model, batches, optimizer, device)
         moved = zip(model.parameters(), before, strict=True)
-        return got, [(after.detach() - start).cpu() for after, start in moved]
+        moves = [(after.detach() - start).cpu() for after, start in moved]
+        return got, moves, counters.synchronizations
 
 
 @_one_thread()
 def _check_steady_loop(answer: Callable[..., Any], judge: Judge) -> None:
-    got, moved = _small_training(answer)
-    right, usual = _small_training(steady_loop)
+    got, moved, waits = _small_training(answer)
+    right, usual, least = _small_training(steady_loop)
     if judge.number(got) != right:
         judge.no("other-hits", seen=got, expected=right)
     if _off(moved, usual) > 1e-4:
@@ -194,6 +198,8 @@ def _check_steady_loop(answer: Callable[..., Any], judge: Judge) -> None:
         )
     if len(calls) > 1:
         judge.no("collects", seen=f"{len(calls)} calls of gc.collect()", expected="none")
+    if waits > least:
+        judge.no("waits", seen=f"the host waited {waits} times", expected=f"{least} times")
     if peak > _careful_peak() + 2**20:
         judge.no(
             "higher-peak",
@@ -216,12 +222,17 @@ def _steady_bare(model, batches, optimizer, device):
     return hits.item()
 
 
-def _steady_collecting(model, batches, optimizer, device):
-    hits = 0
-    for batch in batches:
-        hits += steady_loop(model, [batch], optimizer, device)
-        gc.collect()
-    return hits
+def _steady_with(after: Callable[[], Any]) -> Callable[..., Any]:
+    """The loop with a read in each step, and something after it."""
+
+    def one_by_one(model, batches, optimizer, device):
+        hits = 0
+        for batch in batches:
+            hits += steady_loop(model, [batch], optimizer, device)
+            after()
+        return hits
+
+    return one_by_one
 
 
 def _steady_after_the_step(model, batches, optimizer, device):
@@ -294,7 +305,7 @@ class _Encoding:
 def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
     cases = (
         ([(4, 9)] * 6, torch.float32),
-        ([(5, 7), (2, 12), (3, 6), (4, 8), (1, 10)], torch.float64),
+        ([(5, 7), (2, 12), (3, 6), (1, 10), (4, 8), (1, 10)], torch.float64),
     )
     for sizes, dtype in cases:
         run = _Encoding(sizes, dtype)
@@ -304,8 +315,9 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
         for which, why, what in ((1, "views", "encoder outputs"), (0, "keeps-batches", "batches")):
             early, late = run.held[2][which], run.held[-1][which]
             if late > 1.9 * early:
+                sometimes = why == "views" and not early
                 judge.no(
-                    why,
+                    "some-views" if sometimes else why,
                     seen=f"{what} in memory: {early:,} bytes at the third batch, {late:,} at the end",
                     expected="no more at the end",
                 )
@@ -319,6 +331,11 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
 def _tokens_as_views(encoder, batches):
     with torch.no_grad():
         return torch.cat([encoder(x)[:, 0] for x in batches])
+
+
+def _tokens_contiguous(encoder, batches):
+    with torch.no_grad():
+        return torch.cat([encoder(x)[:, 0].contiguous() for x in batches])
 
 
 def _tokens_detached(encoder, batches):
@@ -339,159 +356,137 @@ def _tokens_of_a_list(encoder, batches):
     return first_tokens(encoder, list(batches))
 
 
-# peak_bytes --------------------------------------------------------------------------------------
+# fit_the_card ------------------------------------------------------------------------------------
 
 
-def peak_bytes(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    before = module.memory_allocated(device)
-    module.reset_peak_memory_stats(device)
-    work()
-    return module.max_memory_allocated(device) - before
+def fit_the_card(capacity, batch, formats):
+    plans = []
+    for name, (fixed, per_sample, per_part, seconds) in formats.items():
+        for parts in range(1, batch + 1):
+            rows = batch // parts
+            if rows * parts == batch and fixed + per_sample * rows <= 0.9 * capacity:
+                plans.append((parts * per_part + batch * seconds, name, rows, parts))
+    return min(plans)[1:] if plans else None
 
 
-_MIB = 2**20
+_Format = tuple[float, float, float, float]
 
 
-class _Burst:
-    """Work that for a moment needs more than it keeps.
+@dataclass(frozen=True)
+class _Card:
+    """A card, the batch that a recipe asks for, and what each format needs on this card."""
 
-    Parameters
-    ----------
-    device
-        Where.
-    sizes
-        Bytes that are in use one after another, each beside the one before; the last stays.
-    """
+    capacity: float
+    batch: int
+    formats: Mapping[str, _Format]
 
-    def __init__(self, device: torch.device, sizes: Sequence[int]) -> None:
-        self._device, self._sizes = device, sizes
-        self.calls = 0
-        self.kept: list[Tensor] = []
+    def used(self, name: str, rows: int) -> float:
+        """Return the bytes of a step in parts of so many rows."""
+        fixed, per_sample, _, _ = self.formats[name]
+        return fixed + per_sample * rows
 
-    def __call__(self) -> None:
-        self.calls += 1
-        for size in self._sizes:
-            tensor = torch.empty(size, dtype=torch.uint8, device=self._device)
-            self.kept = [tensor]
+    def seconds(self, name: str, parts: int) -> float:
+        """Return the time of a step in so many parts."""
+        _, _, per_part, per_sample = self.formats[name]
+        return parts * per_part + self.batch * per_sample
 
-    def figures(self, stats: Callable[[], Any], before: int, high: int) -> dict[str, int]:
-        """Return the right answer under no name, and the known wrong ones by diagnosis."""
-        pairs = zip((0, *self._sizes), self._sizes, strict=False)
-        peak = max((a + b for a, b in pairs), default=0)
-        return {
-            "": peak,
-            "not-subtracted": before + peak,
-            "no-reset": max(high, before + peak) - before,
-            "what-stays": self._sizes[-1] if self._sizes else 0,
-            "reserved": stats()["reserved_bytes.all.peak"] - before,
-        }
+    def __str__(self) -> str:
+        return f"{self.batch} samples a step on {self.capacity / 1e9:g} GB"
 
 
-def _check_peak_bytes(answer: Callable[..., Any], judge: Judge) -> None:
-    _judge_without_account(answer, judge)
-    if simgpu.problem():
-        print(
-            "Judged on the CPU alone: the simulated device, which counts its memory, is not there."
-        )
-        return
-    for sizes, held, earlier in (
-        ((8 * _MIB, 2 * _MIB), 3 * _MIB, 0),
-        ((30 * _MIB, 40 * _MIB, _MIB), 12 * _MIB, 200 * _MIB),
-        ((), 5 * _MIB, 64 * _MIB),
-    ):
-        with memory.spare_device("1 GB") as device, memory.spare_device("1 GB") as other:
-            noise = torch.empty(7 * _MIB, dtype=torch.uint8, device=other)
-            base = torch.empty(held, dtype=torch.uint8, device=device)
-            _Burst(device, [earlier])()
-            work = _Burst(device, sizes)
-            got = answer(work, device)
-            if work.calls != 1:
-                judge.no("calls", seen=f"work was called {work.calls} times", expected="once")
-            stats = functools.partial(torch.sim.memory_stats, device)
-            figures = work.figures(stats, base.nbytes, base.nbytes + earlier)
-            right = figures.pop("")
-            if judge.number(got) != right:
-                like = [name for name, value in figures.items() if value == got]
-                like += ["other-device"] if _is_of(other, got, noise) else ["wrong-value"]
-                judge.no(
-                    like[0],
-                    seen=f"{got:,} bytes",
-                    expected=f"{right:,} bytes beyond the {held:,} that were in use",
-                )
-            del noise, base, work
+_NET: dict[str, _Format] = {
+    "float32": (400e6, 90e6, 0.020, 0.0040),
+    "bfloat16": (450e6, 50e6, 0.022, 0.0016),
+    "float16": (450e6, 50e6, 0.024, 0.0017),
+}
+_OLD: dict[str, _Format] = {
+    "bfloat16": (450e6, 50e6, 0.022, 0.0250),  # no units for it: emulated
+    "float32": (400e6, 90e6, 0.020, 0.0100),
+}
+_DEEP: dict[str, _Format] = {
+    "fast": (200e6, 400e6, 0.050, 0.0010),
+    "lean": (200e6, 40e6, 0.050, 0.0020),
+}
+_HEAVY: dict[str, _Format] = {
+    "float16": (1100e6, 5e6, 0.010, 0.0010),
+    "float32": (850e6, 10e6, 0.010, 0.0030),
+}
+_CARDS = (
+    _Card(80e9, 256, _NET),
+    _Card(8e9, 192, _NET),
+    _Card(2.6e9, 96, _NET),
+    _Card(6e9, 128, _OLD),
+    _Card(4e9, 64, _DEEP),
+    _Card(1e9, 20, _HEAVY),
+    _Card(0.8e9, 7, _NET),
+    _Card(1000.0, 8, {"float32": (100.0, 100.0, 0.1, 0.1)}),
+    _Card(0.4e9, 32, _NET),
+)
 
 
-def _judge_without_account(answer: Callable[..., Any], judge: Judge) -> None:
-    try:
-        got = answer(lambda: None, torch.device("cpu"))
-    except _Raised as raised:
-        if not isinstance(raised.error, AttributeError):
-            raise
-        judge.no("no-account", seen=f"{raised.error}, for cpu", expected="None there")
-    if got is not None:
-        judge.no("no-account", seen=f"{got} for cpu", expected="None there")
+def _check_fit_the_card(answer: Callable[..., Any], judge: Judge) -> None:
+    for card in _CARDS:
+        got = answer(card.capacity, card.batch, dict(card.formats))
+        right = fit_the_card(card.capacity, card.batch, card.formats)
+        seen = f"{got} for {card}"
+        if got is None or right is None:
+            if got is not right:
+                why = "gives-up" if got is None else "impossible"
+                judge.no(why, seen=seen, expected=str(right))
+            continue
+        plan = judge.is_a(got, (tuple, list), "a tuple: name, rows, parts")
+        if len(plan) != 3 or plan[0] not in card.formats:
+            judge.no("three-things", seen=seen, expected=str(right))
+        name, rows, parts = plan
+        rows, parts = judge.is_a(rows, int, "whole rows"), judge.is_a(parts, int, "whole parts")
+        if rows * parts != card.batch:
+            judge.no("other-batch", seen=f"{seen}: {rows * parts}", expected=f"{card.batch}")
+        used = card.used(name, rows) / card.capacity
+        if used > 0.9:
+            judge.no(
+                "does-not-fit" if used > 1 else "no-margin",
+                seen=f"{seen}: {used:.0%} of the card",
+                expected="at most 90%",
+            )
+        least, needs = card.seconds(right[0], right[2]), card.seconds(name, parts)
+        if needs > least:
+            judge.no(
+                "more-parts" if name == right[0] else "other-format",
+                seen=f"{seen}: {needs:.3g} s a step",
+                expected=f"{least:.3g} s",
+            )
 
 
-def _is_of(other: torch.device, got: float, noise: Tensor) -> bool:
-    return got in (0, noise.nbytes, torch.sim.max_memory_allocated(other))
+def _fit_with(
+    share: float = 0.9,
+    count_fixed: bool = True,
+    sizes: Callable[[int], Sequence[int]] = lambda batch: [
+        n for n in range(batch, 0, -1) if batch % n == 0
+    ],
+    by: Callable[[float, _Format], float] = lambda seconds, format: seconds,
+    otherwise: Callable[[Mapping[str, _Format], int], Any] = lambda formats, batch: None,
+) -> Callable[..., Any]:
+    """A plan with one thing left out, or weighed otherwise."""
+
+    def fit_the_card(capacity, batch, formats):
+        found = []
+        for name, format in formats.items():
+            fixed, per_sample, per_part, seconds = format
+            for rows in sizes(batch):
+                if fixed * count_fixed + per_sample * rows <= share * capacity:
+                    parts = math.ceil(batch / rows)
+                    step = parts * per_part + batch * seconds
+                    found.append((by(step, format), step, name, rows, parts))
+        return min(found)[2:] if found else otherwise(formats, batch)
+
+    return fit_the_card
 
 
-def _peak_from_reserved(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_reserved"):
-        return None
-    before = module.memory_allocated(device)
-    module.reset_peak_memory_stats(device)
-    work()
-    return module.max_memory_reserved(device) - before
-
-
-def _peak_so_far(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    before = module.memory_allocated(device)
-    work()
-    return module.max_memory_allocated(device) - before
-
-
-def _peak_in_all(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    module.reset_peak_memory_stats(device)
-    work()
-    return module.max_memory_allocated(device)
-
-
-def _peak_afterwards(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    before = module.memory_allocated(device)
-    work()
-    return module.memory_allocated(device) - before
-
-
-def _peak_of_the_current(work, device):
-    module = torch.get_device_module(device)
-    if not hasattr(module, "max_memory_allocated"):
-        return None
-    before = module.memory_allocated()
-    module.reset_peak_memory_stats()
-    work()
-    return module.max_memory_allocated() - before
-
-
-def _peak_anywhere(work, device):
-    module = torch.get_device_module(device)
-    before = module.memory_allocated(device)
-    module.reset_peak_memory_stats(device)
-    work()
-    return module.max_memory_allocated(device) - before
+def _halves(batch: int) -> list[int]:
+    rows = [batch]
+    while rows[-1] % 2 == 0:
+        rows.append(rows[-1] // 2)
+    return [*rows, 1]
 
 
 # step_in_backward --------------------------------------------------------------------------------
@@ -852,6 +847,8 @@ stays in memory from batch to batch must be no more than what is wanted.
         "`x[0]` kept as an example, and in `.cpu()` on a machine without a GPU, where it copies nothing.",
         diagnoses={
             "views": "The whole outputs are still in memory: each slice looks into one, and holds it.",
+            "some-views": "Some slices still look into a whole output. `.contiguous()` copies only where it must, and the slice of a "
+            "batch with one row has no gaps.",
             "graph": "The forward passes build graphs, and a graph holds activations.",
             "keeps-batches": "All batches are in memory at the end. Something holds them: `list(batches)`, for "
             "example.",
@@ -860,6 +857,7 @@ stays in memory from batch to batch must be no more than what is wanted.
         },
         wrong={
             "views": _tokens_as_views,
+            "some-views": _tokens_contiguous,
             "graph": _tokens_detached,
             "keeps-batches": _tokens_of_a_list,
             "other-shape": _tokens_of_one_row,
@@ -875,8 +873,8 @@ stays in memory from batch to batch must be no more than what is wanted.
 After an out-of-memory error somebody ended the body of this loop with three lines: `del`, `gc.collect()` and
 `empty_cache()`. A part of one of them lowers the peak. The rest costs time, or does nothing. Write
 `steady_loop(model, batches, optimizer, device)` without what does not help. It trains as before, needs no more
-memory at its highest moment, and returns how many samples were classified right, each by the output of its own
-step.
+memory at its highest moment, lets the host wait no more often, and returns how many samples were classified
+right, each by the output of its own step.
 """,
         hints=(
             "The memory is fullest in the middle of a step. Which large tensor of the step before is still alive "
@@ -898,57 +896,62 @@ step.
             "collects": "`gc.collect()` walks through all objects of the process, and frees no tensor here.",
             "higher-peak": "The peak is higher than before. A large tensor of one step is still alive when the next "
             "one needs most.",
+            "waits": "The host waits for the count in each step. Leave the sum on the device, and read it once.",
             "other-hits": "That is not how many were right, each by the output of its own step.",
             "other-weights": "The model is not trained as before.",
         },
         wrong={
             "emptied": _careful_loop,
-            "collects": _steady_collecting,
+            "collects": _steady_with(lambda: gc.collect()),
             "higher-peak": _steady_bare,
+            "waits": _steady_with(lambda: None),
             "other-hits": _steady_after_the_step,
             "other-weights": _steady_untrained,
         },
     ),
     Exercise(
-        id="08.peak_bytes",
-        title="What did that need?",
+        id="08.fit_the_card",
+        title="Batch, parts and format for a card",
         level=2,
-        minutes=6,
+        minutes=10,
         task="""
-Write `peak_bytes(work, device)`: call `work()` once, and return how many bytes it had in use on `device` at its
-highest moment, beyond what was in use before. Tensors count, not what the allocator holds in reserve. Where a
-device keeps no account of its peak, as a CPU does, return None. `device` need not be the current one.
+A recipe asks for `batch` samples an optimiser step. On a small card they come in parts of **equal** size, whose
+gradients accumulate. Write `fit_the_card(capacity, batch, formats)`: the tuple `(format, rows of a part, number of
+parts)` whose step takes the least time; None where nothing fits. `capacity` is the card's bytes, of which a tenth stays
+free. `formats` maps names, such as `"bfloat16"`, to four figures that were measured on this card as in A3: the fixed
+bytes, the bytes that each row of a part adds, the seconds that each part costs, however small, and the seconds of each
+sample.
 """,
         hints=(
-            "`torch.get_device_module(device)` is `torch.cuda`, `torch.xpu`, `torch.mps`, `torch.cpu`, … `hasattr` "
-            "says what a module can do.",
-            "`max_memory_allocated(device)` is the highest moment since the program began. How do you make it begin "
-            "now?",
-            "First `memory_allocated(device)`, then `reset_peak_memory_stats(device)`, then the work. Then take the "
-            "difference.",
+            "Which sizes can a part have, if all are equal and together just the batch? They are few enough to try them all.",
+            "For one format and one number of parts ask two things. Does it fit? And how long is a step: `parts` times the "
+            "seconds of a part, and `batch` times the seconds of a sample?",
+            "Collect tuples `(seconds, name, rows, parts)` of all that fits, over all formats and all divisors of `batch`. "
+            "`min` goes by the first entry.",
         ),
-        reference=peak_bytes,
-        check_answer=_check_peak_bytes,
-        why="With this function you can compare two ways to do the same thing by one number each. Without the "
-        "device, all three calls look at the current one, and on a machine with two GPUs that is the other one often "
-        "enough.",
+        reference=fit_the_card,
+        check_answer=_check_fit_the_card,
+        why="The batch belongs to the recipe: with another one you would need another learning rate. The card decides only "
+        "in how many parts it comes, and in which format. What counts is the time of a step, neither the largest part nor the "
+        "fewest bytes: on a card without units for it, a 16-bit format can be the slow one.",
         diagnoses={
-            "not-subtracted": "That holds also what was in use before the work.",
-            "no-reset": "That is the highest moment since the beginning, and it came before the work.",
-            "what-stays": "That is what is still in use after the work. In between it was more.",
-            "reserved": "That is what the allocator holds in reserve, in whole segments.",
-            "other-device": "That is of another device: the calls look at the current one where you do not say "
-            "which.",
-            "no-account": "A device without an account of its memory got something else than None.",
-            "calls": "The work was not done once.",
+            "other-batch": "The parts do not add up to the batch of the recipe.",
+            "does-not-fit": "This needs more than the card has. There is a fixed part, whatever the batch.",
+            "no-margin": "This leaves less than a tenth of the card free.",
+            "more-parts": "The format is right, and fewer parts of equal size would fit too. Each part costs its seconds.",
+            "other-format": "In another format the step takes less time, its parts counted.",
+            "gives-up": "There is a plan that fits.",
+            "impossible": "Nothing fits here, not even parts of one row.",
+            "three-things": "Return three things: the name of a format, the rows of a part, the number of parts.",
         },
         wrong={
-            "not-subtracted": _peak_in_all,
-            "no-reset": _peak_so_far,
-            "what-stays": _peak_afterwards,
-            "reserved": _peak_from_reserved,
-            "other-device": _peak_of_the_current,
-            "no-account": _peak_anywhere,
+            "other-batch": _fit_with(sizes=lambda batch: range(batch, 0, -1)),
+            "does-not-fit": _fit_with(count_fixed=False),
+            "no-margin": _fit_with(share=1.0),
+            "more-parts": _fit_with(sizes=_halves),
+            "other-format": _fit_with(by=lambda seconds, format: format[3]),
+            "gives-up": _fit_with(sizes=lambda batch: [batch]),
+            "impossible": _fit_with(otherwise=lambda formats, batch: (min(formats), 1, batch)),
         },
     ),
     Exercise(

@@ -249,36 +249,36 @@ def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("three", seen=f"{len(got)} things", expected="network, loss function, decide")
         network, loss_fn, decide = got
         judge.is_a(network, nn.Module, "a module")
-        chances = model(x).detach()
+        probabilities = model(x).detach()
         logits = judge.is_a(network(x), Tensor, "a tensor from the network")
-        if torch.allclose(logits, chances):
+        if torch.allclose(logits, probabilities):
             judge.no("sigmoid-stays", seen=f"outputs from {logits.min():.2f} to {logits.max():.2f}")
-        if logits.shape != chances.shape or not torch.allclose(
-            logits, torch.logit(chances), atol=1e-4
+        if logits.shape != probabilities.shape or not torch.allclose(
+            logits, torch.logit(probabilities), atol=1e-4
         ):
-            judge.no("other-network", seen=logits[0], expected=torch.logit(chances[0]))
+            judge.no("other-network", seen=logits[0], expected=torch.logit(probabilities[0]))
         if {id(p) for p in network.parameters()} != {id(p) for p in model.parameters()}:
             judge.no("copies", seen="other parameter objects", expected="those of the model")
-        _judge_loss(loss_fn, logits.detach(), chances, judge)
-        _judge_decide(decide, logits.detach(), chances, judge)
+        _judge_loss(loss_fn, logits.detach(), probabilities, judge)
+        _judge_decide(decide, logits.detach(), probabilities, judge)
 
 
-def _judge_loss(loss_fn: Any, logits: Tensor, chances: Tensor, judge: Judge) -> None:
+def _judge_loss(loss_fn: Any, logits: Tensor, probabilities: Tensor, judge: Judge) -> None:
     targets = (torch.arange(len(logits)) % 3 == 0).float().unsqueeze(1)
-    right = F.binary_cross_entropy(chances, targets)
+    right = F.binary_cross_entropy(probabilities, targets)
     try:
         got = judge.number(loss_fn(logits, targets).detach())
-    except RuntimeError as error:  # chances outside 0 to 1
-        judge.no("chances-wanted", seen=str(error).split("\n")[0], expected="a loss of logits")
+    except RuntimeError as error:  # probabilities outside 0 to 1
+        judge.no("no-logits", seen=str(error).split("\n")[0], expected="a loss of logits")
     known = {
         "squared": F.mse_loss(logits, targets),
-        "squared-chance": F.mse_loss(chances, targets),
-        "twice": F.binary_cross_entropy_with_logits(chances, targets),
-        "sum": F.binary_cross_entropy(chances, targets, reduction="sum"),
+        "squared-outputs": F.mse_loss(probabilities, targets),
+        "twice": F.binary_cross_entropy_with_logits(probabilities, targets),
+        "sum": F.binary_cross_entropy(probabilities, targets, reduction="sum"),
     }
     if not math.isclose(got, right, rel_tol=1e-4):
         like = [n for n, v in known.items() if math.isclose(got, v, rel_tol=1e-4)]
-        kind = {"squared-chance": "squared"}.get(like[0], like[0]) if like else "other-loss"
+        kind = {"squared-outputs": "squared"}.get(like[0], like[0]) if like else "other-loss"
         judge.no(kind, seen=got, expected=float(right))
     far = torch.tensor([[200.0], [-200.0]])
     got = loss_fn(far, torch.tensor([[0.0], [1.0]]))
@@ -286,11 +286,11 @@ def _judge_loss(loss_fn: Any, logits: Tensor, chances: Tensor, judge: Judge) -> 
         judge.no("saturates", seen=f"{float(got):g} for logits of ±200", expected="200")
 
 
-def _judge_decide(decide: Any, logits: Tensor, chances: Tensor, judge: Judge) -> None:
+def _judge_decide(decide: Any, logits: Tensor, probabilities: Tensor, judge: Judge) -> None:
     if not callable(decide):
         judge.no("no-decide", seen=decide, expected="a function of logits")
     edges = torch.tensor([[-2.0], [-0.1], [0.0], [0.2], [0.7], [3.0]])
-    for values, expected in ((edges, torch.sigmoid(edges) > 0.5), (logits, chances > 0.5)):
+    for values, expected in ((edges, torch.sigmoid(edges) > 0.5), (logits, probabilities > 0.5)):
         got = judge.is_a(decide(values), Tensor, "a tensor from decide")
         if got.dtype != torch.bool:
             judge.no("not-bool", seen=got.dtype, expected=torch.bool)
@@ -373,10 +373,12 @@ def _check_averaged(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("averages-counter", seen=count, expected=right["num_batches_tracked"])
         if got["weight"].dtype != torch.float32:
             judge.no("in-16-bits", seen=got["weight"].dtype, expected=torch.float32)
-        if all(
-            torch.allclose(got[name].double(), right[name].double(), rtol=1e-5) for name in right
-        ):
+        off = [
+            n for n in right if not torch.allclose(got[n].double(), right[n].double(), rtol=1e-5)
+        ]
+        if not off:
             continue
+        name = off[0]
         case = f"from {values[0]} to {values[-1]} in {len(values)} {dtype} states, decay {decay}"
         known = {n: twin(_course(dtype, values), decay) for n, twin in _AVERAGE_TWINS.items()}
         like = [
@@ -384,8 +386,8 @@ def _check_averaged(answer: Callable[..., Any], judge: Judge) -> None:
         ]
         judge.no(
             like[0] if like else "wrong-average",
-            seen=f"{got['bias'].flatten()[0].item():.6g} {case}",
-            expected=f"{right['bias'][0].item():.6g}",
+            seen=f"{name}: {got[name].flatten()[0].item():.6g} {case}",
+            expected=f"{right[name].flatten()[0].item():.6g}",
         )
 
 
@@ -702,7 +704,7 @@ above 0.5.
             "other-network": "The network's outputs are not the logits of the old model's.",
             "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
             "squared": "That is the mean squared error: another loss, and another training.",
-            "chances-wanted": "This loss wants chances from 0 to 1. Autocast refuses it, and logits do not fit.",
+            "no-logits": "This loss wants probabilities from 0 to 1. Autocast refuses it, and logits do not fit.",
             "saturates": "For logits far from 0 the loss is wrong: the sigmoid is 0 or 1 there before the logarithm "
             "is taken.",
             "sum": "The loss is the sum over the batch, not the mean.",
@@ -710,7 +712,7 @@ above 0.5.
             "other-loss": "The loss is not that of `BCELoss` on the old outputs.",
             "no-decide": "The third thing must be a function of logits.",
             "not-bool": "`decide` must return a tensor of True and False.",
-            "old-threshold": "0.5 is the threshold for chances. Which logit belongs to it?",
+            "old-threshold": "0.5 is the threshold for probabilities. Which logit belongs to it?",
             "turned-round": "Yes and no are exchanged.",
             "other-decision": "The decisions are not those of the old model.",
         },
@@ -718,7 +720,7 @@ above 0.5.
             "sigmoid-stays": _parts(network=lambda model: model),
             "copies": _parts(network=lambda model: copy.deepcopy(model[:-1])),
             "squared": _parts(loss=nn.MSELoss),
-            "chances-wanted": _parts(loss=nn.BCELoss),
+            "no-logits": _parts(loss=nn.BCELoss),
             "saturates": _parts(loss=_sigmoid_then_bce),
             "old-threshold": _parts(decide=lambda logits: logits > 0.5),
             "not-bool": _parts(decide=lambda logits: (logits > 0).float()),
@@ -829,7 +831,7 @@ average is in float32.
 A network whose two parts have an optimiser each (a GAN's, or an embedding's beside the rest). Write
 `two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one training step in mixed precision, from one
 loss, with **all** of `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only that part's step is
-left out. Gradients of an earlier step may still be there. Return the loss, unscaled and without its graph.
+left out. Gradients of an earlier step may still be there. Return the loss as a tensor, unscaled and without its graph.
 """,
         hints=(
             "Which of `scale`, `step` and `update` belongs to the loss, which to an optimiser, and which to the scaler?",

@@ -195,25 +195,28 @@ def _save_replaced(model, dist, save):
 
 
 def batch_statistics(x, dist):
-    sums = torch.stack([torch.ones_like(x), x, x * x]).sum(1)
+    sums = torch.stack([torch.ones_like(x), x]).sum(1)
     dist.all_reduce(sums)
-    count, total, squares = sums
+    count, total = sums
     mean = total / count
-    return mean, squares / count - mean**2
+    squares = (x - mean).square().sum(0)
+    dist.all_reduce(squares)
+    return mean, squares / count
 
 
-def _own_rows(rank: int, sizes: Sequence[int], dtype: torch.dtype) -> Tensor:
+def _own_rows(rank: int, sizes: Sequence[int], dtype: torch.dtype, shift: float) -> Tensor:
     generator = torch.Generator().manual_seed(rank)
     rows = torch.randn(sizes[rank], 3, dtype=dtype, generator=generator)
-    return rows * (rank + 1) + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank
+    return rows * (rank + 1) + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift
 
 
 def _check_batch_statistics(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes, dtype in (
-        ((4, 4), torch.float32),
-        ((5, 2, 9), torch.float64),
-        ((6,), torch.float32),
-        ((1, 7, 3, 3), torch.float32),
+    for sizes, dtype, shift in (
+        ((4, 4), torch.float32, 0.0),
+        ((5, 2, 9), torch.float64, 0.0),
+        ((6,), torch.float32, 0.0),
+        ((1, 7, 3, 3), torch.float32, 0.0),
+        ((3, 5), torch.float32, 5000.0),
     ):
 
         def program(
@@ -221,11 +224,12 @@ def _check_batch_statistics(answer: Callable[..., Any], judge: Judge) -> None:
             call: Callable[..., Any],
             sizes: Sequence[int] = sizes,
             dtype: torch.dtype = dtype,
+            shift: float = shift,
         ) -> Any:
-            return call(_own_rows(dist.get_rank(), sizes, dtype), dist)
+            return call(_own_rows(dist.get_rank(), sizes, dtype, shift), dist)
 
         run = _on_ranks(program, answer, len(sizes), judge, "hang")
-        parts = [_own_rows(rank, sizes, dtype) for rank in range(len(sizes))]
+        parts = [_own_rows(rank, sizes, dtype, shift) for rank in range(len(sizes))]
         x = torch.cat(parts)
         mean, variance = x.mean(0), x.var(0, correction=0)
         for rank, got in enumerate(run.results):
@@ -251,8 +255,9 @@ def _check_batch_statistics(answer: Callable[..., Any], judge: Judge) -> None:
                     "own": each[rank],
                 }
                 like = [name for name, value in twins.items() if _near(pair[1], value)]
+                other = "loses-digits" if shift else "wrong-variance"
                 judge.no(
-                    like[0] if like else "wrong-variance",
+                    like[0] if like else other,
                     seen=f"variance {_values(pair[1])} {where}",
                     expected=_values(variance),
                 )
@@ -284,6 +289,14 @@ def _statistics_by(
         return mean, variance * rows / (rows - correction)
 
     return batch_statistics
+
+
+def _statistics_in_one_round(x, dist):
+    sums = torch.stack([torch.ones_like(x), x, x * x]).sum(1)
+    dist.all_reduce(sums)
+    count, total, squares = sums
+    mean = total / count
+    return mean, squares / count - mean**2
 
 
 def _statistics_of_one(x, dist):
@@ -492,24 +505,27 @@ function, and when it returns on any rank, the file is there. (`dist` stands for
 `BatchNorm` under DDP takes mean and variance of its own rank's rows. `SyncBatchNorm` takes those of all. Write
 `batch_statistics(x, dist)`: on every rank, the mean and the variance of each column over the rows of all ranks
 together, a pair of tensors. `x` has this rank's rows, at least one, and the ranks may have unequally many. The
-variance divides by the number of rows. `x` stays as it is.
+variance divides by the number of rows. A column's mean may be some thousand times its spread. `x` stays as it is.
 """,
         hints=(
             "What must you know of the other ranks' rows? Can you add it up?",
             "The variance of all is not the mean of the variances: the ranks' means differ too.",
-            "Three things add up over ranks: the number of rows, the sum of `x`, and the sum of `x * x`. The "
-            "variance is the mean of the squares less the square of the mean.",
+            "Two rounds: add up the number of rows and the sum of `x`, and with the mean of all that every rank has then, "
+            "add up the squares of `x - mean`.",
         ),
         reference=batch_statistics,
         check_answer=_check_batch_statistics,
         why="Metrics combine in this way too: sums and counts travel, and the division comes last. That DDP does "
-        "not do it is why four ranks of 8 rows are not one batch of 32 for BatchNorm. (The real one combines means "
-        "and variances, which loses fewer digits where the mean is large.)",
+        "not do it is why four ranks of 8 rows are not one batch of 32 for BatchNorm. (One round would do with the sum of "
+        "`x * x` as well, and its difference of two large numbers loses the digits that you want. `SyncBatchNorm` sends "
+        "each rank's count, mean and variance, once.)",
         diagnoses={
             "own": "These are the figures of the rank's own rows.",
             "mean-of-means": "The mean of the ranks' means counts few rows as much as many.",
             "mean-of-variances": "That is the mean of the ranks' variances. It leaves out that their means differ.",
             "unbiased": "This variance divides by one less than the number of rows.",
+            "loses-digits": "The variance is a small difference of two large numbers here, and float32 has only seven digits. Add up "
+            "squares of distances from the mean.",
             "wrong-mean": "That is not the mean over all rows.",
             "wrong-variance": "The mean is right, and this is not the variance over all rows.",
             "hang": "Ranks wait for ever, or call different things. Every rank must make the same calls.",
@@ -519,6 +535,7 @@ variance divides by the number of rows. `x` stays as it is.
             "mean-of-means": _statistics_by(weighted=False),
             "mean-of-variances": _statistics_by(between=False),
             "unbiased": _statistics_by(correction=1),
+            "loses-digits": _statistics_in_one_round,
         },
     ),
     Exercise(

@@ -13,7 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -116,6 +117,7 @@ def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
                 name: [r.key for r in sorted(make(), key=lambda r: -by(r, where))][:n]
                 for name, by in _ROW_TWINS.items()
             }
+            twins["row-by-row"] = _row_by_row(make(), n)
             like = [name for name, keys in twins.items() if keys == got]
             why = "wrong-count" if len(got) != len(right) else "wrong-value"
             judge.no(
@@ -130,6 +132,13 @@ def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
 def _hottest_with_children(events, n):
     ordered = sorted(events, key=lambda event: event.cuda_time_total, reverse=True)
     return [event.key for event in ordered[:n]]
+
+
+def _row_by_row(events, n):
+    def own(event):
+        return event.self_device_time_total or event.self_cpu_time_total
+
+    return [event.key for event in sorted(events, key=own, reverse=True)[:n]]
 
 
 def _hottest_on_host(events, n):
@@ -507,6 +516,7 @@ _BUCKETS = (
     ((10,) * 40 + (20,) * 2 + (30,) * 30 + (40,), 0.03, 1e-3),
     ((64, 70, 90, 128, 130, 200, 256, 300), 0.08, 1e-3),
     ((3, 17, 18, 33, 34, 35, 66, 67, 129), 0.02, 1e-3),
+    ((20,) * 5 + (60,) * 5 + (70,) * 2 + (80, 110), 0.2, 1e-3),
 )
 
 
@@ -628,6 +638,23 @@ def _pull(ahead: Iterator[Any]) -> Any:
         raise _Raised(_without_this_frame(error)) from None
 
 
+def _pull_in_time(ahead: Iterator[Any], given: Sequence[Any], judge: Judge) -> Any:
+    """Return the next batch as `_pull` does; refuse a generator that waits for a thread that has ended."""
+    result: Future[Any] = Future()
+
+    def pull() -> None:
+        try:
+            result.set_result(_pull(ahead))
+        except (OSError, _Raised) as error:
+            result.set_exception(error)
+
+    threading.Thread(target=pull, daemon=True).start()
+    try:
+        return result.result(timeout=1.0)
+    except FutureTimeout:
+        judge.no("hangs", seen=f"{list(given)}, then the loop waits", expected="the OSError")
+
+
 def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
     for n, bound in ((6, 2), (3, 1), (0, 2), (2, 4)):
         ahead = judge.is_a(answer(_Source(n), bound), Generator, "a generator")
@@ -661,7 +688,7 @@ def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
     got: list[Any] = []
     ahead = answer(_Source(6, fails_at=3), 2)
     try:
-        while (batch := _pull(ahead)) is not _END:
+        while (batch := _pull_in_time(ahead, got, judge)) is not _END:
             got.append(batch)
     except OSError:
         if got != [0, 1, 2]:
@@ -699,6 +726,21 @@ def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
             yield batch
 
     return prefetch
+
+
+def _prefetch_mute(batches, bound):
+    waiting: queue.Queue[Any] = queue.Queue(bound)
+
+    def load():
+        with suppress(Exception):  # so that no traceback is printed
+            for batch in batches:
+                waiting.put(batch)
+            waiting.put(_END)
+
+    threading.Thread(target=load, daemon=True).start()
+    with suppress(queue.Empty):  # so that no test leaves a thread for ever
+        while (batch := waiting.get(timeout=3)) is not _END:
+            yield batch
 
 
 def _prefetch_swallowing(batches, bound):
@@ -760,6 +802,7 @@ GPU all device times are 0: go by the host's own time there.
             "host-time": "This is the host's time. An operation can be long on the device and short on the host.",
             "host-total": "This is the host's time, with all that a row calls.",
             "per-call": "That is the time of one call. A short operation that runs often can take most of all.",
+            "row-by-row": "Rows without device time got the host's time in a list by device time. Decide once for the whole run.",
             "ascending": "The most comes first.",
             "wrong-count": "At most `n` names are asked for, and all where there are fewer rows.",
             "old-name": "The order is right. The name is deprecated, and other accelerators than CUDA have times "
@@ -769,6 +812,7 @@ GPU all device times are 0: go by the host's own time there.
             "children-too": _hottest_with_children,
             "host-time": _hottest_on_host,
             "per-call": _hottest_per_call,
+            "row-by-row": _row_by_row,
             "ascending": _hottest_ascending,
             "old-name": _hottest_by_old_name,
         },
@@ -869,8 +913,9 @@ The host waits once a line, no more often.
         level=3,
         minutes=15,
         task="""
-With `torch.compile`, a CUDA graph or `cudnn.benchmark = True`, each new shape costs time once. So sequences are
-padded up to a few lengths. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths
+Many a script begins with `torch.backends.cudnn.benchmark = True`, "for speed". cuDNN then tries its algorithms out
+at every new shape of a convolution. `torch.compile` and CUDA graphs pay for each new shape too. With data of many
+lengths this hardly ends, so one pads them up to a few lengths. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths
 to pad to. `lengths` lists the sequences' lengths. Each is padded to the next length in your list. Each length
 in the list costs `per_shape` seconds, each token `per_token` seconds, padded or not. The total must be the
 least there is; no sequences, no lengths. There are at most ten different lengths.
@@ -893,7 +938,8 @@ least there is; no sequences, no lengths. There are at most ten different length
             "one-length": "Everything is padded to the longest here. A second shape would cost less than the "
             "padding.",
             "needless": "A length is longer than the longest sequence that is padded to it.",
-            "not-least": "There is a list that costs less. How many sequences have each length?",
+            "not-least": "There is a list that costs less. Does each length count as often as it occurs? And have you tried "
+            "every list, not only those that differ in one length from the best so far?",
             "not-ascending": "Each length stands in the list once, in ascending order.",
             "none": "Without sequences no length is needed.",
         },
@@ -937,6 +983,7 @@ error. When the loop is left early, the thread ends.
             "other-batches": "These are not the batches, each once and in order.",
             "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with a "
             "part of it.",
+            "hangs": "Loading failed, and the loop waits for ever: the thread ended with the error, and nobody told the loop.",
             "too-soon": "The error came before the batches that had been loaded.",
             "thread-stays": "The thread still waits to hand over its batch when nobody will take it.",
         },
@@ -945,6 +992,7 @@ error. When the loop is left early, the thread ends.
             "no-bound": _prefetch_by_queue(lambda bound: 0),
             "too-few": _prefetch_short,
             "error-lost": _prefetch_swallowing,
+            "hangs": _prefetch_mute,
             "too-soon": _prefetch_all_first,
             "thread-stays": _prefetch_by_queue(lambda bound: bound - 1 or 1),
             "other-batches": _prefetch_mixed,

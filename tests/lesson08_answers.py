@@ -1,0 +1,773 @@
+"""Answers to the problems of lesson 08: right ones of other kinds than the references, and more wrong ones."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import itertools
+import math
+import pickle
+import queue
+import re
+import threading
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_utils.devices import synchronize
+from course_utils.exercises.lesson08 import precision, several, speed, takehome
+
+# --- right ones
+
+
+def race_with_moved_matrices(sizes, devices, measure):
+    def seconds(n, device):
+        a, b = torch.randn(n, n).to(device), torch.randn(n, n).to(device)
+
+        def product():
+            torch.mm(a, b)
+
+        return measure(product, "product", device=device).median
+
+    found = []
+    for n in sizes:
+        first, second = seconds(n, devices[0]), seconds(n, devices[1])
+        found.append([n, first, second, first / second])
+    return found
+
+
+def crossover_from_below(rows):
+    wins = [(n, ratio > 1) for n, _, _, ratio in sorted(rows)]
+    return next((n for i, (n, _) in enumerate(wins) if all(w for _, w in wins[i:])), None)
+
+
+def compare_warming_up_first(formats, seeds, train, accuracy, machine):
+    for dtype in formats.values():
+        accuracy(train(dtype, 99))
+    found = {}
+    for name, dtype in formats.items():
+        runs = []
+        for seed in seeds:
+            machine.synchronize()
+            machine.reset_peak()
+            begin = machine.clock()
+            model = train(dtype, seed)
+            machine.synchronize()
+            runs.append((machine.clock() - begin, machine.peak(), accuracy(model)))
+        times, peaks, scores = zip(*runs, strict=True)
+        found[name] = [list(scores), float(np.median(times)), max(peaks)]
+    return found
+
+
+def memory_line_by_least_squares(make_step, batches, meter):
+    def peak(batch):
+        step = make_step(batch)
+        for _ in range(3):
+            meter.reset_peak_memory_stats()
+            step()
+        return meter.max_memory_allocated()
+
+    table = np.stack([np.ones(len(batches)), batches], axis=1)
+    return list(np.linalg.lstsq(table, np.array([peak(n) for n in batches]), rcond=None)[0])
+
+
+def accumulation_gap_by_autograd(model, loss_fn, x, y, size):
+    weights = list(model.parameters())
+
+    def gradient(cuts):
+        state = copy.deepcopy(model.state_dict())
+        total = [torch.zeros_like(p) for p in weights]
+        for a, b in pairwise(cuts):
+            loss = loss_fn(model(x[a:b]), y[a:b])
+            for t, g in zip(total, torch.autograd.grad(loss, weights), strict=True):
+                t += g * (b - a) / len(x)
+        model.load_state_dict(state)
+        return nn.utils.parameters_to_vector(total)
+
+    n = len(x)
+    whole = gradient([0, n])
+    return float((gradient([*range(0, n, size), n]) - whole).norm() / whole.norm())
+
+
+def gpu_list_by_name(cuda):
+    return [
+        f"cuda:{i} {cuda.get_device_name(i)}, "
+        f"{cuda.get_device_properties(f'cuda:{i}').total_memory / 1024**3:.1f} GiB"
+        for i in range(cuda.device_count())
+    ]
+
+
+def gpu_list_by_device(cuda):
+    cards = [
+        cuda.get_device_properties(torch.device("cuda", i)) for i in range(cuda.device_count())
+    ]
+    sizes = [round(card.total_memory / 2**30, 1) for card in cards]
+    return [
+        f"cuda:{i} {c.name}, {n}" + " GiB"
+        for i, (c, n) in enumerate(zip(cards, sizes, strict=True))
+    ]
+
+
+def bad_labels_one_by_one(labels, classes, ignore_index=-100):
+    return [
+        i
+        for i, label in enumerate(labels.tolist())
+        if label != ignore_index and not 0 <= label < classes
+    ]
+
+
+def as_numpy_by_force(tensor):
+    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True)
+
+
+def first_that_runs_with_a_dict(work, devices):
+    said = {}
+    for device in devices:
+        try:
+            result = work(device)
+        except (AssertionError, RuntimeError) as error:
+            said[device] = error
+        else:
+            return (device, result)
+    raise RuntimeError(f"nothing works: {said}")
+
+
+def predictions_from_one_tensor(model, batches, landing, device):
+    return torch.cat([model(x).argmax(1) for x in batches]).tolist()
+
+
+def predictions_by_pieces(model, batches, landing, device):
+    rows = [len(x) for x in batches]
+    places = landing[: sum(rows)].split(rows)
+    for x, place in zip(batches, places, strict=True):
+        place.copy_(torch.argmax(model(x), -1), non_blocking=True)
+    if device.type != "cpu":
+        torch.accelerator.synchronize()
+    return [int(k) for k in landing[: sum(rows)]]
+
+
+def left_behind_by_walking(module, device):
+    found = set()
+
+    def walk(value):
+        if isinstance(value, torch.Tensor):
+            return value.device != device
+        if isinstance(value, nn.Module):
+            return any(t.device != device for t in value.state_dict(keep_vars=True).values())
+        if isinstance(value, dict):
+            return any([walk(v) for v in value.values()])
+        return isinstance(value, (list, tuple)) and any([walk(v) for v in value])
+
+    for path, part in module.named_modules():
+        own = {
+            k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")
+        }
+        for name, value in {**part._parameters, **part._buffers, **own}.items():
+            if walk(value):
+                found.add(f"{path}.{name}" if path else name)
+    return sorted(found)
+
+
+def optimizer_steps_by_counting(samples, batch_size, accumulate, epochs, drop_last=False):
+    steps = 0
+    for _ in range(epochs):
+        sizes = [len(part) for part in torch.arange(samples).split(batch_size)]
+        sizes = [size for size in sizes if size == batch_size or not drop_last]
+        steps += len(range(0, len(sizes), accumulate))
+    return steps
+
+
+def keep_best_by_clones(model, train_epoch, score, epochs):
+    history = []
+    for _ in range(epochs):
+        train_epoch(model)
+        history.append(
+            (score(model), {k: v.detach().clone() for k, v in model.state_dict().items()})
+        )
+    history = [entry for entry in history if not math.isnan(entry[0])]
+    best = max(history, key=lambda entry: entry[0])
+    model.load_state_dict(best[1])
+    return best[0]
+
+
+def newest_by_pattern(folder, load):
+    found = {}
+    for file in folder.iterdir():
+        if match := re.fullmatch(r"step_(\d+)\.pt", file.name):
+            found[int(match[1])] = file
+    for step in sorted(found)[::-1]:
+        try:
+            state = load(found[step])
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
+            continue
+        return state
+    return None
+
+
+def train_watched_by_a_counter(model, batches, optimizer, every):
+    first = torch.full((), len(batches), device=batches[0][0].device)
+    for step, (x, y) in enumerate(batches):
+        optimizer.zero_grad(set_to_none=False)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        bad = torch.where(loss.detach().isfinite(), len(batches), step)
+        first = torch.minimum(first, bad)
+        if (step + 1) % every == 0 or step + 1 == len(batches):
+            found = int(first)
+            if found < len(batches):
+                return found
+    return None
+
+
+def without_sigmoid_in_other_words(model):
+    def loss(logits, targets):
+        return F.binary_cross_entropy_with_logits(logits, targets)
+
+    return nn.Sequential(*list(model)[:-1]), loss, lambda logits: logits.sigmoid() > 0.5
+
+
+def fit_mixed_in_two_branches(model, batches, optimizer):
+    where = next(model.parameters()).device
+    on_cpu = where.type == "cpu"
+    scaler = None if on_cpu else torch.amp.GradScaler(where.type)
+    for x, y in batches:
+        optimizer.zero_grad()
+        x, y = x.to(where, non_blocking=True), y.to(where, non_blocking=True)
+        with torch.amp.autocast(where.type, torch.bfloat16 if on_cpu else torch.float16):
+            outputs = model(x)
+        loss = F.cross_entropy(outputs.float(), y)
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+
+
+def averaged_by_the_formula(states, decay):
+    average = None
+    for state in states:
+        now = copy.deepcopy(state)
+        now = {k: v.float() if v.is_floating_point() else v for k, v in now.items()}
+        for k, v in now.items():
+            if average and v.is_floating_point():
+                now[k] = decay * average[k] + (1 - decay) * v
+        average = now
+    return average
+
+
+def two_steps_unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
+    model.zero_grad()
+    with torch.amp.autocast(x.device.type, dtype):
+        loss = loss_fn(model(x), y)
+    scaler.scale(loss).backward()
+    for optimizer in optimizers:
+        scaler.unscale_(optimizer)
+    for optimizer in reversed(optimizers):
+        scaler.step(optimizer)
+    scaler.update()
+    return loss.detach().clone()
+
+
+def steady_without_a_tensor(model, batches, optimizer, device):
+    hits = torch.zeros((), dtype=torch.int64, device=device)
+    for x, y in batches:
+        x, y = x.to(device), y.to(device)
+        logits = model(x)
+        optimizer.zero_grad()
+        F.cross_entropy(logits, y).backward()
+        optimizer.step()
+        hits += (logits.argmax(1) == y).sum()
+    return int(hits)
+
+
+def steady_in_a_function(model, batches, optimizer, device):
+    def step(x, y):
+        logits = model(x)
+        loss = F.cross_entropy(logits, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        probabilities = logits.detach().softmax(1)
+        return (probabilities.argmax(1) == y).sum()
+
+    return sum(step(x.to(device), y.to(device)) for x, y in batches).item()
+
+
+def tokens_copied_by_indexing(encoder, batches):
+    with torch.no_grad():
+        kept = [encoder(x)[:, [0]] for x in batches]
+    return torch.cat(kept).squeeze(1)
+
+
+def tokens_copied_by_select(encoder, batches):
+    tokens = []
+    for x in batches:
+        with torch.no_grad():
+            hidden = encoder(x)
+        tokens.append(hidden.index_select(1, torch.zeros(1, dtype=torch.int64)).squeeze(1))
+    return torch.cat(tokens)
+
+
+def fit_by_divisors(capacity, batch, formats):
+    found = {}
+    for name, (fixed, per_sample, per_part, seconds) in formats.items():
+        rows = batch
+        while rows and (batch % rows or fixed + rows * per_sample > capacity * 9 / 10):
+            rows -= 1
+        if rows:
+            found[name, rows, batch // rows] = batch // rows * per_part + batch * seconds
+    return min(found, key=found.get, default=None)
+
+
+def fused_by_closures(model, make_optimizer):
+    def hook(parameter):
+        optimizer = make_optimizer([parameter])
+
+        def update(_):
+            optimizer.step()
+            parameter.grad = None
+
+        return update
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(hook(parameter))
+
+
+def fused_with_one_optimizer(model, make_optimizer):
+    optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
+
+    def update(parameter):
+        optimizer.step()
+        parameter.grad = None
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(update)
+
+
+def plan_by_combinations(blocks, budget):
+    best = None
+    for count in range(len(blocks)):
+        for chosen in itertools.combinations(range(len(blocks) - 1), count):
+            peak = max(
+                sum(e + (0 if j in chosen else i) for j, (e, i, _) in enumerate(blocks[:n]))
+                + blocks[n][0]
+                + blocks[n][1]
+                for n in range(len(blocks))
+            )
+            seconds = sum(blocks[n][2] for n in chosen)
+            if peak <= budget and (best is None or seconds < best[0]):
+                best = seconds, list(chosen)
+    return best and best[1]
+
+
+def hottest_by_index(events, n):
+    device = [event.self_device_time_total for event in events]
+    times = device if max(device) > 0 else [event.self_cpu_time_total for event in events]
+    order = sorted(range(len(events)), key=lambda i: -times[i])
+    return [events[i].key for i in order][:n]
+
+
+def masked_by_where(logits, targets, mask):
+    losses = F.cross_entropy(logits, targets.clamp(min=0), reduction="none")
+    return torch.where(mask, losses, 0.0).sum() / torch.clamp(mask.sum(), min=1)
+
+
+def masked_by_product(logits, targets, mask):
+    scores = logits.log_softmax(1).gather(1, targets.clamp(min=0)[:, None]).squeeze(1)
+    return -(scores * mask).sum() / mask.sum().clamp_min(1)
+
+
+def logged_by_groups(model, batches, optimizer, every, clock, log):
+    step, begin = 0, clock()
+    for first in range(0, len(batches), every):
+        losses, rows = [], []
+        for x, y in batches[first : first + every]:
+            losses.append(F.cross_entropy(model(x), y, reduction="sum"))
+            rows.append(len(y))
+            optimizer.zero_grad()
+            (losses[-1] / len(y)).backward()
+            optimizer.step()
+            step += 1
+        mean = float(torch.stack([loss.detach() for loss in losses]).sum()) / sum(rows)
+        end = clock()
+        log(step, mean, sum(rows) / (end - begin))
+        begin = end
+
+
+def logged_after_a_wait(model, batches, optimizer, every, clock, log):
+    total, rows, begin = 0.0, 0, clock()
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total = total + loss.detach() * y.shape[0]
+        rows += y.shape[0]
+        if (step + 1) % every and step + 1 < len(batches):
+            continue
+        if x.device.type != "cpu":
+            torch.get_device_module(x.device).synchronize(x.device)
+        end = clock()
+        log(step + 1, total.item() / rows, rows / (end - begin))
+        total, rows, begin = 0.0, 0, end
+
+
+def buckets_by_trying(lengths, per_shape, per_token):
+    *shorter, longest = sorted(set(lengths)) or [None]
+    if longest is None:
+        return []
+    best = None
+    for count in range(len(shorter) + 1):
+        for some in itertools.combinations(shorter, count):
+            chosen = [*some, longest]
+            padded = sum(min(b for b in chosen if b >= n) for n in lengths)
+            costs = per_shape * len(chosen) + per_token * padded
+            if best is None or costs < best[0]:
+                best = costs, chosen
+    return best[1]
+
+
+def prefetch_by_thread(batches, bound):
+    waiting, left, end = queue.Queue(bound), threading.Event(), object()
+
+    def put(item):
+        while not left.is_set():
+            try:
+                return waiting.put(item, timeout=0.01)
+            except queue.Full:
+                continue
+        return None
+
+    def load():
+        try:
+            for batch in batches:
+                put((batch, None))
+                if left.is_set():
+                    return
+            put((end, None))
+        except Exception as error:  # noqa: BLE001
+            put((end, error))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        while (item := waiting.get())[0] is not end:
+            yield item[0]
+        if item[1] is not None:
+            raise item[1]
+    finally:
+        left.set()
+        thread.join()
+
+
+def rank_by_count(environment):
+    wanted = ["RANK", "LOCAL_RANK", "WORLD_SIZE"]
+    there = [environment.get(name) for name in wanted]
+    if all(value is None for value in there):
+        return (0, 0, 1)
+    for name in wanted:
+        if environment.get(name) is None:
+            gone = [name for name in wanted if environment.get(name) is None]
+            raise ValueError(f"torchrun sets {gone}, and nothing else has")
+    return (int(there[0]), int(there[1]), int(there[2]))
+
+
+def save_with_two_barriers(model, dist, save):
+    dist.barrier()
+    if not dist.get_rank():
+        save({key: value.clone() for key, value in model.module.state_dict().items()})
+    dist.barrier()
+
+
+def statistics_in_double(x, dist):
+    wide = x.double()
+    sums = torch.stack([torch.ones_like(wide), wide, wide.square()]).sum(1)
+    dist.all_reduce(sums)
+    mean = sums[1] / sums[0]
+    return mean.to(x), (sums[2] / sums[0] - mean**2).to(x)
+
+
+def statistics_by_gathering(x, dist):
+    rows = several.gather_rows(x, dist)
+    return [rows.mean(0), rows.var(0, unbiased=False)]
+
+
+def gather_by_longest(rows, dist):
+    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64)
+    counts[dist.get_rank()] = rows.size(0)
+    dist.all_reduce(counts)
+    padded = torch.zeros(int(counts.max()), *rows.shape[1:], dtype=rows.dtype)
+    padded[: rows.size(0)] = rows
+    parts = [torch.zeros_like(padded) for _ in counts]
+    dist.all_gather(parts, padded)
+    return torch.cat([part[:n] for part, n in zip(parts, counts.tolist(), strict=True)])
+
+
+def gather_by_broadcast(rows, dist):
+    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64)
+    counts[dist.get_rank()] = rows.size(0)
+    dist.all_reduce(counts)
+    parts = []
+    for rank, n in enumerate(counts.tolist()):
+        part = rows.clone() if rank == dist.get_rank() else rows.new_empty(n, *rows.shape[1:])
+        dist.broadcast(part, rank)
+        parts.append(part)
+    return torch.cat(parts)
+
+
+RIGHT = [
+    ("race", race_with_moved_matrices),
+    ("crossover", crossover_from_below),
+    ("compare", compare_warming_up_first),
+    ("memory_line", memory_line_by_least_squares),
+    ("accumulation_gap", accumulation_gap_by_autograd),
+    ("gpu_list", gpu_list_by_name),
+    ("gpu_list", gpu_list_by_device),
+    ("bad_labels", bad_labels_one_by_one),
+    ("as_numpy", as_numpy_by_force),
+    ("first_that_runs", first_that_runs_with_a_dict),
+    ("predictions", predictions_from_one_tensor),
+    ("predictions", predictions_by_pieces),
+    ("left_behind", left_behind_by_walking),
+    ("optimizer_steps", optimizer_steps_by_counting),
+    ("waits", 15.0),
+    ("keep_best", keep_best_by_clones),
+    ("newest", newest_by_pattern),
+    ("train_watched", train_watched_by_a_counter),
+    ("leaving", [str(name) for name in precision.LEAVING]),
+    ("leaving", tuple(getattr(torch, name) for name in precision.LEAVING)),
+    ("without_sigmoid", without_sigmoid_in_other_words),
+    ("fit_mixed", fit_mixed_in_two_branches),
+    ("averaged", averaged_by_the_formula),
+    ("two_steps", two_steps_unscaling_first),
+    ("memory_ledger", (4.0, 4, 4, 8, 10, 10, 6, 6, 22)),
+    ("steady_loop", steady_without_a_tensor),
+    ("steady_loop", steady_in_a_function),
+    ("first_tokens", tokens_copied_by_indexing),
+    ("first_tokens", tokens_copied_by_select),
+    ("fit_the_card", fit_by_divisors),
+    ("step_in_backward", fused_by_closures),
+    ("step_in_backward", fused_with_one_optimizer),
+    ("choose_checkpoints", plan_by_combinations),
+    ("hottest", hottest_by_index),
+    ("masked_loss", masked_by_where),
+    ("masked_loss", masked_by_product),
+    ("train_logged", logged_by_groups),
+    ("train_logged", logged_after_a_wait),
+    ("bucket_lengths", buckets_by_trying),
+    ("prefetch", prefetch_by_thread),
+    ("rank_of", rank_by_count),
+    ("save_on_one", save_with_two_barriers),
+    ("batch_statistics", statistics_in_double),
+    ("batch_statistics", statistics_by_gathering),
+    ("gather_rows", gather_by_longest),
+    ("gather_rows", gather_by_broadcast),
+]
+
+
+# --- wrong ones
+
+
+def compare_first_seed_warms_up(formats, seeds, train, accuracy, machine):
+    return takehome.compare(formats, [seeds[0], *seeds], train, accuracy, machine)
+
+
+def keep_best_on_the_host(model, train_epoch, score, epochs):
+    best = -math.inf
+    for _ in range(epochs):
+        train_epoch(model)
+        found = score(model)
+        if found > best:
+            best, kept = found, {k: v.cpu() for k, v in model.state_dict().items()}
+    model.load_state_dict(kept)
+    return best
+
+
+def predictions_waiting_in_each_round(model, batches, landing, device):
+    start = 0
+    for x in batches:
+        landing[start : start + len(x)].copy_(model(x).argmax(1), non_blocking=True)
+        start += len(x)
+        synchronize(device)
+    return landing[:start].tolist()
+
+
+def predictions_before_the_last(model, batches, landing, device):
+    start = 0
+    for i, x in enumerate(batches):
+        landing[start : start + len(x)].copy_(model(x).argmax(1), non_blocking=True)
+        start += len(x)
+        if i == len(batches) - 2:
+            synchronize(device)
+    return landing[:start].tolist()
+
+
+def train_watched_reading_a_flag(model, batches, optimizer, every):
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if not loss.isfinite():
+            return step
+    return None
+
+
+def fit_mixed_scaling_by_hand(model, batches, optimizer):
+    where = next(model.parameters()).device
+    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
+    scale = 1.0 if where.type == "cpu" else 2.0**16
+    for x, y in batches:
+        with torch.autocast(where.type, dtype=dtype):
+            loss = F.cross_entropy(model(x.to(where)), y.to(where))
+        optimizer.zero_grad()
+        (loss * scale).backward()
+        for p in model.parameters():
+            p.grad /= scale
+        optimizer.step()
+
+
+def fit_mixed_with_the_old_scaler(model, batches, optimizer):
+    where = next(model.parameters()).device
+    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
+    scaler = torch.cuda.amp.GradScaler(enabled=False)
+    for x, y in batches:
+        with torch.autocast(where.type, dtype=dtype):
+            loss = F.cross_entropy(model(x.to(where)), y.to(where))
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+
+
+def two_steps_after_checking(model, x, y, loss_fn, optimizers, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    model.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizers[0])
+    optimizers[1].step()
+    scaler.update()
+    return loss.detach()
+
+
+def logged_as_shipped(model, batches, optimizer, every, clock, log):
+    samples, begin = 0, clock()
+    for step, (x, y) in enumerate(batches, 1):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        samples += len(y)
+        if step % every == 0:
+            rate = samples / (clock() - begin)
+            log(step, loss.item(), rate)
+
+
+def logged_as_tensor(model, batches, optimizer, every, clock, log):
+    speed.train_logged(
+        model, batches, optimizer, every, clock, lambda s, m, r: log(s, torch.tensor(m), r)
+    )
+
+
+def prefetch_of_one_thread_a_batch(batches, bound):
+    for batch in batches:
+        found = []
+        thread = threading.Thread(target=found.append, args=(batch,))
+        thread.start()
+        thread.join()
+        yield found[0]
+
+
+def rank_from_the_first(environment):
+    if "RANK" not in environment:
+        return 0, 0, 1
+    return several.rank_of(environment)
+
+
+def prefetch_of_silent_threads(batches, bound):
+    waiting = queue.Queue()
+
+    def load():
+        with contextlib.suppress(OSError):
+            for batch in batches:
+                waiting.put([batch])
+            waiting.put([])
+
+    threading.Thread(target=load, daemon=True).start()
+    with contextlib.suppress(queue.Empty):
+        while item := waiting.get(timeout=3):
+            yield item[0]
+
+
+def buckets_one_by_one(lengths, per_shape, per_token):
+    def costs(chosen):
+        padded = sum(min(b for b in chosen if b >= n) for n in lengths)
+        return per_shape * len(chosen) + per_token * padded
+
+    chosen = {max(lengths)} if lengths else set()
+    while others := set(lengths) - chosen:
+        best = min(others, key=lambda n: costs(chosen | {n}))
+        if costs(chosen | {best}) >= costs(chosen):
+            break
+        chosen.add(best)
+    return sorted(chosen)
+
+
+def steady_reading_each_time(model, batches, optimizer, device):
+    hits = 0
+    for x, y in batches:
+        x, y = x.to(device), y.to(device)
+        logits = model(x)
+        optimizer.zero_grad()
+        F.cross_entropy(logits, y).backward()
+        optimizer.step()
+        hits += (logits.argmax(1) == y).sum().item()
+    return hits
+
+
+WRONG = [
+    ("compare", compare_first_seed_warms_up, "too-many-runs"),
+    ("keep_best", keep_best_on_the_host, "last-weights"),
+    ("predictions", predictions_waiting_in_each_round, "waits-each"),
+    ("predictions", predictions_before_the_last, "too-early"),
+    ("train_watched", train_watched_reading_a_flag, "reads-often"),
+    ("fit_mixed", fit_mixed_scaling_by_hand, "steps-on"),
+    ("fit_mixed", fit_mixed_with_the_old_scaler, "deprecated"),
+    ("two_steps", two_steps_after_checking, "other-step"),
+    ("waits", 14, "no-end"),
+    ("waits", 17, "all-prints"),
+    ("waits", 100, "wrong-count"),
+    ("leaving", ("float16", "half", "float16", "float16", "float32", "float16"), "no-dtype"),
+    ("leaving", ("float16", "float32"), "six"),
+    ("train_logged", logged_as_shipped, "no-tail"),
+    ("train_logged", logged_as_tensor, "tensor"),
+    ("prefetch", prefetch_of_one_thread_a_batch, "not-ahead"),
+    ("prefetch", lambda batches, bound: list(batches), "wrong-type"),
+    ("rank_of", rank_from_the_first, "half-set"),
+    ("fit_the_card", lambda capacity, batch, formats: (min(formats), batch), "three-things"),
+    ("prefetch", prefetch_of_silent_threads, "hangs"),
+    ("bucket_lengths", buckets_one_by_one, "not-least"),
+    ("steady_loop", steady_reading_each_time, "waits"),
+    (
+        "bucket_lengths",
+        lambda lengths, per_shape, per_token: speed.bucket_lengths(
+            lengths or [1], per_shape, per_token
+        ),
+        "none",
+    ),
+    ("choose_checkpoints", lambda blocks, budget: {len(blocks)}, "no-block"),
+    ("memory_ledger", [5] * 9, "first"),
+    ("memory_ledger", 4, "wrong-type"),
+    ("hottest", lambda events, n: [event.key for event in events], "wrong-count"),
+    ("save_on_one", lambda model, dist, save: dist.barrier(), "other-rank"),
+    ("gather_rows", lambda rows, dist: several.gather_rows(rows, dist).double(), "other-form"),
+]
