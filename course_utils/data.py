@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch.nn import functional as F
+from torch.utils.data import Dataset
 
 DIGITS = Path(__file__).parent / "data" / "mnist10k.npz"
 SPLIT_SEED = 20240229
@@ -106,3 +108,25 @@ def load_cifar10(folder: str | Path = "~/.cache/pytorch-gpu-course") -> Split:
         torch.from_numpy(test.data),
         torch.tensor(test.targets),
     )
+
+
+class OneByOne(Dataset):
+    """Images that are cropped, mirrored and normalised one at a time, as most tutorials do it."""
+
+    def __init__(self, images, labels, pad, flip, mean, std):
+        self.images, self.labels = images, labels
+        self.pad, self.flip, self.mean, self.std = pad, flip, mean, std
+
+    def __len__(self):
+        """Return how many there are."""
+        return len(self.images)
+
+    def __getitem__(self, index):
+        """Return one image (3, h, w) of floats, and its label."""
+        image = F.pad(self.images[index], (self.pad,) * 4)
+        top, left = torch.randint(2 * self.pad + 1, (2,)).tolist()
+        height, width = self.images.shape[2:]
+        image = image[:, top : top + height, left : left + width]
+        if torch.rand(()) < self.flip:
+            image = image.flip(2)
+        return (image.float() / 255 - self.mean) / self.std, self.labels[index]

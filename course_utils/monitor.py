@@ -51,3 +51,25 @@ def watch(work: Callable[[], object], device: torch.device | str, seconds: float
         synchronize(device)
         plot.add(now, {"GPU-Util": torch.cuda.utilization(device)})
     plot.close()
+
+
+def joules(device: torch.device | str) -> float | None:
+    """Return the energy in joules that a card has taken since its driver was loaded; None where nothing tells.
+
+    The difference of two readings is the energy of what ran in between, of the whole card.
+    """
+    device = torch.device(device)
+    if device.type != "cuda":
+        return None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        card = pynvml.nvmlDeviceGetHandleByUUID(name)
+        return pynvml.nvmlDeviceGetTotalEnergyConsumption(card) / 1000
+    except (ImportError, AttributeError):
+        return None
+    except Exception as error:  # noqa: BLE001  (NVIDIA's errors have no base in the standard library)
+        print(f"The driver does not say what energy this card takes: {error}")
+        return None

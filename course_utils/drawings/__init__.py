@@ -20,8 +20,10 @@ from .lesson08 import (
     speed_ups,
     written,
 )
+from .lesson09 import Height, crops, ladder, report_card, runs
 
 __all__ = [
+    "Height",
     "batch_curve",
     "buckets",
     "busy_but",
@@ -29,10 +31,12 @@ __all__ = [
     "checkpoint_moments",
     "chunks",
     "comparison",
+    "crops",
     "facts",
     "five_doors",
     "gradient_gaps",
     "gradient_sizes",
+    "ladder",
     "loading_bars",
     "loss_scale",
     "means",
@@ -47,8 +51,10 @@ __all__ = [
     "race",
     "rank_lanes",
     "ranks",
+    "report_card",
     "ring",
     "roofline",
+    "runs",
     "scaling",
     "scores",
     "speed_ups",

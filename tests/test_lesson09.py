@@ -1,0 +1,242 @@
+"""Lesson 09: its checks judge what answers do, and its pictures say what they show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils.data import DataLoader
+
+from course_utils import drawings, monitor
+from course_utils.data import OneByOne
+from course_utils.exercises import lesson, todo
+from course_utils.exercises import lesson09 as answers
+
+EX = lesson("09")
+
+
+def judged(name, answer):
+    result = getattr(EX, name).result(answer)
+    return result.outcome, result.diagnosis
+
+
+# --- right answers of other kinds are right
+
+
+def gain_by_lists(old, new, rounds, clock):
+    works = [old, new]
+    for work in works:
+        work()
+    numbers = []
+    for turn in range(rounds):
+        seconds = {}
+        for i in (0, 1) if turn % 2 == 0 else (1, 0):
+            start = clock()
+            works[i]()
+            seconds[i] = clock() - start
+        numbers.append(seconds[0] / seconds[1])
+    return tuple(
+        float(torch.tensor(numbers, dtype=torch.float64).quantile(q)) for q in (0.25, 0.5, 0.75)
+    )
+
+
+def crop_by_indexing(images, pad, flip):
+    n, channels, height, width = images.shape
+    device = images.device
+    padded = F.pad(images, (pad,) * 4)
+    top = torch.randint(0, 2 * pad + 1, (n, 1), device=device)
+    left = torch.randint(0, 2 * pad + 1, (n, 1), device=device)
+    rows = top + torch.arange(height, device=device)
+    columns = left + torch.arange(width, device=device)
+    mirrored = torch.rand(n, 1, device=device) < flip
+    columns = torch.where(mirrored, columns.flip(1), columns)
+    return padded[
+        torch.arange(n, device=device)[:, None, None, None],
+        torch.arange(channels, device=device)[None, :, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    ]
+
+
+def crop_by_gather(images, pad, flip):
+    n, channels, height, width = images.shape
+    device = images.device
+    padded = images.new_zeros(n, channels, height + 2 * pad, width + 2 * pad)
+    padded[:, :, pad : pad + height, pad : pad + width] = images
+    place = torch.rand(n, 2, device=device).mul(2 * pad + 1).long()
+    rows = (place[:, :1] + torch.arange(height, device=device))[:, None, :, None]
+    columns = (place[:, 1:] + torch.arange(width, device=device))[:, None, None, :]
+    cut = padded.gather(2, rows.expand(n, channels, height, width + 2 * pad))
+    cut = cut.gather(3, columns.expand(n, channels, height, width))
+    coin = torch.bernoulli(torch.full((n, 1, 1, 1), float(flip), device=device)).bool()
+    return torch.where(coin, cut.flip(-1), cut)
+
+
+def rate_by_branches(step, steps, peak, warm):
+    if step < warm:
+        return peak / warm * (step + 1)
+    return peak * (1 - (step - (warm - 1)) / (steps - (warm - 1)))
+
+
+def rate_as_tensor(step, steps, peak, warm):
+    return torch.tensor(answers.learning_rate(step, steps, peak, warm), dtype=torch.float64)
+
+
+def target_by_loops(runs, target):
+    firsts = []
+    for run in runs:
+        first = math.inf
+        for seconds, accuracy in run:
+            if accuracy >= target:
+                first = seconds
+                break
+        firsts.append(first)
+    return statistics.median(firsts)
+
+
+OTHERS = {
+    "gain": (gain_by_lists,),
+    "crop_flip": (crop_by_indexing, crop_by_gather),
+    "learning_rate": (rate_by_branches, rate_as_tensor),
+    "time_to_target": (target_by_loops,),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [(name, answer) for name, found in OTHERS.items() for answer in found]
+)
+def test_another_right_answer_is_right(name, answer):
+    result = getattr(EX, name).result(answer)
+    assert result.outcome == "right", result.bundle().text
+
+
+def test_every_exercise_was_solved_in_another_way():
+    assert set(OTHERS) == {exercise.slug for exercise in EX}
+
+
+# --- wrong answers
+
+
+def _gain_new_first(old, new, rounds, clock):
+    pairs = answers._timed_rounds(new, old, rounds, clock)
+    return answers._quartiles([b / a for a, b in pairs])
+
+
+def _gain_calls_twice(old, new, rounds, clock):
+    for _ in range(2):
+        old(), new()
+    return answers._quartiles([1.0] * rounds)
+
+
+def _crop_skewed(images, pad, flip):
+    place = torch.randint(2 * pad + 2, (2, len(images))).clamp(max=2 * pad)
+    windows = F.pad(images, (pad,) * 4)
+    windows = windows.unfold(2, images.shape[2], 1).unfold(3, images.shape[3], 1)
+    cut = windows[torch.arange(len(images)), :, place[0], place[1]]
+    return torch.where(torch.rand(len(images), 1, 1, 1) < flip, cut.flip(3), cut)
+
+
+def _crop_draws_on_the_host(images, pad, flip):
+    n, _, height, width = images.shape
+    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    place = torch.randint(2 * pad + 1, (2, n)).to(images.device)
+    cut = windows[torch.arange(n, device=images.device), :, place[0], place[1]]
+    coin = torch.rand((n, 1, 1, 1), device=images.device) < flip
+    return torch.where(coin, cut.flip(3), cut)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "diagnosis"),
+    [
+        ("gain", _gain_new_first, "other-order"),
+        ("gain", _gain_calls_twice, "other-calls"),
+        ("gain", lambda old, new, rounds, clock: [1.0, 1.0, 1.0], "wrong-type"),
+        ("gain", lambda old, new, rounds, clock: (1.0, 1.0, 1.0), "other-calls"),
+        ("crop_flip", lambda images, pad, flip: images, "one-offset"),
+        ("crop_flip", lambda images, pad, flip: images + 1, "no-border"),
+        ("crop_flip", lambda images, pad, flip: None, "returned-nothing"),
+        ("crop_flip", _crop_skewed, "unfair"),
+        ("crop_flip", _crop_draws_on_the_host, "made-on-the-host"),
+        ("learning_rate", lambda step, steps, peak, warm: peak, "wrong-value"),
+        ("time_to_target", lambda runs, target: 3.0, "wrong-value"),
+        ("time_to_target", lambda runs, target: "never", "wrong-type"),
+    ],
+)
+def test_what_is_no_answer_is_refused(name, answer, diagnosis):
+    assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+def test_a_loop_that_draws_in_python_is_refused_for_its_operations():
+    result = EX.crop_flip.result(answers._crop_one_by_one)
+    assert "8 images" in result.bundle().text and "for 40" in result.bundle().text
+
+
+def test_an_error_on_another_device_is_the_learners():
+    def crop_flip(images, pad, flip):
+        return answers.crop_flip(images, pad, flip) + (
+            torch.zeros(1, dtype=images.dtype)
+            @ torch.zeros(1, dtype=images.dtype).to(images.device)
+        )
+
+    assert judged("crop_flip", crop_flip)[0] == "raised"
+
+
+@pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
+def test_a_check_is_quick_and_a_stub_is_not_tried(exercise):
+    assert exercise.result(exercise.reference).outcome == "right"
+    begin = time.process_time()
+    exercise.result(exercise.reference)
+    assert time.process_time() - begin < 0.3
+    assert exercise.result(todo()).outcome == "not_tried"
+
+
+# --- what the notebook uses
+
+
+def test_the_slow_data_set_crops_mirrors_and_normalises_each_image():
+    images = answers._numbered(4, 6, 5, torch.uint8)
+    torch.manual_seed(0)
+    data = OneByOne(images, torch.arange(4), 1, 1.0, 0.5, 0.25)
+    x, y = next(iter(DataLoader(data, 4)))
+    assert (x.shape, x.dtype, y.tolist()) == (images.shape, torch.float32, [0, 1, 2, 3])
+    back = ((x * 0.25 + 0.5) * 255).round().to(torch.uint8)
+    found = (answers._candidates(images, 1)[:, 1] == back).flatten(2).all(2)
+    assert found.any(0).all()
+
+
+def test_the_slow_data_set_goes_to_workers_on_every_system():
+    import pickle
+
+    data = OneByOne(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.zeros(1), 1, 0.5, 0.0, 1.0)
+    assert len(pickle.loads(pickle.dumps(data))) == 1
+
+
+def test_energy_is_none_where_nothing_tells():
+    assert monitor.joules("cpu") is None
+
+
+def test_the_runs_say_how_many_got_there(capsys):
+    drawings.runs([1.0, 2.0, 3.0], [0.95, 0.97, 0.96], 0.96, (30.0, 0.93))
+    said = capsys.readouterr().out
+    assert "2 of 3 runs reach 96%" in said and "93.0% after 30 s" in said
+
+
+def test_the_ladder_says_what_was_kept(capsys):
+    heights = [
+        drawings.Height("the first loop", (9.0, 10.0, 11.0), True),
+        drawings.Height("faster", (18.0, 20.0, 22.0), True, guess=30.0),
+        drawings.Height("slower", (9.0, 10.0, 12.0), False),
+        drawings.Height("TF32", None, False),
+    ]
+    drawings.ladder(heights)
+    said = capsys.readouterr().out
+    for words in (
+        "faster: 20 images/s, kept",
+        "slower: 10 images/s, left out",
+        "TF32: not measured",
+    ):
+        assert words in said
