@@ -402,6 +402,11 @@ LOST = """[rank0]: Traceback (most recent call last):
 [rank0]: RuntimeError: [/x/gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:1
 [rank0]:[W1121 13:08:41 ProcessGroup.cpp:1] Warning: something
 """
+TIMED_OUT = """[rank1]: Traceback (most recent call last):
+[rank1]:   File "SCRIPT", line 3, in <module>
+[rank1]:     dist.barrier()
+[rank1]: RuntimeError: [/x/gloo/transport/unbound.cc:81] Timed out waiting 3000ms for recv operation
+"""
 OWN = """[rank1]: Traceback (most recent call last):
 [rank1]:   File "SCRIPT", line 7, in <module>
 [rank1]:     step()
@@ -437,6 +442,13 @@ SyntaxError: expected ':'
             {0: 1},
             "rank 0 stopped with RuntimeError: Connection closed by peer [127.0.0.1]:1",
         ),
+        (
+            (LOST, TIMED_OUT),
+            {0: 1, 1: 1},
+            "rank 1 stopped with RuntimeError: Timed out waiting 3000ms for recv operation",
+        ),
+        ((TIMED_OUT, OWN), {0: 1, 1: 1}, "rank 1 stopped with OutOfMemoryError: one\ntwo"),
+        ((TIMED_OUT, ""), {0: 1, 1: 3}, "rank 1 stopped with exit code 3"),
         ((SYNTAX, SYNTAX), {}, "rank 0 and rank 1 stopped with SyntaxError: expected ':'"),
         (("", ""), {}, "None"),
     ],

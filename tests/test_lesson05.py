@@ -243,6 +243,13 @@ def averages_of_rank_0(model, dist):
                 p.grad /= dist.get_world_size()
 
 
+def averages_of_broadcasts(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.broadcast(p.grad, 0)
+
+
 def shards_with_ranks_own_numbers(n, rank, world_size, epoch, seed):
     order = torch.randperm(n, generator=torch.Generator().manual_seed(seed + epoch + rank))
     return order.tolist()[: math.ceil(n / world_size)]
@@ -258,6 +265,19 @@ def shards_twice(n, rank, world_size, epoch, seed):
 
 def shards_without_seed(n, rank, world_size, epoch, seed):
     return answers.shard(n, rank, world_size, epoch, 0)
+
+
+def shards_without_seed_in_epoch_0(n, rank, world_size, epoch, seed):
+    return answers.shard(n, rank, world_size, epoch * seed, 0)
+
+
+def accumulates_with_only_the_last_silent(model, parts, loss_fn, optimizer):
+    rows = sum(len(x) for x, _ in parts)
+    optimizer.zero_grad()
+    for i, (x, y) in enumerate(parts):
+        with model.no_sync() if i == len(parts) - 1 else nullcontext():
+            (loss_fn(model(x), y) * len(x) / rows).backward()
+    optimizer.step()
 
 
 def accumulates_all_rows_at_once(model, parts, loss_fn, optimizer):
@@ -280,6 +300,18 @@ def rates_that_return(step, base, base_batch, batch_per_rank, ranks, warmup):
     if step > warmup:
         return base
     return answers.learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)
+
+
+def rates_by_min_alone(step, base, base_batch, batch_per_rank, ranks, warmup):
+    new = base * batch_per_rank * ranks / base_batch
+    return min(new, base + (new - base) * step / warmup) if warmup else new
+
+
+def rescues_all_that_fits(state, model):
+    for prefix in ("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
+        if all(prefix + key in state for key in model.state_dict()):
+            return {key: state[prefix + key] for key in model.state_dict()}
+    raise ValueError("another model")
 
 
 def rescues_one_layer(state, model):
@@ -307,6 +339,17 @@ def unhangs_with_batches_means(model, batches, dist, log):
             total += torch.stack([F.cross_entropy(model(x), y), torch.tensor(1.0)])
     dist.all_reduce(total)
     mean = (total[0] / total[1]).item()
+    if dist.get_rank() == 0:
+        log(mean)
+    return mean
+
+
+def unhangs_with_means_of_means(model, batches, dist, log):
+    with torch.no_grad():
+        losses = [F.cross_entropy(model(x), y) for x, y in batches]
+    mean = torch.stack(losses).mean() if losses else torch.tensor(0.0)
+    dist.all_reduce(mean)
+    mean = mean.item() / dist.get_world_size()
     if dist.get_rank() == 0:
         log(mean)
     return mean
@@ -348,22 +391,29 @@ def ring_to_and_from_all(x, dist):
     [
         ("average_gradients", averages_sent_in_own_order, "one-rank"),
         ("average_gradients", averages_of_rank_0, "one-rank"),
+        ("average_gradients", averages_of_broadcasts, "own"),
         ("shard", shards_with_ranks_own_numbers, "own-order"),
         ("shard", shards_from_one, "other-rows"),
         ("shard", shards_twice, "too-long"),
         ("shard", shards_without_seed, "no-seed"),
+        ("shard", shards_without_seed_in_epoch_0, "no-seed"),
+        ("accumulate", accumulates_with_only_the_last_silent, "every-part"),
         ("accumulate", accumulates_all_rows_at_once, "all-at-once"),
         ("accumulate", accumulates_without_the_last, "other-parts"),
         ("accumulate", accumulates_on_rank_0, "ranks-wait"),
         ("learning_rate", rates_that_return, "not-scaled"),
+        ("learning_rate", rates_by_min_alone, "without-end"),
+        ("rescue", rescues_all_that_fits, "not-refused"),
         ("rescue", rescues_one_layer, "other-tensors"),
         ("unhang", unhangs_with_a_call_under_if, "one-rank"),
         ("unhang", unhangs_with_batches_means, "mean-of-batches"),
+        ("unhang", unhangs_with_means_of_means, "mean-of-both"),
         ("unhang", unhangs_with_a_graph, "graph"),
         ("sharded_bytes", lambda shapes, ranks: (1, 2, 3), "not-a-pair"),
         ("ring_all_reduce", ring_of_other_sizes, "other-partner"),
         ("ring_all_reduce", ring_to_and_from_all, "whole-tensors"),
-        ("ring_all_reduce", lambda x, dist: x.mul_(dist.get_world_size()), "other-sum"),
+        ("ring_all_reduce", lambda x, dist: x.mul_(dist.get_world_size()), "too-much"),
+        ("ring_all_reduce", lambda x, dist: x.zero_(), "other-sum"),
         ("ring_all_reduce", lambda x, dist: None, "not-in-place"),
     ],
 )

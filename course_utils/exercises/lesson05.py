@@ -124,7 +124,7 @@ def _judge_averages(model: _Branches, before: Sequence[_Branches], rank: int, ju
         given = [torch.zeros_like(p) if p.grad is None else p.grad for p in each]
         total = torch.stack(given).sum(0)
         if parameter.grad is None:
-            judge.no("none-skipped", seen=f"{where} is None", expected=_values(total / ranks))
+            judge.no("not-kept", seen=f"{where} is None", expected=_values(total / ranks))
         if not torch.allclose(parameter.grad, total / ranks, rtol=1e-5):
             known = {
                 "not-divided": total,
@@ -150,6 +150,14 @@ def _average_skipping_none(model, dist):
         if parameter.grad is not None:
             dist.all_reduce(parameter.grad)
             parameter.grad /= dist.get_world_size()
+
+
+def _average_not_kept(model, dist):
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(grad)
+            grad /= dist.get_world_size()
 
 
 def _average_summed(model, dist):
@@ -214,6 +222,12 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
         judge.no("not-shuffled", seen=f"rows {first[:8]} … in epoch 0", expected="a random order")
     if first == later:
         judge.no("same-every-epoch", seen="epochs 0 and 1 alike", expected="another order")
+    if sorted(first[:25]) == sorted(later[:25]):
+        judge.no(
+            "same-rows",
+            seen="rank 0 has the same 25 rows of 50 in epochs 0 and 1",
+            expected="others",
+        )
     if first == other:
         judge.no("no-seed", seen="seeds 3 and 8 alike", expected="another order")
 
@@ -301,6 +315,11 @@ def _shard_global(n, rank, world_size, epoch, seed):
 def _shard_in_order(n, rank, world_size, epoch, seed):
     length = math.ceil(n / world_size)
     return [(rank * length + i) % n for i in range(length)]
+
+
+def _shard_cut_first(n, rank, world_size, epoch, seed):
+    rows = _shard_in_order(n, rank, world_size, epoch, seed)
+    return [rows[i] for i in shard(len(rows), 0, 1, epoch, seed)]
 
 
 def _shard_all(n, rank, world_size, epoch, seed):
@@ -424,8 +443,13 @@ def _judge_passes(
     if not sent:
         judge.no("never-sends", seen=seen, expected="one, for the last part")
     if sent > 1:
-        why = "forward-outside" if any(inside["backward"]) else "every-part"
-        judge.no(why, seen=seen, expected="one, for the last part")
+        pairs = zip(inside["forward"], inside["backward"], strict=True)
+        outside = any(backward and not forward for forward, backward in pairs)
+        judge.no(
+            "forward-outside" if outside else "every-part",
+            seen=seen,
+            expected="one, for the last part",
+        )
     if inside["forward"][-1] or not all(inside["forward"][:-1]):
         judge.no("not-the-last", seen="it was not the last part that sent", expected="the last")
 
@@ -441,10 +465,13 @@ def _judge_weights(model: nn.Module, sizes: Sequence[Sequence[int]], judge: Judg
     got = nn.utils.parameters_to_vector(model.parameters()).detach()
     if torch.allclose(got, right, rtol=1e-4, atol=1e-6):
         return
+    whole = sum(sizes[0])
     known = {
         "not-zeroed": right - 0.1 * 0.5,
         "unweighted": _stepped(shards, lambda n, rows, parts: 1 / parts),
         "not-divided": _stepped(shards, lambda n, rows, parts: 1),
+        "by-rows": _stepped(shards, lambda n, rows, parts: n),
+        "only-last": _stepped([parts[-1:] for parts in shards], lambda n, rows, parts: n / whole),
     }
     like = [name for name, value in known.items() if torch.allclose(got, value, atol=1e-5)]
     judge.no(
@@ -511,6 +538,16 @@ def _accumulate_unweighted(model, parts, loss_fn, optimizer):
 
 def _accumulate_undivided(model, parts, loss_fn, optimizer):
     _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: 1, -1)
+
+
+def _accumulate_by_rows(model, parts, loss_fn, optimizer):
+    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: n, -1)
+
+
+def _accumulate_zeroing_each(model, parts, loss_fn, optimizer):
+    rows = sum(len(x) for x, _ in parts)
+    model.register_forward_pre_hook(lambda *_: optimizer.zero_grad())
+    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: n / rows, -1)
 
 
 def _accumulate_stale(model, parts, loss_fn, optimizer):
@@ -662,19 +699,24 @@ def _check_rescue(answer: Callable[..., Any], judge: Judge) -> None:
         for prefix in prefixes:
             saved = {prefix + key: value + 1 for key, value in model.state_dict().items()}
             _judge_rescued(answer, saved, model, prefix, judge)
+    own = plain.state_dict()
     for strange in (
-        {f"net.{key}": value for key, value in plain.state_dict().items()},
-        dict(list(plain.state_dict().items())[1:]),
+        {f"net.{key}": value for key, value in own.items()},
+        dict(list(own.items())[1:]),
+        {f"module.{key}": own[key] for key in list(own)[:-1]},
+        {**own, "2.weight": torch.ones(1)},
         {},
     ):
         try:
-            got = answer.__wrapped__(strange, plain)
-        except ValueError:
-            continue
+            got = answer(strange, plain)
+        except _Raised as raised:
+            if isinstance(raised.error, ValueError):
+                continue
+            raise
         judge.no(
             "not-refused",
             seen=f"{_keys(got)} for a checkpoint with {_keys(strange)}",
-            expected=f"ValueError: the model has {_keys(plain.state_dict())}",
+            expected=f"ValueError: the model has {_keys(own)}",
         )
 
 
@@ -686,7 +728,12 @@ def _judge_rescued(
     judge: Judge,
 ) -> None:
     wanted = model.state_dict()
-    got = judge.is_a(answer(saved, model), Mapping, "a dict")
+    try:
+        got = judge.is_a(answer(saved, model), Mapping, "a dict")
+    except _Raised as raised:
+        if not isinstance(raised.error, ValueError):
+            raise
+        judge.no("refused", seen=f"ValueError for {_keys(saved)}", expected=_keys(wanted))
     if set(got) != set(wanted):
         judge.no(
             _why_keys(set(got), set(saved), set(wanted), prefix),
@@ -752,6 +799,21 @@ def _rescue_one_wrapper(state, model):
         if {prefix + key for key in wanted} == set(state):
             return {key: state[prefix + key] for key in wanted}
     return state
+
+
+def _rescue_refusing(state, model):
+    found = _rescue_without_the_model(state, model)
+    if set(found) != set(model.state_dict()):
+        raise ValueError("another model")
+    return found
+
+
+def _rescue_lenient(state, model):
+    wanted = model.state_dict()
+    for prefix in ("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
+        if found := {key: state[prefix + key] for key in wanted if prefix + key in state}:
+            return found
+    raise ValueError("another model")
 
 
 def _rescue_copied(state, model):
@@ -855,6 +917,7 @@ def _judge_mean(got: Any, shards: Any, rank: int, where: str, judge: Judge) -> N
         "own-rows": own[rank],
         "mean-of-means": sum(own) / len(own),
         "mean-of-batches": sum(map(sum, means)) / sum(map(len, means)),
+        "mean-of-both": sum(sum(each) / max(len(each), 1) for each in means) / len(means),
         "rows-left-out": sum(F.cross_entropy(model(x), y, reduction="sum").item() for x, y in first)
         / max(sum(len(x) for x, _ in first), 1),
     }
@@ -1002,6 +1065,14 @@ def _bytes_flat_each(shapes, ranks):
     return 16 * sum(sizes), 16 * sum(math.ceil(size / ranks) for size in sizes)
 
 
+def _bytes_vectors_whole(shapes, ranks):
+    vectors = [shape for shape in shapes if len(shape) == 1]
+    matrices = [shape for shape in shapes if len(shape) > 1]
+    whole, part = sharded_bytes(matrices, ranks)
+    rest = sharded_bytes(vectors, ranks)[0]
+    return whole + rest, part + rest
+
+
 def _bytes_floor(shapes, ranks):
     part = sum(shape[0] // ranks * math.prod(shape[1:]) for shape in shapes)
     return sharded_bytes(shapes, ranks)[0], 16 * part
@@ -1038,6 +1109,7 @@ _BYTES_TWINS: Mapping[str, Callable[..., Sequence[float]]] = {
     "divided": _bytes_divided,
     "flat": _bytes_flat,
     "flat-each": _bytes_flat_each,
+    "vectors-whole": _bytes_vectors_whole,
     "floor": _bytes_floor,
     "only-parameters": _bytes_of_parameters,
     "three-numbers": _bytes_without_gradients,
@@ -1134,19 +1206,23 @@ def _judge_sums(
     """Refuse a tensor on a rank that is not the sum over all ranks."""
     given = [_addend(shape, dtype, rank) for rank in range(len(results))]
     total = torch.stack(given).sum(0)
-    if all(torch.equal(got, total) for got in results):
+    if all(torch.equal(each, total) for each in results):
         return
-    complete = [bool((got == total).any()) for got in results]
-    rank = next(r for r, got in enumerate(results) if not torch.equal(got, total))
+    got = torch.stack(list(results))
+    rank = next(r for r, each in enumerate(results) if not torch.equal(each, total))
     why = "other-sum"
-    if all(torch.equal(got, own) for got, own in zip(results, given, strict=True)):
+    if all(torch.equal(each, own) for each, own in zip(results, given, strict=True)):
         why = "not-in-place"
-    elif all(torch.allclose(got * len(results), total) for got in results):
+    elif all(torch.allclose(each * len(results), total) for each in results):
         why = "divided"
-    elif any(torch.equal(got, total) for got in results):
+    elif (got > total).any():
+        why = "too-much"
+    elif any(torch.equal(each, total) for each in results):
         why = "some-ranks"
-    elif all(complete):
+    elif ((got == total).sum(0) == 1).all():
         why = "half-way"
+    elif (got == torch.stack(given)).all(0).any():
+        why = "left-over"
     judge.no(
         why,
         seen=f"{_values(results[rank])} on rank {rank}, of {where}",
@@ -1238,6 +1314,23 @@ def _ring_half_way(x, dist):
         part += received
 
 
+def _ring_only_adding(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts = x.view(-1).tensor_split(n)
+    for step in range(2 * (n - 1)):
+        part = parts[(rank - step - 1) % n]
+        received = torch.empty_like(part)
+        sending = dist.isend(parts[(rank - step) % n], (rank + 1) % n)
+        dist.recv(received, (rank - 1) % n)
+        sending.wait()
+        part += received
+
+
+def _ring_rounding_down(x, dist):
+    n = dist.get_world_size()
+    ring_all_reduce(x.view(-1)[: x.numel() // n * n], dist)
+
+
 def _ring_by_collective(x, dist):
     dist.all_reduce(x)
 
@@ -1310,16 +1403,18 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
             "ranks, and `all_reduce` gives all of them the sum.",
             "none-skipped": "A rank whose gradient is None leaves a call out. Then its next call meets another call of "
             "the other ranks, and they add up what does not belong together, or wait for ever.",
+            "not-kept": "All ranks made the call, and this rank's gradient is still None. The mean belongs into its `.grad`.",
             "not-divided": "That is the sum over the ranks.",
-            "other-count": "That is the sum, divided by another number than that of the ranks. How many there are, "
-            "`dist` knows.",
-            "own": "The gradient is still the rank's own. Did the sum arrive in a copy of it?",
+            "other-count": "That has the sum's direction and another length. Is it divided by the number of ranks, which `dist` "
+            "knows?",
+            "own": "On this rank the gradient is as it was. Where did the sum go: into a copy of it?",
             "parameters": "The parameters themselves have changed. They are equal on all ranks already; the gradients are not.",
             "frozen": "A frozen parameter has a gradient now. An optimiser with weight decay would change it.",
         },
         wrong={
             "one-rank": _average_called_by_one,
             "none-skipped": _average_skipping_none,
+            "not-kept": _average_not_kept,
             "not-divided": _average_summed,
             "other-count": _average_by_two,
             "own": _average_copies,
@@ -1335,8 +1430,8 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
         task="""
 Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
 ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
-seed. All ranks take equally many rows, and no more than needed: where the ranks do not divide n, some rows come twice. n may be
-smaller than the number of ranks.
+seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
+some rows come twice. n may be smaller than the number of ranks.
 """,
         hints=(
             "How can ranks that do not talk agree on one random order? What do all of them know?",
@@ -1353,7 +1448,8 @@ smaller than the number of ranks.
             "own-order": "Some rows are taken by nobody, and others more than once. Each rank draws an order of its own here: the order "
             "must not depend on the rank, nor on random numbers that differ between ranks.",
             "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-            "no-seed": "The order does not depend on the seed.",
+            "same-rows": "Each rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
+            "no-seed": "In epoch 0 the order does not depend on the seed.",
             "not-shuffled": "The rows come in the order in which they lie in the data.",
             "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
             "drops-rows": "Rows are left out where the ranks do not divide n. The task wants every row at least once.",
@@ -1366,6 +1462,7 @@ smaller than the number of ranks.
         wrong={
             "own-order": _shard_own_order,
             "same-every-epoch": _shard_same_every_epoch,
+            "same-rows": _shard_cut_first,
             "unequal": _shard_unequal,
             "drops-rows": _shard_drops,
             "global-generator": _shard_global,
@@ -1398,8 +1495,8 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
         why="Without `no_sync` the result is the same, and each part pays for a message as large as the model. On a slow network "
         "that is most of the step.",
         diagnoses={
-            "every-part": "The gradients travel after each part. All but the last journey are for nothing.",
-            "forward-outside": "The gradients still travel after each part. DDP decides in the forward pass whether the next "
+            "every-part": "The gradients travel more than once. All but the last journey are for nothing.",
+            "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass whether the next "
             "backward pass sends: forward belongs within `no_sync` too.",
             "never-sends": "The gradients never travel, so each rank goes its own way. One part must run outside "
             "`no_sync`.",
@@ -1409,6 +1506,8 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
             "steps": "The optimiser must make one step for the whole batch.",
             "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large one's.",
             "not-divided": "The losses of the parts are added up as they are. The gradient is as many times too large as there are parts.",
+            "by-rows": "Each loss is multiplied by its rows, and nothing divides by the rows of all parts.",
+            "only-last": "Only the last part is in the gradient. What cleared the others?",
             "not-zeroed": "The gradients from before are still in it.",
             "other-gradient": "The weights are not those after a step with the whole batch.",
             "ranks-wait": "The ranks do not make the same collective calls.",
@@ -1420,6 +1519,8 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
             "not-the-last": _accumulate_first,
             "unweighted": _accumulate_unweighted,
             "not-divided": _accumulate_undivided,
+            "by-rows": _accumulate_by_rows,
+            "only-last": _accumulate_zeroing_each,
             "not-zeroed": _accumulate_stale,
             "steps": _accumulate_stepping,
             "all-at-once": _accumulate_one_backward,
@@ -1431,8 +1532,9 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
         level=1,
         minutes=8,
         task="""
-A learning rate of `base` was good for batches of `base_batch` samples. Now each of `ranks` ranks takes `batch_per_rank`
-samples a step. Write `learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)` by the rule of Goyal and others (2017,
+With 32 digits on each of two ranks, a step is made on 64: the **effective batch**. An epoch has half as many steps then, so each should
+be longer. A learning rate of `base` was good for batches of `base_batch` samples, and now each of `ranks` ranks takes `batch_per_rank`
+a step. Write `learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)` by the rule of Goyal and others (2017,
 arXiv 1706.02677): the rate grows as the batch does, and a warm-up leads there. It is `base` in step 0, rises by the same amount in
 each step, and has reached the new rate in step `warmup`, where it stays. `warmup` may be 0.
 """,
@@ -1454,7 +1556,8 @@ each step, and has reached the new rate in step `warmup`, where it stays. `warmu
             "by-root": "The rate grows with the root of the batch. The rule of the task is linear.",
             "at-once": "The full rate comes before the warm-up is over.",
             "from-zero": "The warm-up begins at 0. This one begins at `base`, which was good for the small batch.",
-            "without-end": "The rate goes on rising after the warm-up.",
+            "without-end": "After the warm-up the rate goes on along the line. (The new rate can be below `base` too: then "
+            "the line falls.)",
             "one-off": "The warm-up is one step late. Step 0 has `base`, step `warmup` the new rate.",
             "one-early": "The warm-up is one step early. Step 0 has `base`, step `warmup` the new rate.",
         },
@@ -1495,6 +1598,8 @@ have a child that is really called `module`. Where the keys of both differ in an
             "everywhere": "The word is cut out wherever it stands. `submodule.weight` has become another key.",
             "child-module": "This model has a child that is called `module`, so its own keys begin like that. A prefix "
             "was put before *every* key, and before those too. Ask the model for its keys.",
+            "refused": "This checkpoint is of this model: one of the five prefixes stands before every key. The "
+            "model's own keys may begin with `module.` too.",
             "already-right": "These keys were right already.",
             "still-there": "The prefix `module.` is still there.",
             "compiled": "This one was saved from a compiled model.",
@@ -1511,6 +1616,7 @@ have a child that is really called `module`. Where the keys of both differ in an
             "two-wrappers": _rescue_one_wrapper,
             "copied": _rescue_copied,
             "changed-input": _rescue_in_place,
+            "refused": _rescue_refusing,
             "not-refused": _rescue_unrefused,
         },
     ),
@@ -1543,6 +1649,7 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
             "no more calls, and the others wait for it.",
             "own-rows": "That is the mean over the rank's own rows.",
             "mean-of-means": "That is the mean of the ranks' means. A rank with few rows counts as much as one with many.",
+            "mean-of-both": "That is the mean of the ranks' means over their batches. Neither batches nor ranks have equally many rows.",
             "mean-of-batches": "That is the mean of the batches' means. A small batch counts as much as a large one.",
             "rows-left-out": "All ranks stop after the shortest loop, so rows are left out.",
             "only-rank-0": "Only rank 0 has the mean. `reduce` gives the sum to one rank, `all_reduce` to all.",
@@ -1589,6 +1696,7 @@ nothing. Leave out what comes and goes, such as the layer that FSDP has gathered
             "dimension.",
             "flat-each": "That cuts each parameter as a row of numbers. `fully_shard` cuts along the first dimension, and no row is "
             "divided.",
+            "vectors-whole": "That leaves parameters of one dimension whole. `fully_shard` cuts biases too.",
             "floor": "That rounds down, and some rows belong to no rank.",
             "only-parameters": "That is the parameters alone. Gradients and both moments take as much again, each.",
             "three-numbers": "There are four numbers for each parameter: itself, its gradient, and Adam's two moments.",
@@ -1601,6 +1709,7 @@ nothing. Leave out what comes and goes, such as the layer that FSDP has gathered
             "divided": _bytes_divided,
             "flat": _bytes_flat,
             "flat-each": _bytes_flat_each,
+            "vectors-whole": _bytes_vectors_whole,
             "floor": _bytes_floor,
             "only-parameters": _bytes_of_parameters,
             "three-numbers": _bytes_without_gradients,
@@ -1616,11 +1725,15 @@ nothing. Leave out what comes and goes, such as the layer that FSDP has gathered
         level=3,
         minutes=25,
         task="""
+Through rank 0 one link carries everything while the others are idle. There is a way in which every link carries *less than two*
+gradients, however many ranks there are. Find it.
+
 Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in place. It is contiguous and
 has any shape; n may be 1, and need not divide its size. You may use `dist.send`, `recv`, `isend` and `irecv`, and no collective.
 
 The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the one before, and from each rank
-at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. `send` waits until its message is received.
+at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. `send` waits until its message is received; `isend` and `irecv`
+return at once, and are done when `wait()` of what they returned has returned. The cell below your answer draws it.
 """,
         hints=(
             "Cut `x` into n pieces, with `x.view(-1).tensor_split(n)`: they are views. In each step every rank sends one "
@@ -1647,7 +1760,9 @@ at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. `send` waits
             "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is done: now "
             "the complete pieces go round.",
             "some-ranks": "Some ranks have the sum, and others do not.",
-            "other-sum": "That is not the sum. Which pieces has it, and which twice?",
+            "too-much": "Some places hold more than the sum: something complete was added, or something twice.",
+            "left-over": "Some places never took part: they are as before on every rank. n need not divide the size.",
+            "other-sum": "That is not the sum. Which pieces has it, and which not?",
             "one-rank": "One rank sends far more than the others. Its link is the bottleneck, and the more so the more ranks there are.",
             "whole-tensors": "Each rank sends the whole tensor several times. Send pieces.",
             "too-many-bytes": "The ranks send more than the target allows.",
@@ -1660,6 +1775,8 @@ at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. `send` waits
             "whole-tensors": _ring_of_whole_tensors,
             "too-many-steps": _ring_taking_turns,
             "half-way": _ring_half_way,
+            "too-much": _ring_only_adding,
+            "left-over": _ring_rounding_down,
             "no-wait": _ring_without_wait,
             "collective": _ring_by_collective,
             "not-in-place": _ring_of_a_copy,

@@ -218,7 +218,9 @@ class _Launch:
         return ""
 
     def _show(self, progress: bar, last: str) -> None:
-        text = f"{len(self.output.ranks)} ranks, {self.seconds:.0f} s   {last}"[:100].rstrip()
+        count = len(self.output.ranks)
+        ranks = f"{count} rank{'s' * (count > 1)}"
+        text = f"{ranks}, {self.seconds:.0f} s   {last}"[:100].rstrip()
         if text != self.progress:
             progress.bar_format = text.replace("{", "{{").replace("}", "}}")
             progress.refresh()

@@ -21,6 +21,7 @@ _FOLLOWS = re.compile(
     r"[Cc]onnection (was )?(closed|reset|refused)|Broken pipe|remote process exited|gloo/transport|"
     r"NCCL|[Tt]imed out|[Ss]ocket [Tt]imeout|recvValue failed"
 )
+_WAITED_IN_VAIN = re.compile(r"[Tt]imed out|[Tt]imeout")  # and then it left, which others notice
 _EXIT = re.compile(r"failed \(exitcode: (-?\d+)\) local_rank: (\d+)")
 _SUMMARY = re.compile(r"rank\s*: (\d+) \(local_rank: \d+\)\s+exitcode\s*: (-?\d+)")
 _NATIVE_PLACE = re.compile(r"\[?/\S+\.(?:cc|cpp|h):\d+\]? ")
@@ -152,12 +153,13 @@ class Output:
         for rank in dict.fromkeys([*exits, *self.ranks]):
             error = self._traceback(rank, attempt)
             code = exits.get(rank, 0)
-            if error and not _FOLLOWS.search(f"{error.kind}: {error.message}"):
+            said = f"{error.kind}: {error.message}" if error else ""
+            if error and not _FOLLOWS.search(said):
                 found.append((0, error))
             elif code < 0:
                 found.append((1, RankError((rank,), _signal_name(-code))))
             elif error:
-                found.append((3, error))
+                found.append((3 if _WAITED_IN_VAIN.search(said) else 4, error))
             elif code:
                 found.append((2, RankError((rank,), f"exit code {code}")))
         if not found:
