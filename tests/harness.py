@@ -44,6 +44,8 @@ def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
     """
     env = {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
     path = [str(GUARD), *filter(None, [env.get("PYTHONPATH")])]
+    if "PYTEST_XDIST_WORKER" in os.environ:  # two kernels at once, with a core each
+        env["OMP_NUM_THREADS"] = "1"
     return env | {
         "PYTHONPATH": os.pathsep.join(path),
         "COURSE_PROGRESS": str(folder / "progress.jsonl"),
