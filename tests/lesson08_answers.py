@@ -734,6 +734,28 @@ def steady_reading_each_time(model, batches, optimizer, device):
     return hits
 
 
+def predictions_in_turn(model, batches, landing, device):
+    found = []
+    for x in batches:
+        part = landing[: len(x)]
+        part.copy_(model(x).argmax(1), non_blocking=True)
+        synchronize(device)
+        found += part.tolist()
+    return found
+
+
+def save_barrier_first(model, dist, save):
+    dist.barrier()
+    if dist.get_rank() == 0:
+        save(model.module.state_dict())
+
+
+def save_replaced(model, dist, save):
+    if dist.get_rank() == 0:
+        save({k.replace("module.", ""): v for k, v in model.state_dict().items()})
+    dist.barrier()
+
+
 WRONG = [
     ("compare", compare_first_seed_warms_up, "too-many-runs"),
     ("keep_best", keep_best_on_the_host, "last-weights"),
@@ -769,5 +791,8 @@ WRONG = [
     ("memory_ledger", 4, "wrong-type"),
     ("hottest", lambda events, n: [event.key for event in events], "wrong-count"),
     ("save_on_one", lambda model, dist, save: dist.barrier(), "other-rank"),
+    ("save_on_one", save_barrier_first, "no-wait"),
+    ("save_on_one", save_replaced, "wrapped-keys"),
+    ("predictions", predictions_in_turn, "waits-each"),
     ("gather_rows", lambda rows, dist: several.gather_rows(rows, dist).double(), "other-form"),
 ]

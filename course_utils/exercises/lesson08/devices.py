@@ -476,16 +476,6 @@ def _predictions_waiting(model, batches, landing, device):
     return [k for x in batches for k in model(x).argmax(1).tolist()]
 
 
-def _predictions_in_turn(model, batches, landing, device):
-    found = []
-    for x in batches:
-        part = landing[: len(x)]
-        part.copy_(model(x).argmax(1), non_blocking=True)
-        synchronize(device)
-        found += part.tolist()
-    return found
-
-
 def _predictions_same_place(model, batches, landing, device):
     for x in batches:
         landing[: len(x)].copy_(model(x).argmax(1), non_blocking=True)

@@ -723,11 +723,6 @@ def _check_choose_checkpoints(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
-def _plan_all(blocks, budget):
-    fits = _peak_of(blocks, set(range(len(blocks)))) <= budget
-    return set(range(len(blocks))) if fits else None
-
-
 def _plan_by_size(blocks, budget):
     chosen = set()
     for number in sorted(range(len(blocks)), key=lambda n: -blocks[n][1]):

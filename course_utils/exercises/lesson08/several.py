@@ -179,18 +179,6 @@ def _save_one_barrier(model, dist, save):
         dist.barrier()
 
 
-def _save_barrier_first(model, dist, save):
-    dist.barrier()
-    if dist.get_rank() == 0:
-        save(model.module.state_dict())
-
-
-def _save_replaced(model, dist, save):
-    if dist.get_rank() == 0:
-        save({k.replace("module.", ""): v for k, v in model.state_dict().items()})
-    dist.barrier()
-
-
 # batch_statistics --------------------------------------------------------------------------------
 
 
@@ -380,15 +368,6 @@ def _longest(rows, dist):
 
 def _gather_with_padding(rows, dist):
     return torch.cat(_longest(rows, dist))
-
-
-def _gather_own_length(rows, dist):
-    return torch.cat([part[: len(rows)] for part in _longest(rows, dist)])
-
-
-def _gather_nonzero(rows, dist):
-    together = torch.cat(_longest(rows, dist))
-    return together[together.flatten(1).any(1)] if together.dim() > 1 else together.sort()[0]
 
 
 def _gather_shortest(rows, dist):

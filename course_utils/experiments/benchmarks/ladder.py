@@ -117,7 +117,7 @@ def lacks(device: torch.device, rung: str) -> str:
     if rung == "16 bits" and not can.bf16 and device.type != "cuda":
         return "it has no units for 16 bits"
     if rung == "compiled" and device.type == "cpu":
-        return "for a CPU, compiling takes longer than it saves here"
+        return "the ladder compiles on accelerators only"
     if rung == "CUDA graphs" and device.type != "cuda":
         return "it has no CUDA graphs"
     return ""
