@@ -191,7 +191,7 @@ def test_a_rung_keeps_those_below_it_that_the_device_has(monkeypatch):
     for rung, why in (
         ("TF32", "TF32 units"),
         ("CUDA graphs", "no CUDA graphs"),
-        ("compiled", "CPU"),
+        ("compiled", "accelerators only"),
     ):
         with pytest.raises(Unsuitable, match=why):
             ladder.climbed(CPU, rung)

@@ -730,7 +730,8 @@ def test_what_stands_after_the_dashes_goes_to_every_stage(tmp_path, monkeypatch,
 
 
 def test_every_test_is_in_exactly_one_stage():
-    chosen = [stage.call[stage.call.index("-m") + 1] for stage in (*test.QUICK, *test.FULL)]
-    for marks in itertools.product((True, False), repeat=3):
-        of = dict(zip(("slow", "notebook", "serial"), marks, strict=True))
+    stages = (*test.QUICK, *test.FULL, *test.EVERYWHERE)
+    chosen = [stage.call[stage.call.index("-m") + 1] for stage in stages]
+    for marks in itertools.product((True, False), repeat=4):
+        of = dict(zip(("slow", "notebook", "serial", "everywhere"), marks, strict=True))
         assert sum(eval(expression, {}, of) for expression in chosen) == 1, of

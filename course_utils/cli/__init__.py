@@ -21,6 +21,15 @@ COMMANDS = {
     "links": "write the open-in links of every notebook (for authors)",
     "record": "measure what the lessons quote, on this machine",
     "benchmark": "time the course's training loops beside other packages', on this machine",
+    "reset": "put a fresh copy of a lesson in place, and keep yours beside it",
+    "update": "bring the course up to date, and lose none of your work",
+    "bundle": "pack the course into one file, for a room without a network",
+    "preflight": "check a seat or a server before a workshop",
+    "answers": "write the lessons with every exercise solved (for instructors)",
+    "slides": "turn a lesson into slides (for instructors)",
+    "hand-in": "write your progress into a file for your instructor",
+    "class-report": "draw who is stuck where, from the files handed in",
+    "site": "build the lessons as a web site",
 }
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
 
@@ -67,7 +76,7 @@ def run(argv: list[str]) -> int:
 
 
 def _dispatch(name: str, words: list[str]) -> int:
-    module = importlib.import_module(f"course_utils.cli.{name}")
+    module = importlib.import_module(f"course_utils.cli.{name.replace('-', '_')}")
     for needed in getattr(module, "NEEDS", ()):
         if importlib.util.find_spec(needed) is None and bootstrap.other_python():
             raise ModuleNotFoundError(f"No module named {needed!r}", name=needed)

@@ -34,6 +34,7 @@ WINDOWS = os.name == "nt"
 INDEX = "https://download.pytorch.org/whl/"
 WINDOWS_CUDA = "cu130"  # PyPI's torch for Windows has no CUDA; checked 2026-11
 SPACE_GB = {"cpu": 3, "cuda": 10}  # what a first set-up wants free on the disk
+EXTRAS = ("lab", "test", "everywhere")  # each holds the one before
 SCHEMA = 1
 MARKER = "course-env.json"  # the course made this folder: only such a folder is ever deleted
 STAMP = "course-stamp.json"  # the set-up was finished
@@ -60,7 +61,7 @@ def prepare(extra: str, torch: str | None = None, root: Path = ROOT) -> Path:
     Parameters
     ----------
     extra
-        An extra of pyproject.toml: ``"lab"`` or ``"test"`` (which holds ``lab``).
+        An extra of pyproject.toml, of those in `EXTRAS`.
     torch
         As `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``.
     root
@@ -371,8 +372,8 @@ def _set_up(root: Path, extra: str, asked: str | None, log: Path) -> None:
     venv = root / ".venv"
     stamp, marker = _read(venv / STAMP), _read(venv / MARKER)
     installed = (stamp or marker or {}).get("torch")
-    if stamp and "test" in stamp["requirements"]:
-        extra = "test"  # keep up to date all that is there
+    have = set(stamp["requirements"]) & set(EXTRAS) if stamp else set()
+    extra = max(have | {extra}, key=EXTRAS.index)  # keep up to date all that is there
     if asked is None and stamp:
         choice = stamp["torch"]
     elif asked == "keep" and _inside(venv) and _same_torch(asked, installed or "", venv):
@@ -423,7 +424,8 @@ def _set_up(root: Path, extra: str, asked: str | None, log: Path) -> None:
             "python": _version(venv),
             "torch": choice,
             "requirements": {
-                name: _digest(requirements(root, name, python)) for name in {extra, "lab"}
+                name: _digest(requirements(root, name, python))
+                for name in EXTRAS[: EXTRAS.index(extra) + 1]
             },
             "constraints": constraints,
             "date": date.today().isoformat(),

@@ -8,6 +8,7 @@ import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,33 +32,42 @@ LINT = (
     Stage("ruff check", ("ruff", "check", "."), pytest=False),
     Stage("ruff format", ("ruff", "format", "--check", "."), pytest=False),
 )
+ALONE = "not serial and not everywhere"
 QUICK = (
-    Stage("quick tests", ("pytest", "-m", "not slow and not notebook and not serial", *TOGETHER)),
+    Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),
 )
 FULL = (
-    Stage("slow tests", ("pytest", "-m", "slow and not notebook and not serial", *TOGETHER)),
+    Stage("slow tests", ("pytest", "-m", f"slow and not notebook and {ALONE}", *TOGETHER)),
     Stage(
         "notebooks, two at a time",
-        ("pytest", "-m", "notebook and not serial", "-n", "2", "--dist", "load"),
+        ("pytest", "-m", f"notebook and {ALONE}", "-n", "2", "--dist", "load"),
     ),
-    Stage("what measures, one at a time", ("pytest", "-m", "serial")),
+    Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
 )
+EVERYWHERE = (Stage("Colab, Kaggle, hub, site", ("pytest", "-m", "everywhere")),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `test`."""
-    parser.add_argument("--quick", action="store_true", help="leave out what takes long")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="leave out what takes long")
+    which.add_argument(
+        "--everywhere",
+        action="store_true",
+        help="only what the plain test leaves out: whole lessons as in Colab and Kaggle, the workshop's "
+        "hub, the site (installs more)",
+    )
     bootstrap.add_torch_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Set up, then run every stage; 1 if one of them fails."""
-    python = bootstrap.prepare("test", args.torch)
-    stages = [*LINT, *QUICK, *(() if args.quick else FULL)]
+    python = bootstrap.prepare("everywhere" if args.everywhere else "test", args.torch)
+    stages = EVERYWHERE if args.everywhere else [*LINT, *QUICK, *(() if args.quick else FULL)]
     return run_stages(python, stages, args.rest)
 
 
-def run_stages(python: Path, stages: list[Stage], rest: list[str], root: Path = ROOT) -> int:
+def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
     """Run stages one after the other, and sum up.
 
     Parameters
