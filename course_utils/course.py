@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,31 @@ def load_course(path: Path | str | None = None) -> Course:
         lessons=lessons,
         path=path,
     )
+
+
+def fresh_notebook(lesson: Lesson) -> str:
+    """Return the text of a lesson as the course ships it, never of a file that a learner edited.
+
+    An installed package and a bundle carry the notebooks; a clone has them in its last commit.
+
+    Raises
+    ------
+    CourseFileError
+        Where neither is there; the message says what to do.
+    """
+    carried = _PACKAGE / "notebooks" / lesson.file
+    if carried.is_file():
+        return carried.read_text(encoding="utf-8")
+    # In UTF-8 whatever the system's own encoding is; quiet about what git itself says.
+    show = ["git", "show", f"HEAD:./notebooks/{lesson.file}"]
+    try:
+        done = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
+        return done.stdout.decode("utf-8")
+    except (OSError, subprocess.CalledProcessError, UnicodeDecodeError):
+        raise CourseFileError(
+            f"the course's own copy of {lesson.file} is not here: {_PACKAGE.parent} is no git clone, or "
+            "git does not read it. Get the course with git clone, or from its bundle"
+        ) from None
 
 
 def _lesson(path: Path, entry: Any) -> Lesson:

@@ -30,6 +30,27 @@ def progress_file() -> Path:
     return Path(chosen) if chosen else Path.home() / ".pytorch-gpu-course" / "progress.jsonl"
 
 
+def move(new: Path) -> None:
+    """Keep progress in ``new`` from now on; earlier lines are carried over, none twice.
+
+    Raises
+    ------
+    OSError
+        Where ``new`` cannot be read or written; then progress stays where it was.
+    """
+    old = progress_file()
+    new.parent.mkdir(parents=True, exist_ok=True)
+    with new.open("a+b") as file:
+        file.seek(0)
+        there = file.read()
+        if old.is_file() and not old.samefile(new):
+            known = set(there.splitlines())
+            more = [line for line in old.read_bytes().splitlines() if line and line not in known]
+            torn = there[-1:] not in (b"", b"\n")
+            file.write(b"\n" * torn + b"".join(line + b"\n" for line in more))
+    os.environ["COURSE_PROGRESS"] = str(new)
+
+
 def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
     """Append an attempt; say so, and go on, where the file cannot be written."""
     _append({"exercise": exercise, "outcome": outcome, "diagnosis": diagnosis})

@@ -84,9 +84,12 @@ def test_ci_pins_every_direct_dependency_inside_its_range():
         assert requirement.specifier.contains(pinned[requirement.name]), f"{requirement} is not met"
 
 
-def test_ci_calls_the_command_of_the_readme():
+def test_ci_calls_the_commands_of_the_readme():
     text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert text.rstrip().splitlines()[-1] == "python3 -m course_utils test"
+    calls = ["python3 -m course_utils test", "python3 -m course_utils test --everywhere"]
+    assert text.rstrip().splitlines()[-2:] == calls
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"\n{call}\n" in readme or f"`{call}`" in readme for call in calls)
     for line in ("export CI=true", "COURSE_CONSTRAINTS", "COURSE_TORCH=torch==2.13.0"):
         assert line in text
 
