@@ -17,8 +17,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import exercises
 from course_utils.authoring import cells, form, lesson, pages, solve
+from course_utils.authoring.beside import beside
 from course_utils.cli import notebooks
 from course_utils.course import load_course
+from course_utils.evidence import recorded
 
 COURSE = load_course()
 ROOT = COURSE.path.parent.parent
@@ -378,13 +380,23 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     text = readme.read_text(encoding="utf-8")
     readme.write_text(text.replace("| 02 · Planned", "| 02 · Old title"), encoding="utf-8")
     assert notebooks.check(tiny, (), exercises_of) == 1
-    assert "README.md: its table of lessons is out of date" in capsys.readouterr().out
+    assert "README.md: a table in it is out of date" in capsys.readouterr().out
     assert notebooks.fix(tiny, (), exercises_of) == 0
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("# No markers\n", encoding="utf-8")
     assert notebooks.fix(tiny, (), exercises_of) == 1
     assert "<!-- course-map:begin -->" in capsys.readouterr().out
     assert readme.read_text(encoding="utf-8") == "# No markers\n"
+
+
+def test_the_page_sets_loops_beside_others_from_the_records_alone(tiny):
+    assert beside(tiny) == ""
+    told = beside(COURSE)
+    found = recorded("peer_loop", "speed-up", task="mlp", data="device", loop="lesson 03")
+    assert found and all(f"{m.median:.2f}× ({m.q1:.2f} to {m.q3:.2f})" in told for m in found)
+    assert "| bare |" not in told and "rounds in turns" in told
+    row = next(line for line in told.splitlines() if line.startswith("| Lightning |"))
+    assert row.count("|") == told.splitlines()[0].count("|")
 
 
 def test_pages_show_planned_lessons_without_a_badge(tiny):

@@ -1,4 +1,4 @@
-"""The generated parts of pages: the map in README.md, the lesson table in colab_links.md.
+"""The generated parts of pages: the map and the benchmark in README.md, the lesson table in colab_links.md.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
 is written by hand.
@@ -6,6 +6,7 @@ is written by hand.
 
 from __future__ import annotations
 
+from course_utils.authoring.beside import beside
 from course_utils.authoring.cells import colab_badge, kaggle_badge, label
 from course_utils.authoring.form import FIX, AuthoringError, Problem
 from course_utils.course import Course, Lesson
@@ -31,13 +32,13 @@ def lesson_links(course: Course) -> str:
 
 
 PAGES = {
-    "README.md": ("course-map", course_map),
-    "colab_links.md": ("lesson-links", lesson_links),
+    "README.md": {"course-map": course_map, "beside": beside},
+    "colab_links.md": {"lesson-links": lesson_links},
 }
 
 
 def render(course: Course, page: str, text: str) -> str:
-    """Return a page with its generated part fresh.
+    """Return a page with its generated parts fresh.
 
     Parameters
     ----------
@@ -49,15 +50,16 @@ def render(course: Course, page: str, text: str) -> str:
     Raises
     ------
     AuthoringError
-        If the page has not exactly one pair of markers.
+        If the page has not exactly one pair of markers for each part.
     """
-    name, part = PAGES[page]
-    begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-    if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
-        raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
-    before, _, rest = text.partition(begin)
-    after = rest.partition(end)[2]
-    return f"{before}{begin}\n{part(course)}\n{end}{after}"
+    for name, part in PAGES[page].items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
+            raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
+        before, _, rest = text.partition(begin)
+        after = rest.partition(end)[2]
+        text = f"{before}{begin}\n{part(course)}\n{end}{after}"
+    return text
 
 
 def page_problems(course: Course) -> list[Problem]:
@@ -68,7 +70,7 @@ def page_problems(course: Course) -> list[Problem]:
         try:
             text = path.read_text(encoding="utf-8")
             if render(course, page, text) != text:
-                problems.append(Problem(page, "", "its table of lessons is out of date", FIX))
+                problems.append(Problem(page, "", "a table in it is out of date", FIX))
         except FileNotFoundError:
             problems.append(Problem(page, "", "does not exist", "write it"))
         except AuthoringError as error:

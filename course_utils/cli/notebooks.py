@@ -114,7 +114,7 @@ def fix(
         else:
             if fresh != text:
                 write(path, fresh)
-                print(f"{page}: table of lessons renewed")
+                print(f"{page}: tables renewed")
     for file in claims.renew(course.path.parent.parent):
         print(f"{file}: renewed from the claims and the records")
     if left:
