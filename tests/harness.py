@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
@@ -61,6 +62,25 @@ def network_attempts(folder: Path) -> list[str]:
     """Return the hosts that a kernel started with ``kernel_env(folder)`` asked for."""
     log = folder / "network.log"
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def working_copy(folder: Path) -> Path:
+    """Commit the working tree, with what is edited and new in it, in a git repository of its own."""
+    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
+    listed = subprocess.run(
+        [*git, "ls-files", "-co", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, folder / name)
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
+        subprocess.run([*git, "-c", "commit.gpgsign=false", *words], cwd=folder, check=True)
+    return folder
 
 
 def code_cells(nb: NotebookNode) -> list[NotebookNode]:

@@ -78,7 +78,11 @@ def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheels")
+    return make_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+def make_wheels(folder: Path) -> Path:
+    """Make tiny packages with the names of those that the course needs."""
     for version in ("2.13.0", "2.14.0"):
         make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version)})
     make_wheel(folder, "jupyterlab", "4.9.9", {"jupyterlab/__main__.py": FAKE_LAB})
@@ -362,6 +366,42 @@ def test_no_network_is_one_sentence(clone):
     assert sentence.startswith("pip cannot reach the package index: connect to the network")
     log = Path(sentence.split("Details: ")[1])
     assert "absent" in log.read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_wheelhouse_beside_the_course_stands_in_for_the_network(clone, wheels):
+    (clone / ".venv" / bootstrap.STAMP).unlink()
+    pyproject = (clone / "pyproject.toml").read_text(encoding="utf-8")
+    (clone / "pyproject.toml").write_text(pyproject.replace("4.65", "4.70"), encoding="utf-8")
+    env = environment(None)
+    del env["COURSE_TORCH"]
+    shutil.copytree(wheels, clone / "wheelhouse")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tqdm 4.70" in done.stdout
+    assert bootstrap._read(clone / ".venv" / bootstrap.STAMP)["torch"] == bootstrap.WHEELHOUSE
+    assert run(clone, env, "test", "--help").returncode == 0
+
+    (clone / ".venv" / bootstrap.STAMP).unlink()
+    (clone / "pyproject.toml").write_text(pyproject.replace("4.65", "4.71"), encoding="utf-8")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 1
+    assert "do not serve here: There is no tqdm" in done.stdout
+    assert "Asking the network instead." in done.stdout
+    assert "There is no t" in one_sentence(done.stderr)
+
+
+def test_a_wheelhouse_says_for_which_python_it_is(tmp_path):
+    for name in (
+        "2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64",
+        "2.13.0-cp312-none-macosx_14_0_arm64",
+    ):
+        (tmp_path / f"torch-{name}.whl").touch()
+    (tmp_path / "torchvision-0.28.0-cp310-cp310-win_amd64.whl").touch()
+    assert bootstrap.pythons(tmp_path) == [
+        "Python 3.11 on manylinux_2_28_x86_64",
+        "Python 3.12 on macosx_14_0_arm64",
+    ]
 
 
 @pytest.mark.slow
@@ -669,7 +709,7 @@ def test_a_driver_is_found(monkeypatch, platform, windows, seen, driver):
 def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, windows, first):
     monkeypatch.setattr(bootstrap.sys, "platform", platform)
     monkeypatch.setattr(bootstrap, "WINDOWS", windows)
-    steps = bootstrap._pip_steps(choice, ["torch>=2.6", "tqdm"])
+    steps = bootstrap.pip_steps(choice, ["torch>=2.6", "tqdm"])
     assert steps[0] == first
     assert len(steps) == (2 if "--index-url" in first else 1)
 

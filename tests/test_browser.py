@@ -15,45 +15,23 @@ import urllib.error
 import urllib.request
 
 import pytest
-import support
+from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, ROOT, kernel_env
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
-pytestmark = [pytest.mark.slow, pytest.mark.serial]
+pytestmark = pytest.mark.everywhere
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 SETTINGS = {
     # All cells are in the page, not only the visible ones; no question about news covers a corner.
     "notebook-extension/tracker": {"windowingMode": "none"},
     "apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
 }
-SECOND = 1000  # what playwright counts in
 
 
 @pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    with sync_playwright() as p:
-        if found is None and not os.path.exists(p.chromium.executable_path):
-            support.skip(
-                "no Chromium is installed: apt install chromium, or python -m playwright install "
-                "chromium",
-                "2027-11-30",
-                missing=True,
-            )
-        started = p.chromium.launch(executable_path=found, args=FLAGS)
+    with chromium() as started:
         yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

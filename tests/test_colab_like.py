@@ -1,7 +1,7 @@
 """The lessons where Colab and Kaggle run them: an empty folder, an old IPython, no clone.
 
-The kernel is a fresh environment that sees this Python's torch, numpy and the rest, but not the
-course, and carries the IPython, ipykernel and ipywidgets that Colab carries.
+The kernel is a fresh environment that sees this Python's torch and the rest, but not the course, nbval or
+papermill, and carries the versions of Colab, or of Kaggle, of what the notebooks touch.
 """
 
 from __future__ import annotations
@@ -11,24 +11,86 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbclient
 import nbformat
 import pytest
 import support
-from harness import CELL_TIMEOUT, NOTEBOOKS, ROOT, code_cells, executed_problems, kernel_env
+from harness import (
+    CELL_TIMEOUT,
+    LESSONS,
+    NOTEBOOKS,
+    ROOT,
+    TABLE,
+    code_cells,
+    executed_problems,
+    kernel_env,
+)
+from nbclient.exceptions import DeadKernelError
 
 from course_utils.authoring.cells import setup_cell
 from course_utils.course import load_course
 
-pytestmark = [pytest.mark.slow, pytest.mark.serial]
+pytestmark = pytest.mark.everywhere
 
-COLAB = ("ipython==7.34.0", "ipykernel==6.17.1", "ipywidgets==7.7.1")  # Colab, 2026-08
+COMMON = (
+    "ipython==7.34.0",
+    "ipykernel==6.17.1",
+    "matplotlib==3.10.0",
+    "numpy==2.1.3",
+    "tqdm==4.67.3",
+)
 THEIR_NEEDS = ("backcall", "decorator", "ipython_genutils", "nest_asyncio", "pickleshare")
+HIDDEN = """\
+import sys
+
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("nbval", "papermill"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Hidden())
+"""
 VERSIONS = (
     "import importlib.metadata as m, json\n"
     "print(json.dumps({d.name.lower(): m.version(d.name) for d in m.distributions()}))"
+)
+
+
+@dataclass(eq=False)
+class Platform:
+    """Colab or Kaggle, as they were in 2026-08: what is installed there, and how the course knows it."""
+
+    name: str
+    pins: tuple[str, ...]
+    variables: dict[str, str]
+    click: str
+    python: Path = field(default=Path())
+
+    def versions(self) -> dict[str, str]:
+        """What is installed, with versions, by distribution name."""
+        return json.loads(_call(self.python, "-c", VERSIONS, cwd=self.python.parent))
+
+    def forget_the_course(self) -> None:
+        """Take the course away again, so that the next lesson finds a new machine."""
+        _call(self.python, "-m", "pip", "uninstall", "-q", "-y", "pytorch-gpu-course")
+
+
+COLAB = Platform(
+    "colab",
+    (*COMMON, "ipywidgets==7.7.1"),
+    {"COLAB_RELEASE_TAG": "release-colab_20260819"},
+    "Runtime > Change runtime type",
+)
+KAGGLE = Platform(
+    "kaggle",
+    (*COMMON, "ipywidgets==8.1.5"),
+    {"KAGGLE_KERNEL_RUN_TYPE": "Interactive"},
+    "Settings > Accelerator",
 )
 
 
@@ -41,10 +103,10 @@ def _call(*command: object, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def colab_python(tmp_path_factory):
-    """A Python with an old IPython and with this one's other packages, course excepted."""
-    folder = tmp_path_factory.mktemp("colab")
+@pytest.fixture(scope="module", params=[COLAB, KAGGLE], ids=lambda platform: platform.name)
+def platform(request, tmp_path_factory):
+    """A Python with the platform's versions and with this one's other packages, course excepted."""
+    folder = tmp_path_factory.mktemp(request.param.name)
     _call(sys.executable, "-m", "venv", folder)
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     own = Path(
@@ -53,12 +115,14 @@ def colab_python(tmp_path_factory):
     # A path in a .pth file is only added to the import path: the .pth files in it are not read, so
     # what makes the course itself importable here does not leak.
     seen = [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
-    (own / "base.pth").write_text("\n".join(seen) + "\n", encoding="utf-8")
+    (own / "base.pth").write_text("\n".join(seen) + "\nimport hidden_here\n", encoding="utf-8")
+    (own / "hidden_here.py").write_text(HIDDEN, encoding="utf-8")
     try:
-        _call(python, "-m", "pip", "install", "-q", "--no-deps", *COLAB, *THEIR_NEEDS)
+        _call(python, "-m", "pip", "install", "-q", "--no-deps", *request.param.pins, *THEIR_NEEDS)
     except AssertionError as error:
-        support.skip(f"pip cannot fetch Colab's IPython: {error}", "2027-11-30", missing=True)
-    return python
+        support.skip(f"pip cannot fetch the old versions: {error}", "2027-11-30", missing=True)
+    request.param.python = python
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -70,33 +134,27 @@ def repository(tmp_path_factory):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(ROOT / name, folder / name)
-    identity = (
-        "-c",
-        "user.name=test",
-        "-c",
-        "user.email=test@localhost",
-        "-c",
-        "commit.gpgsign=false",
-    )
+    identity = ("user.name=test", "user.email=test@localhost", "commit.gpgsign=false")
+    options = [word for setting in identity for word in ("-c", setting)]
     _call("git", "init", "-q", "-b", "main", cwd=folder)
     _call("git", "add", "-A", cwd=folder)
-    _call("git", *identity, "commit", "-q", "-m", "copy", cwd=folder)
+    _call("git", *options, "commit", "-q", "-m", "copy", cwd=folder)
     return f"git+{folder.as_uri()}@main"
 
 
 @pytest.fixture
-def run(colab_python, repository, tmp_path, monkeypatch):
-    """Return a function that runs a lesson in an empty folder, its setup cell twice."""
-    spec = tmp_path / "jupyter" / "kernels" / "colab-like"
+def run(platform, repository, tmp_path, monkeypatch):
+    """Return a function that runs a lesson, or other cells, after its setup cell, run twice."""
+    spec = tmp_path / "jupyter" / "kernels" / "as-in-the-cloud"
     spec.mkdir(parents=True)
-    argv = [str(colab_python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    argv = [str(platform.python), "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     (spec / "kernel.json").write_text(
-        json.dumps({"argv": argv, "display_name": "Colab-like", "language": "python"}),
+        json.dumps({"argv": argv, "display_name": "As in the cloud", "language": "python"}),
         encoding="utf-8",
     )
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
 
-    def run(lesson_id, cells=None, **extra):
+    def run(lesson_id, cells=None, folder="content"):
         course = load_course()
         lesson = course.lesson(lesson_id)
         nb = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
@@ -104,51 +162,124 @@ def run(colab_python, repository, tmp_path, monkeypatch):
         again = nbformat.v4.new_code_cell(setup.source)
         rest = [cell for cell in code_cells(nb) if cell.id != "setup"]
         nb.cells = [setup, again, *(rest if cells is None else map(_code, cells))]
-        empty = tmp_path / "content" / "folder"
+        empty = tmp_path / folder / "sample data"
         empty.mkdir(parents=True)
         nbformat.write(nb, empty / lesson.file)
-        env = kernel_env(tmp_path, **extra)
-        env.pop("PYTHONPATH")  # pip needs the network, as it does in Colab
+        env = kernel_env(tmp_path, **platform.variables)
+        env.pop("PYTHONPATH")  # pip needs the network, as it does there
         client = nbclient.NotebookClient(
             nb,
-            timeout=CELL_TIMEOUT,
-            kernel_name="colab-like",
+            timeout=5 * CELL_TIMEOUT,
+            kernel_name="as-in-the-cloud",
             resources={"metadata": {"path": str(empty)}},
         )
         client.execute(env=env)
         return nb
 
-    return run
+    yield run
+    platform.forget_the_course()
 
 
 def _code(source):
     return nbformat.v4.new_code_cell(source)
 
 
-def _shown(nb):
-    outputs = [output for cell in code_cells(nb) for output in cell.outputs]
+def _shown(cells):
+    outputs = [output for cell in cells for output in cell.outputs]
     texts = [o.get("text", "") + o.get("data", {}).get("text/plain", "") for o in outputs]
     return "\n".join(texts)
 
 
-def test_lesson_runs_as_in_colab(run, colab_python, tmp_path):
-    probe = "import importlib.util as u; print(u.find_spec('course_utils'))"
-    assert _call(colab_python, "-c", probe, cwd=tmp_path).strip() == "None"
-    before = json.loads(_call(colab_python, "-c", VERSIONS, cwd=tmp_path))
-    assert [before[spec.split("==")[0]] for spec in COLAB] == [s.split("==")[1] for s in COLAB]
+def test_the_platform_is_as_old_as_it_says(platform):
+    have = platform.versions()
+    assert [f"{pin.split('==')[0]}=={have[pin.split('==')[0]]}" for pin in platform.pins] == list(
+        platform.pins
+    )
+    probe = (
+        "import importlib.util as u\nprint(u.find_spec('course_utils'))\n"
+        "for name in ('nbval', 'papermill'):\n"
+        "    try:\n        __import__(name)\n"
+        "    except ModuleNotFoundError as error:\n        print(error)"
+    )
+    said = _call(platform.python, "-c", probe, cwd=platform.python.parent).splitlines()
+    assert said == ["None", "No module named 'nbval'", "No module named 'papermill'"]
 
-    nb = run("01", COLAB_RELEASE_TAG="release-colab_20260819", COURSE_DEVICE="cpu")
 
-    after = json.loads(_call(colab_python, "-c", VERSIONS, cwd=tmp_path))
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+def test_lesson_runs_in_an_empty_folder(run, platform, lesson, record_property):
+    before = platform.versions()
+    assert "pytorch-gpu-course" not in before
+    nb = run(lesson.id)
+    after = platform.versions()
     assert set(after) - set(before) == {"pytorch-gpu-course"}
-    assert {name: after[name] for name in before} == before
+    assert {name: after[name] for name in before} == before, "nothing preinstalled was changed"
     assert list(executed_problems(nb)) == []
-    assert "Runtime > Change runtime type" in _shown(nb)
+    assert platform.click in _shown(nb.cells[:1]), "a CPU runtime is noticed in the first cell"
+    record_property(
+        f"{TABLE}lessons as in Colab and Kaggle: cells run, versions unchanged",
+        f"{platform.name:6} {lesson.file:32} {len(code_cells(nb)):4} {len(before):4}",
+    )
 
 
-def test_setup_in_kaggle_says_where_the_gpu_is(run):
-    cells = ["from course_utils import course_map, get_device\n\nget_device()", "course_map()"]
-    nb = run("00", cells, KAGGLE_KERNEL_RUN_TYPE="Interactive", COURSE_DEVICE="cpu")
-    assert list(executed_problems(nb, least=4)) == []
-    assert "Settings > Accelerator" in _shown(nb)
-    assert "Start here" in _shown(nb), "the installed package carries the table of contents"
+def test_the_map_comes_with_the_package(run):
+    nb = run("00", ["from course_utils import course_map\n\ncourse_map()"])
+    assert list(executed_problems(nb, least=3)) == []
+    assert "Start here" in _shown(nb.cells)
+
+
+FAKE_DRIVE = """\
+import os
+import sys
+from types import ModuleType
+
+from course_utils import storage
+
+google, colab, drive = (ModuleType(n) for n in ("google", "google.colab", "google.colab.drive"))
+google.colab, colab.drive = colab, drive
+drive.mount = lambda place: os.makedirs(os.path.join(place, "MyDrive"), exist_ok=True)
+sys.modules.update({module.__name__: module for module in (google, colab, drive)})
+storage.DRIVE = storage.Path(%r)
+"""
+CUT_OFF = """\
+import os
+import signal
+import threading
+import time
+
+
+def cut_off():
+    while not (keep("03") / "previous.pt").exists():
+        time.sleep(0.005)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+threading.Thread(target=cut_off, daemon=True).start()
+"""
+
+
+@pytest.mark.parametrize("platform", [COLAB], ids=["colab"], indirect=True)
+def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, tmp_path):
+    """Lesson 03's training is cut off; a new machine mounts the Drive, catches up and goes on."""
+    nb = nbformat.read(NOTEBOOKS / load_course().lesson("03").file, as_version=4)
+    training = next(cell.source for cell in nb.cells if cell.get("id") == "kept-run")
+    needed = [c.source for c in code_cells(nb)[1:3]]  # imports and digits
+    needed += [c.source for c in code_cells(nb) if c.metadata.get("course", {}).get("script")]
+    drive = FAKE_DRIVE % str(tmp_path / "drive")
+    note = "from course_utils import progress\n\nprogress.note('03.train_epoch', 'right')"
+    start = 'course_utils.keep("03", drive=True)'
+    with pytest.raises(DeadKernelError):
+        run("03", [note, drive, start, *needed, CUT_OFF, training], "first")
+    kept = tmp_path / "drive" / "MyDrive" / "pytorch-gpu-course"
+    assert (kept / "03" / "last.pt").is_file()
+
+    platform.forget_the_course()
+    (tmp_path / "progress.jsonl").unlink()
+    look = "print(course_utils.progress.solved())"
+    start += '\ncourse_utils.catch_up("03", "disk")'
+    nb = run("03", [drive, start, training, look], "second")
+    caught_up, trained, solved = (_shown([cell]) for cell in nb.cells[-3:])
+    assert "Kept in your Drive" in caught_up
+    assert f"Checkpoint: {kept / '03' / 'last.pt'}, saved " in caught_up
+    assert trained.startswith("resume from last.pt: epoch 0, step ")
+    assert "steps in all: 480" in trained
+    assert solved.strip() == "{'03.train_epoch'}"

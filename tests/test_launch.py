@@ -233,7 +233,7 @@ def test_a_kernel_that_is_killed_leaves_no_process(here, mark):
     assert survivors(mark) == []
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_launches_end_cleanly_again_and_again(here, capfd):
     for _ in range(4):  # gloo may abort at exit where the group is not taken down with care
         assert go("plain").ok, capfd.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import pairwise
 
 import pytest
@@ -10,8 +11,8 @@ import torch
 from torch import nn
 
 from course_utils import ledger as module
+from course_utils import predictions, progress, todo
 from course_utils.ledger import LEAD_IN, MARGIN, ROUNDS, Ledger
-from course_utils.predictions import Prediction
 
 START = {"seconds": 1.0, "images": 10, "skill": 0.9}
 
@@ -19,7 +20,8 @@ START = {"seconds": 1.0, "images": 10, "skill": 0.9}
 class Clockwork:
     """Time that goes by only where a training step says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder) -> None:
+        self.folder = folder
         self.now, self.order, self.closed, self.slow = 0.0, [], 0, {}
 
     def training(self, parts):
@@ -42,19 +44,26 @@ class Clockwork:
             "cpu",
             evaluate=lambda model: model.skill,
             epoch=30,
+            folder=self.folder,
         )
 
 
 @pytest.fixture
-def world(monkeypatch):
-    clockwork = Clockwork()
+def world(monkeypatch, tmp_path):
+    clockwork = Clockwork(tmp_path / "new folder")
+    monkeypatch.setattr(predictions, "_made", {})
     monkeypatch.setattr(module, "perf_counter", lambda: clockwork.now)
     return clockwork
 
 
+def tried(ledger, name, change, *args, **how):
+    ledger.try_out(name, change, *args, **how)
+    return next(rung for rung in ledger.rungs if rung.name == name)
+
+
 def test_a_faster_loop_that_learns_is_kept(world):
     ledger = world.ledger()
-    rung = ledger.try_out("half the time", {"seconds": 0.5})
+    rung = tried(ledger, "half the time", {"seconds": 0.5})
     assert rung.kept and rung.speed_up.median == pytest.approx(2.0)
     assert (rung.speed_up.n, rung.speed_up.unit, rung.speed_up.kind) == (ROUNDS, "1", "measured")
     assert ledger.best == START | {"seconds": 0.5}
@@ -62,7 +71,7 @@ def test_a_faster_loop_that_learns_is_kept(world):
 
 
 def test_the_speed_up_counts_images_and_not_steps(world):
-    rung = world.ledger().try_out("large batch", {"images": 40, "seconds": 2.0})
+    rung = tried(world.ledger(), "large batch", {"images": 40, "seconds": 2.0})
     assert rung.speed_up.median == pytest.approx(2.0)
 
 
@@ -76,23 +85,23 @@ def test_the_speed_up_counts_images_and_not_steps(world):
 )
 def test_what_is_no_gain_is_left_out_and_says_why(world, change, why):
     ledger = world.ledger()
-    rung = ledger.try_out("a change", change)
+    rung = tried(ledger, "a change", change)
     assert not rung.kept and why in rung.why
     assert ledger.best == START
 
 
 def test_a_little_less_accuracy_is_within_the_margin(world):
-    assert world.ledger().try_out("x", {"seconds": 0.5, "skill": 0.9 - MARGIN + 0.01}).kept
+    assert tried(world.ledger(), "x", {"seconds": 0.5, "skill": 0.9 - MARGIN + 0.01}).kept
 
 
 def test_a_slower_loop_is_not_trained_to_see_whether_it_learns(world):
-    assert world.ledger().try_out("x", {"seconds": 3.0}).accuracy is None
+    assert tried(world.ledger(), "x", {"seconds": 3.0}).accuracy is None
 
 
 def test_the_learner_can_decide(world):
     ledger = world.ledger()
-    assert ledger.try_out("free", {"seconds": 1.0, "note": 1}, keep=True).kept
-    assert not ledger.try_out("fast", {"seconds": 0.5}, keep=False).kept
+    assert tried(ledger, "free", {"seconds": 1.0, "note": 1}, keep=True).kept
+    assert not tried(ledger, "fast", {"seconds": 0.5}, keep=False).kept
     assert ledger.best == START | {"note": 1}
 
 
@@ -120,13 +129,13 @@ def test_the_lead_in_is_not_timed(world):
 
 def test_a_busy_machine_does_not_move_the_ratio_of_neighbours(world):
     world.slow = {1: 3.0}
-    rung = world.ledger(seconds=0.01).try_out("half", {"seconds": 0.005})
+    rung = tried(world.ledger(seconds=0.01), "half", {"seconds": 0.005})
     assert rung.speed_up.median == pytest.approx(2.0, rel=0.35)
 
 
 def test_a_change_that_fails_is_noted_in_one_line(world, capsys):
     ledger = world.ledger()
-    rung = ledger.try_out("fails", {"error": NotImplementedError("not on this device\nmore")})
+    rung = tried(ledger, "fails", {"error": NotImplementedError("not on this device\nmore")})
     assert (rung.kept, rung.speed_up) == (False, None)
     assert "not on this device" in rung.why and "\n" not in rung.why
     assert "does not run here" in capsys.readouterr().out
@@ -140,7 +149,7 @@ def test_a_mistake_in_the_learners_code_is_not_swallowed(world):
 
 def test_unless_measures_nothing(world):
     ledger = world.ledger()
-    rung = ledger.try_out("TF32", {"seconds": 0.1}, unless="cpu has no TF32 units.")
+    rung = tried(ledger, "TF32", {"seconds": 0.1}, unless="cpu has no TF32 units.")
     assert (rung.speed_up, rung.kept, rung.why) == (None, False, "cpu has no TF32 units.")
     assert world.order == []
 
@@ -149,16 +158,32 @@ def test_a_cell_that_runs_again_replaces_its_rung_in_place(world):
     ledger = world.ledger()
     ledger.try_out("a", {"seconds": 0.5})
     ledger.try_out("b", {"images": 20})
-    again = ledger.try_out("a", {"seconds": 0.25})
+    again = tried(ledger, "a", {"seconds": 0.25})
     assert [rung.name for rung in ledger.rungs] == ["a", "b"]
     assert again.speed_up.median == pytest.approx(4.0)  # against the first loop, not against b
     assert ledger.best == START | {"seconds": 0.25, "images": 20}
 
 
-def test_the_guess_is_kept_beside_the_measurement(world):
-    prediction = Prediction("09.test", "×", guess=3.0)
-    assert world.ledger().try_out("a", {"seconds": 0.5}, prediction).predicted == 3.0
-    assert world.ledger().try_out("a", {"seconds": 0.5}, Prediction("09.none")).predicted is None
+def test_the_guess_is_scored_and_kept_beside_the_measurement(world, capsys):
+    ledger = world.ledger()
+    assert tried(ledger, "a", {"seconds": 0.5}, 3.0).predicted == 3.0
+    assert "You predicted 3×. Found: 2×" in capsys.readouterr().out
+    assert list(progress.predictions()) == ["09.a"]
+    assert tried(ledger, "a", {"seconds": 0.5}, 2.0).predicted == 3.0
+    assert "your first prediction, 3×, stays" in capsys.readouterr().out
+
+
+def test_a_guess_after_the_answer_does_not_count(world, capsys):
+    ledger = world.ledger()
+    assert tried(ledger, "a", {"seconds": 0.5}, todo()).predicted is None
+    assert "prediction" not in capsys.readouterr().out
+    assert tried(ledger, "a", {"seconds": 0.5}, 2.0).predicted is None
+    assert "does not count" in capsys.readouterr().out
+
+
+def test_what_is_not_tried_here_is_not_predicted_either(world, capsys):
+    assert tried(world.ledger(), "a", {}, 2.0, unless="not here.").predicted is None
+    assert "prediction" not in capsys.readouterr().out
 
 
 def test_the_whole_ladder_is_measured_at_once(world):
@@ -174,34 +199,122 @@ def test_loops_are_closed(world):
     assert world.closed == 4  # two that took turns, two that learned
 
 
-def test_the_report_card_is_a_picture_and_json_and_keeps_older_ones(world, tmp_path):
+def test_a_loop_that_cannot_begin_closes_the_other(world):
+    world.ledger().try_out("fails", {"error": OSError("no compiler")})
+    assert world.closed == 2  # the one that learned for reference, and the old one
+
+
+def test_the_report_card_is_a_picture_and_json(world, capsys):
     ledger = world.ledger()
     ledger.try_out("a", {"seconds": 0.5})
     ledger.try_out("b", {}, unless="not here.")
-    ledger.result("MFU", "12 %")
-    ledger.result("a run", ledger.times("a run", [1.0, 2.0, 3.0]))
-    picture, record = ledger.save(tmp_path / "new folder")
+    ledger.result("MFU", "12 % (of the best)")
+    ledger.result("a run", module.Measurement.of([1.0, 2.0, 3.0], "a run", "cpu"))
+    capsys.readouterr()
+    picture, record = ledger.save("MFU", "no such result")
     assert picture.read_bytes().startswith(b"\x89PNG")
+    said = capsys.readouterr().out
+    assert "MFU: 12 %" in said and "a run: 2 s (1.5 s to 2.5 s), n = 3" in said
     content = json.loads(record.read_text(encoding="utf-8"))
     assert [rung["name"] for rung in content["rungs"]] == ["a", "b"]
     assert content["rungs"][0]["speed_up"]["median"] == pytest.approx(2.0)
-    assert content["results"]["MFU"] == "12 %"
+    assert content["results"]["MFU"] == "12 % (of the best)"
     assert content["results"]["a run"]["median"] == 2.0
     assert content["accuracy of the first loop"] == 0.9
 
 
-def test_two_saves_within_a_second_keep_both(world, tmp_path):
-    ledger = world.ledger()
+def test_every_climb_has_a_file_of_its_own(world):
+    for seconds in (0.5, 0.25):
+        world.ledger().try_out("a", {"seconds": seconds})
+    found = {
+        json.loads(path.read_text(encoding="utf-8"))["rungs"][0]["change"]["seconds"]
+        for path in world.folder.iterdir()
+    }
+    assert found == {"0.5", "0.25"}
+
+
+def test_a_dead_session_goes_on_where_it_was(world, capsys):
+    lost = world.ledger()
+    lost.try_out("a", {"seconds": 0.5}, 3.0)
+    lost.try_out("b", {"seconds": 0.6})
+    lost.try_out("c", {}, unless="not here.")
+    del lost
+    ledger, steps = world.ledger(), len(world.order)
+    ledger.resume()
+    assert "2 rungs are taken up" in capsys.readouterr().out
+    first, second = (tried(ledger, name, {"seconds": s}) for name, s in (("a", 0.5), ("b", 0.6)))
+    assert len(world.order) == steps  # nothing was measured
+    assert "As found before" in capsys.readouterr().out
+    assert (first.kept, first.predicted, second.kept) == (True, 3.0, False)
+    assert first.speed_up.median == pytest.approx(2.0)
+    assert ledger.best == START | {"seconds": 0.5}
+    assert (ledger.base.median, ledger.reference) == (pytest.approx(10.0), 0.9)
+    new = tried(ledger, "d", {"images": 20})
+    assert new.speed_up.median == pytest.approx(2.0) and new.stands_on == ("a",)
     ledger.try_out("a", {"seconds": 0.5})
-    first, second = ledger.save(tmp_path), ledger.save(tmp_path)
-    assert len({*first, *second}) == 4 and all(path.exists() for path in (*first, *second))
+    assert len(world.order) > steps + 100  # the second time it is measured
+
+
+@pytest.mark.parametrize("changed", ["change", "below"])
+def test_what_is_not_as_it_was_is_measured_anew(world, changed):
+    lost = world.ledger()
+    lost.try_out("a", {"seconds": 0.5})
+    lost.try_out("b", {"images": 20})
+    ledger = world.ledger()
+    ledger.resume()
+    if changed == "change":
+        assert tried(ledger, "a", {"seconds": 0.25}).speed_up.median == pytest.approx(4.0)
+    else:
+        steps = len(world.order)
+        ledger.try_out("b", {"images": 20})  # nothing below it yet
+        assert len(world.order) > steps
+
+
+def test_the_newest_climb_is_taken_up_or_the_one_that_is_named(world, capsys):
+    for number, name in enumerate("ab"):
+        world.ledger().try_out(name, {"seconds": 0.5})
+        path = sorted(world.folder.iterdir())[number]
+        os.utime(path, (number, number))
+    ledger = world.ledger()
+    ledger.resume()
+    assert list(ledger._earlier) == ["b"]
+    ledger.resume(sorted(world.folder.iterdir())[0])
+    assert list(ledger._earlier) == ["a"]
+
+
+def test_a_climb_of_another_kind_is_not_taken_up(world, capsys):
+    world.ledger(seconds=2.0).try_out("a", {"seconds": 0.5})
+    ledger = world.ledger()
+    ledger.resume()
+    assert "not the same parts of the first loop" in capsys.readouterr().out
+    assert not ledger._earlier and ledger.base is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"rungs": [{}]}', '{"rungs": [1]}'])
+def test_a_damaged_climb_is_not_taken_up(world, capsys, text):
+    file = world.folder / "capstone_cpu_2026-01-01_000000.json"
+    file.parent.mkdir()
+    file.write_text(text, encoding="utf-8")
+    world.ledger().resume()
+    assert "cannot be read" in capsys.readouterr().out
+
+
+def test_with_no_climb_there_is_nothing_to_take_up(world, capsys):
+    world.ledger().resume()
+    assert "no earlier climb" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_written_to_costs_no_measurement(world, capsys):
+    world.folder.write_text("a file", encoding="utf-8")
+    assert tried(world.ledger(), "a", {"seconds": 0.5}).kept
+    assert "cannot be written to" in capsys.readouterr().out
 
 
 def test_what_makes_no_sense_is_refused(world, tmp_path):
     with pytest.raises(ValueError, match="real clock"):
-        Ledger(world.training, START, "sim", evaluate=len, epoch=1)
+        Ledger(world.training, START, "sim", evaluate=len, epoch=1, folder=tmp_path)
     with pytest.raises(ValueError, match="try a rung first"):
-        world.ledger().save(tmp_path)
+        world.ledger().save()
 
 
 def test_the_table_and_the_picture_say_what_was_left_out(world, capsys):

@@ -417,7 +417,7 @@ def quick_collection():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_the_search_survives_100_random_models(quick_collection, record_property):
     found = sorted(_survives(seed) for seed in range(100))
     assert found[0] > 0 and sum(n < LIMIT for n in found) > 80, "most must meet the end of memory"

@@ -5,18 +5,23 @@ from __future__ import annotations
 import math
 import statistics
 import time
+from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
-from course_utils import drawings, monitor
-from course_utils.data import OneByOne
+from course_utils import data as course_data
+from course_utils import drawings, host, ledger, monitor, profiling
+from course_utils.data import OneByOne, Split
 from course_utils.exercises import lesson, todo
 from course_utils.exercises import lesson09 as answers
+from course_utils.timing import Measurement
 
 EX = lesson("09")
+NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "09_capstone.ipynb"
 
 
 def judged(name, answer):
@@ -215,12 +220,33 @@ def test_the_slow_data_set_goes_to_workers_on_every_system():
     assert len(pickle.loads(pickle.dumps(data))) == 1
 
 
+def test_a_device_without_tf32_units_is_not_said_to_use_them():
+    with profiling.Counted("cpu") as counted:
+        F.conv2d(torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3))
+    assert list(counted.flops) == ["fp32"]
+
+
+@pytest.mark.parametrize(("unit", "precision"), [("tf32", "high"), ("fp32", "highest")])
+def test_the_best_rate_is_that_of_the_unit_that_is_named(monkeypatch, unit, precision):
+    seen = []
+
+    def measure(work, **how):
+        seen.append(torch.get_float32_matmul_precision())
+        return Measurement.of([1.0], "product", "cpu")
+
+    monkeypatch.setattr(profiling, "measure", measure)
+    before = torch.get_float32_matmul_precision()
+    assert profiling._flops.__wrapped__(torch.device("cpu"), unit) == 2 * 512**3
+    assert seen == [precision] and torch.get_float32_matmul_precision() == before
+
+
 def test_energy_is_none_where_nothing_tells():
     assert monitor.joules("cpu") is None
 
 
 def test_the_runs_say_how_many_got_there(capsys):
-    drawings.runs([1.0, 2.0, 3.0], [0.95, 0.97, 0.96], 0.96, (30.0, 0.93))
+    best = [[(1.0, 0.95)], [(1.0, 0.95), (2.0, 0.97)], [(3.0, 0.96)]]
+    drawings.runs(best, [(15.0, 0.9), (30.0, 0.93)], 0.96)
     said = capsys.readouterr().out
     assert "2 of 3 runs reach 96%" in said and "93.0% after 30 s" in said
 
@@ -228,7 +254,7 @@ def test_the_runs_say_how_many_got_there(capsys):
 def test_the_ladder_says_what_was_kept(capsys):
     heights = [
         drawings.Height("the first loop", (9.0, 10.0, 11.0), True),
-        drawings.Height("faster", (18.0, 20.0, 22.0), True, guess=30.0),
+        drawings.Height("faster", (18.0, 20.0, 22.0), True, 2.0, guess=30.0),
         drawings.Height("slower", (9.0, 10.0, 12.0), False),
         drawings.Height("TF32", None, False),
     ]
@@ -240,3 +266,41 @@ def test_the_ladder_says_what_was_kept(capsys):
         "TF32: not measured",
     ):
         assert words in said
+
+
+# --- the lesson with other data and with a compiler
+
+
+def _coloured(n):
+    """Images that tell their label by their colour, so that any network learns them at once."""
+    labels = torch.arange(n) % 10
+    images = (labels * 25)[:, None, None, None].expand(n, 32, 32, 3).to(torch.uint8).clone()
+    images[..., 1] = 250 - images[..., 1]
+    return images, labels
+
+
+@pytest.mark.slow
+def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_path, capsys):
+    compiled = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_DEVICE", "cpu")
+    monkeypatch.setenv("COURSE_COMPILE", "1")
+    monkeypatch.setattr(torch, "compile", lambda model: compiled.append(model) or model)
+    monkeypatch.setattr(
+        course_data, "load_cifar10", lambda: Split(*_coloured(1024), *_coloured(100))
+    )
+    monkeypatch.setattr(host, "usable_cores", lambda: 1)
+    for name, value in {"ROUNDS": 2, "TURN": 0.001, "LEAD_IN": 1}.items():
+        monkeypatch.setattr(ledger, name, value)
+    threads, names = torch.get_num_threads(), {"ex": EX}
+    try:
+        for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
+            if cell.cell_type == "code" and "generated" not in cell.metadata.get("tags", []):
+                source = cell.source.replace("REAL_CIFAR10 = False", "REAL_CIFAR10 = True")
+                exec(compile(source, cell.id, "exec"), names)
+    finally:
+        torch.set_num_threads(threads)
+    said = capsys.readouterr().out
+    assert "(1024, 3, 32, 32) torch.uint8" in said and names["flip"] == 0.5
+    assert compiled and "torch.compile" in [rung.name for rung in names["ledger"].rungs]
+    assert "of 10 runs reach 60%" in said and names["record"].is_file()

@@ -471,8 +471,28 @@ def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path):
 def test_setup_cell_installs_the_helpers_and_nothing_else():
     source = cells.setup_cell(COURSE, COURSE.lesson("01")).source
     installs = [line.strip() for line in source.splitlines() if "pip" in line]
+    assert installs == ['%pip install -q --no-deps "{source}"']
     address = f'"git+https://github.com/{COURSE.repository}@{COURSE.branch}"'
-    assert installs == [f"%pip install -q --no-deps {address}"]
+    assert f"source = uploaded[0] if uploaded else {address}\n" in source
+
+
+SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'line', 'pip')\n"
+
+
+@pytest.mark.parametrize("place", ["working folder", "input/from the room"])
+def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place):
+    """Beside the notebook, as in Colab, or under the folder that Kaggle keeps inputs in."""
+    folder = tmp_path / "working folder"
+    wheel = tmp_path / place / "pytorch_gpu_course-0.1.0-py3-none-any.whl"
+    for needed in (folder, wheel.parent):
+        needed.mkdir(parents=True, exist_ok=True)
+    wheel.with_name(
+        "pytorch_gpu_course-0.1.0-py3-none-any (1).whl"
+    ).touch()  # pip refuses this name
+    wheel.touch()
+    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "git+file:///nowhere").source
+    done = run_cell(HIDE + SAY + source, folder)
+    assert f'pip install -q --no-deps "{wheel}"' in done.stdout, done.stdout + done.stderr
 
 
 def test_solved_puts_the_reference_in_place_of_each_stub(tiny):

@@ -519,7 +519,7 @@ def resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_ten_thousand_steps_leak_nothing(one_thread):
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)).sim()
     opt = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)

@@ -28,12 +28,16 @@ clone = Path.cwd().parent
 if (clone / "course_utils").is_dir() and str(clone) not in sys.path:
     sys.path.insert(0, str(clone))
 if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the course's helpers only
-    %pip install -q --no-deps "{source}"
+    wheel = "pytorch_gpu_course-*-any.whl"  # uploaded by hand, where GitHub is out of reach
+    uploaded = [*Path.cwd().glob(wheel), *clone.glob(f"input/**/{{wheel}}")]
+    source = uploaded[0] if uploaded else "{source}"
+    %pip install -q --no-deps "{{source}}"
     importlib.invalidate_caches()
     if importlib.util.find_spec("course_utils") is None:
         raise SystemExit(
-            "The course's helpers could not be fetched. Turn the internet on "
-            "(Kaggle: Settings > Internet), then run this cell again."
+            "The course's helpers could not be fetched. Turn the internet on (Kaggle: Settings > "
+            "Internet), or upload the wheel from the course's zip (Colab: beside the notebook; "
+            "Kaggle: Add Input), then run this cell again."
         )
 import course_utils
 
@@ -112,7 +116,8 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
     place = course.lessons.index(lesson)
     before = [other for other in course.lessons[:place] if not other.planned]
     parts = [f"← [{label(before[-1])}]({before[-1].file})"] if before else []
-    parts.append("[Course map](../README.md#course-map)")
+    online = f"https://github.com/{course.repository}#course-map"
+    parts.append(f"[Course map](../README.md#course-map) ([online]({online}))")
     planned = []
     for other in course.lessons[place + 1 :]:
         if not other.planned:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from nbclient import NotebookClient
@@ -77,6 +77,34 @@ def with_outputs(
     AuthoringError
         If a cell fails, takes too long, or prints what cannot be compared.
     """
+    with tempfile.TemporaryDirectory() as scratch:
+        progress = str(Path(scratch) / "progress.jsonl")
+        env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
+        return _keep_compared(nb, executed(nb, folder, env, on_cell))
+
+
+def executed(
+    nb: NotebookNode,
+    folder: Path,
+    env: Mapping[str, str],
+    on_cell: Callable[[int], None] = lambda index: None,
+) -> NotebookNode:
+    """Return a copy of a notebook with the outputs of a run in a kernel of its own.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the kernel starts.
+    env : Mapping
+        The kernel's environment.
+    on_cell : callable
+        Told the position of each cell as it starts.
+
+    Raises
+    ------
+    AuthoringError
+        If a cell fails or takes too long.
+    """
     done = copy.deepcopy(nb)
     running = 0
 
@@ -92,22 +120,19 @@ def with_outputs(
         resources={"metadata": {"path": str(folder)}},
         on_cell_start=started,
     )
-    with tempfile.TemporaryDirectory() as scratch:
-        progress = str(Path(scratch) / "progress.jsonl")
-        env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
-        try:
-            client.execute(env=env)
-        except CellExecutionError as error:
-            raise AuthoringError(
-                f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
-            ) from None
-        except CellTimeoutError:
-            raise AuthoringError(
-                f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
-            ) from None
-        except DeadKernelError:
-            raise AuthoringError(f"the kernel died in cell {cell_name(nb, running)}") from None
-    return _keep_compared(nb, done)
+    try:
+        client.execute(env=dict(env))
+    except CellExecutionError as error:
+        raise AuthoringError(
+            f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
+        ) from None
+    except CellTimeoutError:
+        raise AuthoringError(
+            f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
+        ) from None
+    except DeadKernelError:
+        raise AuthoringError(f"the kernel died in cell {cell_name(nb, running)}") from None
+    return done
 
 
 def _keep_compared(nb: NotebookNode, done: NotebookNode) -> NotebookNode:

@@ -15,8 +15,10 @@ from nbformat import NotebookNode
 from course_utils.authoring.anatomy import headings, notebook_headings, without_code
 from course_utils.authoring.form import AuthoringError, Problem, cell_name, read
 from course_utils.course import Course
+from course_utils.dated import is_dated
 
 PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md")
+ALSO_MOVED = ("pyproject.toml", "workshop/hub/values.yaml")
 RENAME = "python -m course_utils links --repo owner/name"
 PLACEHOLDER_OWNER = "OWNER"
 
@@ -83,7 +85,11 @@ def moved(course: Course, repository: str, branch: str) -> tuple[Course, dict[Pa
         rf"|raw\.githubusercontent\.com/{re.escape(repository)}/))"
         rf"{re.escape(course.branch)}(?![\w.-])"
     )
-    for path in [*_pages(course), _root(course) / "pyproject.toml", *_notebooks(course)]:
+    for path in [
+        *_pages(course),
+        *(_root(course) / name for name in ALSO_MOVED),
+        *_notebooks(course),
+    ]:
         if path.is_file():
             text = path.read_text(encoding="utf-8")
             renamed = old_name.sub(lambda _: repository, text)
@@ -218,8 +224,10 @@ def _root(course: Course) -> Path:
 
 
 def _pages(course: Course) -> list[Path]:
-    return [_root(course) / page for page in PAGES]
+    extra = sorted((_root(course) / "workshop").rglob("*.md"))
+    return [*(_root(course) / page for page in PAGES), *extra]
 
 
 def _notebooks(course: Course) -> list[Path]:
-    return sorted(course.path.parent.glob("*.ipynb"))
+    found = course.path.parent.glob("*.ipynb")
+    return sorted(path for path in found if not is_dated(path.name))

@@ -1,4 +1,4 @@
-"""The generated parts of pages: the map and the benchmark in README.md, the lesson table in colab_links.md.
+"""The generated parts of pages: README.md's map and benchmark, colab_links.md's table, the workshop's guide.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
 is written by hand.
@@ -6,19 +6,22 @@ is written by hand.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from course_utils.authoring.beside import beside
 from course_utils.authoring.cells import colab_badge, kaggle_badge, label
 from course_utils.authoring.form import FIX, AuthoringError, Problem
+from course_utils.authoring.guide import lesson_notes, schedules
 from course_utils.course import Course, Lesson
 
 
 def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, as Markdown."""
     rows = [
-        _row(_linked(lesson), lesson.question, str(lesson.minutes), _open(course, lesson))
+        row(_linked(lesson), lesson.question, str(lesson.minutes), _open(course, lesson))
         for lesson in course.lessons
     ]
-    head = [_row("Lesson", "The question it answers", "Minutes", "Open"), "|---|---|---:|---|"]
+    head = [row("Lesson", "The question it answers", "Minutes", "Open"), "|---|---|---:|---|"]
     return "\n".join(['<a id="course-map"></a>', "", *head, *rows])
 
 
@@ -27,14 +30,22 @@ def lesson_links(course: Course) -> str:
     rows = []
     for lesson in course.lessons:
         badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
-        rows.append(_row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
-    return "\n".join([_row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
+        rows.append(row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
+    return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 
 
 PAGES = {
     "README.md": {"course-map": course_map, "beside": beside},
     "colab_links.md": {"lesson-links": lesson_links},
+    "workshop/README.md": {"schedules": schedules},
+    "workshop/lessons.md": {"lesson-notes": lesson_notes},
 }
+
+
+def pages_of(course: Course) -> dict[str, Path]:
+    """Return the pages that a course has, and where; one without a workshop has no guide."""
+    root = course.path.parent.parent
+    return {page: root / page for page in PAGES if (root / page).parent.is_dir()}
 
 
 def render(course: Course, page: str, text: str) -> str:
@@ -43,7 +54,7 @@ def render(course: Course, page: str, text: str) -> str:
     Parameters
     ----------
     page : str
-        ``"README.md"`` or ``"colab_links.md"``.
+        One of `PAGES`.
     text : str
         The page as it is.
 
@@ -65,8 +76,7 @@ def render(course: Course, page: str, text: str) -> str:
 def page_problems(course: Course) -> list[Problem]:
     """List the pages that are missing, or whose generated part is out of date."""
     problems = []
-    for page in PAGES:
-        path = course.path.parent.parent / page
+    for page, path in pages_of(course).items():
         try:
             text = path.read_text(encoding="utf-8")
             if render(course, page, text) != text:
@@ -88,5 +98,6 @@ def _open(course: Course, lesson: Lesson) -> str:
     return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
 
 
-def _row(*cells: str) -> str:
+def row(*cells: str) -> str:
+    """Return a row of a Markdown table."""
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -49,10 +49,15 @@ def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
     nb = copy.deepcopy(nb)
     for cell, exercise in _exercise_cells(nb, exercises):
         stub = find_stub(cell, exercise)
-        lines = cell.source.splitlines()
-        lines[stub.first - 1 : stub.last] = _answer(exercise, stub).splitlines()
-        cell.source = "\n".join(lines)
+        cell.source = replaced(cell.source, stub, solution(exercise, stub))
     return nb
+
+
+def replaced(source: str, stub: Stub, answer: str) -> str:
+    """Return an exercise cell's source with an answer, or with nothing, in place of its stub."""
+    lines = source.splitlines()
+    lines[stub.first - 1 : stub.last] = answer.splitlines()
+    return "\n".join(lines)
 
 
 def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
@@ -143,7 +148,8 @@ def _argument_names(node: ast.FunctionDef) -> list[str]:
     return [part.strip() for part in ast.unparse(args).split(",") if part.strip()]
 
 
-def _answer(exercise: Exercise, stub: Stub) -> str:
+def solution(exercise: Exercise, stub: Stub) -> str:
+    """Return the reference in the form of a stub: a function, or ``name = VALUE``."""
     source, node = _reference(exercise)
     if not stub.is_value:
         return source.rstrip()

@@ -38,6 +38,7 @@ EXTRAS = ("lab", "test", "everywhere")  # each holds the one before
 SCHEMA = 1
 MARKER = "course-env.json"  # the course made this folder: only such a folder is ever deleted
 STAMP = "course-stamp.json"  # the set-up was finished
+WHEELHOUSE = "wheelhouse"  # packages beside the course: `bundle --wheelhouse` puts them there
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -230,8 +231,8 @@ def _index(choice: str) -> str | None:
     return INDEX + choice if re.fullmatch(r"cu\d{3}|rocm[\d.]+|xpu", choice) else None
 
 
-def _pip_steps(choice: str, wanted: list[str]) -> list[list[str]]:
-    """Return the arguments of each pip call."""
+def pip_steps(choice: str, wanted: list[str]) -> list[list[str]]:
+    """Return the arguments of each pip call that installs what is wanted, with a choice of torch."""
     torch = [item for item in wanted if name_of(item) == "torch"]
     others = [item for item in wanted if item not in torch]
     if choice.startswith("keep "):
@@ -311,14 +312,15 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
 
-def _constraints_file(root: Path) -> Path | None:
+def constraints_file(root: Path) -> Path | None:
+    """Return the file of exact versions that ``COURSE_CONSTRAINTS`` names, if it names one."""
     name = os.environ.get("COURSE_CONSTRAINTS")
     return root / name if name else None
 
 
 def _constraints(root: Path) -> str:
     """Return the text of the constraints file, empty where none is asked for."""
-    path = _constraints_file(root)
+    path = constraints_file(root)
     try:
         return path.read_text(encoding="utf-8") if path else ""
     except OSError:
@@ -378,6 +380,8 @@ def _set_up(root: Path, extra: str, asked: str | None, log: Path) -> None:
         choice = stamp["torch"]
     elif asked == "keep" and _inside(venv) and _same_torch(asked, installed or "", venv):
         choice = installed
+    elif asked is None and (root / WHEELHOUSE).is_dir():
+        choice = WHEELHOUSE
     else:
         choice = torch_choice(asked or "auto")
     keep = choice.startswith("keep ")
@@ -402,13 +406,16 @@ def _set_up(root: Path, extra: str, asked: str | None, log: Path) -> None:
 
     wanted = requirements(root, extra, python)
     constraints = _digest(_constraints(root))
-    pip = Pip(python, child_environment(venv), log, root, _constraints_file(root))
+    pip = Pip(python, child_environment(venv), log, root, constraints_file(root))
     if installed not in (None, choice) and not installed.startswith("keep "):
         _say(f"Taking out the torch of the earlier choice ({installed}).")
         pip.run(["uninstall", "--yes", "torch"])
     _say(f"Installing with pip; its own words go to {log}")
-    for step in _pip_steps(choice, wanted):
-        pip.install(step, extra)
+    if choice == WHEELHOUSE and not _from_wheelhouse(pip, root / WHEELHOUSE, wanted, extra):
+        choice = torch_choice("auto")
+    if choice != WHEELHOUSE:
+        for step in pip_steps(choice, wanted):
+            pip.install(step, extra)
     _link_course(venv, root)
     if keep:
         _check_kept_torch(venv, next(item for item in wanted if name_of(item) == "torch"))
@@ -434,6 +441,25 @@ def _set_up(root: Path, extra: str, asked: str | None, log: Path) -> None:
     _say(f"Set up in {time.monotonic() - started:.0f} s.")
 
 
+def _from_wheelhouse(pip: Pip, wheelhouse: Path, wanted: list[str], extra: str) -> bool:
+    """Install without the network; say so, and return False, where the wheelhouse does not serve."""
+    try:
+        pip.install(["--no-index", "--find-links", str(wheelhouse), *wanted], extra)
+    except SetupError as error:
+        made_for = ", ".join(pythons(wheelhouse)) or "nothing that has PyTorch"
+        _say(f"The packages in {wheelhouse} are for {made_for}, and do not serve here: {error}")
+        _say("Asking the network instead.")
+        return False
+    return True
+
+
+def pythons(wheelhouse: Path) -> list[str]:
+    """Return the Pythons and systems that a folder of wheels is for, by its wheels of PyTorch."""
+    names = sorted(path.stem for path in wheelhouse.glob("torch-*.whl"))
+    tags = [re.fullmatch(r"torch-[^-]+-cp(\d)(\d+)-[^-]+-(.+)", name) for name in names]
+    return list(dict.fromkeys(f"Python {tag[1]}.{tag[2]} on {tag[3]}" for tag in tags if tag))
+
+
 def _clear(venv: Path, *, ours: bool) -> None:
     """Make room for a new `.venv`; never delete what the course did not make."""
     if not os.path.lexists(venv) or (venv.is_dir() and not any(venv.iterdir())):
@@ -455,7 +481,7 @@ def _clear(venv: Path, *, ours: bool) -> None:
 def _make_venv(venv: Path, choice: str, keep: bool) -> None:
     if importlib.util.find_spec("venv") is None or importlib.util.find_spec("ensurepip") is None:
         raise SetupError(remedies.no_ensurepip())
-    kind = "cpu" if choice == "cpu" or keep else "cuda"
+    kind = "cpu" if choice in ("cpu", WHEELHOUSE) or keep else "cuda"
     free = shutil.disk_usage(venv.parent).free / 1e9
     if free < SPACE_GB[kind]:
         _say(f"Only {free:.1f} GB are free here; the set-up may want {SPACE_GB[kind]} GB.")

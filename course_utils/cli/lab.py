@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
     notebooks = ROOT / "notebooks"
     if not (notebooks / LESSON).is_file():
         raise SetupError(
-            f"notebooks/{LESSON} is missing: git checkout -- notebooks  brings it back."
+            f"notebooks/{LESSON} is missing:  {bootstrap.COMMAND} reset 00  brings it back."
         )
     print(f"The set-up in .venv is complete ({time.monotonic() - started:.1f} s).", flush=True)
     if args.check:

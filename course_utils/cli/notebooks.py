@@ -16,8 +16,9 @@ from course_utils.authoring.anatomy import HouseNumbers, house_numbers
 from course_utils.authoring.form import AuthoringError, Problem, dumps, parse, read
 from course_utils.authoring.lesson import mend, problems, with_outputs
 from course_utils.authoring.numbers import exercise_number_problems, page_number_problems
-from course_utils.authoring.pages import PAGES, page_problems, render
+from course_utils.authoring.pages import page_problems, pages_of, render
 from course_utils.course import Course, Lesson, load_course
+from course_utils.dated import is_dated
 
 NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
 
@@ -102,8 +103,7 @@ def fix(
         for problem in before:
             if problem not in after:
                 print(f"  mended: {problem.cell or 'notebook'}: {problem.what}")
-    for page in PAGES:
-        path = course.path.parent.parent / page
+    for page, path in pages_of(course).items():
         try:
             text = path.read_text(encoding="utf-8")
             fresh = render(course, page, text)
@@ -200,7 +200,7 @@ def _strangers(course: Course) -> list[Problem]:
     return [
         Problem(path.name, "", "is not in course.yml", "add it there, or move it out of notebooks/")
         for path in sorted(course.path.parent.glob("*.ipynb"))
-        if path.name not in known
+        if path.name not in known and not is_dated(path.name)
     ]
 
 

@@ -38,7 +38,7 @@ class Pip:
     def __init__(
         self, python: Path, env: dict[str, str], log: Path, root: Path, constraints: Path | None
     ) -> None:
-        self.call = [str(python), "-X", "utf8", "-m", "pip", "--disable-pip-version-check"]
+        self.call = [str(python), "-u", "-X", "utf8", "-m", "pip", "--disable-pip-version-check"]
         self.env = env
         self.log = log
         self.root = root
@@ -55,7 +55,24 @@ class Pip:
         extra
             The command the user called, for the remedy.
         """
-        status, said = self.run(["install", *self._bar(), *self.constraints, *what])
+        self._do("install", what, extra)
+
+    def wheels(self, what: Sequence[str], folder: Path, extra: str) -> None:
+        """Put the wheels of requirements, and of all they need, into a folder; fail as `install` does.
+
+        Parameters
+        ----------
+        what
+            Requirements and options of ``pip wheel``.
+        folder
+            Where the wheels go.
+        extra
+            The command the user called, for the remedy.
+        """
+        self._do("wheel", ["--wheel-dir", str(folder), *what], extra)
+
+    def _do(self, command: str, what: Sequence[str], extra: str) -> None:
+        status, said = self.run([command, *self._bar(), *self.constraints, *what])
         if status == 0:
             return
         if "--index-url" in what and remedies.no_network(said):
@@ -153,9 +170,9 @@ class _Status:
         elif found := re.match(r"\s*Downloading (\S+)(.*)", line):
             name = found[1].rsplit("/", 1)[-1].split("-")[0]
             self.doing, self.share = f"downloading {name}{found[2]}", ""
-        elif line.startswith("Collecting "):
+        elif line.startswith(("Collecting ", "Processing ")):  # from an index, from a folder
             self.packages += 1
-            self.doing, self.share = f"looking at {line.split()[1]}", ""
+            self.doing, self.share = f"looking at {Path(line.split()[1]).name}", ""
         elif line.startswith("Installing collected packages"):
             self.doing = f"unpacking {line.count(',') + 1} packages (this takes a while)"
             self.share = ""

@@ -44,7 +44,7 @@ FULL = (
     ),
     Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
 )
-EVERYWHERE = (Stage("Colab, Kaggle, hub, site", ("pytest", "-m", "everywhere")),)
+EVERYWHERE = (Stage("everywhere", ("pytest", "-m", "everywhere")),)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--everywhere",
         action="store_true",
-        help="only what the plain test leaves out: whole lessons as in Colab and Kaggle, the workshop's "
-        "hub, the site (installs more)",
+        help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
+        "simulated device, the hub, the site, the browser, endurance (installs more)",
     )
     bootstrap.add_torch_argument(parser)
 

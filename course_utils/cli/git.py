@@ -1,0 +1,65 @@
+"""Git, for the commands that keep or make a copy of the course."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_utils.cli.remedies import SetupError
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A git clone of the course, and the git calls that are made in it."""
+
+    root: Path
+
+    def git(self, *words: str) -> str:
+        """Run git; return what it prints, or raise SetupError with the reason it gives."""
+        done = self._run(words)
+        if done.returncode:
+            said = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
+            reason = (said or ["it gave no reason"])[0].rstrip(".")
+            raise SetupError(f"git says: {reason}.")
+        return done.stdout
+
+    def holds(self, *words: str) -> bool:
+        """Run git, and return whether its exit status is 0."""
+        return self._run(words).returncode == 0
+
+    def edited(self) -> set[str]:
+        """Return what differs from the last commit, files that git does not know included."""
+        options = ("--porcelain", "-z", "--untracked-files=all", "--no-renames")
+        lines = self.git("status", *options).split("\0")[:-1]
+        if any("U" in line[:2] or line[:2] in ("AA", "DD") for line in lines):
+            raise SetupError(
+                "A merge is under way in this clone: finish it, or drop it with  git merge --abort  "
+                "and call this again."
+            )
+        return {line[3:] for line in lines}
+
+    def news(self, commit: str) -> dict[str, str]:
+        """Return what a commit has changed since the last one here: ``A``, ``M``, ``D`` by path."""
+        words = self.git("diff", "--name-status", "--no-renames", "-z", "HEAD", commit).split("\0")
+        return dict(zip(words[1::2], words[0::2], strict=False))
+
+    def _run(self, words: Iterable[str]) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                ["git", *words],
+                cwd=self.root,
+                env=os.environ | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="surrogateescape",
+                check=False,
+            )
+        except FileNotFoundError:
+            raise SetupError(
+                "This command needs git, which is not here: install it from "
+                "https://git-scm.com/downloads"
+            ) from None

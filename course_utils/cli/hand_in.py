@@ -1,0 +1,73 @@
+"""`hand-in`: one small file with the learner's progress, for the instructor."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+NEEDS = ("torch", "yaml")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--name", required=True, help="what your instructor calls you: a name, or a seat"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path(),
+        metavar="PLACE",
+        help="a folder, or a file ending in .json (default: this folder)",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write the file; 0 when it is written, 1 when it cannot be, 2 for a name that cannot be used."""
+    from course_utils import classroom
+    from course_utils.progress import progress_file
+
+    if not classroom.good_name(args.name):
+        print(
+            f"{args.name!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -",
+            file=sys.stderr,
+        )
+        return 2
+    path = args.output
+    if path.suffix != ".json":
+        path = path / f"hand_in_{args.name.replace(' ', '_')}.json"
+    if path.exists() and not _ours(path, classroom.FORMAT):
+        print(f"{path} is another file: name a new one with --output.", file=sys.stderr)
+        return 1
+    text, kept, other = classroom.hand_in(args.name)
+    if not kept:
+        print(
+            f"There is nothing to hand in: {progress_file()} holds no checked answer. Check an exercise "
+            "in a lesson first.",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_name(path.name + ".new")
+        scratch.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(scratch, path)
+    except OSError as error:
+        print(f"{path} cannot be written ({error.strerror}): choose --output.", file=sys.stderr)
+        return 1
+    print(f"{path}: {kept} checked answers, for {args.name}. Give this file to your instructor.")
+    print("It holds the name, and for each answer the time, the exercise and what the check said.")
+    if other:
+        print(f"{other} answers to exercises of another version of the course were passed over.")
+    return 0
+
+
+def _ours(path: Path, form: str) -> bool:
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(raw, dict) and raw.get("format") == form

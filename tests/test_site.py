@@ -1,0 +1,561 @@
+"""The reader's site: what is built, what is wrong with it, how it looks; and what builds it on GitHub."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import copy
+import functools
+import hashlib
+import http.server
+import importlib.util
+import re
+import shlex
+import shutil
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import pytest
+import yaml
+from browsers import SECOND, chromium
+from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, notebook
+
+from course_utils import cli
+from course_utils.authoring import copies, site
+from course_utils.authoring.built import built_problems
+from course_utils.authoring.cells import colab_url, kaggle_url
+from course_utils.authoring.form import AuthoringError, read
+from course_utils.cli import site as command
+from course_utils.course import load_course
+from course_utils.exercises.core import RESULT_MIME
+
+COURSE = load_course()
+FILES = [lesson.file for lesson in LESSONS]
+HOME = f"https://github.com/{COURSE.repository}/blob/{COURSE.branch}"
+PNG = base64.b64encode(b"a picture").decode()
+RUN = {
+    "date": "2026-11-03",
+    "torch": "2.13.0",
+    "device": "NVIDIA H200",
+    "cpu": "AMD EPYC",
+    "cores": 2,
+}
+
+
+# --- from a lesson to a page ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("at", "target", "leads_to"),
+    [
+        (
+            "notebooks/01_devices.ipynb",
+            "00_start_here.ipynb#summary",
+            "00_start_here.ipynb#summary",
+        ),
+        ("notebooks/01_devices.ipynb", "../README.md#course-map", "index.md#course-map"),
+        ("notebooks/01_devices.ipynb", "../colab_links.md", "colab_links.md"),
+        ("notebooks/01_devices.ipynb", "../CONTRIBUTING.md#tests", f"{HOME}/CONTRIBUTING.md#tests"),
+        ("notebooks/01_devices.ipynb", "course.yml", f"{HOME}/notebooks/course.yml"),
+        (
+            "claims.md",
+            "course_utils/recorded/",
+            f"{HOME.replace('blob', 'tree')}/course_utils/recorded",
+        ),
+        ("claims.md", "images/claims.svg", "images/claims.svg"),
+        ("site/about.md", "../claims.md", "claims.md"),
+        ("site/index.md", "about.md", "about.md"),
+        ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),
+        ("claims.md", "https://example.org/a.md", "https://example.org/a.md"),
+        ("claims.md", "gone.md", "gone.md"),
+    ],
+)
+def test_a_link_leads_to_the_site_or_to_the_repository(at, target, leads_to):
+    assert site.page_text(COURSE, f"see [x]({target}).", at, FILES) == f"see [x]({leads_to})."
+
+
+def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
+    text = site.page_text(COURSE, "[x](00_start_here.ipynb)", "notebooks/01_devices.ipynb", [])
+    assert text == f"[x]({HOME}/notebooks/00_start_here.ipynb)"
+
+
+def test_badges_become_buttons_and_marks_and_comments_go():
+    lesson = COURSE.lesson("01")
+    header = read(NOTEBOOKS / lesson.file).cells[0].source
+    text = site.page_text(COURSE, header, f"notebooks/{lesson.file}", FILES)
+    assert "badge.svg" not in text and "![" not in text
+    for name, url in (("Colab", colab_url(COURSE, lesson)), ("Kaggle", kaggle_url(COURSE, lesson))):
+        assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
+    marked = "In 3 s.\n<!-- 3 s: setting\n2 s: setting -->\nMore."
+    assert site.page_text(COURSE, marked, "README.md", FILES) == "In 3 s.\nMore."
+    assert site.page_text(COURSE, '<a id="a-b"></a>\n\n## T', "README.md", ()) == "(a-b)=\n\n## T"
+
+
+def executed_notebook():
+    """A lesson as `executed_copy` returns it, with a figure and a check's result."""
+    nb = notebook("import course_utils", "draw()", "ex.a.check(a)")
+    for cell, name in zip(nb.cells, ("setup", "figure", "exercise"), strict=True):
+        cell.id = name
+    data = {"image/png": PNG, "text/plain": "t"}
+    meta = {"image/png": {"alt": "It rises."}}
+    nb.cells[1].outputs = [nbformat.v4.new_output("display_data", data, metadata=meta)]
+    data = {RESULT_MIME: {"outcome": "right"}, "text/html": "Right", "text/plain": "Right"}
+    nb.cells[2].outputs = [nbformat.v4.new_output("display_data", data)]
+    header = nbformat.v4.new_markdown_cell("# T", id="header")
+    footer = nbformat.v4.new_markdown_cell("Next", id="footer")
+    nb.cells = [header, *nb.cells, footer]
+    nb.metadata["course"] = {"lesson": "01", "run": {**RUN, "key": "k"}}
+    return nb
+
+
+def test_a_page_says_on_what_it_ran_and_leaves_out_what_is_not_for_readers():
+    nb = executed_notebook()
+    before = copy.deepcopy(nb)
+    page = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES)
+    assert nb == before
+    assert [cell.id for cell in page.cells] == [
+        "header",
+        "about-run",
+        "setup",
+        "figure",
+        "exercise",
+    ]
+    said = page.cells[1].source
+    for words in ("3 November 2026", "PyTorch 2.13.0", "NVIDIA H200 on AMD EPYC, 2 cores"):
+        assert words in said
+    assert "hide-input" in page.cells[2].metadata.tags
+    assert set(page.cells[4].outputs[0].data) == {"text/html", "text/plain"}
+
+
+def test_the_processor_is_named_once_where_it_is_the_device():
+    nb = executed_notebook()
+    nb.metadata.course.run |= {"device": "AMD EPYC", "cores": 1}
+    said = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES).cells[1].source
+    assert said.count("AMD EPYC") == 1 and "1 core." in said
+
+
+def test_each_picture_has_its_text():
+    nb = executed_notebook()
+    assert site.alternatives(nb) == {hashlib.sha256(b"a picture").hexdigest(): "It rises."}
+    nb.cells[2].outputs[0].metadata = {}
+    assert site.alternatives(nb) == {}
+
+
+# --- executed copies --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A course of one lesson, a stand-in for the kernel, and the list of its runs."""
+    (tmp_path / "notebooks").mkdir()
+    lesson = COURSE.lesson("00")
+    course = SimpleNamespace(path=tmp_path / "notebooks" / "course.yml")
+    nbformat.write(notebook("print(1)"), tmp_path / "notebooks" / lesson.file)
+    runs = []
+
+    def run(nb, folder, env, on_cell):
+        runs.append((folder, env))
+        done = copy.deepcopy(nb)
+        text = f"in {folder}\n"
+        done.cells[0].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+        return done
+
+    facts = dict(RUN)
+    monkeypatch.setattr(copies, "executed", run)
+    monkeypatch.setattr(copies, "facts", lambda device="": {**facts, "device": device or "best"})
+    kept = tmp_path / "kept"
+
+    def call(device=""):
+        return copies.executed_copy(course, lesson, kept, device)
+
+    return SimpleNamespace(
+        call=call,
+        runs=runs,
+        facts=facts,
+        file=tmp_path / "notebooks" / lesson.file,
+        kept=kept / lesson.file,
+    )
+
+
+def test_a_lesson_runs_once_and_its_place_is_not_published(small):
+    first = small.call()
+    folder, env = small.runs[0]
+    assert (
+        str(folder) not in first.cells[0].outputs[0].text
+        and copies.SHOWN in first.cells[0].outputs[0].text
+    )
+    assert first.metadata["course"]["run"]["device"] == "best"
+    assert Path(env["COURSE_PROGRESS"]).parent == folder.parent
+    assert "COURSE_DEVICE" not in env
+    assert small.call() == first and len(small.runs) == 1
+
+
+@pytest.mark.parametrize("change", ["lesson", "torch", "device", "damaged"])
+def test_a_lesson_runs_again_where_something_has_changed(small, change):
+    small.call()
+    if change == "lesson":
+        nbformat.write(notebook("print(2)"), small.file)
+    elif change == "torch":
+        small.facts["torch"] = "2.14.0"
+    elif change == "damaged":
+        small.kept.write_text(small.kept.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    small.call("cpu" if change == "device" else "")
+    assert len(small.runs) == 2
+    assert small.runs[1][1].get("COURSE_DEVICE") == ("cpu" if change == "device" else None)
+
+
+def test_the_next_day_alone_changes_nothing(small):
+    small.call()
+    small.facts["date"] = "2026-11-04"
+    assert small.call().metadata["course"]["run"]["date"] == "2026-11-03"
+    assert len(small.runs) == 1
+
+
+# --- what is wrong with a site ----------------------------------------------------------------
+
+GOOD = """<html><body id="page"><h2 id="a">A</h2><a href="b.html#b">b</a> <a href="#a">up</a>
+<a href="https://example.org/gone">away</a> <img src="p.png" alt="A curve."><a href="sub/">sub</a></body></html>"""
+
+
+@pytest.fixture
+def pages(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "p.png").write_bytes(b"x")
+    (tmp_path / "b.html").write_text('<p id="b">B</p>', encoding="utf-8")
+    (tmp_path / "sub" / "index.html").write_text('<a href="../a.html">a</a>', encoding="utf-8")
+    (tmp_path / "a.html").write_text(GOOD, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_whole_site_has_no_problem(pages):
+    assert built_problems(pages) == []
+
+
+@pytest.mark.parametrize(
+    ("html", "said"),
+    [
+        ('<a href="gone.html">x</a>', "a.html: dead link gone.html: no such file"),
+        ('<a href="b.html#nowhere">x</a>', "dead link b.html#nowhere: no #nowhere there"),
+        ('<a href="#nowhere">x</a>', "dead link #nowhere"),
+        ('<a href="../other.html">x</a>', "it leads out of the site"),
+        ('<img src="p.png">', "picture without alternative text: p.png"),
+        ('<img src="p.png" alt=" ">', "picture without alternative text: p.png"),
+        ('<img src="gone.png" alt="x">', "loads what is not there: gone.png"),
+        (
+            '<img src="https://example.org/p.png" alt="x">',
+            "loads from another site: https://example.org",
+        ),
+        ('<script src="//cdn.example.org/x.js"></script>', "loads from another site: //cdn"),
+        ('<link rel="stylesheet" href="https://x.org/a.css">', "loads from another site"),
+    ],
+)
+def test_a_fault_of_a_page_is_named(pages, html, said):
+    (pages / "a.html").write_text(GOOD.replace("</body>", html + "</body>"), encoding="utf-8")
+    found = built_problems(pages)
+    assert len(found) == 1 and said in found[0], found
+
+
+def test_a_style_that_loads_from_elsewhere_is_named(pages):
+    (pages / "a.css").write_text("@import url('https://fonts.example.org/x');", encoding="utf-8")
+    assert "a.css: loads from another site" in built_problems(pages)[0]
+
+
+def test_a_folder_without_pages_is_no_site(tmp_path):
+    assert built_problems(tmp_path) == ["There is no page."]
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
+    (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
+    assert cli.run(["site", "--output", str(tmp_path)]) == 2
+    assert "holds something else: name another place with --output" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
+
+
+def test_a_missing_copy_is_named(tmp_path, capsys):
+    out = tmp_path / "out"
+    assert cli.run(["site", "--from", str(tmp_path / "none"), "--output", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert "lacks an executed lesson" in said and FILES[0] in said and not out.exists()
+
+
+def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch):
+    def fails(course, lesson, *rest):
+        raise AuthoringError("cell x raised ValueError: no")
+
+    monkeypatch.setattr(copies, "executed_copy", fails)
+    assert cli.run(["site", "--output", str(tmp_path / "out")]) == 1
+    assert f"{FILES[0]}: cell x raised ValueError: no" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+# --- on GitHub --------------------------------------------------------------------------------
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def jobs(path):
+    return yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]
+
+
+def steps(path):
+    return [step for job in jobs(path).values() for step in job["steps"]]
+
+
+def called(text):
+    """Return the course's commands in a script, as lists of words."""
+    lines = re.findall(r"python3? -m course_utils (.+)", text)
+    return [shlex.split(line) for line in lines]
+
+
+def test_there_is_a_workflow_for_tests_for_the_site_and_for_drift():
+    assert {path.name for path in WORKFLOWS} >= {"tests.yml", "site.yml", "weekly.yml"}
+    run = {path.name: [step.get("run", "") for step in steps(path)] for path in WORKFLOWS}
+    assert "bash .ci/run" in run["tests.yml"]
+    assert "python -m course_utils site" in run["site.yml"]
+    weekly = yaml.safe_load((ROOT / ".github/workflows/weekly.yml").read_text(encoding="utf-8"))
+    assert weekly[True]["schedule"]  # YAML 1.1 reads `on` as a truth value
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_what_a_workflow_calls_exists(path):
+    text = "\n".join(step.get("run", "") for step in steps(path))
+    assert text
+    commands = called(text)
+    for name, *words in commands:
+        assert name in cli.COMMANDS
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        importlib.import_module(f"course_utils.cli.{name}").add_arguments(parser)
+        parser.parse_args(words)
+    scripts = re.findall(r"(?:bash|python3?) (\.ci/[\w.]+)", text)
+    assert commands or scripts
+    for script in scripts:
+        assert (ROOT / script).is_file(), script
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_do_little_and_ends(path):
+    assert yaml.safe_load(path.read_text(encoding="utf-8"))["permissions"] == {"contents": "read"}
+    for job in jobs(path).values():
+        assert 0 < job["timeout-minutes"] <= 60
+    for step in steps(path):
+        if "uses" in step:
+            assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+
+
+def test_the_tests_cover_what_the_course_promises():
+    path = ROOT / ".github" / "workflows" / "tests.yml"
+    pythons = {
+        step["with"]["python-version"]
+        for step in steps(path)
+        if "setup-python" in step.get("uses", "")
+    }
+    matrix = jobs(path)["linux"]["strategy"]["matrix"]["python"]
+    assert {"3.10", "3.13"} <= {*pythons, *matrix}
+    assert jobs(path)["quick"]["strategy"]["matrix"]["system"] == ["macos-latest", "windows-latest"]
+
+
+def colab_versions():
+    spec = importlib.util.spec_from_file_location(
+        "colab_versions", ROOT / ".ci" / "colab_versions.py"
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+FREEZE = """# a list
+torch @ https://download.pytorch.org/whl/cpu/torch-2.11.0%2Bcpu-cp313-cp313-linux_x86_64.whl
+torchvision==0.26.0
+numpy==2.1.3
+matplotlib==3.10.0
+matplotlib-inline==0.2.2
+tqdm==4.67.3
+ipython==7.34.0
+ipython-genutils==0.2.0
+PyYAML==6.0.3
+jsonschema==4.26.0
+ipykernel==6.17.1
+"""
+
+
+@pytest.mark.parametrize("torch", [None, "torch==2.11.0+cu128"])
+def test_colabs_list_becomes_constraints(torch):
+    text = re.sub(r"torch @ \S+", torch, FREEZE) if torch else FREEZE
+    found = colab_versions().constraints(text)
+    assert found == [
+        "torch==2.11.0", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3", "ipython==7.34.0",
+        "pyyaml==6.0.3", "jsonschema==4.26.0", "ipykernel==6.17.1",
+    ]  # fmt: skip
+
+
+def test_a_list_without_torch_is_refused():
+    with pytest.raises(ValueError, match="no version of torch"):
+        colab_versions().constraints(re.sub(r"torch @.*", "", FREEZE))
+
+
+def test_colabs_list_covers_what_lessons_may_import():
+    from course_utils.cli.bootstrap import name_of, requirements
+
+    core = {name_of(item) for item in requirements(ROOT, "docs")} - {
+        name_of(item) for item in yaml.safe_load("[myst-nb, sphinx, sphinx-book-theme]")
+    }
+    assert core <= set(colab_versions().PACKAGES)
+
+
+# --- the site itself --------------------------------------------------------------------------
+
+RUNNABLE = ("00", "02")  # the others are built as they are stored, without outputs
+WIDTHS = {1280: 900, 390: 844}
+LOOKED_AT = ("index", "00_start_here", "02_moving_data", "08_exercises", "claims", "colab_links")
+CONTRAST = """
+() => {
+  const rgb = text => text.match(/[\\d.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map(v => v / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const ground = node => {
+    for (; node; node = node.parentElement) {
+      const colour = rgb(getComputedStyle(node).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const bad = [];
+  for (const node of document.querySelectorAll('.cell_output .text_html *')) {
+    if (![...node.childNodes].some(child => child.nodeType === 3 && child.data.trim())) continue;
+    const [a, b] = [light(rgb(getComputedStyle(node).color)), light(ground(node))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 3) bad.push(`${ratio.toFixed(2)} ${node.textContent.trim().slice(0, 40)}`);
+  }
+  return bad;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder of a site of every lesson."""
+    folder = tmp_path_factory.mktemp("site")
+    notebooks = {}
+    for lesson in LESSONS:
+        notebooks[lesson.file] = (
+            copies.executed_copy(COURSE, lesson, EXECUTED / "site", "sim")
+            if lesson.id in RUNNABLE
+            else read(NOTEBOOKS / lesson.file)
+        )
+    assert command.build(COURSE, notebooks, folder / "out") == 0
+    return folder / "out"
+
+
+@pytest.fixture(scope="module")
+def address(built):
+    """Where the site is served."""
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *args):
+            pass
+
+    serve = functools.partial(Quiet, directory=str(built))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), serve) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_page_reads_well(browser, address, width, scheme):
+    screens = EXECUTED / "screens"
+    screens.mkdir(parents=True, exist_ok=True)
+    context = browser.new_context(
+        viewport={"width": width, "height": WIDTHS[width]}, color_scheme=scheme
+    )
+    page = context.new_page()
+    page.set_default_timeout(60 * SECOND)
+    foreign, complaints = [], []
+    page.on(
+        "request", lambda r: None if r.url.startswith((address, "data:")) else foreign.append(r.url)
+    )
+    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+    for name in [
+        *LOOKED_AT,
+        *(Path(file).stem for file in FILES if Path(file).stem not in LOOKED_AT),
+    ]:
+        page.goto(f"{address}/{name}.html")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        loaded = "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+        page.wait_for_function(loaded)
+        assert page.evaluate(CONTRAST) == [], name
+        if name in LOOKED_AT:
+            clip = {"x": 0, "y": 0, "width": width, "height": 3000}
+            path = screens / f"site_{name}_{width}_{scheme}.png"
+            page.screenshot(path=path, full_page=True, clip=clip)
+    assert (foreign, complaints) == ([], [])
+    assert page.evaluate("document.documentElement.dataset.theme") == scheme
+    context.close()
+
+
+@pytest.mark.everywhere
+def test_a_reader_finds_the_way(browser, address):
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(60 * SECOND)
+    page.goto(f"{address}/index.html")
+    page.get_by_role("table").get_by_role("link", name="01 · Devices").click()
+    assert page.url.endswith("/01_devices.html")
+    assert (
+        page.locator("a.prev-page, a.left-prev")
+        .first.get_attribute("href")
+        .endswith("00_start_here.html")
+    )
+    page.locator("a.next-page, a.right-next").first.click()
+    assert page.url.endswith("/02_moving_data.html")
+    launch = page.locator(".dropdown-launch-buttons a[href*='colab']").first.get_attribute("href")
+    assert launch == colab_url(COURSE, COURSE.lesson("02"))
+    for mode in ("Dark", "Light"):
+        page.locator("button.theme-switch-button").first.click()
+        page.get_by_role("button", name=mode, exact=True).first.click()
+        assert page.evaluate("document.documentElement.dataset.theme") == mode.lower()
+    page.goto(f"{address}/search.html?q=pinned+memory")
+    results = page.locator("#search-results a")
+    results.first.wait_for()
+    assert any("02_moving_data.html" in a.get_attribute("href") for a in results.all())
+    page.close()
+
+
+@pytest.mark.everywhere
+def test_every_figure_of_an_executed_lesson_is_described(built):
+    nb = read(EXECUTED / "site" / COURSE.lesson("02").file)
+    texts = set(site.alternatives(nb).values())
+    html = (built / "02_moving_data.html").read_text(encoding="utf-8")
+    shown = re.findall(r'<img alt="([^"]*)" src="_images/[0-9a-f]{64}\.png"', html)
+    assert len(shown) >= 5 and len(shown) == len(
+        re.findall(r'src="_images/[0-9a-f]{64}\.png"', html)
+    )
+    assert {text.split(" ")[0] for text in shown} == {text.split(" ")[0] for text in texts}
+
+
+@pytest.mark.everywhere
+def test_a_site_with_a_fault_is_built_and_refused(tmp_path, capfd):
+    nb = read(NOTEBOOKS / FILES[0])
+    nb.cells[3:3] = [nbformat.v4.new_markdown_cell("[nowhere](02_gone.ipynb)")]
+    assert command.build(COURSE, {FILES[0]: nb}, tmp_path / "out") == 1
+    assert "02_gone.ipynb" in capfd.readouterr().err
+    assert (tmp_path / "out" / "index.html").is_file()
+    nb.cells.pop(3)
+    assert (
+        command.build(COURSE, {FILES[0]: nb}, tmp_path / "out") == 0
+    )  # what was there is replaced
+    shutil.rmtree(tmp_path / "out")

@@ -1,0 +1,718 @@
+"""The workshop's tools: what an instructor and a learner get from each, and what each refuses."""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import getpass
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import nbformat
+import pytest
+from harness import LESSONS, ROOT
+from support import skip
+
+from course_utils import classroom, preflight, progress
+from course_utils.authoring import guide, slides
+from course_utils.authoring.form import AuthoringError, read
+from course_utils.course import load_course
+from course_utils.drawings.classroom import class_picture
+from course_utils.exercises import lesson as exercises_of
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+WRONG = "01.speedup", "upside-down"
+
+
+def run(name, *words):
+    """Call a command as its line does, and return its exit status."""
+    module = importlib.import_module(f"course_utils.cli.{name}")
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    return module.main(parser.parse_args(list(map(str, words))))
+
+
+def entry(exercise="01.speedup", outcome="right", diagnosis="", minutes=0):
+    time = (NOW - timedelta(hours=1) + timedelta(minutes=minutes)).isoformat()
+    return {"time": time, "exercise": exercise, "outcome": outcome, "diagnosis": diagnosis}
+
+
+def write_hand_in(folder, owner, entries, file=None, **more):
+    body = {"format": classroom.FORMAT, "name": owner, "made": NOW.isoformat(), "attempts": entries}
+    body |= more
+    whole = {**body, "checksum": classroom.checksum(body)}
+    path = folder / (file or f"{owner}.json")
+    path.write_text(json.dumps(whole), encoding="utf-8")
+    return path
+
+
+def collected(folder, names=None):
+    return classroom.collect(folder, names, NOW)
+
+
+# --- handing in ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder without the progress file of the test."""
+    (tmp_path / "class").mkdir()
+    return tmp_path / "class"
+
+
+def test_what_is_handed_in_is_what_the_report_reads(folder, capsys):
+    progress.note("01.speedup", "not_yet", "upside-down")
+    progress.note("01.speedup", "right")
+    progress.note_prediction("01.batch", "close", 2.0, [1.0, 3.0])
+    assert run("hand_in", "--name", "seat-07", "--output", folder) == 0
+    said = capsys.readouterr().out
+    assert "2 checked answers, for seat-07" in said
+    (learner,) = classroom.collect(folder).learners
+    assert learner.name == "seat-07"
+    assert learner.on("01.speedup") == classroom.Standing("right", 2, "")
+
+
+def test_a_hand_in_holds_no_code_and_nothing_of_the_machine(folder):
+    progress.note("01.speedup", "raised", "RuntimeError")
+    assert run("hand_in", "--name", "seat-07", "--output", folder / "mine.json") == 0
+    raw = json.loads((folder / "mine.json").read_text(encoding="utf-8"))
+    assert set(raw) == {"format", "name", "made", "attempts", "checksum"}
+    assert set(raw["attempts"][0]) == {"time", "exercise", "outcome", "diagnosis"}
+
+
+def test_answers_of_another_version_are_passed_over_and_said(folder, capsys):
+    progress.note("01.speedup", "right")
+    progress.note("01.renamed_since", "right")
+    assert run("hand_in", "--name", "a", "--output", folder) == 0
+    assert "1 answers to exercises of another version" in capsys.readouterr().out
+    assert classroom.collect(folder).left_out == []
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "x" * 41, "a\nb", "$x$", "<b>"])
+def test_a_name_that_no_file_can_have_is_refused(folder, name, capsys):
+    progress.note("01.speedup", "right")
+    assert run("hand_in", "--name=" + name, "--output", folder) == 2
+    assert "cannot be used as a name" in capsys.readouterr().err
+    assert list(folder.glob("*.json")) == []
+
+
+def test_nothing_done_is_nothing_to_hand_in(folder, capsys):
+    assert run("hand_in", "--name", "a", "--output", folder) == 1
+    assert "nothing to hand in" in capsys.readouterr().err
+
+
+def test_handing_in_twice_renews_the_file_and_never_takes_another(folder):
+    progress.note("01.speedup", "right")
+    for _ in range(2):
+        assert run("hand_in", "--name", "a", "--output", folder) == 0
+    assert [path.name for path in folder.glob("*.json*")] == ["hand_in_a.json"]
+    other = folder / "thesis.json"
+    other.write_text("{}", encoding="utf-8")
+    assert run("hand_in", "--name", "a", "--output", other) == 1
+    assert other.read_text(encoding="utf-8") == "{}"
+
+
+# --- reading with suspicion ---------------------------------------------------------------------
+
+
+def _cut(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def _edited(path):
+    path.write_text(path.read_text(encoding="utf-8").replace("not_yet", "right"), encoding="utf-8")
+
+
+def _binary(path):
+    path.write_bytes(b"\xff\xfe\x00\x81" * 10)
+
+
+def _huge(path):
+    path.write_bytes(b" " * (classroom.LARGEST + 1))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_cut, "not whole JSON"),
+        (_edited, "checksum is wrong"),
+        (_binary, "not text"),
+        (_huge, "far more than a hand-in"),
+    ],
+)
+def test_a_damaged_file_is_reported_and_left_out(tmp_path, damage, reason):
+    write_hand_in(tmp_path, "good", [entry()])
+    damage(write_hand_in(tmp_path, "bad", [entry("01.speedup", "not_yet", "upside-down")]))
+    room = collected(tmp_path)
+    assert [learner.name for learner in room.learners] == ["good"]
+    ((file, why),) = room.left_out
+    assert file == "bad.json" and reason in why
+
+
+FORGED = {
+    "no such exercise": (entry("01.sped_up"), {}, "there is no exercise"),
+    "no such outcome": (entry(outcome="perfect"), {}, "no check says"),
+    "right with a diagnosis": (entry(diagnosis="upside-down"), {}, "never says right"),
+    "another exercise's diagnosis": (entry("01.speedup", "not_yet", "no-sync"), {}, "never says"),
+    "not yet without a diagnosis": (entry(outcome="not_yet"), {}, "never says not_yet"),
+    "an error that is no name": (entry("01.speedup", "raised", "<b>"), {}, "never says raised"),
+    "tomorrow": (entry(minutes=24 * 60), {}, "lies ahead of now"),
+    "newer than the file": (entry(), {"made": "2020-01-01T00:00:00+00:00"}, "newer than the file"),
+    "no time zone": ({**entry(), "time": "2026-11-20T10:00:00"}, {}, "no time zone"),
+    "no time": ({**entry(), "time": "noon"}, {}, "no date and time"),
+    "a field too many": ({**entry(), "points": "100"}, {}, "other fields"),
+    "a number for a text": ({**entry(), "diagnosis": 3}, {}, "no text"),
+    "answers that are no list": (entry(), {"attempts": "all right"}, "is missing"),
+    "another form": (entry(), {"format": "other"}, "not a hand-in"),
+    "a name for a script": (entry(), {"name": "<script>"}, "name"),
+}
+
+
+@pytest.mark.parametrize("case", FORGED)
+def test_a_file_that_the_course_cannot_have_written_is_left_out(tmp_path, case):
+    made, more, reason = FORGED[case]
+    write_hand_in(tmp_path, "good", [entry()])
+    write_hand_in(tmp_path, "forged", [entry(), made], file="forged.json", **more)
+    room = collected(tmp_path)
+    assert [learner.name for learner in room.learners] == ["good"]
+    ((file, why),) = room.left_out
+    assert file == "forged.json" and reason in why
+
+
+def test_progress_files_of_a_server_are_read_by_the_name_of_their_folder(tmp_path):
+    for i, name in enumerate(["ada", "lin"]):
+        home = tmp_path / name / ".pytorch-gpu-course"
+        home.mkdir(parents=True)
+        lines = [json.dumps(entry(minutes=i)), '{"prediction": "01.batch"}', '{"time": "20']
+        (home / "progress.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    room = collected(tmp_path)
+    assert [learner.name for learner in room.learners] == ["ada", "lin"]
+    assert room.left_out == []
+    assert len(room.remarks) == 2 and all("1 damaged line" in said for said in room.remarks)
+
+
+def test_a_link_to_somebody_elses_file_is_not_followed(tmp_path):
+    theirs = write_hand_in(tmp_path, "ada", [entry()])
+    room_folder = tmp_path / "room"
+    room_folder.mkdir()
+    try:
+        (room_folder / "lin.json").symlink_to(theirs)
+    except OSError:  # on Windows that needs a right
+        skip("this account may not make links", until="2027-11-30")
+    assert collected(room_folder).learners == []
+
+
+def test_of_two_files_the_newest_counts(tmp_path):
+    write_hand_in(tmp_path, "ada", [entry("01.speedup", "not_yet", "upside-down")], file="b.json")
+    newer = (NOW + timedelta(minutes=5)).isoformat()
+    write_hand_in(tmp_path, "ada", [entry()], file="a.json", made=newer)
+    room = collected(tmp_path)
+    (learner,) = room.learners
+    assert learner.on("01.speedup").outcome == "right"
+    assert "newest counts: a.json" in room.remarks[0]
+
+
+def test_a_copied_file_is_remarked_on(tmp_path):
+    write_hand_in(tmp_path, "ada", [entry()])
+    write_hand_in(tmp_path, "lin", [entry()])
+    assert "one is a copy" in collected(tmp_path).remarks[0]
+
+
+def test_names_are_only_the_instructors(tmp_path):
+    for i, name in enumerate(["seat-1", "seat-2", "stranger"]):
+        write_hand_in(tmp_path, name, [entry(minutes=i)])
+    listed = tmp_path / "names.csv"
+    listed.write_text("seat-1,Ada\nseat-2,Lin\nseat-3,Nour\n", encoding="utf-8")
+    room = collected(tmp_path, classroom.read_names(listed))
+    assert [learner.name for learner in room.learners] == ["Ada", "Lin"]
+    assert room.missing == ["Nour"]
+    assert "not on the list" in room.left_out[0][1]
+
+
+# --- what the report says -----------------------------------------------------------------------
+
+
+def test_the_commonest_misconceptions_count_learners_before_tries(tmp_path):
+    stubborn = [entry("01.time_it", "not_yet", "no-sync", minute) for minute in range(9)]
+    write_hand_in(tmp_path, "a", [*stubborn, entry(*WRONG[:1], "not_yet", WRONG[1])])
+    write_hand_in(tmp_path, "b", [entry(WRONG[0], "not_yet", WRONG[1], 5)])
+    write_hand_in(
+        tmp_path,
+        "c",
+        [
+            entry("01.time_it", "not_yet", "mean"),
+            entry(outcome="raised", diagnosis="ValueError", minutes=1),
+        ],
+    )
+    write_hand_in(tmp_path, "d", [entry("01.intensity", "not_yet", "one-flop")])
+    found = collected(tmp_path).misconceptions()
+    assert [(one.exercise, one.diagnosis) for one in found[:2]] == [
+        WRONG,
+        ("01.time_it", "no-sync"),
+    ]
+    assert (found[0].learners, found[0].times, found[1].times) == (("a", "b"), 2, 9)
+    assert found[0].text == exercises_of("01").speedup.diagnoses["upside-down"]
+    assert len(found) == 3
+
+
+def test_each_mark_tells_how_far_a_learner_is():
+    tries = [
+        ("not_yet", "upside-down"),
+        ("raised", "ValueError"),
+        ("right", ""),
+        ("not_yet", "gain"),
+    ]
+    made = [progress.Attempt(NOW.isoformat(), "01.speedup", *one) for one in tries]
+    marks = [
+        classroom.mark(classroom.Learner("a", tuple(made[:n])).on("01.speedup")) for n in range(5)
+    ]
+    assert marks == ["·", "1?", "2!", "✓3", "✓3"]
+
+
+@pytest.mark.slow
+def test_the_report_is_a_picture_a_page_and_a_table(tmp_path, capsys):
+    write_hand_in(tmp_path, "ada", [entry(), entry("01.time_it", "not_yet", "no-sync")])
+    write_hand_in(tmp_path, "lin", [entry("02.tower", "raised", "ValueError")])
+    (tmp_path / "torn.json").write_text("{", encoding="utf-8")
+    assert run("class_report", tmp_path, "--output", tmp_path / "out") == 0
+    said = capsys.readouterr()
+    assert "Left out: torn.json" in said.err
+    assert re.search(r"01\.time_it +1\? +·", said.out)
+    page = (tmp_path / "out" / "class_report.html").read_text(encoding="utf-8")
+    png = (tmp_path / "out" / "class_report.png").read_bytes()
+    assert png.startswith(b"\x89PNG") and len(png) > 10_000
+    assert "2 learners" in re.search(r'<img [^>]*alt="([^"]+)', page)[1]
+    assert "torn.json" in page and "The clock was read while" in page
+    assert not re.search(r'(?:src|href)="(?!data:)', page)  # nothing is fetched
+
+
+@pytest.mark.slow
+def test_a_report_on_one_lesson_holds_nothing_of_the_others(tmp_path, capsys):
+    both = [entry("01.time_it", "not_yet", "no-sync"), entry("02.tower", "not_yet", "hidden")]
+    write_hand_in(tmp_path, "ada", both)
+    assert run("class_report", tmp_path, "--lesson", "02", "--output", tmp_path / "out") == 0
+    said = capsys.readouterr().out
+    assert "02.tower" in said and "01." not in said
+
+
+@pytest.mark.slow
+def test_what_an_instructor_writes_as_a_name_is_shown_as_it_is(tmp_path):
+    write_hand_in(tmp_path, "seat-1", [entry()])
+    listed = tmp_path / "names.csv"
+    listed.write_text("seat-1,$x_1$ <b>张伟</b>\n", encoding="utf-8")
+    assert run("class_report", tmp_path, "--names", listed, "--output", tmp_path) == 0
+    assert "<b>张伟" not in (tmp_path / "class_report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_a_class_of_thirty_with_the_whole_course_is_drawn():
+    exercises = list(classroom.known().values())[:60]
+    attempts = tuple(progress.Attempt(NOW.isoformat(), e.id, "right") for e in exercises)
+    room = classroom.Classroom([classroom.Learner(f"seat-{i:02}", attempts) for i in range(30)])
+    png, alt = class_picture(room, exercises)
+    width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
+    assert width > 1800 and height > 1500
+    assert alt.startswith("30 learners, 60 exercises: 1800 pairs tried, 1800")
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["nowhere"], 2), ([".", "--lesson", "42"], 2), ([".", "--names", "no"], 2), (["."], 1)],
+)
+def test_a_report_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch, capsys, words, status):
+    monkeypatch.chdir(tmp_path)
+    assert run("class_report", *words) == status
+    said = capsys.readouterr().err.strip()
+    assert said.endswith(".") and "\n" not in said
+
+
+# --- preflight ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_seat_that_is_ready_says_so_to_people_and_to_programs(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils", "preflight", "--json", "--name", "seat-07"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    states = {check["name"]: check["state"] for check in report["checks"]}
+    assert {
+        "python",
+        "memory",
+        "disk",
+        "packages",
+        "device",
+        "data",
+        "this folder",
+        "progress",
+    } < set(states)
+    assert states["kernel"] == states["ports"] == states["lessons"] == "ok"
+    assert report["name"] == "seat-07"
+    assert f"/{getpass.getuser()}/" not in done.stdout.replace(str(ROOT), "")
+
+
+def _no_space(monkeypatch, tmp_path):
+    monkeypatch.setattr(preflight.shutil, "disk_usage", lambda path: argparse.Namespace(free=10**8))
+    return preflight._disk(1)
+
+
+def _little_memory(monkeypatch, tmp_path):
+    return preflight._memory(1.0, 1)
+
+
+def _no_package(monkeypatch, tmp_path):
+    monkeypatch.setitem(preflight.NEEDED, "no_such_module", "no-such-package")
+    return preflight._packages()
+
+
+def _no_way_to_write(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "file" / "progress.jsonl"))
+    return preflight._progress()
+
+
+def _no_connection(monkeypatch, tmp_path):
+    def refuse(*args, **kwargs):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(preflight.socket, "create_server", refuse)
+    return preflight._ports()
+
+
+def _broken_lesson(monkeypatch, tmp_path):
+    text = (ROOT / "notebooks" / "course.yml").read_text(encoding="utf-8")
+    (tmp_path / "course.yml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr("course_utils.course.course_file", lambda: tmp_path / "course.yml")
+    return preflight._lessons()
+
+
+def _old_python(monkeypatch, tmp_path):
+    monkeypatch.setattr(preflight, "OLDEST_PYTHON", (99, 0))
+    return preflight._python()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        _no_space,
+        _little_memory,
+        _no_package,
+        _no_way_to_write,
+        _no_connection,
+        _broken_lesson,
+        _old_python,
+    ],
+)
+def test_what_is_missing_fails_with_a_remedy(monkeypatch, tmp_path, spoil):
+    check = spoil(monkeypatch, tmp_path)
+    assert check.state == "fail"
+    assert check.seen and check.remedy
+
+
+def test_a_server_for_a_room_wants_memory_for_all():
+    assert preflight._memory(16.0, 1).state == "ok"
+    check = preflight._memory(16.0, 30)
+    assert check.state == "look" and "32 GB" in check.remedy
+
+
+@pytest.mark.slow
+def test_a_kernel_that_cannot_import_the_course_is_found(monkeypatch):
+    monkeypatch.setattr(preflight, "_IN_KERNEL", "import no_such_module")
+    check = preflight._kernel()
+    assert check.state == "fail" and "no_such_module" in check.seen
+
+
+def seat(folder, name, *states):
+    found = [
+        preflight.Check(f"check {i}", s, f"seen {i}", "" if s == "ok" else f"mend {i}")
+        for i, s in enumerate(states)
+    ]
+    (folder / f"{name}.json").write_text(
+        json.dumps(preflight.as_json(found, name, 1)), encoding="utf-8"
+    )
+
+
+def test_a_room_is_one_page_with_what_to_mend_first(tmp_path, capsys):
+    seat(tmp_path, "seat-1", "ok", "ok")
+    seat(tmp_path, "seat-2", "ok", "fail")
+    seat(tmp_path, "seat-3", "look", "fail")
+    (tmp_path / "notes.json").write_text("[]", encoding="utf-8")
+    assert run("preflight", "--collect", tmp_path) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("1 of 3 seats are ready.")
+    mend, look = said.index("Mend check 1: mend 1"), said.index("Look at check 0: mend 0")
+    assert mend < look and "seat-2, seat-3: seen 1" in said
+    assert said.index("\nseat-3") < said.index("\nseat-1")
+    assert "notes.json was not written by preflight" in said
+    page = (tmp_path / "preflight.html").read_text(encoding="utf-8")
+    assert "seat-2" in page and "mend 1" in page
+
+
+def test_a_room_that_is_ready_passes_and_an_empty_folder_does_not(tmp_path, capsys):
+    assert run("preflight", "--collect", tmp_path) == 2
+    assert "There is no report" in capsys.readouterr().err
+    seat(tmp_path, "seat-1", "ok", "look")
+    assert run("preflight", "--collect", tmp_path) == 0
+    assert run("preflight", "--seats", "0") == 2
+
+
+# --- slides -------------------------------------------------------------------------------------
+
+
+def markdown(source, ident):
+    return nbformat.v4.new_markdown_cell(source, id=ident)
+
+
+def code(source, ident, outputs=(), **metadata):
+    return nbformat.v4.new_code_cell(source, id=ident, outputs=list(outputs), metadata=metadata)
+
+
+def figure(alt):
+    return nbformat.v4.new_output(
+        "display_data",
+        {"image/png": "iVBORw0KGgo=", "text/plain": alt},
+        metadata={"image/png": {"alt": alt}},
+    )
+
+
+@pytest.fixture
+def lesson():
+    bar = nbformat.v4.new_output("display_data", {"text/html": "<progress value=1></progress> 8/8"})
+    return nbformat.v4.new_notebook(
+        cells=[
+            markdown(
+                "# 01 · A lesson\n\n[![Open in Colab](https://x/y.svg)](https://x)\n\nA question?",
+                "header",
+            ),
+            code("import course_utils", "setup"),
+            code("import torch\nfrom course_utils import card", "imports"),
+            markdown("## Why?\n\nA first idea.", "why"),
+            markdown("Prose that the instructor says.", "prose"),
+            code("drawings.race()\n" * 9, "long", [bar, figure("A race.")]),
+            markdown("How many times faster?", "asks"),
+            code('guess = predict("01.x", todo())', "guess"),
+            markdown("### Exercise 1 · Do it", "task-it"),
+            code("def it():\n    return todo()", "stub", tags=["exercise"]),
+            code("x = 1", "short"),
+            markdown("- a list\n- of two", "list"),
+            markdown("Next", "footer"),
+        ]
+    )
+
+
+def test_what_a_cell_is_decides_what_becomes_of_it(lesson):
+    kinds = dict(zip([c.id for c in lesson.cells], slides.slide_types(lesson), strict=True))
+    assert {name for name, kind in kinds.items() if kind == "slide"} == {"header", "why"}
+    assert {name for name, kind in kinds.items() if kind == "notes"} == {"prose"}
+    assert {name for name, kind in kinds.items() if kind == "skip"} == {
+        "setup",
+        "imports",
+        "guess",
+        "stub",
+        "footer",
+    }
+    live = dict(
+        zip([c.id for c in lesson.cells], slides.slide_types(lesson, live=True), strict=True)
+    )
+    assert (live["guess"], live["stub"]) == ("fragment", "fragment")
+
+
+@pytest.fixture
+def reveal(tmp_path):
+    for part in slides.PARTS:
+        path = tmp_path / "reveal" / part
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"/* {part} */ @import url(fonts.css);", encoding="utf-8")
+    return tmp_path / "reveal"
+
+
+def test_slides_are_one_file_that_fetches_nothing(lesson, reveal):
+    before = copy.deepcopy(lesson)
+    page = slides.slides_page(lesson, "01 · A lesson", reveal)
+    assert lesson == before
+    assert not re.findall(r'<(?:script|img|link)\b[^>]*(?:src|href)="(?!data:)[^"]*"', page)
+    assert "@import" not in page and "https://x" not in page
+    assert 'alt="A race."' in page
+    assert "<title>01 · A lesson</title>" in page
+    notes = re.search(r'<aside class="notes">(.*?)</aside>', page, re.DOTALL)[1]
+    assert "Prose that the instructor says." in notes
+    assert "drawings" not in page and "<progress" not in page and "todo" not in page
+
+
+def test_a_heading_within_a_cell_begins_a_slide_too(lesson):
+    lesson.cells[4].source += "\n\n## And now?\n\nA second idea."
+    nb = slides.for_slides(lesson)
+    nbformat.validate(nb)
+    kinds = [(c.source, c.metadata.slideshow.slide_type) for c in nb.cells[4:6]]
+    assert kinds == [
+        ("Prose that the instructor says.", "notes"),
+        ("## And now?\n\nA second idea.", "slide"),
+    ]
+
+
+def test_a_script_that_a_cell_writes_is_shown_and_not_that_it_was_written(lesson, reveal):
+    said = nbformat.v4.new_output("stream", name="stdout", text="Overwriting work/train.py")
+    lesson.cells[10] = code("%%writefile work/train.py\n" + "step()\n" * 30, "script", [said])
+    page = slides.slides_page(lesson, "x", reveal)
+    assert "Overwriting" not in page and "step" in page
+
+
+@pytest.mark.parametrize("words", [["42"], ["01", "--reveal", "nowhere"]])
+def test_slides_that_cannot_be_made_are_one_sentence(tmp_path, capsys, words):
+    assert run("slides", *words, "--output", tmp_path) == (2 if words == ["42"] else 1)
+    said = capsys.readouterr().err.strip()
+    assert said.endswith(".") and "\n" not in said
+
+
+def test_a_live_talk_is_the_fresh_lesson_and_keeps_what_the_speaker_wrote(tmp_path, capsys):
+    assert run("slides", "00", "--live", "--output", tmp_path) == 0
+    (path,) = tmp_path.glob("*_live.ipynb")
+    nb = read(path)
+    nbformat.validate(nb)
+    assert all("slide_type" in cell.metadata.slideshow for cell in nb.cells)
+    path.write_text("mine", encoding="utf-8")
+    assert run("slides", "00", "--live", "--output", tmp_path) == 0
+    assert path.read_text(encoding="utf-8") == "mine"
+    assert "is there already" in capsys.readouterr().out
+
+
+@pytest.mark.everywhere
+def test_the_slides_of_lesson_00_can_be_shown_without_a_network(tmp_path):
+    from playwright import sync_api as playwright
+
+    try:
+        slides.reveal_folder()
+    except AuthoringError as error:
+        skip(str(error), until="2027-11-30", missing=True)
+    assert run("slides", "00", "--device", "cpu", "--output", tmp_path) == 0
+    (path,) = tmp_path.glob("*.slides.html")
+    with playwright.sync_playwright() as tool:
+        found = [
+            Path(name)
+            for name in ("/usr/bin/chromium", "/usr/bin/google-chrome")
+            if Path(name).exists()
+        ]
+        browser = tool.chromium.launch(
+            executable_path=str(found[0]) if found else None, args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport={"width": 1280, "height": 760})
+        asked, errors = [], []
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(path.resolve().as_uri())
+        page.wait_for_function("window.Reveal && Reveal.isReady()")
+        assert page.evaluate("Reveal.getTotalSlides()") > 15
+        assert page.locator("section.present h1").first.inner_text().startswith("00")
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("Reveal.getIndices().h == 1")
+        box = page.locator("section.present h2").first.bounding_box()
+        assert box["y"] >= 0 and box["width"] > 100
+        browser.close()
+    assert errors == []
+    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
+
+
+# --- answers ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ident", ["00", "03"])
+def test_answers_hold_every_reference_and_every_misconception(tmp_path, ident):
+    assert run("answers", ident, "--output", tmp_path) == 0
+    (path,) = tmp_path.glob(f"{ident}_*_answers.ipynb")
+    nb = read(path)
+    nbformat.validate(nb)
+    text = "\n".join(cell.source for cell in nb.cells)
+    for exercise in exercises_of(ident):
+        assert all(f"`{name}`: {told}" in text for name, told in exercise.diagnoses.items())
+        assert all(hint in text for hint in exercise.hints)
+        if not exercise.wants_value:
+            assert exercise.source.strip() in text
+    stubs = [cell.source for cell in nb.cells if "exercise" in cell.metadata.get("tags", ())]
+    assert stubs and not any("todo()" in source for source in stubs)
+
+
+def test_answers_of_no_lesson_are_refused(tmp_path, capsys):
+    assert run("answers", "42", "--output", tmp_path) == 2
+    assert "There is no lesson 42" in capsys.readouterr().err
+
+
+# --- the guide ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ident", [lesson.id for lesson in LESSONS])
+def test_the_minutes_of_a_lessons_sections_add_up(ident):
+    course = load_course()
+    parts = guide.lesson_sections(course, course.lesson(ident))
+    assert sum(part.minutes for part in parts) == course.lesson(ident).minutes
+    asked = [name for part in parts for name in part.exercises]
+    assert asked == [exercise.id for exercise in exercises_of(ident)]
+
+
+@pytest.mark.slow
+def test_each_schedule_fits_its_day_and_leaves_slack():
+    course = load_course()
+    plan = guide.read_plan(course)
+    assert [schedule["name"] for schedule in plan["schedules"]] == [
+        "Half a day",
+        "One day",
+        "Two days",
+    ]
+    for schedule in plan["schedules"]:
+        for day in schedule["days"]:
+            blocks = guide.timetable(course, day)
+            starts = [guide._clock(block.start) for block in blocks]
+            ends = [start + block.minutes for start, block in zip(starts, blocks, strict=True)]
+            assert starts[1:] == ends[:-1]
+            assert ends[-1] <= guide._clock(day["ends"])
+            work = [block.minutes for block in blocks if not block.what.startswith("*")]
+            assert sum(work) <= 0.9 * (guide._clock(day["ends"]) - starts[0])
+
+
+def test_two_days_hold_every_lesson_but_the_exercises_and_the_capstone():
+    plan = guide.read_plan(load_course())
+    days = plan["schedules"][2]["days"]
+    held = {block["lesson"] for day in days for block in day["blocks"] if "lesson" in block}
+    assert held == {f"{n:02}" for n in range(8)}
+
+
+@pytest.mark.parametrize(
+    ("block", "what"),
+    [
+        ({"lesson": "01", "leave": ["No such section"]}, "No such section"),
+        ({"lesson": "01", "homework": ["02.tower"]}, "02.tower"),
+        ({"talk": "Long", "minutes": 600}, "120 minutes too late"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_the_course_is_refused(block, what):
+    day = {"starts": "09:00", "ends": "17:00", "blocks": [block]}
+    with pytest.raises(AuthoringError, match=what):
+        guide.timetable(load_course(), day)
+
+
+def test_the_guide_speaks_of_every_lesson_and_names_what_exists():
+    notes = guide.lesson_notes(load_course())
+    for lesson in LESSONS:
+        part = notes.partition(f"## {lesson.id} · ")[2].partition("\n## ")[0]
+        assert "**Say first.**" in part and "**Late? Cut here**" in part
+        assert part.count("\n- *") >= 2
+
+
+def test_every_command_in_the_guide_exists():
+    from course_utils.cli import COMMANDS
+
+    text = (ROOT / "workshop" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"course_utils ([a-z-]+)", text))
+    assert {"preflight", "slides", "answers", "hand-in", "class-report", "bundle", "reset"} <= named
+    assert named <= set(COMMANDS)
