@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import tempfile
@@ -18,7 +19,7 @@ from course_utils.authoring.lesson import executed
 from course_utils.course import Course, Lesson
 
 PACKAGE = Path(__file__).resolve().parent.parent
-SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the scratch folder the lesson ran in
+SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
 _NOT_RUN = {"__pycache__", "authoring", "cli"}  # what no lesson uses
 _USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
@@ -95,12 +96,14 @@ def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> Noteb
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         place = Path(scratch).resolve()
         notebooks = place / "notebooks"
-        notebooks.mkdir()
+        for folder in (notebooks, place / "tmp"):
+            folder.mkdir()
         env = {name: value for name, value in os.environ.items() if not _USERS_OWN.match(name)}
         path = [str(PACKAGE.parent), *filter(None, [env.get("PYTHONPATH")])]
         env |= {
             "PYTHONPATH": os.pathsep.join(path),
             "COURSE_PROGRESS": str(place / "progress.jsonl"),
+            "TMPDIR": str(place / "tmp"),
             "IPYTHONDIR": str(place / "ipython"),
             "JUPYTER_CONFIG_DIR": str(place / "jupyter"),
             "JUPYTER_PREFER_ENV_PATH": "1",
@@ -108,7 +111,10 @@ def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> Noteb
         if device:
             env["COURSE_DEVICE"] = device
         done = executed(nb, notebooks, env, on_cell)
-        return parse(dumps(done).replace(str(place), SHOWN))
+        text = dumps(done)
+        for own in (place, PACKAGE.parent):
+            text = text.replace(json.dumps(str(own))[1:-1], SHOWN)
+        return parse(text)
 
 
 def _key(text: str, run: dict[str, Any]) -> str:

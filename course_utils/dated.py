@@ -1,0 +1,41 @@
+"""A learner's notebook under a dated name, when a fresh one takes its place."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from datetime import date
+from pathlib import Path
+
+RELOAD = "If it is open in JupyterLab, choose File > Reload Notebook from Disk there."
+
+_DATED = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb")
+
+
+def is_dated(name: str) -> bool:
+    """Return whether a file has the name of a notebook that was set aside."""
+    return _DATED.fullmatch(name) is not None
+
+
+def set_aside(path: Path) -> Path:
+    """Rename a notebook to ``NAME_mine_DATE.ipynb``, or with ``_2``, ``_3`` where that is taken.
+
+    Returns
+    -------
+    Path
+        The new name, which no file had before.
+    """
+    for number in itertools.count(1):
+        again = "" if number == 1 else f"_{number}"
+        mine = path.with_name(f"{path.stem}_mine_{date.today().isoformat()}{again}{path.suffix}")
+        try:
+            mine.open("x").close()  # takes the name, whoever else asks for it now
+        except FileExistsError:
+            continue
+        try:
+            return path.replace(mine)
+        except OSError:
+            os.unlink(mine)
+            raise
+    raise AssertionError("numbers do not end")
