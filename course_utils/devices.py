@@ -17,6 +17,14 @@ ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
 """The kinds of device, best first. ROCm builds answer to ``cuda``; ``sim`` is the simulated one."""
 
 
+SWITCH_ON = {
+    "colab": "For a GPU: Runtime > Change runtime type > T4 GPU, then run all cells again.",
+    "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
+    "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
+}
+"""What to click where there is no GPU."""
+
+
 class DeviceError(RuntimeError):
     """The device that was asked for cannot be used; the message says why and what to do."""
 
@@ -178,17 +186,19 @@ def _advice(can: Abilities) -> str:
         if can.device.type == "cuda" and not can.bf16:
             return "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
         return "ready for every lesson."
-    better = {
-        "colab": "For a GPU: Runtime > Change runtime type > T4 GPU, then run all cells again.",
-        "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
-        "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
-    }[where()]
+    better = SWITCH_ON[where()]
     if can.device.type == "sim":
         return (
             "this GPU is simulated. Results and errors are real, computed by the CPU; every time it "
             f"gives is modelled. {better}"
         )
     return f"every cell runs; where only a GPU would show more, the lesson says so. {better}"
+
+
+def no_gpu_notice() -> None:
+    """Where there is no GPU, say what to click for one; `start` does so in the cloud."""
+    if not any(_present(kind) for kind in ("cuda", "xpu", "mps")):
+        print(f"This session has no GPU. Every lesson runs all the same. {SWITCH_ON[where()]}")
 
 
 def _present(kind: str) -> bool:

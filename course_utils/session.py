@@ -8,6 +8,7 @@ import sys
 from . import progress
 from .course import load_course
 from .exercises import LessonExercises, lesson
+from .host import where
 from .show import Bundle, show, table
 
 NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml", "jsonschema")
@@ -32,6 +33,10 @@ def start(lesson_id: str) -> LessonExercises:
             f"this notebook's Python ({sys.executable}) has no {', '.join(missing)}. Close it and "
             "start the course with: python3 -m course_utils lab"
         )
+    if where() != "local":
+        from .devices import no_gpu_notice
+
+        no_gpu_notice()
     from . import plots
 
     plots.use_style()

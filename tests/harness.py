@@ -50,6 +50,7 @@ def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
     return env | {
         "PYTHONPATH": os.pathsep.join(path),
         "COURSE_PROGRESS": str(folder / "progress.jsonl"),
+        "COURSE_WORK": str(folder / "work"),
         "COURSE_NETWORK_LOG": str(folder / "network.log"),
         "IPYTHONDIR": str(folder / "ipython"),
         "JUPYTER_CONFIG_DIR": str(folder / "jupyter"),

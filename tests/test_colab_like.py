@@ -167,6 +167,7 @@ def run(platform, repository, tmp_path, monkeypatch):
         nbformat.write(nb, empty / lesson.file)
         env = kernel_env(tmp_path, **platform.variables)
         env.pop("PYTHONPATH")  # pip needs the network, as it does there
+        env.pop("COURSE_WORK")
         client = nbclient.NotebookClient(
             nb,
             timeout=5 * CELL_TIMEOUT,

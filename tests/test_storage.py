@@ -16,7 +16,7 @@ from course_utils import keep, progress, storage
 def _local(monkeypatch, tmp_path):
     """An empty folder on a machine that is no cloud; a test asks for one by ``colab`` or ``kaggle``."""
     monkeypatch.chdir(tmp_path)
-    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "COURSE_WORK"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(storage, "_in_drive", None)
     monkeypatch.setattr(storage, "DRIVE", tmp_path / "content" / "drive")
@@ -49,6 +49,11 @@ def test_on_your_own_machine_it_is_beside_the_notebook_and_says_nothing(capsys):
     assert Path("work/03").is_dir()
     assert keep("03") == Path("work/03")
     assert _said(capsys) == ""
+
+
+def test_another_place_can_be_named(monkeypatch, tmp_path):
+    monkeypatch.setenv("COURSE_WORK", str(tmp_path / "elsewhere"))
+    assert keep("03") == tmp_path / "elsewhere" / "03" and keep("03").is_dir()
 
 
 def test_only_colab_has_a_drive(capsys):

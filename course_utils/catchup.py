@@ -1,0 +1,265 @@
+"""For a late arrival, or after a session that died: what the cells above a section would have made."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from . import predictions, progress, storage
+from .course import CourseFileError, Lesson, fresh_notebook, load_course
+from .exercises import Exercise, LessonExercises
+from .exercises import lesson as exercises_of
+from .progressbar import bar
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+SHOWN = 12  # names that are listed, at most
+
+
+class _Cannot(Exception):
+    """Why catching up is not possible, or went no further: one sentence."""
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A section of a lesson: its number, its heading, and the cell that the heading stands in."""
+
+    number: int
+    heading: str
+    cell: int
+
+    def __str__(self) -> str:
+        return f"section {self.number}, “{self.heading}”" if self.number else "the first cells"
+
+
+def catch_up(lesson_id: str, section: int | str | None = None) -> None:
+    """Run what stands before a section, so that you can go on there.
+
+    The cells are the lesson's own, not yours, and show nothing. An exercise that you have answered
+    rightly in this session stays as it is; the others get the course's solution, and do not count as
+    solved. A file that a cell would write stays as it is where it is there already.
+
+    Parameters
+    ----------
+    lesson_id
+        The lesson's number, such as ``"05"``.
+    section
+        The section to go on with: its number, or a word of its heading. By default the one with the
+        first exercise that you have not solved yet.
+
+    Examples
+    --------
+    >>> catch_up("03", "3 am")
+    """
+    try:
+        lesson = _lesson(lesson_id)
+        shell = _shell()
+        nb, exercises = _fresh(lesson), exercises_of(lesson.id)
+        sections = _sections(nb)
+        goal = _goal(nb, sections, section, exercises)
+        made = _run(nb, sections, goal, exercises, shell)
+    except _Cannot as problem:
+        print(problem)
+        return
+    print(f"Ready: {_listed(made)}.")
+    print(f"Go on with {goal} of lesson {lesson.id}.")
+    if "keep(" in "".join(cell.source for cell in nb.cells):
+        print(_checkpoint(storage.kept(lesson.id)))
+
+
+def _lesson(lesson_id: str) -> Lesson:
+    course = load_course()
+    for lesson in course.ready:
+        if lesson.id == lesson_id:
+            return lesson
+    known = ", ".join(lesson.id for lesson in course.ready)
+    raise _Cannot(f"There is no lesson {lesson_id!r}; choose one of {known}.")
+
+
+def _shell() -> Any:
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is None:
+        raise _Cannot("catch_up works in a notebook: run it in a cell of the lesson.")
+    return shell
+
+
+def _fresh(lesson: Lesson) -> NotebookNode:
+    if importlib.util.find_spec("nbformat") is None:
+        raise _Cannot("catch_up needs the package nbformat: install it with  %pip install nbformat")
+    import nbformat
+
+    try:
+        return nbformat.reads(fresh_notebook(lesson), as_version=4)
+    except CourseFileError as error:
+        raise _Cannot(f"Catching up is not possible: {error}.") from None
+
+
+def _sections(nb: NotebookNode) -> list[_Section]:
+    from .authoring.anatomy import headings
+
+    found = [_Section(0, "", 0)]
+    for i, cell in enumerate(nb.cells):
+        if cell.cell_type == "markdown":
+            for heading in headings(cell.source):
+                if heading.level == 2:
+                    found.append(_Section(len(found), heading.text, i))
+    return found
+
+
+def _goal(
+    nb: NotebookNode,
+    sections: list[_Section],
+    wanted: int | str | None,
+    exercises: LessonExercises,
+) -> _Section:
+    if wanted is None:
+        return _first_unsolved(nb, sections, exercises)
+    text = str(wanted).strip().lower()
+    found = [s for s in sections[1:] if text == str(s.number)]
+    found = found or [s for s in sections[1:] if text and text in s.heading.lower()]
+    if len(found) == 1:
+        return found[0]
+    listed = "\n".join(f"{s.number:4} {s.heading}" for s in found or sections[1:])
+    why = "several sections fit" if found else "no section fits"
+    raise _Cannot(f"{wanted!r}: {why}. Choose a number, or a word of one heading only:\n{listed}")
+
+
+def _first_unsolved(
+    nb: NotebookNode, sections: list[_Section], exercises: LessonExercises
+) -> _Section:
+    from .authoring.cells import exercise_id
+
+    done = progress.solved()
+    open_ids = {exercise.id for exercise in exercises} - done
+    for i, cell in enumerate(nb.cells):
+        if exercise_id(cell) in open_ids:
+            return [s for s in sections if s.cell <= i][-1]
+    return next((s for s in sections if s.heading == "Summary"), sections[-1])
+
+
+def _run(
+    nb: NotebookNode,
+    sections: list[_Section],
+    goal: _Section,
+    exercises: LessonExercises,
+    shell: Any,
+) -> list[str]:
+    """Run the code cells above a section; return the names that they made for the cells below."""
+    cells = [(i, c) for i, c in enumerate(nb.cells[: goal.cell]) if c.cell_type == "code"]
+    before = dict(shell.user_ns)
+    with _unnoticed():
+        for i, cell in bar(cells, desc=f"catching up on lesson {exercises.lesson_id}"):
+            source = _own_answer(cell, exercises, shell)
+            if _writes_what_is_there(source):
+                continue
+            problem = _run_quietly(source, shell)
+            if problem is not None:
+                place = [s for s in sections if s.cell <= i][-1]
+                said = next(iter(str(problem).splitlines()), "")
+                raise _Cannot(
+                    f"Catching up ended in {place}, with {type(problem).__name__}: {said} "
+                    "What the cells above it make is there; run the rest by hand."
+                )
+    below = [cell.source for cell in nb.cells[goal.cell :] if cell.cell_type == "code"]
+    wanted = set(re.findall(r"\w+", "\n".join(below)))
+    return [
+        name
+        for name, value in shell.user_ns.items()
+        if name in wanted and before.get(name) is not value and _is_made(value, shell)
+    ]
+
+
+def _own_answer(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
+    """Return a cell's source; an exercise has the solution, or the learner's answer if that is right."""
+    from .authoring.cells import exercise_id
+    from .authoring.solve import find_stub, replaced, solution
+
+    known: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
+    exercise = known.get(exercise_id(cell) or "")
+    if exercise is None:
+        return cell.source
+    stub = find_stub(cell, exercise)
+    theirs = shell.user_ns.get(stub.name)
+    if theirs is not None and exercise.result(theirs).outcome == "right":
+        return replaced(cell.source, stub, "")
+    return replaced(cell.source, stub, solution(exercise, stub))
+
+
+def _writes_what_is_there(source: str) -> bool:
+    written = re.match(r"%%writefile\s+(?!-a)(\S+)", source)
+    return written is not None and Path(written[1]).exists()
+
+
+def _run_quietly(source: str, shell: Any) -> Exception | None:
+    """Run a cell in the notebook's namespace, magics and all, and hide what it shows."""
+    from IPython.utils.capture import capture_output
+
+    plt = sys.modules.get("matplotlib.pyplot")
+    figures = set(plt.get_fignums()) if plt else set()
+    code = shell.transform_cell(source)
+    name = shell.compile.cache(code, 0, raw_code=source)  # inspect.getsource finds it there
+    try:
+        with capture_output():
+            exec(compile(code, name, "exec", dont_inherit=True), shell.user_ns)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (a lesson's cell may raise anything)
+        return error
+    finally:
+        if plt := sys.modules.get("matplotlib.pyplot"):
+            for number in set(plt.get_fignums()) - figures:
+                plt.close(number)
+    return None
+
+
+@contextmanager
+def _unnoticed() -> Iterator[None]:
+    """Note nothing in the progress file meanwhile, and leave the learner's predictions alone."""
+    chosen = os.environ.get("COURSE_PROGRESS")
+    theirs = dict(predictions._made)
+    predictions._made.clear()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        os.environ["COURSE_PROGRESS"] = str(Path(folder) / "progress.jsonl")
+        try:
+            yield
+        finally:
+            if chosen is None:
+                del os.environ["COURSE_PROGRESS"]
+            else:
+                os.environ["COURSE_PROGRESS"] = chosen
+            for prediction in predictions._made.values():
+                prediction.revealed = False
+            predictions._made.update(theirs)
+
+
+def _is_made(value: object, shell: Any) -> bool:
+    """Whether a value was made by a cell: neither a module nor something imported."""
+    if isinstance(value, ModuleType):
+        return False
+    here = shell.user_ns["__name__"]
+    return not callable(value) or getattr(value, "__module__", here) == here
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more if names else "the imports"
+
+
+def _checkpoint(folder: Path) -> str:
+    files = [path for path in folder.rglob("*.pt") if path.is_file()]
+    if not files:
+        return f"No checkpoint is in {folder} yet."
+    newest = max(files, key=lambda path: path.stat().st_mtime)
+    minutes = max(0, time.time() - newest.stat().st_mtime) / 60
+    ago = f"{minutes:.0f} minutes" if minutes < 120 else f"{minutes / 60:.0f} hours"
+    return f"Checkpoint: {newest}, saved {ago} ago."
