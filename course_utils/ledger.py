@@ -1,14 +1,15 @@
 """The ledger of a climb: what was tried on a training loop, what it brought, and whether it was kept.
 
 Two loops are compared in turns, so that whatever else the machine does meets both; and a loop that is
-faster must still learn before it is kept.
+faster must still learn before it is kept. Each rung is written to a file at once: a climb goes on where
+its session ended.
 """
 
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
@@ -21,10 +22,11 @@ from torch import nn
 
 from . import drawings
 from .devices import abilities, synchronize
-from .predictions import Prediction
+from .exercises.core import Todo
+from .predictions import Prediction, predict
 from .progressbar import bar
 from .show import show_table
-from .timing import Measurement
+from .timing import Measurement, take_turns
 
 Parts = Mapping[str, Any]
 Training = Callable[[Parts], Iterator[tuple[nn.Module, int]]]
@@ -50,6 +52,10 @@ class Rung:
     ----------
     name
         What was changed.
+    change
+        The parts that are new, in words.
+    stands_on
+        The names of the rungs kept before it.
     speed_up
         The new loop's images a second over the old one's: median and quartiles of the rounds. None where
         it was not measured.
@@ -64,6 +70,8 @@ class Rung:
     """
 
     name: str
+    change: dict[str, str]
+    stands_on: tuple[str, ...]
     speed_up: Measurement | None
     predicted: float | None
     accuracy: float | None
@@ -87,6 +95,8 @@ class Ledger:
         Returns a model's accuracy, from 0 to 1.
     epoch
         After how many images a loop must have learned something.
+    folder
+        Where the climb is kept: one JSON file, written anew after each rung. Files of earlier climbs stay.
 
     Raises
     ------
@@ -102,11 +112,13 @@ class Ledger:
         *,
         evaluate: Callable[[nn.Module], float],
         epoch: int,
+        folder: Path | str,
     ) -> None:
         if str(device).startswith("sim"):
             raise ValueError('the ledger needs a real clock: give it torch.device("cpu")')
         self.device = torch.device(device)
         self.start = dict(start)
+        self.folder = Path(folder)
         self.rungs: list[Rung] = []
         self.results: dict[str, Measurement | str] = {}
         self.base: Measurement | None = None
@@ -114,11 +126,13 @@ class Ledger:
         self._training, self._evaluate, self._epoch = training, evaluate, epoch
         self._changes: dict[str, dict[str, Any]] = {}
         self._reference: float | None = None
+        self._earlier: dict[str, Rung] = {}
+        self._path: Path | None = None
 
     @property
     def best(self) -> dict[str, Any]:
         """The parts of the fastest loop so far: the first one's, with every change that was kept."""
-        return self._before(None)
+        return self._parts(self._below(None))
 
     @property
     def reference(self) -> float:
@@ -131,15 +145,16 @@ class Ledger:
         self,
         name: str,
         change: Parts,
-        predicted: Prediction | None = None,
+        predicted: object = None,
         *,
         keep: bool | None = None,
         unless: str = "",
-    ) -> Rung:
+    ) -> None:
         """Measure a change against the best loop so far, in turns, show what came out, and keep it or not.
 
         It is kept where the lower quartile of the speed-up is above 1 and the loop still learns. The same
-        name again replaces the rung in its place.
+        name again replaces the rung in its place. A change that raises a RuntimeError, ImportError or
+        OSError is noted as not running on this device, and not kept.
 
         Parameters
         ----------
@@ -148,58 +163,61 @@ class Ledger:
         change
             The parts that are new.
         predicted
-            The learner's prediction of the speed-up.
+            The learner's guess of the speed-up, a number; ``todo()`` where there is none.
         keep
             Your own decision in place of the rule.
         unless
             Why this cannot be tried here: where that is a sentence, nothing is measured.
-
-        Returns
-        -------
-        Rung
-            What was found. A change that raises a RuntimeError, ImportError or OSError is noted as not
-            running on this device, and not kept.
         """
-        old = self._before(name)
-        guess = predicted.guess if predicted and isinstance(predicted.guess, float) else None
+        below = self._below(name)
+        described, stands_on = _described(change), tuple(rung.name for rung in below)
+        earlier = self._earlier.pop(name, None)
+        if earlier and not unless and (earlier.change, earlier.stands_on) == (described, stands_on):
+            self._note(earlier, change)
+            show_table(
+                _HEAD, [_row(earlier)], ["recorded"], "As found before. Again: run this twice."
+            )
+            return
+        prediction = self._prediction(name, None if unless else predicted)
         speed_up, accuracy, why, kept = None, None, unless, False
         if not unless:
+            old = self._parts(below)
             reference = self.reference
             try:
                 speed_up = self.compare(old, {**old, **change}, name)
-                if keep or (keep is None and _quartile(speed_up) > 1):
+                if keep or (keep is None and (speed_up.q1 or 0) > 1):
                     accuracy = self.accuracy({**old, **change}, f"{name}: does it learn?")
+                kept, why = _verdict(speed_up, accuracy, reference, keep)
             except (RuntimeError, ImportError, OSError) as error:
                 first = (str(error).strip().splitlines() or ["no message"])[0]
                 speed_up, why = None, f"does not run here: {type(error).__name__}, {first[:120]}"
-        if speed_up:
-            kept, why = _verdict(speed_up, accuracy, reference, keep)
-        rung = Rung(name, speed_up, guess, accuracy, kept, why)
-        self._note(rung, dict(change))
-        if speed_up:
-            show_table(_HEAD, [_row(rung)], ["measured"])
-        else:
+        guess = prediction.guess if prediction and isinstance(prediction.guess, float) else None
+        rung = Rung(name, described, stands_on, speed_up, guess, accuracy, kept, why)
+        self._note(rung, change)
+        if speed_up is None:
             print(f"{name}, not measured: {why}")
-        return rung
+            return
+        show_table(_HEAD, [_row(rung)], ["measured"])
+        if prediction:
+            prediction.reveal(speed_up)
 
     def compare(self, old: Parts, new: Parts, label: str = "speed-up") -> Measurement:
         """Run two loops in turns; return how many times as many images a second the new one takes.
 
         Each round gives one ratio; the two begin a round alternately. Warm-up and `LEAD_IN` are not timed.
         """
-        paces = [_Pace(self._training(parts), self.device) for parts in (old, new)]
-        try:
-            rates: tuple[list[float], list[float]] = ([], [])
-            for turn in bar(range(ROUNDS), desc=label, leave=False):
-                for which in (0, 1) if turn % 2 == 0 else (1, 0):
-                    rates[which].append(paces[which].turn())
-        finally:
-            for pace in paces:
-                pace.close()
+        with ExitStack() as stack:
+            paces = [
+                stack.enter_context(closing(_Pace(self._training(parts), self.device)))
+                for parts in (old, new)
+            ]
+            rounds = bar(range(ROUNDS), desc=label, leave=False)
+            before, after = take_turns(paces[0].turn, paces[1].turn, rounds)
         if self.base is None and dict(old) == self.start:
-            self.base = self._measurement("the first loop", rates[0], "samples/s", "throughput")
-        ratios = [after / before for before, after in zip(*rates, strict=True)]
-        return self._measurement(label, ratios, "1", "speed-up")
+            rate = {"unit": "samples/s", "quantity": "throughput"}
+            self.base = Measurement.of(before, "the first loop", self.device, **rate)
+        ratios = [new / old for old, new in zip(before, after, strict=True)]
+        return Measurement.of(ratios, label, self.device, unit="1", quantity="speed-up")
 
     def accuracy(self, parts: Parts, label: str = "training") -> float:
         """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
@@ -218,13 +236,51 @@ class Ledger:
 
     def whole(self) -> Measurement:
         """Compare the first loop with the best one, in turns, and note it as a result."""
-        total = self.compare(self.start, self.best, "first loop against best")
-        self.results["first loop against best"] = total
+        total = self.compare(self.start, self.best, "best loop against the first")
+        self.result("best loop against the first", total)
         return total
 
     def result(self, name: str, value: Measurement | str) -> None:
         """Note something for the report card: a measurement, or a figure already in words."""
         self.results[name] = value
+        self._write()
+
+    def resume(self, file: Path | str | None = None) -> None:
+        """Take up an earlier climb: what it measured is shown, and not measured again.
+
+        A rung counts as measured where its name, its change and all rungs below it are what they were; a
+        change of a function that kept its name is not seen. Says in a sentence where there is no such climb.
+
+        Parameters
+        ----------
+        file
+            The JSON file of that climb; by default the newest of this kind of device in the folder.
+        """
+        found = [path for path in self.folder.glob(self._stem("*") + ".json") if path != self._path]
+        if file is None and not found:
+            print(f"There is no earlier climb in {self.folder}: this one begins at the first rung.")
+            return
+        path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
+        try:
+            then = json.loads(path.read_text(encoding="utf-8"))
+            rungs = [_rung(fields) for fields in then["rungs"]]
+            base = then["first loop"] and Measurement(**then["first loop"])
+            other = [name for name, value in self._conditions().items() if then[name] != value]
+            reference = then["accuracy of the first loop"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            print(f"{path} cannot be read ({type(error).__name__}): this climb begins anew.")
+            return
+        if other:
+            print(
+                f"{path.name} was another climb: not the same {', '.join(other)}. This one is new."
+            )
+            return
+        self.base, self._reference = self.base or base, self._reference or reference
+        self._earlier = {rung.name: rung for rung in rungs if rung.speed_up}
+        print(
+            f"{path.name}: {len(self._earlier)} rungs are taken up. Run their cells: each shows at once "
+            "what it found."
+        )
 
     def table(self) -> None:
         """Show all rungs."""
@@ -242,8 +298,13 @@ class Ledger:
         """
         drawings.ladder(self._heights(), limit)
 
-    def save(self, folder: Path | str) -> tuple[Path, Path]:
-        """Write the report card: a picture and a JSON file, named by device and time, beside older ones.
+    def save(self, *headlines: str) -> tuple[Path, Path]:
+        """Write the report card, a picture beside the climb's JSON file, and show it.
+
+        Parameters
+        ----------
+        headlines
+            The names of the results that stand above the ladder in large print.
 
         Returns
         -------
@@ -254,29 +315,23 @@ class Ledger:
         ------
         ValueError
             Where nothing has been tried yet.
+        OSError
+            Where the folder cannot be written to.
         """
         if self.base is None:
             raise ValueError("nothing has been measured yet: try a rung first")
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        now = datetime.now()
-        stem = f"capstone_{self.device.type}_{now:%Y-%m-%d_%H%M%S}"
-        number = len(list(folder.glob(f"{stem}*.json")))
-        stem += f"_{number + 1}" if number else ""
-        picture, data = folder / f"{stem}.png", folder / f"{stem}.json"
-        data.write_text(json.dumps(self.as_dict(), indent=1, ensure_ascii=False), encoding="utf-8")
-        title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {now:%Y-%m-%d}"
-        drawings.report_card(self._heights(), title, self._written(), picture)
+        data = self._file()
+        picture = data.with_suffix(".png")
+        data.write_text(self._json(), encoding="utf-8")
+        title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
+        drawings.report_card(self._heights(), title, self._written(), headlines, picture)
         return picture, data
 
     def as_dict(self) -> dict[str, Any]:
         """Return all that is known as plain values, ready for JSON."""
         return {
-            "schema": 1,
-            "device": str(self.device),
-            "machine": abilities(self.device).name,
-            "torch": torch.__version__,
-            "threads": torch.get_num_threads(),
+            "schema": 2,
+            **self._conditions(),
             "first loop": self.base and self.base.as_dict(),
             "accuracy of the first loop": self._reference,
             "rungs": [asdict(rung) for rung in self.rungs],
@@ -286,23 +341,72 @@ class Ledger:
             },
         }
 
-    def _before(self, name: str | None) -> dict[str, Any]:
-        """Return the parts as they are below the rung of this name."""
+    def _conditions(self) -> dict[str, Any]:
+        """Return what must be the same where two climbs are to be one."""
+        return {
+            "device": str(self.device),
+            "machine": abilities(self.device).name,
+            "torch": str(torch.__version__),
+            "images in an epoch": self._epoch,
+            "parts of the first loop": _described(self.start),
+        }
+
+    def _json(self) -> str:
+        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
+
+    def _stem(self, when: str) -> str:
+        return f"capstone_{self.device.type}_{when}"
+
+    def _file(self) -> Path:
+        """Return this climb's file, whose name no other has."""
+        if self._path is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stem = self._stem(f"{datetime.now():%Y-%m-%d_%H%M%S}")
+            number = len(list(self.folder.glob(f"{stem}*.json")))
+            self._path = self.folder / f"{stem}{f'_{number + 1}' if number else ''}.json"
+        return self._path
+
+    def _write(self) -> None:
+        try:
+            path = self._file()
+            new = path.with_suffix(".new")
+            new.write_text(self._json(), encoding="utf-8")
+            new.replace(path)
+        except OSError as error:
+            print(
+                f"{self.folder} cannot be written to ({error.strerror}): keep this session alive."
+            )
+
+    def _below(self, name: str | None) -> list[Rung]:
+        """Return the rungs that are kept below the one of this name."""
+        names = [rung.name for rung in self.rungs]
+        place = names.index(name) if name in names else None
+        return [rung for rung in self.rungs[:place] if rung.kept]
+
+    def _parts(self, below: list[Rung]) -> dict[str, Any]:
         parts = dict(self.start)
-        for rung in self.rungs:
-            if rung.name == name:
-                break
-            if rung.kept:
-                parts |= self._changes[rung.name]
+        for rung in below:
+            parts |= self._changes[rung.name]
         return parts
 
-    def _note(self, rung: Rung, change: dict[str, Any]) -> None:
-        self._changes[rung.name] = change
+    def _prediction(self, name: str, guess: object) -> Prediction | None:
+        """Return the prediction of a rung, if one was made before its answer was seen."""
+        if guess is None or isinstance(guess, Todo):
+            return None
+        known = next((rung for rung in self.rungs if rung.name == name and rung.speed_up), None)
+        if known and known.predicted is None:
+            print("You have seen the answer already, so this guess does not count.")
+            return None
+        return predict(f"09.{name}", guess, unit="×")
+
+    def _note(self, rung: Rung, change: Parts) -> None:
+        self._changes[rung.name] = dict(change)
         names = [known.name for known in self.rungs]
         if rung.name in names:
             self.rungs[names.index(rung.name)] = rung
         else:
             self.rungs.append(rung)
+        self._write()
 
     def _heights(self) -> list[drawings.Height]:
         """Return each rung as it is drawn: what was measured of it, times what stands below it."""
@@ -315,7 +419,7 @@ class Ledger:
                 continue
             reached = tuple(below * x for x in (found.q1, found.median, found.q3))
             guess = None if rung.predicted is None else below * rung.predicted
-            heights.append(drawings.Height(rung.name, reached, rung.kept, guess))
+            heights.append(drawings.Height(rung.name, reached, rung.kept, found.median, guess))
             below = reached[1] if rung.kept else below
         return heights
 
@@ -324,29 +428,6 @@ class Ledger:
             name: value if isinstance(value, str) else _spread(value)
             for name, value in self.results.items()
         }
-
-    def _measurement(
-        self, label: str, values: list[float], unit: str, quantity: str
-    ) -> Measurement:
-        q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive")
-        return Measurement(
-            label=label,
-            median=median,
-            q1=q1,
-            q3=q3,
-            n=len(values),
-            device=str(self.device),
-            machine=abilities(self.device).name,
-            torch=torch.__version__,
-            threads=torch.get_num_threads(),
-            date=datetime.now().date().isoformat(),
-            unit=unit,
-            quantity=quantity,
-        )
-
-    def times(self, label: str, values: list[float]) -> Measurement:
-        """Return times in seconds as one measurement, with its median and quartiles."""
-        return self._measurement(label, values, "s", "time")
 
 
 class _Pace:
@@ -384,8 +465,14 @@ def _close(steps: Any) -> None:
         steps.close()
 
 
-def _quartile(speed_up: Measurement) -> float:
-    return speed_up.q1 or 0.0
+def _described(parts: Parts) -> dict[str, str]:
+    """Return parts in words: functions by their names."""
+    return {name: getattr(part, "__name__", str(part)) for name, part in parts.items()}
+
+
+def _rung(fields: dict[str, Any]) -> Rung:
+    speed_up = fields["speed_up"] and Measurement(**fields["speed_up"])
+    return Rung(**{**fields, "speed_up": speed_up, "stands_on": tuple(fields["stands_on"])})
 
 
 def _verdict(

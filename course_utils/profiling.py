@@ -12,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import simgpu
+from .devices import abilities
 from .show import seconds, table
 from .simgpu import cost
 from .timing import measure
@@ -84,6 +85,7 @@ class Counted(TorchDispatchMode):
     def __init__(self, device: torch.device | str) -> None:
         super().__init__()
         self.device = torch.device(device)
+        self._tf32 = abilities(self.device).tf32
         self.flops: dict[str, float] = defaultdict(float)
         self.bytes = 0.0
 
@@ -95,7 +97,8 @@ class Counted(TorchDispatchMode):
         first = next((x for x in (*args, out) if isinstance(x, torch.Tensor)), None)
         if first is not None and first.device.type == self.device.type:
             done = cost.work(op, args, kwargs, out)
-            self.flops[done.unit] += done.flops
+            plain = done.unit == "tf32" and not self._tf32  # allowed, but it has no such units
+            self.flops["fp32" if plain else done.unit] += done.flops
             self.bytes += done.bytes
         return out
 
@@ -206,7 +209,12 @@ def best_bytes(device: torch.device) -> float:
 def _flops(device: torch.device, unit: str) -> float:
     size = 512 if device.type == "cpu" else 4096
     a = torch.randn(size, size).to(device, _DTYPES[unit])
-    return 2 * size**3 / measure(lambda: a @ a, device=device, min_seconds=0.05).median
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if unit == "tf32" else "highest")
+    try:
+        return 2 * size**3 / measure(lambda: a @ a, device=device, min_seconds=0.05).median
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 @functools.cache

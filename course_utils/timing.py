@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from time import perf_counter
@@ -21,7 +21,7 @@ from . import simgpu
 from .devices import abilities, synchronize
 from .show import amount, seconds
 
-__all__ = ["Measurement", "host_clock", "measure", "seconds"]
+__all__ = ["Measurement", "host_clock", "measure", "seconds", "take_turns"]
 
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
@@ -72,6 +72,41 @@ class Measurement:
     source: str = ""
     experiment: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @classmethod
+    def of(
+        cls, values: Sequence[float], label: str, device: torch.device | str, **more: Any
+    ) -> Measurement:
+        """Return the median and the quartiles of values taken on a device, here and today.
+
+        Parameters
+        ----------
+        values
+            One for each repetition; a single one is its own quartiles.
+        label, device
+            What was measured, and where. On the simulated device it is *modelled*.
+        more
+            Other fields, such as ``unit`` and ``quantity``; times in seconds need none.
+        """
+        values = [float(value) for value in values]
+        alone = len(values) == 1
+        q1, median, q3 = (
+            values * 3 if alone else statistics.quantiles(values, n=4, method="inclusive")
+        )
+        return cls(
+            label=label,
+            median=median,
+            q1=q1,
+            q3=q3,
+            n=len(values),
+            device=str(device),
+            machine=abilities(device).name,
+            torch=torch.__version__,
+            threads=torch.get_num_threads(),
+            date=date.today().isoformat(),
+            kind="modelled" if torch.device(device).type == "sim" else "measured",
+            **more,
+        )
 
     def __str__(self) -> str:
         spread = f" ({self.written('q1')} to {self.written('q3')}), n = {self.n}"
@@ -151,20 +186,32 @@ def measure(
     else:
         timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
         times = _repeat(timer, once, min_seconds)
-    q1, median, q3 = statistics.quantiles(times, n=4, method="inclusive")
-    return Measurement(
-        label=label or getattr(fn, "__name__", "work"),
-        median=median,
-        q1=q1,
-        q3=q3,
-        n=len(times),
-        device=str(device),
-        machine=abilities(device).name,
-        torch=torch.__version__,
-        threads=torch.get_num_threads(),
-        date=date.today().isoformat(),
-        kind="modelled" if simulated else "measured",
-    )
+    return Measurement.of(times, label or getattr(fn, "__name__", "work"), device)
+
+
+def take_turns(
+    first: Callable[[], float], second: Callable[[], float], rounds: Iterable[object]
+) -> tuple[list[float], list[float]]:
+    """Call two functions in turns, so that whatever else the machine does disturbs both alike.
+
+    Parameters
+    ----------
+    first, second
+        What to call; each begins every second round.
+    rounds
+        As many as it has items, such as ``range(9)``.
+
+    Returns
+    -------
+    tuple
+        What the calls returned, of the first and of the second, round by round.
+    """
+    turns = (first, second)
+    returned: tuple[list[float], list[float]] = ([], [])
+    for number, _ in enumerate(rounds):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            returned[which].append(turns[which]())
+    return returned
 
 
 def _place(fn: Callable[[], object]) -> torch.device:

@@ -279,7 +279,7 @@ def _coloured(n):
     return images, labels
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_path, capsys):
     compiled = []
     monkeypatch.chdir(tmp_path)

@@ -19,12 +19,14 @@ class Height(NamedTuple):
     """A rung as it is drawn.
 
     ``reached`` is its images a second, lower quartile, median and upper quartile, or None where it was
-    not measured; ``guess`` is what the learner's prediction would have come to.
+    not measured; ``factor`` is how many times as fast as below it that is; ``guess`` is what the learner's
+    prediction would have come to.
     """
 
     name: str
     reached: tuple[float, ...] | None
     kept: bool
+    factor: float | None = None
     guess: float | None = None
 
 
@@ -36,18 +38,22 @@ def ladder(heights: Sequence[Height], limit: float | None = None) -> None:
     heights
         The rungs, the first loop first.
     limit
-        The images a second that nothing on the device can exceed, if known.
+        The images a second that the floor allows, if known.
     """
-    fig, ax = plt.subplots(figsize=(8.2, 0.36 * len(heights) + 1.5), layout="constrained")
+    fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
     _rungs(ax, heights, limit)
     fig.legend(loc="outside upper center", ncols=4, fontsize=9)
     present(fig, f"The ladder, from the bottom up. {_said(heights, limit)}")
 
 
 def report_card(
-    heights: Sequence[Height], title: str, results: Mapping[str, str], path: Path
+    heights: Sequence[Height],
+    title: str,
+    results: Mapping[str, str],
+    headlines: Sequence[str],
+    path: Path,
 ) -> None:
-    """Draw the ladder with all results below it, show it and save it as a picture.
+    """Draw some results in large print, the ladder, and all results below it; show and save it.
 
     Parameters
     ----------
@@ -57,21 +63,32 @@ def report_card(
         Machine, version and date.
     results
         For each name the figure in words.
+    headlines
+        The names of those in large print.
     path
         The PNG file to write.
     """
-    tall = 0.3 * len(heights) + 1.2, 0.24 * len(results) + 0.2
-    fig, (ax, below) = plt.subplots(
-        2, 1, figsize=(8.2, sum(tall) + 0.6), layout="constrained", height_ratios=tall
+    large = [name for name in headlines if name in results]
+    small = [name for name in results if name not in large]
+    tall = (1.1 if large else 0.1, 0.3 * len(heights) + 0.9, 0.25 * len(small) + 0.3)
+    fig, (top, ax, below) = plt.subplots(
+        3, 1, figsize=(8.2, sum(tall) + 0.9), layout="constrained", height_ratios=tall
     )
+    fig.suptitle(textwrap.fill(f"Capstone · {title}", 90), fontsize=10.5)
+    for column, name in enumerate(large):
+        x = (column + 0.5) / len(large)
+        figure = results[name].split(" (")[0]
+        top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
+        caption = textwrap.fill(name, 84 // len(large))
+        top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)
     _rungs(ax, heights, None)
-    fig.suptitle(textwrap.fill(f"Capstone: {title}", 90), fontsize=10)
-    ax.legend(loc="lower right", fontsize=8.5)
-    below.axis("off")
-    for row, (name, value) in enumerate(results.items()):
-        y = 1 - (row + 0.5) / len(results)
-        below.text(0.0, y, name, va="center", fontsize=9.5)
-        below.text(0.36, y, value, va="center", fontsize=9.5, weight="bold")
+    ax.legend(loc="lower right", fontsize=8.5, frameon=True, facecolor="#fdfdfb", framealpha=1)
+    for row, name in enumerate(small):
+        y = 1 - (row + 0.5) / len(small)
+        below.text(0.33, y, name, ha="right", va="center", fontsize=9.5)
+        below.text(0.35, y, results[name], va="center", fontsize=9.5, weight="bold")
+    for empty in (top, below):
+        empty.axis("off")
     fig.savefig(path, dpi=150)
     each = "; ".join(f"{name}: {value}" for name, value in results.items())
     present(fig, f"Report card of {title}. {_said(heights, None)} {each}.")
@@ -85,12 +102,9 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None) -> None:
         labels.add(label)
         return label if new else ""
 
-    stands = heights[0].reached[1] if heights[0].reached else 1.0
-    for y, rung in enumerate(heights):
-        if rung.reached is None:
-            place = ax.get_yaxis_transform()
-            ax.text(0.01, y, "not measured here", transform=place, va="center", color="#666666")
-            continue
+    measured = [rung for rung in heights if rung.reached]
+    stands = measured[0].reached[1] if measured else 1.0
+    for y, rung in enumerate(measured):
         low, middle, high = rung.reached
         ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1)
         ax.errorbar(
@@ -106,15 +120,24 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None) -> None:
         )
         if rung.guess:
             ax.plot(rung.guess, y, "|", color=GREEN, markersize=14, label=once("predicted"))
+        if rung.factor:
+            place = ax.get_yaxis_transform()
+            ax.text(1.01, y, f"{rung.factor:.2f}×", transform=place, va="center", fontsize=9.5)
         if rung.kept:
             stands = middle
     if limit:
-        ax.axvline(limit, color="black", linestyle=":", label="limit")
+        ax.axvline(limit, color="black", linestyle=":", label="the floor allows")
     ax.set_xscale("log")
-    ax.set_yticks(range(len(heights)), [rung.name for rung in heights])
-    ax.set(ylim=(-0.6, len(heights) - 0.4), xlabel="images/s (measured: median and quartiles)")
+    ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
+    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights))
     ax.grid(axis="y", visible=False)
     log_ticks(ax.xaxis)
+
+
+def _below(heights: Sequence[Height]) -> str:
+    missing = ", ".join(rung.name for rung in heights if not rung.reached)
+    label = "images/s (measured: median and quartiles)"
+    return f"{label}\nnot measured here: {missing}" if missing else label
 
 
 def _said(heights: Sequence[Height], limit: float | None) -> str:
@@ -128,35 +151,43 @@ def _said(heights: Sequence[Height], limit: float | None) -> str:
     return "; ".join(words) + "." + end
 
 
-def runs(
-    times: Sequence[float], scores: Sequence[float], target: float, old: tuple[float, float]
-) -> None:
-    """Draw runs of a training as dots, time against accuracy, with the target as a line.
+Run = Sequence[tuple[float, float]]
+"""What the evaluations of a training found: seconds so far, and accuracy."""
+
+
+def runs(best: Sequence[Run], first: Run, target: float) -> None:
+    """Draw runs of two loops, time against accuracy, with the target as a line.
 
     Parameters
     ----------
-    times, scores
-        Seconds and accuracy of each run.
+    best
+        The runs of the best loop, one for each seed.
+    first
+        One run of the first loop.
     target
         The accuracy to reach.
-    old
-        Seconds and accuracy of one run of the first loop.
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
-    ax.plot(
-        times, [100 * s for s in scores], "o", color=BLUE, label=f"best loop, {len(times)} seeds"
-    )
-    ax.plot(old[0], 100 * old[1], "s", color=ORANGE, label="first loop, one epoch, one seed")
-    ax.axhline(100 * target, color="#666666", linewidth=1, label="target")
+    for number, run in enumerate(best):
+        _run(ax, run, "o", BLUE, "" if number else f"best loop, {len(best)} seeds")
+    _run(ax, first, "s", ORANGE, "first loop, one seed, after each epoch")
+    ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label="target")
     ax.set(xscale="log", xlabel="training time, s (measured)", ylabel="held-out accuracy, %")
     log_ticks(ax.xaxis)
     ax.legend(loc="best", fontsize=9)
-    got = sum(score >= target for score in scores)
+    got = sum(any(score >= target for _, score in run) for run in best)
+    ends = [run[-1][0] for run in best]
+    seconds, score = first[-1]
     present(
         fig,
-        f"{got} of {len(scores)} runs reach {target:.0%}, in {min(times):.2g} to {max(times):.2g} s; the "
-        f"first loop has {old[1]:.1%} after {old[0]:.3g} s.",
+        f"{got} of {len(best)} runs reach {target:.0%}, in {min(ends):.2g} to {max(ends):.2g} s; the "
+        f"first loop has {score:.1%} after {seconds:.3g} s.",
     )
+
+
+def _run(ax: Axes, run: Run, marker: str, colour: str, label: str) -> None:
+    times, scores = zip(*run, strict=True)
+    ax.plot(times, [100 * s for s in scores], marker, ls="-", color=colour, label=label)
 
 
 def crops(images: torch.Tensor, cut: torch.Tensor) -> None:

@@ -275,6 +275,10 @@ class Exercise:
             problem = _run_limited(lambda: self._judge(answer), self.limit)
         return self._explain(problem, output.text())
 
+    def or_reference(self, answer: Any) -> Any:
+        """Return the answer where it is right, else the reference: later cells go on with either."""
+        return answer if self.result(answer).outcome == "right" else self.reference
+
     def hint(self) -> None:
         """Show the next hint, from a nudge to nearly the answer."""
         if self._hints_given >= len(self.hints):

@@ -11,18 +11,16 @@ import importlib.util
 import inspect
 import math
 import re
-import statistics
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import torch
 
-from ..devices import abilities, synchronize
+from ..devices import synchronize
 from ..evidence import label
 from ..timing import LEAST, Measurement, host_clock, measure
 
@@ -317,23 +315,10 @@ def _identify(m: Measurement, point: Point) -> Measurement:
 
 
 def _summary(point: Point, quantity: str, samples: Samples) -> Measurement:
-    values = [float(value) for value in samples.values]
-    if len(values) > 1:
-        q1, median, q3 = statistics.quantiles(values, n=4, method="inclusive")
-    else:
-        q1 = median = q3 = values[0]
-    return Measurement(
-        label=point.label,
-        median=median,
-        q1=q1,
-        q3=q3,
-        n=len(values),
-        device=str(point.device),
-        machine=abilities(point.device).name,
-        torch=torch.__version__,
-        threads=torch.get_num_threads(),
-        date=date.today().isoformat(),
-        kind="modelled" if point.device.type == "sim" else "measured",
+    return Measurement.of(
+        samples.values,
+        point.label,
+        point.device,
         unit=samples.unit,
         quantity=quantity,
         experiment=point.experiment.name,

@@ -13,6 +13,7 @@ from time import perf_counter
 import torch
 
 from ...devices import synchronize
+from ...timing import take_turns
 
 Turn = Callable[[], float]
 """A turn of work; it returns the seconds that one sample took."""
@@ -80,14 +81,9 @@ def in_turns(reference: Turn, candidate: Turn) -> Comparison:
     reference, candidate
         Each is called once more than there are rounds: its first turn is not counted.
     """
-    turns = (reference, candidate)
-    times: tuple[list[float], list[float]] = ([], [])
-    for turn in reversed(turns):  # a candidate that cannot run says so at once
+    for turn in (candidate, reference):  # a candidate that cannot run says so at once
         turn()
-    for number in range(setting().rounds):
-        for which in (0, 1) if number % 2 == 0 else (1, 0):
-            times[which].append(turns[which]())
-    return Comparison(*times)
+    return Comparison(*take_turns(reference, candidate, range(setting().rounds)))
 
 
 class Ticker:
