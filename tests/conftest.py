@@ -7,7 +7,9 @@ from harness import pytest_terminal_summary  # noqa: F401  (a hook: prints recor
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes seconds; left out by test --quick")
     config.addinivalue_line("markers", "notebook: runs a whole lesson; two at once at most")
-    config.addinivalue_line("markers", "everywhere: platforms, hub, site, browser, endurance; run by test --everywhere")
+    config.addinivalue_line(
+        "markers", "everywhere: platforms, hub, site, browser, endurance; run by test --everywhere"
+    )
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
 
 

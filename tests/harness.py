@@ -14,6 +14,7 @@ from pathlib import Path
 
 import nbclient
 import nbformat
+import pytest
 from nbformat import NotebookNode
 
 from course_utils.course import Lesson, load_course
@@ -27,6 +28,12 @@ CHECK_OUTPUT = "nbval-check-output"
 CELL_TIMEOUT = 120
 LESSONS: tuple[Lesson, ...] = load_course().ready
 """The lessons that have a notebook."""
+_ALONE = ("09",)  # computes on all cores and decides by what it measures: beside another it crawls
+EACH_LESSON = [
+    pytest.param(lesson, id=lesson.id, marks=[pytest.mark.serial] * (lesson.id in _ALONE))
+    for lesson in LESSONS
+]
+"""The lessons as parameters of a test."""
 
 _UNWANTED = re.compile(
     r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$"

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from harness import (
-    LESSONS,
+    EACH_LESSON,
     NOTEBOOKS,
     kernel_env,
     nbval,
@@ -18,7 +18,7 @@ from harness import (
 
 
 @pytest.mark.notebook
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+@pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_lesson_runs_as_shipped(lesson, tmp_path):
     path = NOTEBOOKS / lesson.file
     problems = list(nbval_problems(path, nbval([path], tmp_path)[path.stem]))

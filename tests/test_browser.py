@@ -19,7 +19,7 @@ from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, ROOT, kernel_env
 from playwright.sync_api import expect
 
-pytestmark = pytest.mark.everywhere
+pytestmark = [pytest.mark.everywhere, pytest.mark.serial]
 
 SETTINGS = {
     # All cells are in the page, not only the visible ones; no question about news covers a corner.

@@ -16,7 +16,7 @@ import pytest
 from fixtures.tiny_exercises import EXERCISES
 from harness import (
     CELL_TIMEOUT,
-    LESSONS,
+    EACH_LESSON,
     NOTEBOOKS,
     code_cells,
     execute,
@@ -313,7 +313,7 @@ catchup.fresh_notebook = lambda lesson: (notebooks / lesson.file).read_text(enco
 
 
 @pytest.mark.everywhere
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+@pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_every_lesson_can_be_caught_up_with(lesson, tmp_path):
     """All of it, exercises solved, and nothing shown but what is said at the end."""
     nb = notebook(AS_IT_IS + f"course_utils.catch_up({lesson.id!r}, 'Summary')")

@@ -20,7 +20,7 @@ import pytest
 import support
 from harness import (
     CELL_TIMEOUT,
-    LESSONS,
+    EACH_LESSON,
     NOTEBOOKS,
     ROOT,
     TABLE,
@@ -206,7 +206,7 @@ def test_the_platform_is_as_old_as_it_says(platform):
     assert said == ["None", "No module named 'nbval'", "No module named 'papermill'"]
 
 
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+@pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_lesson_runs_in_an_empty_folder(run, platform, lesson, record_property):
     before = platform.versions()
     assert "pytorch-gpu-course" not in before

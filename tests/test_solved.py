@@ -9,8 +9,8 @@ import papermill
 import pytest
 from harness import (
     CELL_TIMEOUT,
+    EACH_LESSON,
     EXECUTED,
-    LESSONS,
     NOTEBOOKS,
     TABLE,
     code_cells,
@@ -52,7 +52,7 @@ def run(nb, name, tmp_path, monkeypatch, device, cwd=NOTEBOOKS):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+@pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_lesson_runs_solved(lesson, device, tmp_path, monkeypatch, record_property):
     exercises = exercises_of(lesson.id)
     shipped = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)

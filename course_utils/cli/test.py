@@ -44,7 +44,10 @@ FULL = (
     ),
     Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
 )
-EVERYWHERE = (Stage("everywhere", ("pytest", "-m", "everywhere")),)
+EVERYWHERE = (
+    Stage("everywhere, two at a time", ("pytest", "-m", "everywhere and not serial", *TOGETHER)),
+    Stage("everywhere, one at a time", ("pytest", "-m", "everywhere and serial")),
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
