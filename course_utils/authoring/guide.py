@@ -170,7 +170,7 @@ def _notes(course: Course, lesson: Lesson, notes: Mapping[str, Any]) -> str:
         for s in parts
     ]
     minutes = {section.title: section.minutes - SKIPPED for section in parts}
-    saved = [f"{title} (saves {minutes[title]} min)" for title in notes["cut"]]
+    saved = [f"{title} (saves {minutes[title] or 'under 1'} min)" for title in notes["cut"]]
     stuck = [_stuck(lesson, exercises, entry) for entry in notes["stuck"]]
     return "\n\n".join(
         [
