@@ -1,5 +1,7 @@
 """What every test gets: the markers, and a progress file that is not the learner's."""
 
+import os
+
 import pytest
 from harness import pytest_terminal_summary  # noqa: F401  (a hook: prints recorded tables)
 
@@ -16,6 +18,16 @@ def pytest_configure(config):
 @pytest.fixture(autouse=True)
 def _own_progress(monkeypatch, tmp_path):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+
+
+@pytest.fixture(autouse=True)
+def _same_process(monkeypatch):
+    """A command that hands over to another program would take the place of the test run."""
+
+    def refuse(*call):
+        raise AssertionError(f"a test wanted to become {call[0]}")
+
+    monkeypatch.setattr(os, "execve", refuse)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ from course_utils.authoring import copies, site
 from course_utils.authoring.built import built_problems
 from course_utils.authoring.cells import colab_url, kaggle_url
 from course_utils.authoring.form import AuthoringError, read
+from course_utils.cli import bootstrap
 from course_utils.cli import site as command
 from course_utils.course import load_course
 from course_utils.exercises.core import RESULT_MIME
@@ -267,6 +268,19 @@ def test_a_folder_without_pages_is_no_site(tmp_path):
 # --- the command ------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def without_sphinx(monkeypatch):
+    """Sphinx is not asked for where the command stops before it."""
+    monkeypatch.setattr(command, "PACKAGES", ())
+
+
+def test_where_sphinx_is_missing_it_is_set_up_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "PACKAGES", ("no_such_package",))
+    monkeypatch.setattr(bootstrap, "prepare", lambda extra: Path(f"python-with-{extra}"))
+    monkeypatch.setattr(bootstrap, "hand_over", lambda argv: argv[0])
+    assert cli.run(["site", "--output", str(tmp_path / "out")]) == "python-with-everywhere"
+
+
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     (tmp_path / "thesis.txt").write_text("mine", encoding="utf-8")
     assert cli.run(["site", "--output", str(tmp_path)]) == 2
@@ -274,14 +288,14 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
     assert (tmp_path / "thesis.txt").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_missing_copy_is_named(tmp_path, capsys):
+def test_a_missing_copy_is_named(tmp_path, capsys, without_sphinx):
     out = tmp_path / "out"
     assert cli.run(["site", "--from", str(tmp_path / "none"), "--output", str(out)]) == 2
     said = capsys.readouterr().err
     assert "lacks an executed lesson" in said and FILES[0] in said and not out.exists()
 
 
-def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch):
+def test_a_lesson_that_fails_stops_the_site(tmp_path, capsys, monkeypatch, without_sphinx):
     def fails(course, lesson, *rest):
         raise AuthoringError("cell x raised ValueError: no")
 

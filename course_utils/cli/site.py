@@ -64,11 +64,6 @@ def main(args: argparse.Namespace) -> int:
         0 for a site without a fault, 1 where a lesson fails or the site has one, 2 for a folder that cannot
         be used.
     """
-    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
-        python = bootstrap.prepare("everywhere")
-        return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
-    from course_utils.course import load_course
-
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
         print("There is no clone here: call this from a clone of the course.", file=sys.stderr)
@@ -79,6 +74,11 @@ def main(args: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 2
+    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
+        python = bootstrap.prepare("everywhere")
+        return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
+    from course_utils.course import load_course
+
     try:
         course = load_course()
         copies = _taken(course, args.source) if args.source else _run(course, args.device)
