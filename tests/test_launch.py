@@ -194,7 +194,11 @@ def start_hanging(folder, mark):
     """Start a Python that launches two ranks which wait for ever; return it once they do."""
     if os.name != "posix":
         skip("signals for one process are POSIX's", until="2027-11-30")
-    code = "from course_utils import launch; launch.run('work/train.py', 'hang', seconds=300)"
+    code = (
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run may ignore Ctrl-C\n"
+        "from course_utils import launch\nlaunch.run('work/train.py', 'hang', seconds=300)"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
         cwd=folder,
