@@ -233,7 +233,7 @@ def test_a_wheel_uploaded_by_hand_stands_in_for_github(wheel, tmp_path, place):
 
 OFFLINE = """
 ip link set lo up
-"$1" -c 'import socket; socket.create_connection(("pypi.org", 443), 3)' 2>/dev/null && exit 9
+"$1" -c 'import socket; socket.create_connection(("example.org", 443), 3)' 2>/dev/null && exit 9
 set -e
 "$1" -m course_utils lab --check
 "$1" -m course_utils reset 00
