@@ -79,12 +79,10 @@ def catch_up(lesson_id: str, section: int | str | None = None) -> None:
 
 
 def _lesson(lesson_id: str) -> Lesson:
-    course = load_course()
-    for lesson in course.ready:
-        if lesson.id == lesson_id:
-            return lesson
-    known = ", ".join(lesson.id for lesson in course.ready)
-    raise _Cannot(f"There is no lesson {lesson_id!r}; choose one of {known}.")
+    try:
+        return load_course().chosen([lesson_id])[0]
+    except LookupError as error:
+        raise _Cannot(str(error)) from None
 
 
 def _shell() -> Any:

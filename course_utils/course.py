@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,14 @@ class Course:
                 return lesson
         known = ", ".join(lesson.id for lesson in self.lessons)
         raise KeyError(f"there is no lesson {lesson_id!r}; the course has {known}")
+
+    def chosen(self, numbers: Iterable[str]) -> list[Lesson]:
+        """Return the lessons of these numbers; LookupError, a sentence, for one that has no notebook."""
+        known = {lesson.id: lesson for lesson in self.ready}
+        for number in (numbers := list(numbers)):
+            if number not in known:
+                raise LookupError(f"There is no lesson {number!r}: choose from {', '.join(known)}.")
+        return [known[number] for number in numbers]
 
     @property
     def ready(self) -> tuple[Lesson, ...]:

@@ -37,9 +37,10 @@ def keep(lesson_id: str, *, drive: bool = False) -> Path:
     ValueError
         Where there is no such lesson.
     """
-    known = [lesson.id for lesson in load_course().lessons]
-    if lesson_id not in known:
-        raise ValueError(f"there is no lesson {lesson_id!r}; the course has {', '.join(known)}")
+    try:
+        load_course().lesson(lesson_id)
+    except KeyError as error:
+        raise ValueError(error.args[0]) from None
     platform = where()
     if drive and platform == "colab":
         _ask_for_drive()

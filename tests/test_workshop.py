@@ -645,7 +645,7 @@ def test_answers_hold_every_reference_and_every_misconception(tmp_path, ident):
 
 def test_answers_of_no_lesson_are_refused(tmp_path, capsys):
     assert run("answers", "42", "--output", tmp_path) == 2
-    assert "There is no lesson 42" in capsys.readouterr().err
+    assert "There is no lesson '42'" in capsys.readouterr().err
 
 
 # --- the guide ----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from course_utils.authoring.cells import row
 from course_utils.course import Course
 from course_utils.evidence import recorded
 from course_utils.timing import Measurement
@@ -41,7 +42,7 @@ def _machine(found: Sequence[Measurement], folder: Path) -> str:
     ]
     head = ["Training loop", *(SOURCES[source] for source in by_source)]
     rows = [[name, *(_cell(by_source[source].get(name)) for source in by_source)] for name in names]
-    table = "\n".join(map(_line, [head, ["---", *["---:"] * len(by_source)], *rows]))
+    table = "\n".join(row(*cells) for cells in [head, ["---", *["---:"] * len(by_source)], *rows])
     one = found[0]
     where = (
         f"Recorded: {one.machine}, {one.device}, {one.threads} threads, PyTorch {one.torch}, {max(m.date for m in found)}; "
@@ -74,7 +75,3 @@ def _whole(place: Measurement, folder: Path) -> list[str]:
 
 def _cell(m: Measurement | None) -> str:
     return f"{m.median:.2f}× ({m.q1:.2f} to {m.q3:.2f})" if m else "–"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -49,6 +49,11 @@ def label(lesson: Lesson) -> str:
     return f"{lesson.id} · {lesson.title}"
 
 
+def row(*cells: str) -> str:
+    """Return a row of a Markdown table."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
 def colab_url(course: Course, lesson: Lesson) -> str:
     """Return the address that opens a lesson in Colab."""
     place = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"

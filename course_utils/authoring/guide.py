@@ -15,7 +15,7 @@ import yaml
 from nbformat import NotebookNode
 
 from course_utils.authoring.anatomy import headings
-from course_utils.authoring.cells import exercise_id, label
+from course_utils.authoring.cells import exercise_id, label, row
 from course_utils.authoring.form import AuthoringError, read, tags
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
@@ -145,10 +145,10 @@ def _table(blocks: Sequence[Block], ends: str) -> str:
     ]
     return "\n".join(
         [
-            _row(*head),
+            row(*head),
             "|---|---:|---|---|---|",
-            *(_row(*r) for r in rows),
-            _row(ends, "", "End", "", ""),
+            *(row(*r) for r in rows),
+            row(ends, "", "End", "", ""),
         ]
     )
 
@@ -166,7 +166,7 @@ def _notes(course: Course, lesson: Lesson, notes: Mapping[str, Any]) -> str:
     exercises = {exercise.id: exercise for exercise in exercises_of(lesson.id)}
     _known(lesson, notes["cut"], [section.title for section in parts])
     rows = [
-        _row(s.title, str(s.minutes), ", ".join(_asked(exercises[ident]) for ident in s.exercises))
+        row(s.title, str(s.minutes), ", ".join(_asked(exercises[ident]) for ident in s.exercises))
         for s in parts
     ]
     minutes = {section.title: section.minutes - SKIPPED for section in parts}
@@ -178,7 +178,7 @@ def _notes(course: Course, lesson: Lesson, notes: Mapping[str, Any]) -> str:
             f"[The notebook](../notebooks/{lesson.file}) · {lesson.minutes} minutes · its answers: "
             f"`python3 -m course_utils answers {lesson.id}`",
             f"**Say first.** {notes['say'].strip()}",
-            "\n".join([_row("Section", "Minutes", "Exercises"), "|---|---:|---|", *rows]),
+            "\n".join([row("Section", "Minutes", "Exercises"), "|---|---:|---|", *rows]),
             "**Where rooms get stuck**",
             "\n".join(stuck),
             f"**Late? Cut here**, in this order: {' · '.join(saved)}",
@@ -200,10 +200,6 @@ def _stuck(lesson: Lesson, exercises: Mapping[str, Exercise], entry: Mapping[str
 
 def _code(text: str) -> str:
     return f"`{text}`"
-
-
-def _row(*cells: str) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
 def lesson_sections(course: Course, lesson: Lesson) -> list[Section]:

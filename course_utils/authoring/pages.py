@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from course_utils.authoring.beside import beside
-from course_utils.authoring.cells import colab_badge, kaggle_badge, label
+from course_utils.authoring.cells import colab_badge, kaggle_badge, label, row
 from course_utils.authoring.form import FIX, AuthoringError, Problem
 from course_utils.authoring.guide import lesson_notes, schedules
 from course_utils.course import Course, Lesson
@@ -96,8 +96,3 @@ def _open(course: Course, lesson: Lesson) -> str:
     if lesson.planned:
         return "planned"
     return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
-
-
-def row(*cells: str) -> str:
-    """Return a row of a Markdown table."""
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

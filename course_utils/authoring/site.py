@@ -18,9 +18,8 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_utils.authoring.cells import label
+from course_utils.authoring.cells import label, row
 from course_utils.authoring.form import dumps
-from course_utils.authoring.pages import row
 from course_utils.course import Course
 from course_utils.exercises.core import RESULT_MIME
 

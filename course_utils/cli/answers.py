@@ -41,15 +41,17 @@ def main(args: argparse.Namespace) -> int:
     from course_utils.authoring.form import dumps
     from course_utils.course import load_course
 
-    known = {lesson.id: lesson for lesson in load_course().ready}
-    if unknown := [name for name in args.lessons if name not in known]:
-        print(f"There is no lesson {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr)
+    course = load_course()
+    try:
+        lessons = course.chosen(args.lessons) or course.ready
+    except LookupError as error:
+        print(error, file=sys.stderr)
         return 2
     try:
         args.output.mkdir(parents=True, exist_ok=True)
-        for name in args.lessons or known:
-            path = args.output / f"{Path(known[name].file).stem}_answers.ipynb"
-            path.write_text(dumps(answered(known[name])), encoding="utf-8", newline="\n")
+        for lesson in lessons:
+            path = args.output / f"{Path(lesson.file).stem}_answers.ipynb"
+            path.write_text(dumps(answered(lesson)), encoding="utf-8", newline="\n")
             print(path)
     except ValueError as error:
         print(f"{error}.", file=sys.stderr)

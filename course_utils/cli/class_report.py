@@ -57,11 +57,10 @@ def main(args: argparse.Namespace) -> int:
     if not args.folder.is_dir():
         print(f"There is no folder {args.folder}.", file=sys.stderr)
         return 2
-    lessons = [entry.id for entry in load_course().lessons]
-    if unknown := [name for name in args.lesson or () if name not in lessons]:
-        print(
-            f"There is no lesson {unknown[0]}: choose from {', '.join(lessons)}.", file=sys.stderr
-        )
+    try:
+        load_course().chosen(args.lesson or ())
+    except LookupError as error:
+        print(error, file=sys.stderr)
         return 2
     try:
         names = classroom.read_names(args.names) if args.names else None

@@ -52,11 +52,11 @@ def main(args: argparse.Namespace) -> int:
     from course_utils.course import load_course
 
     course = load_course()
-    known = {lesson.id: lesson for lesson in course.ready}
-    if unknown := [name for name in args.lessons if name not in known]:
-        print(f"There is no lesson {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr)
+    try:
+        lessons = course.chosen(args.lessons)
+    except LookupError as error:
+        print(error, file=sys.stderr)
         return 2
-    lessons = [known[name] for name in args.lessons]
     try:
         reveal = None if args.live else reveal_folder(args.reveal)
         args.output.mkdir(parents=True, exist_ok=True)
