@@ -95,7 +95,7 @@ class Prediction:
             return "", "You made no prediction: next time, type one before you measure."
         if isinstance(answer, str):
             right = self.guess == answer
-            return ("close", "Right.") if right else ("off", _WHY)
+            return ("close", "") if right else ("off", _WHY)
         assert isinstance(self.guess, float)
         return score(self.guess, answer, self.unit)
 
@@ -108,11 +108,12 @@ class Prediction:
             span = f" ({span})" if figure(answer.low) != figure(answer.high) else ""
             kind = f", {answer.kind}" if answer.kind else ""
             lines.append(f"Found: {self._written(answer.middle)}{span}{kind}.")
-        lines.append(said)
+        lines += [said] if said else []
         picture = ""
         if isinstance(answer, Found) and isinstance(self.guess, float):
             picture = scale(self.guess, answer, self.unit)
-        colour, headline = _COLOURS[verdict], HEADLINES[verdict]
+        right = verdict == "close" and isinstance(answer, str)
+        colour, headline = _COLOURS[verdict], "Right" if right else HEADLINES[verdict]
         return Bundle(
             text=f"{headline} · {self.id}\n{' '.join(lines)}",
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
@@ -189,7 +190,7 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         off_by = f"{figure(beyond)} points too {side}"
     else:
         if found.low * (1 - WIDTH) <= guess <= found.high * (1 + WIDTH):
-            return "close", _within(beyond)
+            return "close", _within(found, beyond, unit)
         nearest = found.high if side == "high" else found.low
         factor = math.inf
         if min(guess, nearest) > 0:
@@ -199,12 +200,15 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         off_by = f"Too {side}" + (f" by a factor of {figure(factor)}" * math.isfinite(factor))
         off_by += ", and on the other side of 1" * other_side
     if verdict == "close":
-        return verdict, _within(beyond)
+        return verdict, _within(found, beyond, unit)
     return verdict, f"{off_by[0].upper()}{off_by[1:]}." + f" {_WHY}" * (verdict == "off")
 
 
-def _within(beyond: float) -> str:
-    return "As good as inside the range." if beyond else "Inside the range."
+def _within(found: Found, beyond: float, unit: str) -> str:
+    if not beyond:
+        return "Exactly." if found.low == found.high else "Inside the range."
+    within = f"{POINTS[0]:.0f} points" if unit == "%" else f"{100 * WIDTH:.0f} %"
+    return f"Within {within} of it."
 
 
 def figure(value: float) -> str:

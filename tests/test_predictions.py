@@ -142,21 +142,22 @@ def test_running_the_same_cells_again_scolds_nobody(capsys):
     ("unit", "guess", "low", "high", "verdict", "says"),
     [
         ("×", 4.0, 3.9, 4.3, "close", "Inside the range"),
-        ("×", 4.4, 4.0, 4.0, "close", "As good as inside"),
+        ("×", 4.0, 4.0, 4.0, "close", "Exactly."),
+        ("×", 4.4, 4.0, 4.0, "close", "Within 10 % of it"),
         ("×", 4.5, 4.0, 4.0, "near", "Too high by a factor of 1.1"),
         ("×", 2.0, 4.0, 4.2, "near", "Too low by a factor of 2."),
         ("×", 1.9, 4.0, 4.2, "off", "Too low by a factor of 2.1"),
         ("×", 100, 4.0, 5.0, "off", "Too high by a factor of 20."),
         ("×", 1.3, 0.8, 0.85, "off", "on the other side of 1"),
         ("ms", 1.3, 0.8, 0.85, "near", "Too high by a factor of 1.5"),
-        ("×", 0.95, 1.0, 1.0, "close", "As good as inside"),
+        ("×", 0.95, 1.0, 1.0, "close", "Within 10 % of it"),
         ("ms", 0, 2, 2, "off", "Too low."),
         ("ms", 2, 0, 0, "off", "Too high."),
         ("GB/s", 1e6, 1e9, 1e9, "off", "Too low by a factor of 1,000"),
-        ("%", 93, 97, 98, "close", "As good as inside"),
+        ("%", 93, 97, 98, "close", "Within 5 points of it"),
         ("%", 90, 97, 98, "near", "7 points too low"),
         ("%", 20, 1, 2, "off", "18 points too high"),
-        ("%", 3, 1, 1, "close", "As good as inside"),
+        ("%", 3, 1, 1, "close", "Within 5 points of it"),
     ],
 )
 def test_scores(unit, guess, low, high, verdict, says):
@@ -197,11 +198,11 @@ def test_a_choice(capsys):
     assert "Put one of 'faster', 'slower', 'same'" in capsys.readouterr().out
     made = predict("04.which", " Slower ", choices=answers)
     made.reveal("slower")
-    assert "You predicted slower. Found: slower. Right." in capsys.readouterr().out
+    assert "Right · 04.which\nYou predicted slower. Found: slower." in capsys.readouterr().out
     predict("04.other", "same", choices=answers).reveal("faster")
     assert "A surprise" in capsys.readouterr().out
     predict("04.digit", 9, choices=("0", "9")).reveal(9)
-    assert "Close" in capsys.readouterr().out
+    assert "Right" in capsys.readouterr().out
     predict("04.two", "same", "faster", choices=answers)
     assert "none of the answers" in capsys.readouterr().out
     made.reveal("sideways")
