@@ -426,7 +426,7 @@ def test_events_measure_the_device():
     x @ x
     end.record()
     assert not end.query()
-    with pytest.raises(RuntimeError, match="not ready"):
+    with pytest.raises(RuntimeError, match="must be completed"):
         start.elapsed_time(end)
     end.synchronize()
     assert end.query()
@@ -464,6 +464,36 @@ def test_streams_overlap_wait_and_race():
         moved + 1
     assert (careful.races, careless.races) == (0, 1)
     torch.sim.synchronize()
+
+
+def test_pytorchs_own_names_make_streams_and_events_of_the_device():
+    source = torch.ones(5_000_000).pin_memory()
+    x = torch.rand(2000, 2000, device=SIM)
+    side, event = torch.Stream(device=SIM), torch.Event(device=SIM)
+    assert isinstance(side, torch.Stream) and torch.Stream() != side != torch.sim.default_stream()
+    torch.sim.synchronize()
+    with simgpu.timeline() as spans, simgpu.count() as counts:
+        with side:
+            moved = source.to(SIM, non_blocking=True)
+            event.record()
+        x @ x
+        torch.accelerator.current_stream().wait_event(event)
+        moved + 1
+        torch.accelerator.current_stream().wait_stream(side)
+    assert spans.overlap_seconds("sim:0 host to device", "sim:0 compute") > 1e-4
+    assert counts.races == 0
+    torch.accelerator.set_stream(side)
+    assert torch.accelerator.current_stream() == side
+    torch.accelerator.set_stream(torch.sim.default_stream())
+    torch.sim.synchronize()
+
+
+def test_streams_of_other_devices_stay_pytorchs():
+    mine = torch.Stream(device="cpu")
+    assert mine.device.type == "cpu" and isinstance(mine, torch.Stream)
+    assert not isinstance(mine, torch.sim.Stream)
+    assert torch.Stream(stream_id=0, device_index=0, device_type=1).device.type == "cuda"
+    assert issubclass(torch.sim.Stream, torch.Stream) and not isinstance(mine, torch.Event)
 
 
 def test_what_is_pinned():
@@ -624,3 +654,20 @@ def test_other_dtypes_are_made_before_the_journey():
     with simgpu.count() as converted_there:
         images.to("sim").float()
     assert converted_first.bytes_to_device == 4 * converted_there.bytes_to_device == 4 * 64 * 784
+
+
+@pytest.mark.parametrize("source", ["pageable", "pinned", "transposed", "one for all"])
+def test_other_dtypes_are_made_after_the_journey_where_nobody_waits(source):
+    images = torch.arange(12, dtype=torch.uint8).view(3, 4)
+    images = {"pinned": images.pin_memory(), "transposed": images.T}.get(source, images)
+    target = torch.empty(2, *images.shape, device=SIM) if source == "one for all" else None
+    torch.sim.synchronize()
+    with simgpu.count() as counts:
+        if target is None:
+            moved = images.to(SIM, torch.float32, non_blocking=True)
+        else:
+            moved = target.copy_(images, non_blocking=True)[1]
+    assert counts.bytes_to_device == 12 and counts.launches == 1
+    assert counts.synchronizations == (source != "pinned")
+    assert moved.dtype is torch.float32 and moved.stride() == images.stride()
+    assert torch.equal(moved.cpu(), images.float())

@@ -513,3 +513,60 @@ def test_torchscript_and_compile_of_cpu_code_still_work():
     assert scripted(2).tolist() == [1, 1]
     compiled = torch.compile(lambda a: torch.ones(2) + a, backend="eager", fullgraph=True)
     assert compiled(torch.ones(2)).tolist() == [2, 2]
+
+
+# --- In inference mode, where PyTorch hands over operations that are made of others
+
+MODULES = {
+    "linear": (lambda: nn.Linear(4, 3), (2, 4)),
+    "attention": (lambda: nn.TransformerEncoderLayer(8, 2, 16).eval(), (3, 2, 8)),
+    "convolution": (
+        lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4)).eval(),
+        (2, 3, 8, 8),
+    ),
+    "gru": (lambda: nn.GRU(4, 5), (3, 2, 4)),
+    "lstm": (lambda: nn.LSTM(4, 5, num_layers=2, bidirectional=True), (3, 2, 4)),
+    "cell": (lambda: nn.GRUCell(4, 5), (2, 4)),
+    "loss": (lambda: lambda x: F.cross_entropy(x, x.argmax(1)), (6, 10)),
+    "distance": (lambda: lambda x: F.pairwise_distance(x, x + 1), (6, 10)),
+    "larger": (lambda: lambda x: F.interpolate(x, scale_factor=2), (1, 1, 4, 4)),
+}
+
+
+@pytest.mark.parametrize("amp", [False, True])
+@pytest.mark.parametrize("name", MODULES)
+def test_inference_mode_does_what_no_grad_does(name, amp):
+    make, shape = MODULES[name]
+    torch.manual_seed(0)
+    module, x = make(), torch.randn(shape)
+    with torch.no_grad():
+        host = module(x)
+    if isinstance(module, nn.Module):
+        module.to(SIM)
+    seen = {}
+    for mode in (torch.no_grad, torch.inference_mode):
+        there = x.to(SIM)
+        if amp and not isinstance(module, nn.Module):
+            there = there.bfloat16()
+        with mode(), simgpu.count() as counted, torch.autocast(SIM, torch.bfloat16, enabled=amp):
+            out = module(there)
+            first = out[0] if isinstance(out, tuple) else out
+            back = first.cpu()
+            first.sum().item()
+        assert back.device.type == "cpu" and first.device.type == SIM
+        wanted = host[0] if isinstance(host, tuple) else host
+        assert torch.allclose(back.float(), wanted, atol=0.05 if amp else 1e-5)
+        seen[mode] = (
+            counted.launches,
+            counted.copies_to_host,
+            counted.synchronizations,
+            first.dtype,
+        )
+    assert seen[torch.no_grad] == seen[torch.inference_mode]
+
+
+def test_what_inference_mode_made_can_be_used_and_read_after_it():
+    with torch.inference_mode():
+        made = nn.Linear(4, 3).to(SIM)(torch.ones(2, 4, device=SIM))
+    with torch.no_grad():
+        assert made.softmax(1).cpu().sum() == pytest.approx(2)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .tensor import is_composite, take_apart
+
 LOWER_PRECISION = (
     "_convolution _convolution.deprecated conv1d conv2d conv3d conv_tbc conv_transpose1d "
     "conv_transpose2d.input conv_transpose3d.input convolution prelu addmm addmv addr matmul einsum mm "
@@ -47,6 +49,14 @@ WIDEST = (
     "stack cat"
 )
 """These run in the widest dtype among their tensors."""
+
+MADE_OF_OTHERS = (
+    "cross_entropy_loss nll_loss_nd pairwise_distance lstm.input lstm.data gru.input gru.data "
+    "rnn_tanh.input rnn_tanh.data rnn_relu.input rnn_relu.data upsample_nearest1d.vec "
+    "upsample_nearest2d.vec upsample_nearest3d.vec upsample_linear1d.vec upsample_bilinear2d.vec "
+    "upsample_trilinear3d.vec upsample_bicubic2d.vec"
+)
+"""On no list of PyTorch's, and made of operations that are; taken apart here, for inference mode too."""
 
 BANNED = "binary_cross_entropy"
 
@@ -135,6 +145,10 @@ def _to_widest(op: Any) -> Callable[..., Any]:
     return rule
 
 
+def _taken_apart(op: Any) -> Callable[..., Any]:
+    return lambda *args, **kwargs: take_apart(op, args, kwargs)
+
+
 def _banned(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError(
         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
@@ -160,12 +174,15 @@ def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
         FLOAT32: _to_float32,
         FLOAT32_RESULT: _float32_result,
         WIDEST: _to_widest,
+        MADE_OF_OTHERS: _taken_apart,
     }
     for names, rule in rules.items():
         for name in names.split():
             packet, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-            if op is not None:  # a name this release does not have
+            if op is None:  # a name this release does not have
+                continue
+            if rule is not _taken_apart or is_composite(op):
                 made.append(rule(op))
                 library.impl(name, made[-1], "AutocastPrivateUse1")
     library.impl(BANNED, _banned, "AutocastPrivateUse1")

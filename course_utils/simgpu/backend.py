@@ -18,7 +18,7 @@ from torch.utils._device import _device_constructors
 
 from . import autocast, kernels, replicas, serialize, unwinding
 from .machine import MACHINE
-from .module import SimModule
+from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
 _failures: list[str] = []
@@ -83,6 +83,7 @@ def _register() -> None:
     _pinned_memory(library)
     _parameters()
     _accelerator()
+    _streams()
     _optimizers()
     replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
@@ -297,6 +298,35 @@ def _for_sim(ours: Any, theirs: Any) -> Any:
         return ours(*args, **kwargs)
 
     return ask
+
+
+# --- torch.Stream and torch.Event: PyTorch's own know of one stream where a device comes from Python
+
+
+class _Either(type):
+    """A class that makes the simulated device's objects, unless a real accelerator is named."""
+
+    ours: type
+    theirs: type
+
+    def __call__(cls, device: Any = None, **kwargs: Any) -> Any:
+        if device is not None:
+            kwargs["device"] = device
+        named = "stream_id" in kwargs or (device is not None and torch.device(device).type != "sim")
+        return cls.theirs(**kwargs) if named else cls.ours(**kwargs)
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, (cls.ours, cls.theirs))
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, (cls.ours, cls.theirs))
+
+
+def _streams() -> None:
+    for ours in (Stream, Event):
+        theirs = getattr(torch, ours.__name__)
+        either = _Either(ours.__name__, (theirs,), {"ours": ours, "theirs": theirs})
+        setattr(torch, ours.__name__, either)
 
 
 # --- Optimizers take many tensors at a time where the device can: as on CUDA, that is the default

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tensor import SimTensor, run
+from .tensor import SPECIAL, SimTensor, run
 
 aten = torch.ops.aten
 
@@ -87,10 +87,16 @@ def gru_cell(
 
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
-    library.impl("scaled_dot_product_attention", attention, "AutogradPrivateUse1")
-    for key in ("AutogradPrivateUse1", "PrivateUse1"):
-        library.impl("_thnn_fused_lstm_cell", lstm_cell, key)
-        library.impl("_thnn_fused_gru_cell", gru_cell, key)
+    for name, kernel in (
+        ("scaled_dot_product_attention", attention),
+        ("_thnn_fused_lstm_cell", lstm_cell),
+        ("_thnn_fused_gru_cell", gru_cell),
+    ):
+        library.impl(name, kernel, "AutogradPrivateUse1")
+        # In inference mode, where autograd is away, they come to `run`.
+        SPECIAL[getattr(aten, name).default] = lambda op, args, kwargs, call=kernel: call(
+            *args, **kwargs
+        )
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")

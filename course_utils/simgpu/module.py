@@ -69,7 +69,7 @@ class Event:
         if self._device is None or end_event._device is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
         if not all(e._device.clock.reached(e._time) for e in (self, end_event)):
-            raise RuntimeError("sim error: device not ready. Synchronise before reading an event.")
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
         return (end_event._time - self._time) * 1e3
 
 

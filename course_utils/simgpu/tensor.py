@@ -234,6 +234,7 @@ class _Facts(NamedTuple):
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
     host_tensors: bool  # takes other CPU tensors beside those of the device
+    composite: bool  # made of others; comes here whole where autograd is away: in inference mode
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
@@ -257,8 +258,19 @@ def _look_up(op: Any) -> _Facts:
             outs=outs,
             indexes=packet in _INDEXES,
             host_tensors=packet in _HOST_TENSORS,
+            composite=is_composite(op),
         )
     return facts
+
+
+def is_composite(op: Any) -> bool:
+    """Whether PyTorch makes an operation of others on every device, above autograd."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def take_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do the operations that one `is_composite` is made of."""
+    return op._op_dk(_KEY.CompositeImplicitAutograd, *args, **kwargs)
 
 
 # --- The operation itself
@@ -281,7 +293,7 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     torch.OutOfMemoryError
         Where the device has no room for the result.
     """
-    handler = _SPECIAL.get(op)
+    handler = SPECIAL.get(op)
     if handler is not None:
         return handler(op, args, kwargs)
     return _compute(op, args, kwargs)
@@ -310,6 +322,8 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
 
 def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     facts = _look_up(op)
+    if facts.composite:
+        return take_apart(op, args, kwargs)
     tensors: list[SimTensor] = []
     strangers: list[Tensor] = []
 
@@ -510,6 +524,9 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target._payload.copy_(source._payload)
         _between(source, device, target._memory)
     elif to:
+        if non_blocking and source.dtype is not target.dtype and source.layout is torch.strided:
+            sent = torch.empty_like(source, device=target.device)  # as on CUDA: converted there
+            return _compute(op, (target, sent.copy_(source, True)), {})
         target._payload.copy_(source)
         as_it_is = source.dtype is target.dtype and source.is_contiguous()
         MACHINE.copy(
@@ -646,7 +663,7 @@ def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoRet
     raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
 
-_SPECIAL: dict[Any, Callable[..., Any]] = {
+SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.copy_.default: _copy_,
     aten._to_copy.default: _to_copy,
     aten._local_scalar_dense.default: _item,
