@@ -244,14 +244,28 @@ def _architectures(facts: Facts) -> Door:
     seen = f"{device['name']} is {own}; the wheel has {' '.join(listed)}"
     if runs_on(own, listed):
         return Door("architecture list", "open", seen)
-    switch = {
-        "kaggle": "choose Settings > Accelerator > GPU T4 x2: this GPU is too old for today's wheels",
-        "colab": "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one",
-        "local": f"install a build that still has code for this GPU: {_SETUP} --torch cu126",
-    }[facts["platform"]]
     if device.get("build") == "rocm":
         switch = "use a GPU of the list, or a build of PyTorch for yours"
+        return Door("architecture list", "shut", seen, switch)
+    too_old = _precedes(own, listed)
+    age = "old for today's wheels" if too_old else "new for the wheel here"
+    build = "an older build, which still has" if too_old else "the newest build, which has"
+    switch = {
+        "kaggle": f"choose Settings > Accelerator > GPU T4 x2: this GPU is too {age}",
+        "colab": "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one",
+        "local": f"install {build} code for this GPU: {_SETUP} --torch {'cu126' if too_old else 'cuda'}",
+    }[facts["platform"]]
     return Door("architecture list", "shut", seen, switch)
+
+
+def _precedes(arch: str, listed: Sequence[str]) -> bool:
+    """Whether an NVIDIA GPU is older than all of a list; a gap within a list is closed by newer builds."""
+    own, *others = (
+        (int(found[1]), int(found[2]))
+        for item in (arch, *listed)
+        if (found := re.search(r"_(\d+)(\d)", item))
+    )
+    return own < min(others)
 
 
 def runs_on(arch: str, listed: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -182,6 +183,40 @@ def test_nothing_is_installed_on_a_platform(platform):
 )
 def test_which_wheels_run_on_which_gpu(arch, listed, runs):
     assert doctor.runs_on(arch, listed) is runs
+
+
+CUDA126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
+
+
+@pytest.mark.parametrize(
+    ("arch", "listed", "platform", "remedy"),
+    [
+        ("sm_61", CUDA13, "local", "an older build, which still has code for this GPU: .* cu126"),
+        ("sm_120", CUDA126, "local", "the newest build, which has code for this GPU: .* cuda$"),
+        ("sm_120", [*CUDA126, "compute_90"], "local", None),
+        ("sm_110", CUDA13, "local", "the newest build, .* --torch cuda$"),  # a gap within the list
+        ("sm_87", ["sm_90a"], "local", "an older build, .* --torch cu126$"),
+        ("sm_60", CUDA13, "kaggle", "too old for today's wheels$"),
+        ("sm_120", CUDA126, "kaggle", "too new for the wheel here$"),
+    ],
+)
+def test_a_gpu_that_the_wheel_does_not_know_is_told_which_way_to_go(arch, listed, platform, remedy):
+    facts = machine(
+        driver=nvidia("a GPU"),
+        device=cuda("a GPU", arch) | {"arch_list": listed},
+        ran=False,
+        platform=platform,
+    )
+    door = doctor.judge(facts)[2]
+    assert door.state == ("shut" if remedy else "open")
+    assert re.search(remedy or "^$", door.remedy), door.remedy
+
+
+def test_a_list_of_another_makers_gpus_is_not_compared_by_age():
+    device = {"type": "cuda", "build": "rocm", "name": "AMD Radeon", "arch": "gfx1030"}
+    device["arch_list"] = ["gfx90a", "gfx942"]
+    facts = machine(torch="rocm", driver={"kind": "amd"}, device=device, ran=False)
+    assert "a GPU of the list" in doctor.judge(facts)[2].remedy
 
 
 def test_this_machine_is_examined():

@@ -57,7 +57,9 @@ def test_the_naive_timer_beats_every_published_gpu_and_the_cure_does_not(capsys)
     assert names["work"] / names["naive"] / 1e12 > fastest
     assert names["work"] / names["honest"] / 1e12 < fastest
     assert names["honest"] > 10 * names["naive"]
-    assert "wrong by a factor of" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "wrong by a factor of" in said
+    assert all("measured" in line for line in said.splitlines() if "FLOP/s" in line)
 
 
 def test_an_error_on_the_lessons_stream_does_not_block_it():
@@ -290,3 +292,62 @@ def test_a_median_with_the_warm_up_in_it_is_told_apart_from_an_upper_median():
 
 def test_a_program_that_knows_no_accelerator_is_not_told_about_their_order():
     assert EX.pick_device.result(lambda available, works: "cpu").diagnosis == "forgot-a-kind"
+
+
+def test_a_transfer_of_too_few_numbers_is_not_called_missing():
+    def one_row(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
+        for n in sizes:
+            there = launch_seconds + 12 * n / bus_bytes
+            if there + 2 * n**3 / device_flops < 2 * n**3 / cpu_flops:
+                return n
+        return None
+
+    result = EX.smallest_winner.result(one_row)
+    assert result.diagnosis == "no-transfers" and "too small" in result.text
+
+
+def test_a_mean_that_leaves_the_warm_up_out_of_the_repeats_is_told_so():
+    def one_short(launch, synchronize, clock, repeats):
+        times = _times(launch, synchronize, clock, repeats - 1)[1:]
+        return sum(times) / len(times)
+
+    assert EX.time_it.result(one_short).diagnosis == "too-few"
+
+
+@pytest.mark.parametrize(
+    ("slug", "answer", "inputs"),
+    [
+        ("speedup", lambda cpu_seconds, device_seconds: 7.0, "6 s on the CPU and 2 s"),
+        ("intensity", lambda n, k, m, bytes_per_number: 7.0, "(1024 × 1024) @ (1024 × 1024)"),
+        (
+            "least_seconds",
+            lambda flops, bytes_moved, peak_flops, bandwidth: (7.0, "memory"),
+            "2e+12 FLOPs, 1e+09 B",
+        ),
+        (
+            "least_seconds",
+            lambda flops, bytes_moved, peak_flops, bandwidth: (
+                max(flops / peak_flops, bytes_moved / bandwidth),
+                "memory",
+            ),
+            "2e+12 FLOPs, 1e+09 B",
+        ),
+    ],
+)
+def test_a_refusal_names_the_inputs(slug, answer, inputs):
+    result = getattr(EX, slug).result(answer)
+    assert result.outcome == "not_yet"
+    assert inputs in dict(result.details)["Seen"], result.details
+
+
+def test_the_lessons_own_line_finds_a_device():
+    nb = nbformat.read(NOTEBOOKS / "01_devices.ipynb", as_version=4)
+    blocks = [
+        re.findall(r"```python\n(.*?)```", one.source, re.DOTALL)
+        for one in nb.cells
+        if one.cell_type == "markdown"
+    ]
+    ((line,),) = filter(None, blocks)
+    names = {"torch": torch}
+    exec(line, names)
+    assert torch.ones(1).to(names["device"]).device.type == names["device"].type

@@ -19,6 +19,8 @@ def _check_weight_bytes(answer: Any, judge: Judge) -> None:
             continue
         seen = f"{got:,g}, for {parameters:,} parameters of {bits} bits"
         for diagnosis, other in (
+            ("whole-bytes", parameters * (bits // 8)),
+            ("whole-bytes", parameters * -(-bits // 8)),
             ("bits", parameters * bits),
             ("always-32", parameters * 4),
             ("inverse", parameters * 32 / bits / 8),
@@ -73,13 +75,15 @@ EXERCISES = (
             "inverse": "Your answer grows when the numbers get smaller.",
             "eight": "Your answer does not use the number of bits: 8 is how many bits make a byte.",
             "larger-unit": "The task asks for bytes, not for kilobytes or gigabytes.",
-            "other": "Not this number. Try it on paper with one parameter of 32 bits.",
+            "whole-bytes": "You round each number to whole bytes. Two numbers of 4 bits share one byte.",
+            "other": "Not this number. Work the case below out on paper: how many bits are there in all?",
         },
         wrong={
             "bits": lambda parameters, bits: parameters * bits,
             "always-32": lambda parameters, bits: parameters * 4,
             "eight": lambda parameters, bits: parameters * 8,
             "larger-unit": lambda parameters, bits: parameters * bits / 8 / 1024,
+            "whole-bytes": lambda parameters, bits: parameters * (bits // 8),
             "other": lambda parameters, bits: parameters + bits,
             "inverse": lambda parameters, bits: parameters * 32 / bits / 8,
         },

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from .core import Exercise, Judge
@@ -169,9 +170,9 @@ class _FakeDevice:
 
 def _check_time_it(answer: Any, judge: Judge) -> None:
     for jobs, first, queued, repeats in (
+        ([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
         ([4e-3, 5e-3], 0.6, 0.0, 1),
         ([3e-3, 4e-3], 0.05, 2.0, 1),
-        ([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
         ([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
         ([1e-3, 1.4e-3, 1.1e-3, 9e-3, 1.2e-3, 1.3e-3, 8e-3], 0.02, 0.1, 7),
     ):
@@ -194,22 +195,29 @@ def _judge_time(got: Any, device: _FakeDevice, repeats: int, judge: Judge) -> No
     if number < 0:
         judge.no("backwards", seen=_ms(number), expected="a time above 0")
     every, last = device.durations, device.durations[-repeats:]
+    averages = (statistics.median, statistics.fmean)
     right = statistics.median(last)
     middle = (right, statistics.median_low(last), statistics.median_high(last))
     if _near(number, 1000 * right):
         judge.no("milliseconds", seen=number, expected=f"{right:.4g} (seconds)")
-    if number < min(last) - 1e-9:
+    if number <= repeats * device.HOST + 1e-9:
         judge.no("no-sync", seen=_ms(number), expected=_ms(right))
+    if _near(number, right - device.HOST):
+        judge.no("clock-late", seen=_ms(number), expected=_ms(right))
     if device.launches == repeats:
-        judge.no("warm-up-counted", seen=launched, expected="one launch more, which does not count")
+        cold_left_out = any(_near(number, f(every[1:])) for f in averages if repeats > 1)
+        diagnosis = "too-few" if cold_left_out else "warm-up-counted"
+        judge.no(diagnosis, seen=launched, expected="one launch more, which does not count")
     if any(_near(number, one) for one in middle):  # `torch.median`, for one, gives the lower
         return
     total = sum(last)
     for diagnosis, guilty in (
         (
             "warm-up-counted",
-            any(_near(number, f(every)) for f in (statistics.median, statistics.fmean)),
+            any(_near(number, f(every)) for f in averages),
         ),
+        ("last-dropped", any(_near(number, f(every[:repeats])) for f in averages)),
+        ("one-start", _near(number, statistics.median(accumulate(last)))),
         ("mean", _near(number, total / repeats)),
         ("minimum", _near(number, min(last))),
         ("total", repeats > 1 and abs(number - total) < 0.02 * total),
@@ -305,6 +313,49 @@ def _time_block(launch, synchronize, clock, repeats):
     return clock() - start
 
 
+def _time_clock_late(launch, synchronize, clock, repeats):
+    launch()
+    times = []
+    for _ in range(repeats):
+        synchronize()
+        launch()
+        start = clock()
+        synchronize()
+        times.append(clock() - start)
+    return statistics.median(times)
+
+
+def _time_one_start(launch, synchronize, clock, repeats):
+    launch()
+    synchronize()
+    start = clock()
+    times = []
+    for _ in range(repeats):
+        launch()
+        synchronize()
+        times.append(clock() - start)
+    return statistics.median(times)
+
+
+def _times(launch, synchronize, clock, repeats):
+    times = []
+    for _ in range(repeats):
+        synchronize()
+        start = clock()
+        launch()
+        synchronize()
+        times.append(clock() - start)
+    return times
+
+
+def _time_last_dropped(launch, synchronize, clock, repeats):
+    return statistics.median(_times(launch, synchronize, clock, repeats + 1)[:-1])
+
+
+def _time_too_few(launch, synchronize, clock, repeats):
+    return statistics.median(_times(launch, synchronize, clock, repeats)[1:])
+
+
 # ---------------------------------------------------------------------------- speedup
 
 
@@ -327,7 +378,8 @@ def _check_speedup(answer: Any, judge: Judge) -> None:
         ):
             if _near(got, value) and not _near(value, right):
                 judge.no(diagnosis, seen=_for(got, cpu, device), expected=f"{right:g}")
-        judge.close(got, right, "wrong-value")
+        if not _near(got, right):
+            judge.no("wrong-value", seen=_for(got, cpu, device), expected=f"{right:g}")
 
 
 def _for(got: float, cpu: float, device: float) -> str:
@@ -393,6 +445,7 @@ def _check_smallest_winner(answer: Any, judge: Judge) -> None:
         matches = [
             diagnosis
             for diagnosis, other in (
+                ("tie", _winner_or_tie(sizes, cpu, device, launch, bus)),
                 ("no-transfers", _winner(sizes, cpu, device, launch, 1e30, 3)),
                 ("overlap", _winner_overlapping(sizes, cpu, device, launch, bus)),
                 ("one-way", _winner(sizes, cpu, device, launch, bus, 2)),
@@ -410,6 +463,14 @@ def _check_smallest_winner(answer: Any, judge: Judge) -> None:
         doubt = doubt or (matches[0], given)  # several errors give this size: ask the next case
     if doubt is not None:
         judge.no(doubt[0], **doubt[1])
+
+
+def _winner_or_tie(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
+    for n in sizes:
+        there = launch_seconds + 12 * n**2 / bus_bytes
+        if there + 2 * n**3 / device_flops <= 2 * n**3 / cpu_flops:
+            return n
+    return None
 
 
 def _winner_overlapping(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -466,6 +527,8 @@ def _check_intensity(answer: Any, judge: Judge) -> None:
         got = judge.number(answer(n, k, m, size))
         inputs, output = n * k + k * m, n * m
         right = 2 * n * k * m / ((inputs + output) * size)
+        shape = f"({n} × {k}) @ ({k} × {m}), {size} bytes a number"
+        given = {"seen": f"{got:g} for {shape}", "expected": f"{right:g}"}
         for diagnosis, value in (
             ("one-flop", right / 2),
             ("no-output", 2 * n * k * m / (inputs * size)),
@@ -479,9 +542,9 @@ def _check_intensity(answer: Any, judge: Judge) -> None:
             ("bits", right / 8),
         ):
             if _near(got, value) and not _near(value, right):
-                shape = f"({n} × {k}) @ ({k} × {m}), {size} bytes a number"
-                judge.no(diagnosis, seen=f"{got:g} for {shape}", expected=f"{right:g}")
-        judge.close(got, right, "other-count")
+                judge.no(diagnosis, **given)
+        if not _near(got, right):
+            judge.no("other-count", **given)
 
 
 def _with(formula: Callable[[int, int, int, int], float]) -> Callable[..., float]:
@@ -517,16 +580,19 @@ def _check_least_seconds(answer: Any, judge: Judge) -> None:
         compute, memory = flops / peak, moved / bandwidth
         seconds, right = max(compute, memory), "compute" if compute > memory else "memory"
         number = judge.number(got[0])
+        case = f"{flops:g} FLOPs, {moved:g} B, {peak:g} FLOP/s, {bandwidth:g} B/s"
+        given = {"seen": f"{number:g} s, for {case}", "expected": f"{seconds:g} s"}
         for diagnosis, value in (
             ("added", compute + memory),
             ("easier-limit", min(compute, memory)),
             ("upside-down", max(peak / max(flops, 1), bandwidth / moved)),
         ):
             if _near(number, value) and not _near(value, seconds):
-                judge.no(diagnosis, seen=f"{number:g} s", expected=f"{seconds:g} s")
-        judge.close(number, seconds, "wrong-value")
+                judge.no(diagnosis, **given)
+        if not _near(number, seconds):
+            judge.no("wrong-value", **given)
         if got[1] != right:
-            judge.no("other-limit", seen=got[1], expected=right)
+            judge.no("other-limit", seen=f"{got[1]!r}, for {case}", expected=repr(right))
 
 
 EXERCISES = (
@@ -600,6 +666,11 @@ EXERCISES = (
             "work into the queue, not the time to do it. Wait after the launch as well.",
             "queue-not-empty": "Your time contains work that was in the queue before: the warm-up, or "
             "someone else's. The queue must be empty when the clock starts.",
+            "clock-late": "The clock was read after the launch. Putting the work into the queue is part of its "
+            "time: read the clock before the launch.",
+            "one-start": "The clock was started once, before the loop, so each time contains those before "
+            "it. Start it anew for each launch.",
+            "last-dropped": "You left out the last time. The one that does not count is the first.",
             "warm-up-counted": "The first launch is in your result. It pays for things that happen once: "
             "launch once before you start to count.",
             "mean": "This is the mean, and one interrupted repetition has pulled it up. Which statistic "
@@ -610,7 +681,7 @@ EXERCISES = (
             "other-clock": "Read the time with the `clock` that your function is given, before and after.",
             "backwards": "A time below 0: take the end minus the start.",
             "milliseconds": "The task asks for seconds.",
-            "too-few": "There were fewer launches than repetitions.",
+            "too-few": "There are too few launches: `repeats` of them count, and the warm-up comes on top.",
             "other-time": "This is not the median of the repetitions. Is every repetition timed by "
             "itself, and the warm-up left out?",
         },
@@ -621,6 +692,10 @@ EXERCISES = (
             "mean": _time_mean,
             "minimum": _time_minimum,
             "total": _time_block,
+            "clock-late": _time_clock_late,
+            "one-start": _time_one_start,
+            "last-dropped": _time_last_dropped,
+            "too-few": _time_too_few,
         },
     ),
     Exercise(
@@ -685,11 +760,12 @@ EXERCISES = (
         why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
         "if the device computes faster, and the bus decides where that begins.",
         diagnoses={
-            "no-transfers": "The transfers are missing: the matrices have to get to the device, and the "
-            "result has to come back.",
+            "no-transfers": "The transfers are missing or too small: two matrices of n² numbers have to get to "
+            "the device, and the result has to come back.",
+            "tie": "At this size both take the same time. Less means less.",
             "one-way": "Only two matrices cross your bus. The result comes back too.",
             "overlap": "You let the transfers overlap with the arithmetic. Here the three parts come one "
-            "after the other, and less time means less, not equal.",
+            "after the other.",
             "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
             "none": "You found no size, but there is one. Do you return None before all sizes were tried?",
             "no-launch": "The launch is missing: the device pays for it before it computes anything.",
@@ -706,6 +782,7 @@ EXERCISES = (
             "largest": _winner_largest,
             "no-winner": _winner_always,
             "overlap": _winner_overlapping,
+            "tie": _winner_or_tie,
         },
     ),
     Exercise(
@@ -767,7 +844,7 @@ EXERCISES = (
     Exercise(
         id="01.least_seconds",
         title="Which limit binds?",
-        task="A piece of work needs `flops` FLOPs and moves `bytes_moved` bytes. The device computes at "
+        task="A piece of work needs `flops` FLOPs (0 for a copy) and moves `bytes_moved` bytes. The device computes at "
         "most `peak_flops` FLOPs a second and moves at most `bandwidth` bytes a second, both at the same "
         "time. Return a pair: the least seconds it can take, and `'compute'` or `'memory'`, the limit that "
         "sets it.",
