@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import re
 import statistics
@@ -17,7 +18,7 @@ from support import skip
 from torch import nn
 from torch.nn import functional as F
 
-from course_utils import drawings, expect_error, plots, simgpu
+from course_utils import drawings, expect_error, plots, predict, simgpu, todo
 from course_utils.exercises import lesson
 from course_utils.exercises.core import same
 from course_utils.timing import seconds
@@ -49,7 +50,7 @@ def lab(sim, monkeypatch):
     names = {"torch": torch, "nn": nn, "F": F, "simgpu": simgpu, "drawings": drawings}
     names |= {"plots": plots, "seconds": seconds, "expect_error": expect_error}
     names |= {"device": sim, "sim": sim, "second": sim, "shown": shown}
-    names |= {"journey": journey, "pin": pin}
+    names |= {"journey": journey, "pin": pin, "np": np, "fast": sim, "kind": "modelled"}
     yield names
     for fig, _ in shown:
         plots.plt.close(fig)
@@ -100,21 +101,28 @@ def test_the_bars_say_what_the_text_says(lab):
     assert alt.count("modelled") == 1 and alt.count("pinned") == 4
 
 
-def test_many_small_pageable_copies_are_better_not_blocking(sim):
-    tensors = [torch.rand(1000) for _ in range(100)]
+def test_many_small_pageable_copies_are_better_not_blocking(lab, capsys):
+    run(lab, "small pageable copies")
+    said = re.findall(r"non_blocking=(\w+): ([\d.]+) ms \(modelled\)", capsys.readouterr().out)
+    (_, blocking), (_, free) = said
+    assert [name for name, _ in said] == ["False", "True"]
+    assert float(free) < 0.9 * float(blocking)
 
-    def copies(non_blocking):
-        return [tensor.to(sim, non_blocking=non_blocking) for tensor in tensors]
 
-    (_, (blocking,)), (_, (free,)) = (
-        journey(lambda: copies(False), sim),
-        journey(lambda: copies(True), sim),
-    )
-    assert free < 0.9 * blocking
+def test_after_a_restart_the_first_cell_is_enough_for_these(lab, capsys):
+    names = {}
+    run(names, "def clinic(")
+    for needed in ("small pageable copies", "landing.copy_", "class Watch", "tensor to numpy"):
+        run(names, needed)
+    assert "Error" in capsys.readouterr().out
+
+
+def test_on_the_cpu_nothing_is_copied(lab, capsys):
+    run(lab | {"begins_with": predict("02.copy", todo())}, "begins_with.reveal")
+    assert "under two names: False and on a plain CPU: True" in capsys.readouterr().out
 
 
 def test_looking_early_is_early(lab, capsys):
-    run(lab, "transfer_chart")
     run(lab, "landing.copy_")
     assert "read at once: 0.0  read after synchronize(): 1.0" in capsys.readouterr().out
 
@@ -131,7 +139,9 @@ def test_bytes_travel_as_bytes_where_the_conversion_comes_after(sim):
         images.to(sim).float()
     with simgpu.count() as before:
         images.to(sim, torch.float32)
-    assert 4 * after.bytes_to_device == before.bytes_to_device
+    with simgpu.count() as free:
+        images.to(sim, torch.float32, non_blocking=True)
+    assert 4 * after.bytes_to_device == before.bytes_to_device == 4 * free.bytes_to_device
 
 
 def test_three_things_cross_silently(sim):
@@ -269,8 +279,31 @@ def _borrowed_stream(batches, step, device):
         with accelerator.stream(stream):
             there = batch.to(device, non_blocking=True)
         accelerator.current_stream().wait_stream(stream)
+        there.record_stream(accelerator.current_stream())
         losses.append(step(there))
     return sum(losses).item() / len(losses)
+
+
+def _any_stream(batches, step, device):
+    stream, losses = torch.Stream(device), []
+    for batch in batches:
+        with stream:
+            there = batch.to(device, non_blocking=True)
+        torch.accelerator.current_stream().wait_event(stream.record_event())
+        losses.append(step(there))
+    return sum(losses).item() / len(losses)
+
+
+def _all_on_a_stream_of_its_own(batches, step, device):
+    accelerator = torch.get_device_module(device)
+    with accelerator.stream(accelerator.Stream()):
+        return _running_mean(batches, step, device)
+
+
+def _norm_layer(mean, std):
+    norm = nn.BatchNorm2d(len(mean), affine=False, eps=0).eval()
+    norm.running_mean, norm.running_var = torch.tensor(mean), torch.tensor(std) ** 2
+    return norm
 
 
 def _step_with_set(model, optimizer, images, labels, device):
@@ -288,11 +321,14 @@ def _step_with_set(model, optimizer, images, labels, device):
         ("one_step_bytes", [368_728, 4]),
         ("tower", _sequential),
         ("normaliser", _one_buffer),
+        ("normaliser", _norm_layer),
         ("weighted_loss", _loss_made_there),
         ("move", _move_by_duck),
         ("mean_loss", _running_mean),
         ("mean_loss", _numpy_mean),
         ("mean_loss", _borrowed_stream),
+        ("mean_loss", _any_stream),
+        ("mean_loss", _all_on_a_stream_of_its_own),
         ("train_step", _step_with_set),
     ],
 )
@@ -373,6 +409,80 @@ def _buffers_but_a_batch_on_the_cpu(mean, std):
     return module
 
 
+def _trains_a_copy(model, optimizer, images, labels, device):
+    twin = copy.deepcopy(model)
+    own = torch.optim.SGD(twin.parameters(), lr=0.5)
+    return EX.train_step.reference(twin, own, images, labels, device)
+
+
+def _made_with_the_device(sizes):
+    device = torch.device("sim:0")
+    layers = [nn.Linear(a, b, device=device) for a, b in pairwise(sizes)]
+    return nn.Sequential(*[p for layer in layers for p in (layer, nn.ReLU())][:-1])
+
+
+def _carries_some_layers(sizes):
+    class Carrier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first = nn.Linear(sizes[0], sizes[1])
+            self.rest = [nn.Linear(a, b) for a, b in pairwise(sizes[1:])]
+
+        def forward(self, x):
+            x = self.first(x)
+            for layer in self.rest:
+                x = layer.to(x.device)(x.relu())
+            return x
+
+    return Carrier()
+
+
+def _buffers_beside_the_constants(mean, std):
+    module = EX.normaliser.wrong["stays"](mean, std)
+    module.register_buffer("mean_buffer", module.mean)
+    module.register_buffer("std_buffer", module.std)
+    return module
+
+
+def _buffers_beside_constants_that_are_carried(mean, std):
+    class Carrier(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.constants = [torch.tensor(values).view(-1, 1, 1) for values in (mean, std)]
+            for name, value in zip(("mean", "std"), self.constants, strict=True):
+                self.register_buffer(name, value)
+
+        def forward(self, images):
+            mean, std = (value.to(images.device) for value in self.constants)
+            return (images - mean) / std
+
+    return Carrier()
+
+
+def _one_buffer_unused(mean, std):
+    module = EX.normaliser.reference(mean, std)
+    module.forward = lambda images: torch.stack(
+        [(x - m) / s for x, m, s in zip(images.unbind(1), mean, module.std, strict=True)], 1
+    )
+    return module
+
+
+def _strings_without_end(batch, device):
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {key: _strings_without_end(value, device) for key, value in batch.items()}
+    if hasattr(batch, "_fields"):
+        return type(batch)(*(_strings_without_end(value, device) for value in batch))
+    if hasattr(batch, "__iter__"):
+        return type(batch)([_strings_without_end(value, device) for value in batch])
+    return batch
+
+
+def _never_ends(batch, device):
+    return _never_ends(batch, device)
+
+
 @pytest.mark.parametrize(
     ("slug", "answer", "diagnosis", "words"),
     [
@@ -390,12 +500,24 @@ def _buffers_but_a_batch_on_the_cpu(mean, std):
         ("move", _forgets_to_return, "returned-nothing", "Seen: None"),
         ("move", _forgets_to_return_containers, "returned-nothing", "Seen: None"),
         ("train_step", _new_optimiser, "not-trained", "the optimiser you were given"),
+        ("train_step", _trains_a_copy, "stays", "The model you were given is still on the CPU"),
+        ("normaliser", _buffers_beside_the_constants, "stays", "`forward` uses"),
+        ("normaliser", _buffers_beside_constants_that_are_carried, "moves-by-hand", "24 bytes"),
+        ("normaliser", _one_buffer_unused, "not-held", "3 numbers in buffers"),
+        ("move", _strings_without_end, "strings", "RecursionError"),
+        ("move", EX.move.wrong["one-by-one"], "one-by-one", "missing 1 required"),
+        ("tower", _made_with_the_device, "born-there", "layers on sim:0"),
+        ("tower", _carries_some_layers, "hidden", "does not find all"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong(slug, answer, diagnosis, words, sim):
     result = getattr(EX, slug).result(answer)
     assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis)
     assert words in result.bundle().text
+
+
+def test_a_function_that_calls_itself_without_end_is_shown_its_error(sim):
+    assert EX.move.result(_never_ends).outcome == "raised"
 
 
 def test_layers_left_behind_partly_are_hidden_too(sim):
@@ -430,9 +552,17 @@ def test_the_checks_leave_no_memory_behind(sim):
 # Without the simulated device the checks go on, and say how they judged.
 
 UNSEEN = {
-    "mean_loss": {"reads-each", "reads-some", "blocking", "waits", "loads-first", "too-early"},
+    "mean_loss": {
+        "reads-each",
+        "reads-some",
+        "blocking",
+        "waits",
+        "loads-first",
+        "too-early",
+        "race",
+    },
     "normaliser": {"wrong-place"},
-    "train_step": {"stays", "round-trip"},
+    "train_step": {"stays", "round-trip", "loss-on-host", "sends-more", "too-early"},
     "weighted_loss": {"upside-down", "not-scaled"},
 }
 """What only a device with data and a clock can show."""

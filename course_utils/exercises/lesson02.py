@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from .. import simgpu
 from ..simgpu.counters import Counters
-from .core import Exercise, Judge
+from .core import Exercise, Judge, _Raised
 
 
 def _second() -> torch.device:
@@ -125,13 +125,17 @@ def _check_tower(answer: Any, judge: Judge) -> None:
         x = torch.randn(8, sizes[0])
         shapes = [shape for a, b in pairwise(sizes) for shape in ((b, a), (b,))]
         found = list(module.parameters())
+        if found and found[0].device.type != "cpu":
+            judge.no("born-there", seen=f"layers on {found[0].device}", expected="layers on cpu")
         numbers = f"sizes {sizes}: {sum(p.numel() for p in found)} numbers in parameters()"
         expected = f"{sum(int(np.prod(shape)) for shape in shapes)} numbers"
-        if [tuple(p.shape) for p in found] != shapes:
-            if not found and _works_after_moving(module, x, device):
-                judge.no("moves-by-hand", seen=numbers, expected=expected)
-            diagnosis = "other-layers" if len(found) >= len(shapes) else "hidden"
-            judge.no(diagnosis if found else "hidden", seen=numbers, expected=expected)
+        if (given := [tuple(p.shape) for p in found]) != shapes:
+            if given == shapes[::2]:
+                judge.no("no-bias", seen=numbers, expected=expected)
+            hidden = _what_is_hidden(module, x, device) if len(found) < len(shapes) else ""
+            if hidden == "moves-by-hand" and found:
+                hidden = "hidden"
+            judge.no(hidden or "other-layers", seen=numbers, expected=expected)
         _judge_tower_values(module, found, x, judge)
         right = module(x).detach()
         module.to(device)
@@ -140,12 +144,16 @@ def _check_tower(answer: Any, judge: Judge) -> None:
             judge.no("other-values", seen=f"after .to(device): {got}", expected=right)
 
 
-def _works_after_moving(module: nn.Module, x: torch.Tensor, device: torch.device) -> bool:
+def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device) -> str:
+    """Say how layers that ``parameters()`` does not find show, or nothing where there are none."""
+    module, x = module.to(device), x.to(device)
     try:
-        module.to(device)(x.to(device))
-    except RuntimeError:
-        return False
-    return True
+        with _counted() as counted:
+            module(x)
+    except RuntimeError as error:
+        return "hidden" if "device" in str(error) else ""
+    carried = counted.copies_to_device if counted else not list(module.parameters())
+    return "moves-by-hand" if carried else ""
 
 
 def _judge_tower_values(
@@ -181,6 +189,20 @@ def _tower_of(container: Any, run: Any = lambda layer, x: layer(x)) -> Any:
         return Tower()
 
     return tower
+
+
+def _tower_without_bias(sizes):
+    layers = [nn.Linear(a, b, bias=False) for a, b in pairwise(sizes)]
+    return nn.Sequential(*(part for layer in layers for part in (layer, nn.ReLU())))[:-1]
+
+
+def _tower_born_there(sizes):
+    with torch.device(_second()):
+        return tower(sizes)
+
+
+def _tower_too_short(sizes):
+    return tower(sizes[1:])
 
 
 def _tower_relu_last(sizes):
@@ -225,23 +247,57 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
                 seen=f"parameters: {list(listed)}",
                 expected="no parameters",
             )
-        module.to(device)
-        held = sum(buffer.numel() for buffer in module.buffers())
-        got = _run(
-            module, images.to(device), "wrong-place" if held == 2 * len(mean) else "stays", judge
-        )
+        used = _numbers_used(module, images, right)
+        module, images = module.to(device), images.to(device)
+        with _counted() as counted:
+            got = _moved_along(module, images, counted, judge)
         if got.device != device:
             judge.no(
                 "wrong-place", seen=f"a result on {got.device}", expected=f"a result on {device}"
             )
         if not _equal(got, right):
             judge.no("other-values", seen=got, expected=right)
-        expected = f"{2 * len(mean)} numbers that move with the module"
-        if held < 2 * len(mean):
-            judge.no("moves-by-hand", seen=f"{held} numbers in its buffers", expected=expected)
+        if counted and counted.copies_to_device:
+            judge.no(
+                "moves-by-hand",
+                seen=f"{counted.bytes_to_device} bytes sent to the device by forward",
+                expected="none",
+            )
+        if used < 2 * len(mean):
+            judge.no(
+                "not-held",
+                seen=f"{used} numbers in buffers that the result depends on",
+                expected=f"{2 * len(mean)}",
+            )
         saved = sum(value.numel() for value in module.state_dict().values())
         if saved < 2 * len(mean):
             judge.no("not-saved", seen=f"state_dict(): {list(module.state_dict())}")
+
+
+def _numbers_used(module: nn.Module, images: torch.Tensor, right: torch.Tensor) -> int:
+    """How many numbers are in the buffers that change the result when they change."""
+    used = 0
+    for name, buffer in module.named_buffers():
+        got = torch.func.functional_call(module, {name: buffer + 1}, (images,))
+        used += 0 if _equal(got, right) else buffer.numel()
+    return used
+
+
+def _moved_along(
+    module: nn.Module, images: torch.Tensor, counted: Counters | None, judge: Judge
+) -> torch.Tensor:
+    """Run a module that was moved, on images that are where it is."""
+    try:
+        return judge.is_a(module(images), torch.Tensor, "a tensor from forward()")
+    except RuntimeError as error:
+        if "device" not in str(error):
+            raise
+        went_back = counted is not None and counted.copies_to_host
+        judge.no(
+            "wrong-place" if went_back else "stays",
+            seen=str(error),
+            expected=f"a result on {images.device}",
+        )
 
 
 def _normaliser_attributes(mean, std):
@@ -294,6 +350,20 @@ def _normaliser_by_hand(mean, std):
         def forward(self, images):
             shift = torch.tensor(mean, device=images.device).view(-1, 1, 1)
             return (images - shift) / torch.tensor(std, device=images.device).view(-1, 1, 1)
+
+    return Normaliser()
+
+
+def _normaliser_of_numbers(mean, std):
+    class Normaliser(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.tensor(mean))
+            self.register_buffer("std", torch.tensor(std))
+
+        def forward(self, images):
+            parts = zip(images.unbind(1), mean, std, strict=True)
+            return torch.stack([(x - shift) / scale for x, shift, scale in parts], dim=1)
 
     return Normaliser()
 
@@ -410,18 +480,18 @@ class Sample(NamedTuple):
     source: Any
 
 
-class _Tag:
-    """Something that is no tensor and no container."""
+class NoTensor:
+    """Something that is no tensor and no container; learners see its name in errors."""
 
     def __repr__(self) -> str:
-        return "<tag>"
+        return "<no tensor>"
 
 
 def _batches() -> Iterator[Any]:
     yield torch.rand(2, 3)
     yield {"image": torch.rand(2, 3), "label": torch.tensor([1, 0])}
     yield [torch.rand(2), torch.tensor([True, False])]
-    yield (torch.rand(2), torch.rand(1, 1).half(), _Tag())
+    yield (torch.rand(2), torch.rand(1, 1).half(), NoTensor())
     yield Sample(torch.rand(4), "digit_7.png")
     yield {
         "inputs": (torch.rand(2, 2), [torch.rand(3), {"mask": torch.tensor([True])}, ()]),
@@ -429,7 +499,7 @@ def _batches() -> Iterator[Any]:
         "nothing": None,
         "share": 0.5,
         "whole": True,
-        "tag": _Tag(),
+        "object": NoTensor(),
         "empty": [],
         "more": {},
     }
@@ -439,7 +509,7 @@ def _check_move(answer: Any, judge: Judge) -> None:
     device = _second()
     for batch in _batches():
         before = _places(batch)
-        got = answer(batch, device)
+        got = _answer_to(batch, answer, device, judge)
         if _places(batch) != before:
             judge.no("changed-input", seen=batch, expected="the batch as it was, on the CPU")
         _compare(got, batch, device, 0, judge)
@@ -447,6 +517,19 @@ def _check_move(answer: Any, judge: Judge) -> None:
         resting = {"image": torch.rand(2).to(device)}
         if answer(resting, device)["image"] is not resting["image"]:
             judge.no("copies", seen="a tensor that was on the device was copied")
+
+
+def _answer_to(batch: Any, answer: Any, device: torch.device, judge: Judge) -> Any:
+    """Call the learner's function; two errors say so little that they get a sentence of their own."""
+    try:
+        return answer(batch, device)
+    except _Raised as raised:
+        seen = f"{type(raised.error).__name__}: {raised.error}"
+        if isinstance(raised.error, RecursionError) and isinstance(batch, (dict, Sample)):
+            judge.no("strings", seen=seen)
+        if isinstance(raised.error, TypeError) and "Sample.__new__()" in seen:
+            judge.no("one-by-one", seen=seen)
+        raise
 
 
 def _places(batch: Any) -> Any:
@@ -473,7 +556,7 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
         judge.no("strings", seen=got, expected=given)
     if not isinstance(given, (dict, list, tuple)):
         if got is not given:
-            copied = isinstance(given, _Tag) and isinstance(got, _Tag)
+            copied = isinstance(given, NoTensor) and isinstance(got, NoTensor)
             judge.no("copied" if copied else "touched", seen=got, expected=given)
         return
     judge.is_a(got, object, f"a {type(given).__name__}")
@@ -539,6 +622,16 @@ def _move_strings_too(batch, device):
         return kind(
             value if len(batch) == 1 else _move_strings_too(value, device) for value in batch
         )
+    return batch
+
+
+def _move_like_a_tuple(batch, device):
+    if isinstance(batch, torch.Tensor):
+        return batch.to(device)
+    if isinstance(batch, dict):
+        return {key: _move_like_a_tuple(value, device) for key, value in batch.items()}
+    if isinstance(batch, (list, tuple)):
+        return type(batch)([_move_like_a_tuple(value, device) for value in batch])
     return batch
 
 
@@ -619,6 +712,12 @@ class _Feed:
         return loss
 
 
+_TOO_EARLY = (
+    "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before it has "
+    "arrived."
+)
+
+
 def _check_mean_loss(answer: Any, judge: Judge) -> None:
     if simgpu.problem() is not None:
         print("Judged without the simulated device: only the value, not the time.")
@@ -636,6 +735,8 @@ def _check_mean_loss(answer: Any, judge: Judge) -> None:
                 "too-early", seen="a non_blocking copy to the host, read without waiting for it"
             )
         _judge_mean(got, feed, judge, "too-early" if early else "wrong-value")
+        if feed.counted.races:
+            judge.no("race", seen=f"{feed.counted.races} operations used what was still on its way")
         _judge_waits(spent, usual, feed, judge)
 
 
@@ -723,6 +824,16 @@ def _mean_too_early(batches, step, device):
     return torch.stack(losses).to("cpu", non_blocking=True).mean().item()
 
 
+def _mean_races(batches, step, device):
+    accelerator = torch.get_device_module(device)
+    stream, losses = accelerator.Stream(), []
+    for batch in batches:
+        with accelerator.stream(stream):
+            there = batch.to(device, non_blocking=True)
+        losses.append(step(there))
+    return torch.stack(losses).mean().item()
+
+
 def _mean_waits(batches, step, device):
     losses = []
     for batch in batches:
@@ -775,19 +886,39 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
         if any(p.device != device for p in weights):
             judge.no("stays", seen=f"model on {weights[0].device}", expected=f"model on {device}")
         if got.shape != right.shape or not np.allclose(got, right, atol=1e-4):
-            judge.no("other-logits", seen=got, expected=right)
+            back = [c for c in counted.copies if c.code == "d2h"] if counted else []
+            early = any(c.non_blocking for c in back)
+            judge.no("too-early" if early else "other-logits", seen=got, expected=right)
         if not all(_equal(p, q) for p, q in zip(weights, twin.parameters(), strict=True)):
             judge.no(
                 "not-trained",
                 seen=f"a weight {weights[0][0, 0].item():.4f}",
                 expected=f"{next(twin.parameters())[0, 0].item():.4f}",
             )
-        if counted is not None and counted.bytes_to_host > 2 * right.nbytes - 1:
-            judge.no(
-                "round-trip",
-                seen=f"{counted.bytes_to_host} bytes to the host",
-                expected=f"{right.nbytes} bytes",
-            )
+        if counted is not None:
+            _judge_journeys(counted, images, labels, right.nbytes, judge, first=n == 5)
+
+
+def _judge_journeys(
+    counted: Counters,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    logits: int,
+    judge: Judge,
+    *,
+    first: bool,
+) -> None:
+    """Judge what a step sent; ``logits`` is their bytes, and the first step sends the model too."""
+    there, back = counted.bytes_to_device, counted.bytes_to_host
+    batch = images.nbytes + labels.nbytes
+    if back >= 2 * logits:
+        judge.no("round-trip", seen=f"{back} bytes to the host", expected=f"{logits} bytes")
+    if there > batch and not first:
+        judge.no(
+            "loss-on-host" if there == images.nbytes + logits else "sends-more",
+            seen=f"{there} bytes to the device in the second step",
+            expected=f"{batch} bytes",
+        )
 
 
 def _counted() -> Any:
@@ -809,6 +940,30 @@ def _step_loss_on_cpu(model, optimizer, images, labels, device):
     loss.backward()
     optimizer.step()
     return logits.detach().cpu().numpy()
+
+
+def _step_logits_on_cpu(model, optimizer, images, labels, device):
+    model.to(device)
+    logits = model(images.to(device)).cpu()
+    loss = F.cross_entropy(logits, labels)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return logits.detach().numpy()
+
+
+def _step_sends_twice(model, optimizer, images, labels, device):
+    images.to(device)
+    return train_step(model, optimizer, images, labels, device)
+
+
+def _step_too_early(model, optimizer, images, labels, device):
+    model.to(device)
+    logits = model(images.to(device))
+    optimizer.zero_grad()
+    F.cross_entropy(logits, labels.to(device)).backward()
+    optimizer.step()
+    return logits.detach().to("cpu", non_blocking=True).numpy()
 
 
 def _step_tensor(model, optimizer, images, labels, device):
@@ -893,6 +1048,9 @@ EXERCISES = (
             "not look into, so they are not moved either.",
             "moves-by-hand": "It runs on the device now, because the layers are carried there by hand. But "
             "`parameters()` is still empty: an optimiser would train nothing, and a checkpoint would save nothing.",
+            "no-bias": "All the layers are there, but without their biases: `nn.Linear(a, b)` has one.",
+            "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the stub does, "
+            "and let `.to(device)` move them.",
             "other-layers": "These are not the layers that `sizes` describes: one for each pair of neighbours, in "
             "their order.",
             "relu-last": "There is a ReLU after the last layer too, so the network can give nothing below zero.",
@@ -902,6 +1060,9 @@ EXERCISES = (
         wrong={
             "hidden": _tower_of(list),
             "moves-by-hand": _tower_of(list, lambda layer, x: layer.to(x.device)(x)),
+            "no-bias": _tower_without_bias,
+            "born-there": _tower_born_there,
+            "other-layers": _tower_too_short,
             "relu-last": _tower_relu_last,
             "no-relu": _tower_no_relu,
         },
@@ -923,7 +1084,7 @@ EXERCISES = (
         why="BatchNorm keeps its running statistics as buffers, for the same reason. A model that carries its "
         "normalisation cannot be served with another one by mistake.",
         diagnoses={
-            "stays": "`.to(device)` left a constant where it was: to a module, a tensor that is a plain attribute is "
+            "stays": "`.to(device)` left a constant that `forward` uses where it was: to a module, a tensor that is a plain attribute is "
             "like any other Python object.",
             "made-there": "A constant was put on one device when it was made, and the batch came on another. The module should "
             "work on the CPU until *it* is moved, and then take its constants along.",
@@ -931,8 +1092,10 @@ EXERCISES = (
             "trained": "As parameters the constants move, but an optimiser will also *train* them.",
             "frozen": "They move, and are not trained, but they are still listed in `parameters()`. A buffer says what "
             "you mean.",
-            "moves-by-hand": "It runs on any device, but the constants are carried there again at each call, and the module "
-            "does not hold them: a checkpoint would not know them. Let the module hold them.",
+            "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. Let it use "
+            "what the module holds, which moves once and is in a checkpoint.",
+            "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would save "
+            "others, or none.",
             "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint leaves "
             "them out.",
             "other-values": "The result differs: one mean and one standard deviation for each channel, along dimension 1.",
@@ -944,6 +1107,7 @@ EXERCISES = (
             "trained": _normaliser_parameters,
             "frozen": _normaliser_frozen,
             "moves-by-hand": _normaliser_by_hand,
+            "not-held": _normaliser_of_numbers,
             "not-saved": _normaliser_unsaved,
             "other-values": _normaliser_last_dim,
         },
@@ -1009,7 +1173,10 @@ EXERCISES = (
             "copied": "Something that is no tensor came back as a copy. It should be the same object.",
             "other-container": "A container came back as another type. A tuple in, a tuple out.",
             "lost": "Something is missing, or in another order.",
-            "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors.",
+            "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; and a letter "
+            "is a string again, without end.",
+            "one-by-one": "`Sample`, a named tuple in one of the batches, could not be made anew: it wants a value for each of its fields, "
+            "not one list of them.",
             "touched": "Something that is no tensor came back changed.",
             "copies": "A tensor that was on the device already came back as a copy. `.to(device)` would return the tensor itself.",
         },
@@ -1021,12 +1188,13 @@ EXERCISES = (
             "copied": _move_copies,
             "other-container": _move_to_lists,
             "strings": _move_strings_too,
+            "one-by-one": _move_like_a_tuple,
             "changed-input": _move_in_place,
         },
     ),
     Exercise(
         id="02.mean_loss",
-        title="Load, copy and compute at once",
+        title="Load while the device computes",
         task="`batches` yields tensors in **pinned** host memory; the host takes time to load each, now more, now less. "
         "`step(x)` takes a batch on the device and gives its loss there, as a tensor; some steps are longer than others. "
         "The loop below returns the right mean, but host, bus and device wait for one another. Return the same "
@@ -1042,8 +1210,8 @@ EXERCISES = (
         ),
         reference=mean_loss,
         check_answer=_check_mean_loss,
-        why="The host now runs ahead, as far as it can, so a long load hides behind a long step wherever it comes. The copies still stand in the same "
-        "queue as the steps; a second stream would let them overlap with computing as well.",
+        why="The host now runs ahead, as far as it can, so a long load hides behind a long step wherever it comes. On one stream the copies still stand "
+        "in the same queue as the steps; a second one lets them overlap with computing as well.",
         diagnoses={
             "reads-each": "A loss is read in each step: `.item()` waits until the step is done, and only then is the next "
             "batch loaded.",
@@ -1055,8 +1223,9 @@ EXERCISES = (
             "waits": "The host still waits for the device within the loop.",
             "loads-first": "All batches are loaded before the first step, so there is nothing left to hide behind. Launch each step "
             "as soon as its batch is there.",
-            "too-early": "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before it has "
-            "arrived. `.item()` waits for you.",
+            "too-early": f"{_TOO_EARLY} `.item()` waits for you.",
+            "race": "The steps stand in another stream than the copies, and do not wait for them: on a real GPU a step may read "
+            "a batch that is not there yet. Let the one stream wait for the other.",
             "sum": "This is the sum of the losses. The mean is asked for.",
             "tensor": "This is still a tensor. Read it at the end: one number, in Python.",
         },
@@ -1068,6 +1237,7 @@ EXERCISES = (
             "waits": _mean_waits,
             "loads-first": _mean_loads_first,
             "too-early": _mean_too_early,
+            "race": _mean_races,
             "sum": _mean_sum,
             "tensor": _mean_tensor,
         },
@@ -1076,7 +1246,7 @@ EXERCISES = (
         id="02.train_step",
         title="Three faults in one step",
         task="The step below has the three device faults that tutorials warn of most. Mend one, run the check, read the message "
-        "that comes, mend the next. It should train `model` on `device` and return the logits as a NumPy array. "
+        "that comes, mend the next; one message of the four is not about devices. It should train `model` on `device` and return the logits as a NumPy array. "
         "The optimiser was made before the model was moved.",
         level=2,
         minutes=8,
@@ -1090,9 +1260,13 @@ EXERCISES = (
         why="Model, images and labels, each once; results back at the end. The optimiser needed nothing: the parameters it holds "
         "are the ones that moved.",
         diagnoses={
-            "stays": "It runs, because all stayed on the CPU. The step should train on `device`.",
+            "stays": "The model you were given is still on the CPU. The step should train it, and no other, on `device`.",
             "round-trip": "The logits go to the host twice: once for the loss, and once as the result. Bring the labels to the "
             "logits, not the logits to the labels.",
+            "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring the labels to "
+            "the logits, not the logits to the labels.",
+            "sends-more": "More than images and labels goes to the device in the second step. Each should go once.",
+            "too-early": f"{_TOO_EARLY} `.cpu()` waits for you.",
             "tensor": "This is a tensor, not yet a NumPy array.",
             "other-logits": "These are not the logits of the images before the step.",
             "not-trained": "The weights are not what one optimiser step should leave. Are the lines of the step all there, "
@@ -1101,6 +1275,9 @@ EXERCISES = (
         wrong={
             "stays": _step_on_cpu,
             "round-trip": _step_loss_on_cpu,
+            "loss-on-host": _step_logits_on_cpu,
+            "sends-more": _step_sends_twice,
+            "too-early": _step_too_early,
             "tensor": _step_tensor,
             "not-trained": _step_detached,
         },
