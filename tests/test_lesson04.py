@@ -90,6 +90,52 @@ def amp_step_with_the_loss_in_float32(model, x, y, loss_fn, optimizer, scaler, d
     return loss.detach()
 
 
+def amp_step_by_a_decorator(model, x, y, loss_fn, optimizer, scaler, dtype):
+    @torch.autocast(x.device.type, dtype=dtype)
+    def forward():
+        return loss_fn(model(x), y)
+
+    loss = forward()
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_by_autograd(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(scaler.scale(loss), parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+def amp_step_that_moves_the_data(model, x, y, loss_fn, optimizer, scaler, dtype):
+    model.to(x.device)
+    x = x.to(next(model.parameters()).device, non_blocking=True)
+    loss = answers.amp_step(model, x, y.to(x.device.type), loss_fn, optimizer, scaler, dtype)
+    return loss.to(x.device)
+
+
+def amp_step_asking_the_format(model, x, y, loss_fn, optimizer, scaler, dtype):
+    with torch.autocast(x.device.type, dtype=dtype):
+        loss = loss_fn(model(x), y)
+    optimizer.zero_grad()
+    if dtype == torch.float16:
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+    else:
+        loss.backward()
+        optimizer.step()
+    return loss.detach()
+
+
 def clipped_by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
     optimizer.zero_grad()
     scaler.scale(loss).backward()
@@ -152,6 +198,10 @@ def bce_by_module(logits, targets):
         ("amp_step", amp_step_by_other_names),
         ("amp_step", amp_step_asking_the_scaler),
         ("amp_step", amp_step_with_the_loss_in_float32),
+        ("amp_step", amp_step_by_a_decorator),
+        ("amp_step", amp_step_by_autograd),
+        ("amp_step", amp_step_that_moves_the_data),
+        ("amp_step", amp_step_asking_the_format),
         ("clipped_step", clipped_by_a_scaled_limit),
         ("accumulate", accumulate_by_shares),
         ("follow_scale", follow_by_the_scaler_itself),
@@ -219,6 +269,40 @@ def accumulate_with_its_own_scaler(model, batches, loss_fn, optimizer, scaler, d
     answers.accumulate(model, batches, loss_fn, optimizer, mine, dtype)
 
 
+def accumulate_from_a_list(model, batches, loss_fn, optimizer, scaler, dtype):
+    count, losses = sum(len(y) for _, y in batches), []
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            losses.append(loss_fn(model(x), y) * len(y) / count)
+    for loss in losses:
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def accumulate_mended_at_the_end(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+    for parameter in model.parameters():
+        parameter.grad.nan_to_num_(0.0)
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def clipped_scaled_with_a_divided_norm(loss, model, optimizer, scaler, max_norm):
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    norm = nn.utils.clip_grad_norm_(model.parameters(), max_norm) / scaler.get_scale()
+    scaler.step(optimizer)
+    scaler.update()
+    return norm
+
+
 def choose_a_cpu_by_text(can):
     if can.bf16:
         return BF16, False
@@ -270,6 +354,10 @@ def bce_without_graph(logits, targets):
     return F.binary_cross_entropy_with_logits(logits.detach(), targets)
 
 
+def bce_in_bfloat16(logits, targets):
+    return F.binary_cross_entropy_with_logits(logits.bfloat16(), targets.bfloat16())
+
+
 def bce_outside_autocast(logits, targets):
     with torch.autocast(logits.device.type, enabled=False):
         return F.binary_cross_entropy(torch.sigmoid(logits.float()), targets)
@@ -284,6 +372,9 @@ def bce_outside_autocast(logits, targets):
         ("amp_step", amp_step_that_zeroes_late, "zeroed-late"),
         ("amp_step", amp_step_through_a_number, "waits"),
         ("accumulate", accumulate_with_its_own_scaler, "own-scaler"),
+        ("accumulate", accumulate_from_a_list, "one-backward"),
+        ("accumulate", accumulate_mended_at_the_end, "overflow-kept"),
+        ("clipped_step", clipped_scaled_with_a_divided_norm, "clips-scaled"),
         ("choose_precision", choose_a_cpu_by_text, "cpu-float16"),
         ("amp_step", amp_step_with_half, "half-model"),
         ("accumulate", accumulate_unscaled, "step-bypassed"),
@@ -296,12 +387,37 @@ def bce_outside_autocast(logits, targets):
         ("logits_loss", bce_one_by_one, "not-one"),
         ("logits_loss", bce_without_graph, "no-graph"),
         ("logits_loss", bce_outside_autocast, "saturates"),
+        ("logits_loss", bce_in_bfloat16, "rounded"),
         ("lost", lambda gradients, dtype: float("nan"), "wrong-value"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_wrong_answer_is_told_apart(name, answer, diagnosis):
     assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+@pytest.mark.parametrize(
+    ("wait", "seen"),
+    [
+        (lambda loss, scaler: loss.cpu(), "cpu()"),
+        (lambda loss, scaler: loss.to("cpu"), "to()"),
+        (lambda loss, scaler: loss.to(device="cpu"), "to()"),
+        (lambda loss, scaler: torch.from_numpy(loss.numpy()), "numpy()"),
+        (lambda loss, scaler: loss if loss > 0 else -loss, "bool()"),
+        (lambda loss, scaler: torch.accelerator.synchronize() or loss, "synchronize()"),
+        (lambda loss, scaler: torch.cuda.synchronize() or loss, "synchronize()"),
+        (lambda loss, scaler: loss * scaler.get_scale() / scaler.get_scale(), "get_scale()"),
+    ],
+    ids=["cpu", "to", "to by name", "numpy", "if", "accelerator", "cuda", "get_scale"],
+)
+def test_a_step_that_waits_is_told_by_which_call(wait, seen):
+    def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
+        loss = answers.amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
+        return wait(loss, scaler)
+
+    result = EX.amp_step.result(answer)
+    assert (result.outcome, result.diagnosis) == ("not_yet", "waits")
+    assert dict(result.details)["Seen"] == seen
 
 
 def test_a_scaler_called_in_the_wrong_order_is_quoted():
@@ -329,6 +445,8 @@ def test_checks_leave_the_settings_of_the_process_alone():
             torch.amp.GradScaler.__init__,
             nn.BCEWithLogitsLoss.__init__,
             torch.cuda.is_bf16_supported,
+            torch.cuda.synchronize,
+            torch.accelerator.synchronize,
             simgpu.enabled(),
         )
 

@@ -78,7 +78,7 @@ def gradient_sizes(gradients: Mapping[str, torch.Tensor]) -> None:
         name: g[g != 0].abs().double().log2().clamp(-60, 40).numpy(force=True)
         for name, g in gradients.items()
     }
-    low = min(float(values.min()) for values in sizes.values())
+    low = min(least - 7, *(float(values.min()) for values in sizes.values()))
     high = max(largest + 3, *(float(values.max()) for values in sizes.values()))
     for ax, name in zip(np.atleast_1d(axes), names, strict=True):
         ax.axvspan(low - 1, least - 1, color=ORANGE, alpha=0.22, linewidth=0)

@@ -10,9 +10,11 @@ import functools
 import io
 import math
 import pickle
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 from unittest import mock
 
@@ -22,6 +24,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from ..devices import Abilities
+from . import core
 from .core import Exercise, Judge
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
@@ -55,49 +58,53 @@ class _Scaler(torch.amp.GradScaler):
     def __init__(self, log: list[str], **settings: Any) -> None:
         super().__init__("cpu", **settings)
         self.log = log
-        self.stepping = (
-            False  # or reading its scale: what it does by itself is not the answer's doing
-        )
+        self.busy = False
         self.refusal = ""
+
+    @contextmanager
+    def by_itself(self) -> Iterator[None]:
+        """Let what happens here not count as the answer's."""
+        outer, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = outer
+
+    @contextmanager
+    def _noted(self, call: str) -> Iterator[None]:
+        """Note a call that the answer makes, and keep the sentence where it is refused."""
+        if not self.busy:
+            self.log.append(call)
+        try:
+            with self.by_itself():
+                yield
+        except AssertionError as error:
+            self.refusal = str(error)
 
     def scale(self, outputs: Any) -> Any:
         """Note the call, then make it."""
-        self.log.append("scale")
-        return super().scale(outputs)
+        with self._noted("scale"):
+            return super().scale(outputs)
 
     def unscale_(self, optimizer: Any) -> None:
-        """Note the call where the program makes it, then make it."""
-        if not self.stepping:
-            self.log.append("unscale")
-        super().unscale_(optimizer)
+        """Note the call, then make it."""
+        with self._noted("unscale"):
+            super().unscale_(optimizer)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Note the call, then make it."""
-        self.log.append("step")
-        self.stepping = True
-        try:
+        with self._noted("step"):
             return super().step(optimizer, *args, **kwargs)
-        except AssertionError as error:
-            self.refusal = str(error)
-        finally:
-            self.stepping = False
 
     def get_scale(self) -> float:
         """Note the call, then make it."""
-        self.log.append("get_scale")
-        self.stepping = True
-        try:
+        with self._noted("get_scale"):
             return super().get_scale()
-        finally:
-            self.stepping = False
 
     def update(self, new_scale: Any = None) -> None:
         """Note the call, then make it."""
-        self.log.append("update")
-        try:
+        with self._noted("update"):
             super().update(new_scale)
-        except AssertionError as error:
-            self.refusal = str(error)
 
 
 class _Run:
@@ -108,7 +115,9 @@ class _Run:
     log
         ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
         ``"step"``, ``"bare step"`` (not from within the scaler's), ``"empty step"`` (the gradients of a
-        backward pass are gone), ``"update"`` and ``"wait"`` (a number was read), in their order.
+        backward pass are gone), ``"made step"`` (the optimizer's own) and ``"update"``, in their order.
+    waits
+        The calls by which the answer waited for the device.
     outputs
         The dtypes that came out of the linear layers.
     sizes
@@ -122,12 +131,18 @@ class _Run:
     """
 
     def __init__(
-        self, *, use_scaler: bool = True, scale: float = 1024.0, interval: int = 3
+        self,
+        *,
+        use_scaler: bool = True,
+        scale: float = 1024.0,
+        interval: int = 3,
+        between: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
         torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.model = nn.Sequential(nn.Linear(6, 8), between(), nn.Linear(8, 3))
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.log: list[str] = []
+        self.waits: list[str] = []
         self.scaler = _Scaler(
             self.log, init_scale=scale, growth_interval=interval, enabled=use_scaler
         )
@@ -163,11 +178,13 @@ class _Run:
         self.sizes.append(len(args[0]))
 
     def _step(self, *_: Any) -> None:
-        if not self.scaler.stepping:
+        self.log.append("made step")
+        if not self.scaler.busy:
             self.log.append("bare step")
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        if "backward" in self.log and not any(g.any() for g in gradients):
-            self.log.append("empty step")
+        with self.scaler.by_itself():
+            if "backward" in self.log and not any(g.any() for g in gradients):
+                self.log.append("empty step")
 
     def apart(self, other: _Run) -> float:
         """Return how far the weights are from another run's, as a share of the way that one went."""
@@ -194,8 +211,16 @@ def _batches(sizes: Sequence[int], seed: int = 1) -> Batches:
     ]
 
 
+_READS = ("item", "tolist", "numpy", "cpu", "is_nonzero")
+_READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
+
+
 class _Waits(TorchFunctionMode):
-    """Note in a run's log where the answer turns a tensor into a Python number."""
+    """Note where the answer reads a tensor's value, or moves a single number to the CPU by name.
+
+    A move to a device that is no text is none: the data may have told it. What the checker reads, to see
+    whether the answer changed what it was given, does not count.
+    """
 
     def __init__(self, run: _Run) -> None:
         super().__init__()
@@ -205,16 +230,22 @@ class _Waits(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         """Note the call, then make it."""
-        reads = getattr(func, "__name__", "") in ("item", "tolist", "__float__")
-        if reads and not self.run.scaler.stepping:
-            self.run.log.append("wait")
-        return func(*args, **(kwargs or {}))
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        waits = name in _READS
+        if name == "to" and args[0].dim() == 0:
+            waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
+        own = sys._getframe(1).f_globals.get("__name__") != core.__name__
+        if waits and own and not self.run.scaler.busy:
+            self.run.waits.append(name.strip("_"))
+        return func(*args, **kwargs)
 
 
 @contextmanager
 def _watched(run: _Run) -> Iterator[None]:
     """Note what an answer asks for; warnings are not shown, the diagnoses say more."""
     run.log.clear()
+    run.waits.clear()
     run.asked.clear()
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
@@ -226,8 +257,13 @@ def _watched(run: _Run) -> Iterator[None]:
         run.own_scalers += 1
         scaler(self, *args, **kwargs)
 
+    def note_wait(*_: Any, **__: Any) -> None:
+        run.waits.append("synchronize")
+
     with (
         warnings.catch_warnings(),
+        mock.patch.object(torch.accelerator, "synchronize", note_wait),
+        mock.patch.object(torch.cuda, "synchronize", note_wait),
         mock.patch.object(torch.autocast, "__init__", note_device),
         mock.patch.object(torch.amp.GradScaler, "__init__", note_scaler),
         _Waits(run),
@@ -509,6 +545,7 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
 
 @_on_one_thread
 def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
+    waits: list[str] = []
     for dtype in (torch.bfloat16, torch.float16):
         run, right, piled = (_Run(use_scaler=dtype is torch.float16) for _ in range(3))
         for number, (x, y) in enumerate(_batches((4, 5, 3, 4, 4))):
@@ -520,18 +557,23 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
             ]
             with _watched(run):
                 got = answer(*parts[0])
+            waits += run.waits
+            if "get_scale" in run.log and run.scaler.is_enabled():
+                waits.append("get_scale")
             expected = amp_step(*parts[1])
             _amp_without_zero(*parts[2])
             _judge_precision(run, dtype, judge)
             _judge_scaler(run, judge)
             _judge_result(run, right, judge, {"piles-up": piled})
-            if "wait" in run.log:
-                judge.no("waits", seen=f"{got!r}, from a Python number", expected="the loss itself")
+            if waits and not isinstance(got, torch.Tensor):
+                break
             judge.is_a(got, torch.Tensor, "a tensor")
             if got.requires_grad:
                 judge.no("keeps-graph", seen=got, expected="the loss without its graph")
             if torch.isfinite(expected):
                 judge.close(got, expected.item(), "scaled-loss", rel=1e-3)
+    if waits:
+        judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
 
 
 def _amp_without_zero(model, x, y, loss_fn, optimizer, scaler, dtype):
@@ -691,8 +733,10 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
         "piles-up": _clip_without_zero,
         "clips-scaled": _clip_scaled,
         "never-clips": _never_clip,
+        "divided-twice": _clip_divided_twice,
     }
     for use_scaler, max_norm, factor in (
+        (True, 10.0, 1.0),  # only scaled gradients are above the limit
         (True, 0.1, 1.0),
         (True, 1e4, 1.0),
         (True, 0.1, float("inf")),  # the gradients overflow: this step is to be left out
@@ -758,6 +802,17 @@ def _clip_then_unscale(loss, model, optimizer, scaler, max_norm):
     scaler.scale(loss).backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    return norm
+
+
+def _clip_divided_twice(loss, model, optimizer, scaler, max_norm):
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    for parameter in model.parameters():
+        parameter.grad /= scaler.get_scale()
+    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
     scaler.step(optimizer)
     scaler.update()
     return norm
@@ -838,8 +893,10 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
             for other, twin in zip((right, *others), (accumulate, *twins.values()), strict=True):
                 twin(other.model, batches, other.loss_fn, other.optimizer, other.scaler, dtype)
             _judge_precision(run, dtype, judge)
-            _judge_scaler(run, judge)
             _judge_order(run, sizes, judge)
+            if overflow and "made step" in run.log:
+                judge.no("overflow-kept", seen="a step", expected="a step that is left out")
+            _judge_scaler(run, judge)
             _judge_result(run, right, judge, dict(zip(twins, others, strict=True)))
 
 
@@ -855,11 +912,13 @@ def _judge_order(run: _Run, sizes: Sequence[int], judge: Judge) -> None:
         judge.no("steps", seen=f"{steps} steps", expected="one step")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
-    if run.log.count("backward") < run.log.count("forward"):
-        last_forward = len(run.log) - 1 - run.log[::-1].index("forward")
+    passes = [what for what in run.log if what in ("forward", "backward")]
+    missing = passes.count("backward") < passes.count("forward")
+    if missing or ("forward", "forward") in pairwise(passes):
+        last_forward = len(passes) - 1 - passes[::-1].index("forward")
         judge.no(
-            "left-out" if "backward" in run.log[:last_forward] else "one-backward",
-            seen=f"{run.log.count('forward')} forward passes, {run.log.count('backward')} backward",
+            "left-out" if missing and "backward" in passes[:last_forward] else "one-backward",
+            seen=", ".join(passes),
             expected="a backward pass after each forward pass",
         )
 
@@ -955,6 +1014,19 @@ def _accumulate_backward_inside(model, batches, loss_fn, optimizer, scaler, dtyp
     scaler.update()
 
 
+def _accumulate_mended(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+        for parameter in model.parameters():
+            parameter.grad.nan_to_num_(0.0)
+    scaler.step(optimizer)
+    scaler.update()
+
+
 def _accumulate_finite(model, batches, loss_fn, optimizer, scaler, dtype):
     count = sum(len(y) for _, y in batches)
     optimizer.zero_grad()
@@ -990,6 +1062,7 @@ def _check_follow_scale(answer: Callable[..., Any], judge: Judge) -> None:
         "before-the-step": _scale_before,
         "one-late": _scale_one_late,
         "back-to-start": _scale_back_to_start,
+        "floor": _scale_with_floor,
     }
     for pattern, init_scale, interval in (
         (".....", 8.0, 2),
@@ -998,7 +1071,7 @@ def _check_follow_scale(answer: Callable[..., Any], judge: Judge) -> None:
         (".........", 16.0, 3),
         (".x....x..x.....", 65536.0, 2),
         ("..x.", 4.0, 1),
-        ("xxx", 1.0, 1),
+        ("xxx", 2.0, 1),
         ("", 2.0, 1),
     ):
         overflows = [sign == "x" for sign in pattern]
@@ -1075,6 +1148,18 @@ def _scale_back_to_start(overflows, init_scale, growth_interval):
     return scales
 
 
+def _scale_with_floor(overflows, init_scale, growth_interval):
+    scale, good, scales = init_scale, 0, []
+    for overflow in overflows:
+        good = 0 if overflow else good + 1
+        if overflow:
+            scale = max(scale / 2, 1.0)
+        elif good == growth_interval:
+            scale, good = scale * 2, 0
+        scales.append(scale)
+    return scales
+
+
 # checkpoint --------------------------------------------------------------------------------------
 
 
@@ -1086,11 +1171,11 @@ def checkpoint(model, optimizer, scaler):
     }
 
 
-def _train(run: _Run, batches: Batches) -> list[float]:
-    """Train on batches; return the scale after each."""
+def _train(run: _Run, batches: Batches, overflow: int | None = None) -> list[float]:
+    """Train on batches, of which one may overflow; return the scale after each."""
     scales = []
-    for x, y in batches:
-        loss = run.loss_fn(run.model(x), y)
+    for number, (x, y) in enumerate(batches):
+        loss = run.loss_fn(run.model(x), y) * (math.inf if number == overflow else 1.0)
         run.optimizer.zero_grad()
         run.scaler.scale(loss).backward()
         run.scaler.step(run.optimizer)
@@ -1104,12 +1189,8 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
     keys = {"model", "optimizer", "scaler"}
     for use_scaler, before in ((True, 4), (False, 2)):
         batches = _batches((4,) * 9)
-        x, y = batches[1]
-        batches[1] = (x * float("inf"), y)  # one step is left out, and the scale halves
-        if not use_scaler:
-            del batches[1]
-        run = _Run(use_scaler=use_scaler)
-        _train(run, batches[:before])
+        run = _Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
+        _train(run, batches[:before], overflow=1 if use_scaler else None)
         state = judge.is_a(
             answer(run.model, run.optimizer, run.scaler), dict, "a dict with the keys of the task"
         )
@@ -1140,7 +1221,8 @@ def _judge_parts(state: dict[str, Any], run: _Run, judge: Judge) -> None:
             judge.no("scale-only", seen=part, expected=whole)
         if not isinstance(part, dict) or part.keys() != whole.keys():
             judge.no(key, seen=part, expected=f"the {key}'s state_dict()")
-    if {value.dtype for value in state["model"].values()} != {torch.float32}:
+    weights = [value for value in state["model"].values() if value.is_floating_point()]
+    if {value.dtype for value in weights} != {torch.float32}:
         judge.no("half", seen="weights in 16 bits", expected="float32")
 
 
@@ -1148,7 +1230,7 @@ def _judge_restart(
     run: _Run, state: dict[str, Any], batches: Batches, use_scaler: bool, judge: Judge
 ) -> None:
     """Refuse a state from which another run does not go on as this one does."""
-    resumed = _Run(use_scaler=use_scaler, scale=2.0)
+    resumed = _Run(use_scaler=use_scaler, scale=2.0, between=lambda: nn.BatchNorm1d(8))
     with torch.no_grad():
         for parameter in resumed.model.parameters():
             parameter.zero_()
@@ -1177,6 +1259,10 @@ def _checkpoint_none(model, optimizer, scaler):
 
 def _checkpoint_whole_scaler(model, optimizer, scaler):
     return {**checkpoint(model, optimizer, scaler), "scaler": scaler}
+
+
+def _checkpoint_of_parameters(model, optimizer, scaler):
+    return {**checkpoint(model, optimizer, scaler), "model": dict(model.named_parameters())}
 
 
 def _checkpoint_half(model, optimizer, scaler):
@@ -1268,6 +1354,10 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
                 diagnosis = "saturates" if math.isfinite(got.item()) else "overflows"
             elif math.isclose(got.item(), expected * logits.numel(), rel_tol=rel):
                 diagnosis = "sum"
+            elif math.isclose(got.item(), _exact(logits.sigmoid(), targets), rel_tol=rel):
+                diagnosis = "sigmoid-twice"
+            elif got.dtype != torch.float32 and math.isclose(got.item(), expected, rel_tol=2e-2):
+                diagnosis = "rounded"
             judge.no(
                 diagnosis,
                 seen=f"{got.item():g} for the logits {_listed(logits)}, targets {_listed(targets)}",
@@ -1302,6 +1392,14 @@ def _bce_sigmoid_twice(logits, targets):
     return F.binary_cross_entropy_with_logits(torch.sigmoid(logits), targets)
 
 
+def _bce_in_half(logits, targets):
+    return F.binary_cross_entropy_with_logits(logits.half(), targets.half())
+
+
+def _bce_hard_targets(logits, targets):
+    return F.binary_cross_entropy_with_logits(logits, (targets > 0.5).float())
+
+
 def _bce_made_only(logits, targets):
     return torch.nn.BCEWithLogitsLoss(logits, targets)
 
@@ -1329,8 +1427,8 @@ EXERCISES = (
         minutes=6,
         task="""
 Write `logits_loss(logits, targets)`: the mean binary cross entropy of a model that ends in a linear layer,
-without a sigmoid. It must be allowed under CUDA's autocast, and equal to the formula for logits of ±200
-too, where the sigmoid is 0 or 1 in every format.
+without a sigmoid. Targets go from 0 to 1. It must be allowed under CUDA's autocast, and equal to the
+formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of this lesson.
 """,
         hints=(
             "Autocast refuses `nn.BCELoss` because a probability in 16 bits cannot be close to 1. What if the "
@@ -1349,7 +1447,9 @@ too, where the sigmoid is 0 or 1 in every format.
             "or a limited logarithm only hides it. Such examples get no gradient, however wrong they are.",
             "overflows": "For large logits the loss is not finite: an exponential overflowed, or a "
             "logarithm met 0.",
-            "wrong-formula": "For ordinary logits the value is another. Does the sigmoid come in just once?",
+            "sigmoid-twice": "The sigmoid came in twice. A loss that takes logits has its own.",
+            "rounded": "The value was rounded to 16 bits, though autocast is off. Leave the dtypes to autocast.",
+            "wrong-formula": "For ordinary logits, or targets between 0 and 1, the value is another.",
             "made-not-called": "`nn.BCEWithLogitsLoss` is a class. Make the loss first, then call it with logits "
             "and targets.",
             "sum": "That is the sum over all entries; the task asks for the mean.",
@@ -1361,7 +1461,9 @@ too, where the sigmoid is 0 or 1 in every format.
             "refused": _bce_of_sigmoid,
             "saturates": _bce_clamped,
             "overflows": _bce_by_hand,
-            "wrong-formula": _bce_sigmoid_twice,
+            "sigmoid-twice": _bce_sigmoid_twice,
+            "rounded": _bce_in_half,
+            "wrong-formula": _bce_hard_targets,
             "made-not-called": _bce_made_only,
             "sum": _bce_sum,
         },
@@ -1384,8 +1486,8 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         ),
         reference=lost,
         check_answer=_check_lost,
-        why="This number is a lower bound of what float16 costs a deep network: in a backward pass in 16 bits "
-        "factors are lost on the way too. No error or warning says so.",
+        why="Often this understates what float16 costs a deep network: in a backward pass in 16 bits factors "
+        "are lost on the way too. No error or warning says so.",
         diagnoses={
             "all-entries": "The share is one of the entries that were not zero: a gradient that is "
             "zero already has nothing to lose.",
@@ -1430,8 +1532,8 @@ without waiting for it. Gradients of an earlier step may still be there.
         ),
         reference=amp_step,
         check_answer=_check_amp_step,
-        why="No `if` for the device and none for the format: a disabled scaler passes everything "
-        "through. The weights stay in float32; autocast makes 16-bit copies where they help.",
+        why="No `if` is needed for the device, and none for the format: a disabled scaler passes "
+        "everything through. The weights stay in float32; autocast makes 16-bit copies where they help.",
         diagnoses={
             "half-model": "The weights themselves are now in 16 bits: small updates vanish when they are added. "
             "With autocast the model stays in float32.",
@@ -1450,8 +1552,8 @@ without waiting for it. Gradients of an earlier step may still be there.
             "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
             "weights": "The weights are not those of a right step.",
             **_REFUSED,
-            "waits": "A tensor was turned into a Python number (`.item()`, `float()`): that waits for the "
-            "device. Return the loss as it is, a tensor.",
+            "waits": "Reading a tensor (`.item()`, `float()`, `if`), moving it to the CPU, `get_scale()` and "
+            "`synchronize()` wait for the device. Return the loss as it is, a tensor where it was made.",
             "keeps-graph": "The loss still holds its graph. Whoever collects losses in a list keeps every "
             "activation of every step.",
             "scaled-loss": "That is not the loss: it looks multiplied by the scale. Keep the loss itself.",
@@ -1502,6 +1604,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
             "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
             "step later.",
             "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",
+            "floor": "A scale has no lower limit: below 1 it is halved too.",
             "one-per-step": "There must be one scale for each step.",
             "wrong-scales": "The scales are others.",
         },
@@ -1512,6 +1615,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
             "before-the-step": _scale_before,
             "one-late": _scale_one_late,
             "back-to-start": _scale_back_to_start,
+            "floor": _scale_with_floor,
         },
     ),
     Exercise(
@@ -1523,6 +1627,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
 Write `clipped_step(loss, model, optimizer, scaler, max_norm)`: from a loss that is not scaled yet, make
 the backward pass and one optimiser step with the gradients clipped to the norm `max_norm`. Return the norm
 of the true gradients, before clipping. Where gradients overflow, the step must be left out as ever.
+Gradients of an earlier step may still be there.
 """,
         hints=(
             "After the backward pass the gradients are the true ones times the scale. What does a limit of 1 "
@@ -1541,6 +1646,8 @@ of the true gradients, before clipping. Where gradients overflow, the step must 
             "unscale-late": "The gradients were unscaled only after the clipping: the limit was held "
             "against scaled ones.",
             "never-clips": "A large gradient made the step in its full length.",
+            "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "
+            "`scaler.unscale_`.",
             "step-bypassed": "`optimizer.step()` also steps when the gradients overflowed. Leave the step "
             "to the scaler.",
             "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
@@ -1558,6 +1665,7 @@ of the true gradients, before clipping. Where gradients overflow, the step must 
             "clips-scaled": _clip_scaled,
             "unscale-late": _clip_then_unscale,
             "never-clips": _never_clip,
+            "divided-twice": _clip_divided_twice,
             "step-bypassed": _clip_bare_step,
             "no-update": _clip_without_update,
             "piles-up": _clip_without_zero,
@@ -1576,7 +1684,7 @@ Accumulation adds up gradients that must all have the same scale. So unscaling, 
 Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
 step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
 `loss_fn` returns the mean over a micro-batch. Only one micro-batch's graph may exist at a time. If one of
-them overflows, none counts.
+them overflows, none counts. Gradients of an earlier step may still be there.
 """,
         hints=(
             "Lesson 03's rule holds: a mean over everything weights each micro-batch by its size.",
@@ -1599,8 +1707,10 @@ them overflows, none counts.
             "large-batch": "The large batch itself went through the model. It is the one that does not fit.",
             "left-out": "One micro-batch was left out of the sum. Run backward for it too; the scaler then skips "
             "the whole step.",
-            "one-backward": "The losses were added up and sent backward together: until then every graph is "
-            "in memory, which is what accumulation is to avoid.",
+            "one-backward": "Several forward passes came before a backward pass: until then all their graphs "
+            "are in memory, which is what accumulation is to avoid.",
+            "overflow-kept": "One micro-batch overflowed, and the optimiser stepped all the same. Leave `inf` and "
+            "`nan` in the gradients: by them the scaler sees that it has to skip.",
             "half-model": "The weights themselves are now in 16 bits. With autocast the model stays in float32.",
             "named-device": "Autocast was asked for one device by name, and the data is on another: there it "
             "does nothing at all. Ask the data where it is.",
@@ -1625,6 +1735,7 @@ them overflows, none counts.
             "large-batch": _accumulate_joined,
             "one-backward": _accumulate_one_backward,
             "left-out": _accumulate_finite,
+            "overflow-kept": _accumulate_mended,
             "backward-inside": _accumulate_backward_inside,
             "piles-up": _accumulate_without_zero,
         },
@@ -1645,8 +1756,8 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
         ),
         reference=checkpoint,
         check_answer=_check_checkpoint,
-        why="A new scaler starts at 65536 and has to find its scale again, with a skipped step for every "
-        "halving. Runs that restart often lose those steps each time.",
+        why="A new scaler starts at 65536 and has to come down again, with a skipped step for every halving. "
+        "Where the old scale had grown, small gradients get lost until the new one has grown too.",
         diagnoses={
             "no-scaler": "The scaler is missing: after a restart it begins at its first scale.",
             "scale-only": "The scale alone is not the scaler's state: the count of good steps since the last "
@@ -1657,7 +1768,8 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
             "half": "The weights were saved in 16 bits. The float32 weights hold what many small updates "
             "added up to, and that is lost.",
             "optimizer": "The optimiser does not come back: its momentum starts from nothing.",
-            "model": "The model does not come back whole.",
+            "model": "The model does not come back whole. Besides parameters it has buffers, such as BatchNorm's "
+            "running statistics.",
             "scaler": "The scaler does not come back.",
             "weights": "After the restart, training takes another way.",
             "other-keys": "Use just the keys the task names.",
@@ -1667,6 +1779,7 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
             "scale-only": _checkpoint_scale_only,
             "none-for-disabled": _checkpoint_none,
             "not-plain": _checkpoint_whole_scaler,
+            "model": _checkpoint_of_parameters,
             "half": _checkpoint_half,
             "optimizer": _checkpoint_without_optimizer,
         },
@@ -1678,9 +1791,9 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
         minutes=6,
         task="""
 Write `choose_precision(can)`: the pair `(dtype, use_scaler)` for a device, where `can` is what
-`abilities(device)` returns. With units for bfloat16: bfloat16. An accelerator without them (any kind, not
-only CUDA): float16. A CPU without them gains nothing from 16 bits: float32. `use_scaler` is True exactly
-where the format's range needs it.
+`abilities(device)` returns: look at `can.bf16` and `can.device.type`. With units for bfloat16: bfloat16.
+An accelerator without them (any kind, not only CUDA): float16. A CPU without them gains nothing from
+16 bits: float32. `use_scaler` is True exactly where the format's range needs it.
 """,
         hints=(
             '`can.bf16` is True only where the hardware has units for it. `can.device.type` is `"cpu"` '
