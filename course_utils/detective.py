@@ -224,7 +224,12 @@ def _batches(
 
 def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     model = _network([256, 256, 256, 256, 10], device, hollow)
-    return model, _batches([512, 384, 512], 256, 10, device, hollow), _sgd(model)
+    batches = _batches([512, 384, 512], 256, 10, device, hollow)
+    return (
+        model,
+        [(20 * x, y) for x, y in batches],
+        _sgd(model),
+    )  # norms far above 1: clipping shows
 
 
 ROWS_B, WIDTH_B = 90, 3 * 64 * 64
@@ -329,10 +334,14 @@ CHOICES = tuple(sorted(FAULTS.values()))
 
 @dataclass
 class Step:
-    """Where things stood when the optimizer had made a step: host time, waits and spans so far."""
+    """Where things stood when the optimizer had made a step: host time, waits and spans so far.
+
+    ``waits`` are those of the ``synchronizations`` that were no copy to the device.
+    """
 
     host: float
     synchronizations: int
+    waits: int
     spans: int
 
 
@@ -507,8 +516,11 @@ def _watch_dtypes(optimizer: torch.optim.Optimizer, done: Run) -> None:
 
 
 def _stand(done: Run, clock: Any) -> Step:
-    spans = len(done.timeline.spans)
-    return Step(clock.host, done.counters.synchronizations, spans)
+    counted = done.counters
+    sent = (copy for copy in counted.copies if copy.code == "h2d")
+    blocking = sum(not (copy.pinned and copy.non_blocking) for copy in sent)
+    waits = counted.synchronizations
+    return Step(clock.host, waits, waits - blocking, len(done.timeline.spans))
 
 
 _SWITCHES = ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul")

@@ -219,6 +219,11 @@ def label(experiment: str, parameters: Mapping[str, Any]) -> str:
     return " ".join([experiment, *(f"{name} {value}" for name, value in parameters.items())])
 
 
+def _said(name: str, value: Any) -> str:
+    """Write a parameter; a text says by itself what it is."""
+    return value if isinstance(value, str) else f"{name} {value}"
+
+
 # --- sense: what no schema can say --------------------------------------------------------------
 
 
@@ -368,7 +373,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
     part = "cpu" if device.startswith("cpu") else "device"
     same = ("experiment", "parameters", "median", "q1", "q3", "n", "unit", "quantity", "kind")
     return Measurement(
-        label=label(result["experiment"], result["parameters"]),
+        label=" ".join([result["experiment"], *(_said(*p) for p in result["parameters"].items())]),
         device=device,
         machine=device if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
@@ -454,7 +459,9 @@ def _names(others: Sequence[Measurement]) -> list[str]:
         for parameter, value in m.parameters.items():
             values.setdefault(parameter, set()).add(value)
     return [
-        ", ".join([m.machine, *(f"{k} {v}" for k, v in m.parameters.items() if len(values[k]) > 1)])
+        ", ".join(
+            [m.machine, *(_said(k, v) for k, v in m.parameters.items() if len(values[k]) > 1)]
+        )
         for m in others
     ]
 

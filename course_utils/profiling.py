@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import simgpu
@@ -162,6 +163,24 @@ def facts_of(seen: Trace, calls: int, counted: Counted, calls_counted: int | Non
         kernels=len(kernels) / calls,
         kernel_seconds=sum(s.seconds for s in kernels) / len(kernels) if kernels else 0.0,
     )
+
+
+def operations(averages: Iterable[Any]) -> list[Any]:
+    """Return the rows of a profile in which each microsecond is held once, by the operation that took it.
+
+    Left out are the parts that the program or PyTorch named, which hold operations, and a card's rows
+    of kernels: their operations have their time.
+
+    Parameters
+    ----------
+    averages
+        What ``key_averages()`` of a ``torch.profiler.profile`` returned.
+    """
+    return [
+        row
+        for row in averages
+        if row.device_type == DeviceType.CPU and not getattr(row, "is_user_annotation", False)
+    ]
 
 
 _ON_CARDS: Mapping[str, Callable[[], bool]] = {

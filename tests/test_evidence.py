@@ -422,7 +422,7 @@ def test_a_row_names_the_parameters_in_which_records_differ(tmp_path, pictures):
     )
     evidence.card(experiment="matmul", quantity="test accuracy", folder=tmp_path)
     ((fig, alt),) = pictures
-    assert "A CPU, dtype float32 97.1 % (recorded); A CPU, dtype bfloat16 97 % (recorded)" in alt
+    assert "A CPU, float32 97.1 % (recorded); A CPU, bfloat16 97 % (recorded)" in alt
     assert fig.axes[0].get_xlim()[0] > 0.9
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import gc
 import inspect
 import time
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -13,9 +15,10 @@ import torch
 from harness import NOTEBOOKS
 from support import skip
 from torch import nn
+from torch.autograd import DeviceType
 from torch.nn import functional as F
 
-from course_utils import detective, drawings, profiling, simgpu
+from course_utils import detective, drawings, evidence, profiling, simgpu
 from course_utils.exercises import lesson, todo
 from course_utils.exercises import lesson07 as answers
 from course_utils.experiments import lesson07 as experiments
@@ -149,6 +152,15 @@ def c_kept_on_the_device(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
+def c_read_once_an_epoch(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(num_workers=4, persistent_workers=True)
+    losses = []
+    for _ in range(epochs):
+        epoch = [_c_step(model, x, y, optimizer, device) for x, y in loader]
+        losses += torch.stack(epoch).tolist()
+    return losses
+
+
 def d_by_dot(model, batches, optimizer):
     losses = []
     for x, y, weights in batches:
@@ -185,7 +197,7 @@ def _tf32_by_the_older_switch():
     torch.backends.cuda.matmul.allow_tf32 = True
 
 
-def e_float16_scaled(model, batches, optimizer):
+def e_float16_scaled(model, batches, optimizer, read=torch.Tensor.detach):
     device = batches[0][0].device
     scaler = torch.amp.GradScaler(device.type, init_scale=128.0)
     losses = []
@@ -196,8 +208,8 @@ def e_float16_scaled(model, batches, optimizer):
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
-        losses.append(loss.detach())
-    return torch.stack(losses).tolist()
+        losses.append(read(loss))
+    return [float(loss) for loss in losses]
 
 
 def e_loss_outside(model, batches, optimizer):
@@ -289,7 +301,12 @@ OTHERS = {
     "regime": (regime_by_table,),
     "mend_a": (a_by_clipping, a_by_squares, a_by_foreach),
     "mend_b": (b_all_on_the_device, b_stacked_on_the_host, b_pinned_batches),
-    "mend_c": (c_two_workers, c_pinned_workers, c_kept_on_the_device),
+    "mend_c": (
+        c_two_workers,
+        c_pinned_workers,
+        c_kept_on_the_device,
+        c_read_once_an_epoch,
+    ),
     "mend_d": (d_by_dot, d_by_log_softmax),
     "mend_e": (
         _e_with(lambda: torch.set_float32_matmul_precision("high")),
@@ -357,6 +374,41 @@ def _norms_of_weights(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
+def _clipped_at_5(model, batches, optimizer):
+    norms = []
+    for x, y in batches:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 5.0))
+        optimizer.step()
+    return torch.stack(norms).tolist()
+
+
+def _scaled_and_read_in_each_step(model, batches, optimizer):
+    return e_float16_scaled(model, batches, optimizer, torch.Tensor.item)
+
+
+def _waits_in_each_step(model, batches, optimizer):
+    def watched():
+        for batch in batches:
+            yield batch
+            torch.accelerator.synchronize(batch[0].device)
+
+    return d_by_dot(model, watched(), optimizer)
+
+
+def _memory_above_a_half(facts):
+    right = answers.regime(facts)
+    busy = right in ("memory", "compute")
+    return ("memory" if facts.byte_share > 0.5 else "compute") if busy else right
+
+
+def _compute_from_a_share_on(facts):
+    right = answers.regime(facts)
+    busy = right in ("memory", "compute")
+    return ("compute" if facts.flop_share >= 0.4 else "memory") if busy else right
+
+
 def _loader_before_all(facts):
     if facts.busy < 0.75 and facts.loading >= 0.2:
         return "loader"
@@ -378,7 +430,17 @@ def _numbers_without_training(model, batches, optimizer):
         ("mend_e", _numbers_without_training, "other-weights"),
         ("mend_e", _in_16_bits_and_back, "weights-dtype"),
         ("mend_a", _norms_of_weights, "other-numbers"),
+        ("mend_a", _clipped_at_5, "other-result"),
+        ("mend_d", _waits_in_each_step, "waits-each-step"),
+        ("mend_e", _scaled_and_read_in_each_step, "waits-each-step"),
         ("regime", _loader_before_all, "host-side"),
+        ("regime", _memory_above_a_half, "larger-share"),
+        ("regime", _compute_from_a_share_on, "larger-share"),
+        (
+            "event_seconds",
+            lambda *three: 1000 / 1001 * answers.event_seconds(*three),
+            "wrong-value",
+        ),
         ("mend_a", lambda model, batches, optimizer: None, "returned-nothing"),
         ("mend_a", lambda model, batches, optimizer: torch.zeros(3), "tensors"),
         ("mend_a", lambda model, batches, optimizer: (1.0, 2.0, 3.0), "wrong-type"),
@@ -391,6 +453,16 @@ def _numbers_without_training(model, batches, optimizer):
 )
 def test_what_is_no_answer_is_refused(sim, name, answer, diagnosis):
     assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+def test_a_share_of_exactly_1_that_was_refused_is_shown_with_its_numbers():
+    result = EX.mfu.result(EX.mfu.wrong["refused"])
+    assert ("Seen", "ValueError for 5e+12 FLOP in 0.5 s, peak 1e+13 FLOP/s") in result.details
+    assert ("Expected", "1") in result.details
+
+
+def test_the_gradients_of_loop_a_are_long_enough_for_clipping_to_show(sim):
+    assert all(norm > 2 for norm in detective.run("a", facts=False).result)
 
 
 def test_an_error_is_the_learners(sim):
@@ -666,7 +738,74 @@ def test_a_stub_is_the_faulty_loop_with_one_line_more(taught, letter):
     assert statements(stub) == ["return todo()", *statements(loop)]
 
 
+def test_no_later_cell_takes_a_name_that_an_earlier_ones_functions_read():
+    """Then a cell can be run again after those below it: its functions see what they saw before."""
+    bound, read = {}, []
+    cells = nbformat.read(NOTEBOOKS / "07_profiling_and_speed.ipynb", 4).cells
+    for number, cell in enumerate(c for c in cells if c.cell_type == "code"):
+        tree = ast.parse("" if "%pip" in cell.source else cell.source)
+        for node in _outside_functions(tree):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                bound.setdefault(node.id, set()).add(number)
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+        read += [(number, name) for f in functions for name in _read_from_outside(f)]
+        works = [s for s in tree.body if isinstance(s, ast.Assign) and "works" in ast.unparse(s)]
+        assert not [
+            name
+            for s in works
+            for node in ast.walk(s)
+            if isinstance(node, ast.Lambda)
+            for name in _read_from_outside(node)
+        ]
+    assert {"net", "optimizer"} <= {name for _, name in read}
+    assert not {name for number, name in read if max(bound.get(name, {number})) > number}
+
+
+def _outside_functions(node):
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.Lambda | ast.ListComp):
+            yield child
+            yield from _outside_functions(child)
+
+
+def _read_from_outside(function):
+    names = [node for node in ast.walk(function) if isinstance(node, ast.Name)]
+    own = {node.id for node in names if isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+    own |= {node.name for node in ast.walk(function) if isinstance(node, ast.FunctionDef)}
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)} - own - set(dir(builtins))
+
+
 # --- the facts
+
+
+def test_the_rows_of_a_profile_hold_each_microsecond_once():
+    cpu, card = DeviceType.CPU, DeviceType.CUDA
+    rows = [
+        SimpleNamespace(key="aten::mm", device_type=cpu, is_user_annotation=False),
+        SimpleNamespace(key="sgemm", device_type=card, is_user_annotation=False),
+        SimpleNamespace(key="forward", device_type=cpu, is_user_annotation=True),
+        SimpleNamespace(key="forward", device_type=card, is_user_annotation=True),
+        SimpleNamespace(key="aten::add", device_type=cpu),  # as an older PyTorch's rows
+    ]
+    assert [row.key for row in profiling.operations(rows)] == ["aten::mm", "aten::add"]
+
+
+def test_the_parts_and_the_profilers_own_rows_are_no_operations():
+    with torch.profiler.profile() as profile:
+        with torch.profiler.record_function("forward"):
+            torch.ones(8, 8) @ torch.ones(8, 8)
+        profile.step()
+    keys = {row.key for row in profile.key_averages()}
+    kept = {row.key for row in profiling.operations(profile.key_averages())}
+    assert "forward" in keys and "aten::mm" in kept
+    assert not {key for key in kept if key == "forward" or key.startswith("ProfilerStep")}
+
+
+def test_recorded_rows_are_named_by_what_a_parameter_says():
+    named = {m.label for m in evidence.recorded("gelu")}
+    assert {"gelu by hand", "gelu compiled", "gelu built in"} <= named
+    assert "matmul size 32" in {m.label for m in evidence.recorded("matmul")}
 
 
 @pytest.mark.parametrize("tool", ["CUDA graphs", "cuDNN"])
