@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy, mse_loss
+from torch.nn.functional import mse_loss
 
-from ..data import load_digits
-from .core import Parameters, Samples, Work, experiment
+from .core import Parameters, Work, experiment
 from .networks import (
     PRECISIONS,
     image_step,
@@ -101,50 +100,3 @@ def bert_large_step(device: torch.device, batch: int, precision: str) -> Work:
     """
     need_accelerator(device, "BERT-large with AdamW takes 6 GB, and many seconds a step on a CPU")
     return text_step("large", device, batch, 128, precision)
-
-
-@experiment(sweep=[{"precision": precision} for precision in PRECISIONS], seconds=5)
-def digits_accuracy(device: torch.device, precision: str) -> dict[str, Samples]:
-    """Train 784 → 64 → 10 on 4,000 digits for two passes, with five seeds, and test it on 2,000 others.
-
-    Claimed: nothing; the lesson quotes it to compare the precisions.
-    Refuted by: a precision whose five accuracies all lie below those of float32.
-    """
-    need_precision(device, precision)
-    digits = load_digits()
-    train_x, test_x = (
-        ((x.float() / 255 - 0.1309) / 0.3084).flatten(1).to(device)
-        for x in (digits.train_x, digits.test_x)
-    )
-    train_y, test_y = digits.train_y.to(device), digits.test_y.to(device)
-    return {
-        "test accuracy": Samples(
-            [_accuracy(seed, precision, (train_x, train_y), (test_x, test_y)) for seed in range(5)],
-            "1",
-        )
-    }
-
-
-def _accuracy(
-    seed: int,
-    precision: str,
-    train: tuple[torch.Tensor, torch.Tensor],
-    test: tuple[torch.Tensor, torch.Tensor],
-) -> float:
-    """Train from one seed and return the share of test digits that are read rightly."""
-    torch.manual_seed(seed)
-    device = train[0].device
-    model = nn.Sequential(nn.Linear(784, 64), nn.ReLU(), nn.Linear(64, 10)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    batches = torch.cat([torch.randperm(4000) for _ in range(2)]).to(device).split(100)
-    chosen = iter(batches)
-
-    def loss_of() -> torch.Tensor:
-        take = next(chosen)
-        return cross_entropy(model(train[0][take]), train[1][take])
-
-    step = training_step(loss_of, optimizer, device, precision)
-    for _ in batches:
-        step()
-    with torch.inference_mode():
-        return (model(test[0]).argmax(1) == test[1]).float().mean().item()
