@@ -249,11 +249,15 @@ def _architectures(facts: Facts) -> Door:
         return Door("architecture list", "shut", seen, switch)
     too_old = _precedes(own, listed)
     age = "old for today's wheels" if too_old else "new for the wheel here"
-    build = "an older build, which still has" if too_old else "the newest build, which has"
+    local = (
+        f"install an older build, which still has code for this GPU: {_SETUP} --torch cu126"
+        if too_old
+        else f"delete the folder .venv and install the newest build for this GPU: {_SETUP} --torch cuda"
+    )
     switch = {
         "kaggle": f"choose Settings > Accelerator > GPU T4 x2: this GPU is too {age}",
         "colab": "choose another GPU under Runtime > Change runtime type: the wheel has no code for this one",
-        "local": f"install {build} code for this GPU: {_SETUP} --torch {'cu126' if too_old else 'cuda'}",
+        "local": local,
     }[facts["platform"]]
     return Door("architecture list", "shut", seen, switch)
 
