@@ -182,6 +182,19 @@ def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
     assert (folder / "last.pt.damaged").read_bytes() == cut, "nothing is thrown away unasked"
 
 
+def test_a_wrong_bit_is_noticed_and_the_checkpoint_before_it_used(trainer, whole, tmp_path):
+    folder = tmp_path / "run"
+    trainer.finish(folder)
+    last = folder / "last.pt"
+    weight = whole[0]["0.weight"].numpy().tobytes()
+    flipped = bytes([weight[0] ^ 1]) + weight[1:]
+    last.write_bytes(last.read_bytes().replace(weight, flipped))
+    assert not equal(torch.load(last, weights_only=True)["model"], whole[0]), "torch sees nothing"
+
+    assert equal(trainer.finish(folder), whole[0])
+    assert "resume from previous.pt" in (folder / "output.txt").read_text(encoding="utf-8")
+
+
 def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, tmp_path):
     folder = tmp_path / "run"
     trainer.finish(folder)

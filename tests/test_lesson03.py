@@ -9,6 +9,7 @@ import pickle
 import random
 import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -273,6 +274,22 @@ def test_a_checkpoint_cut_at_any_length_is_refused(lesson, run, tmp_path, capsys
     assert torch.load(tmp_path / "last.pt", weights_only=True)["step"] == 3
 
 
+@pytest.mark.parametrize("part", ["data.pkl", "data/0", "data/1", "data/20", "data/30"])
+def test_a_checkpoint_with_one_wrong_bit_is_refused(lesson, run, tmp_path, capsys, part):
+    x, y = digits(lesson)
+    lesson["train"](run, x, y, epochs=1, folder=tmp_path, batch=10, every=2)
+    last = tmp_path / "last.pt"
+    with zipfile.ZipFile(last) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(f"/{part}"))
+        content = archive.read(name)
+    data = last.read_bytes()
+    where = data.index(content) + len(content) // 2
+    last.write_bytes(data[:where] + bytes([data[where] ^ 1]) + data[where + 1 :])
+    assert lesson["load_checkpoint"](run, tmp_path) == "previous.pt"
+    said = capsys.readouterr().out
+    assert said.endswith("last.pt is cut short or damaged: put aside as last.pt.damaged.\n")
+
+
 def test_without_any_good_checkpoint_the_run_does_not_begin_anew(lesson, run, tmp_path):
     (tmp_path / "last.pt").write_bytes(b"")
     with pytest.raises(RuntimeError, match=r"No checkpoint in .* can be read"):
@@ -436,28 +453,130 @@ def test_an_answer_that_disturbs_the_run_is_told_so(answer, diagnosis):
     assert exercises("03").full_state.result(answer).diagnosis == diagnosis
 
 
-@pytest.mark.parametrize(
-    ("end", "outcome"),
-    [
-        (lambda losses: torch.stack(losses).tolist(), "right"),
-        (lambda losses: torch.stack(losses).cpu().numpy().tolist(), "right"),
-        (lambda losses: torch.tensor(losses).tolist(), "reads-at-the-end"),
-        (lambda losses: torch.as_tensor([losses]).flatten().tolist(), "reads-at-the-end"),
-        (lambda losses: torch.FloatTensor(losses).tolist(), "reads-at-the-end"),
-        (lambda losses: [float(loss) for loss in losses], "reads-at-the-end"),
-        (lambda losses: np.array(losses).tolist(), "reads-at-the-end"),
-    ],
-)
-def test_reads_are_counted_however_they_are_written(end, outcome):
+def _answer_step_losses(keep, end):
+    """An answer that keeps something of each loss, and makes the list of them at the end."""
+
     def step_losses(model, batches, optimizer):
-        losses = []
-        for x, y in batches:
+        kept = []
+        for i, (x, y) in enumerate(batches):
             loss = torch.nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            losses.append(loss.detach())
-        return end(losses)
+            kept = keep(kept, i, loss.detach(), len(batches))
+        return end(kept)
 
-    result = exercises("03").step_losses.result(step_losses)
+    return step_losses
+
+
+def _in_list(kept, i, loss, n):
+    return [*kept, loss]
+
+
+def _in_host_buffer(kept, i, loss, n):
+    kept = torch.zeros(n) if i == 0 else kept
+    kept[i] = loss
+    return kept
+
+
+def _in_device_buffer(kept, i, loss, n):
+    kept = loss.new_zeros(n) if i == 0 else kept
+    kept[i] = loss
+    return kept
+
+
+def _numbers(losses):
+    return [float(loss) for loss in losses]
+
+
+@pytest.mark.parametrize(
+    ("keep", "end", "outcome"),
+    [
+        (_in_list, lambda losses: torch.stack(losses).tolist(), "right"),
+        (_in_list, lambda losses: torch.stack(losses).cpu().numpy().tolist(), "right"),
+        (_in_list, lambda losses: torch.tensor(losses).tolist(), "reads-at-the-end"),
+        (
+            _in_list,
+            lambda losses: torch.as_tensor([losses]).flatten().tolist(),
+            "reads-at-the-end",
+        ),
+        (_in_list, lambda losses: torch.FloatTensor(losses).tolist(), "reads-at-the-end"),
+        (_in_list, _numbers, "reads-at-the-end"),
+    ],
+)
+def test_reads_are_counted_however_they_are_written(monkeypatch, keep, end, outcome):
+    answer = _answer_step_losses(keep, end)
+    for problem in (simgpu.problem(), "This torch is too old."):
+        monkeypatch.setattr(simgpu, "problem", lambda problem=problem: problem)
+        result = exercises("03").step_losses.result(answer)
+        assert outcome in (result.outcome, result.diagnosis), result.bundle().text
+
+
+@pytest.mark.parametrize(
+    ("keep", "end", "outcome"),
+    [
+        (_in_host_buffer, lambda losses: losses.tolist(), "reads-each-step"),
+        (_in_device_buffer, lambda losses: losses.tolist(), "right"),
+        (_in_list, lambda losses: _numbers(torch.stack(losses).cpu()), "right"),
+        (_in_list, lambda losses: _numbers(torch.stack(losses)), "reads-at-the-end"),
+        (_in_list, lambda losses: np.array(losses).tolist(), "TypeError"),  # as on a GPU
+    ],
+)
+def test_only_what_leaves_the_device_is_a_read(keep, end, outcome):
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    result = exercises("03").step_losses.result(_answer_step_losses(keep, end))
+    assert outcome in (result.outcome, result.diagnosis), result.bundle().text
+
+
+def _switched_off(model, batches):
+    torch.set_grad_enabled(False)
+    return exercises("03").mean_loss.reference(model, batches)
+
+
+def test_an_evaluation_that_leaves_gradients_off_is_refused():
+    assert exercises("03").mean_loss.result(_switched_off).diagnosis == "gradients-off"
+
+
+def _shuffle_by_sort(n, seed):
+    return torch.rand(n, generator=torch.Generator().manual_seed(seed)).argsort()
+
+
+def _shuffle_in_python(n, seed):
+    order = list(range(n))
+    random.Random(seed).shuffle(order)
+    return torch.tensor(order)
+
+
+def _shuffle_in_numpy(n, seed):
+    return torch.from_numpy(np.random.default_rng(seed).permutation(n).astype("int64"))
+
+
+def _shuffle_with_pythons_own(n, seed):
+    order = list(range(n))
+    random.seed(seed)
+    random.shuffle(order)
+    return torch.tensor(order)
+
+
+def _shuffle_with_numpys_own(n, seed):
+    np.random.seed(seed)  # noqa: NPY002
+    return torch.from_numpy(np.random.permutation(n).astype("int64"))  # noqa: NPY002
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "outcome"),
+    [
+        (_shuffle_by_sort, "right"),
+        (_shuffle_in_python, "right"),
+        (_shuffle_in_numpy, "right"),
+        (_shuffle_with_pythons_own, "global-generator"),
+        (_shuffle_with_numpys_own, "global-generator"),
+    ],
+)
+def test_any_generator_of_its_own_will_do(shuffle, outcome):
+    def index_batches(n, size, seed, epoch, start):
+        return list(shuffle(n, seed + epoch).split(size))[start:]
+
+    result = exercises("03").index_batches.result(index_batches)
     assert outcome in (result.outcome, result.diagnosis), result.bundle().text

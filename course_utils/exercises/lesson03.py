@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from .. import simgpu
 from .core import Exercise, Judge, same
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
@@ -98,6 +100,17 @@ def _tensors_inside(value: object) -> int:
     return sum(isinstance(item, torch.Tensor) or _tensors_inside(item) for item in value)
 
 
+@contextmanager
+def _reads(device: torch.device) -> Iterator[Callable[[], int]]:
+    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls."""
+    if device.type == "cpu":
+        with _Reads() as reads:
+            yield lambda: reads.count
+    else:
+        with simgpu.count() as asked:
+            yield lambda: max(asked.synchronizations, asked.copies_to_host)
+
+
 # train_epoch -------------------------------------------------------------------------------------
 
 
@@ -141,7 +154,7 @@ def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("piles-up", seen=_differ(model, right), expected="each batch's own gradient")
         if not _alike(model, right):
             judge.no("weights", seen=_differ(model, right), expected="the weights of a right loop")
-        number = judge.number(got)
+        number = judge.is_a(got, float, "a Python float")
         judge.close(number, expected, "ragged-mean", rel=1e-4)
 
 
@@ -201,6 +214,10 @@ def _epoch_mean_of_means(model, batches, optimizer):
     return total / len(batches)
 
 
+def _epoch_gives_tensor(model, batches, optimizer):
+    return torch.tensor(train_epoch(model, batches, optimizer))
+
+
 def _epoch_in_given_mode(model, batches, optimizer):
     total = seen = 0
     for x, y in batches:
@@ -246,6 +263,10 @@ def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("mode-left", seen=words[model.training], expected=words[training])
         if any(not torch.equal(before[key], value) for key, value in model.state_dict().items()):
             judge.no("model-changed", seen="other weights or statistics", expected="the same model")
+        if not torch.is_grad_enabled():
+            judge.no("gradients-off", seen="gradients switched off", expected="on, as before")
+        if not all(p.requires_grad for p in model.parameters()):
+            judge.no("gradients-off", seen="requires_grad = False", expected="True, as before")
         number = judge.is_a(got, float, "a Python float")
         x, y = (torch.cat(part) for part in zip(*batches, strict=True))
         with torch.no_grad():
@@ -276,6 +297,11 @@ def _loss_mean_of_means(model, batches):
     return total.item() / len(batches)
 
 
+def _loss_freezes(model, batches):
+    model.requires_grad_(False)
+    return mean_loss(model, batches)
+
+
 def _loss_leaves_eval(model, batches):
     model.eval()
     with torch.inference_mode():
@@ -302,12 +328,7 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
         batches = _batches(sizes)
         model, right = _model(), _model()
         expected = step_losses(right, batches, _sgd(right))
-        optimizer, in_training = _sgd(model), [0]
-        with _Reads() as reads:
-            optimizer.register_step_post_hook(
-                lambda *_, seen=in_training, reads=reads: seen.append(reads.count)
-            )
-            got = answer(model, batches, optimizer)
+        got = answer(model, batches, _sgd(model))
         judge.is_a(got, list, "a list of Python floats")
         if not all(isinstance(value, float) for value in got):
             judge.no("not-floats", seen=got, expected="Python floats")
@@ -319,12 +340,20 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
             )
         for value, wanted in zip(got, expected, strict=True):
             judge.close(value, wanted, "wrong-loss", rel=1e-4)
-        if reads.count > 2:
-            judge.no(
-                "reads-each-step" if in_training[-1] else "reads-at-the-end",
-                seen=f"{reads.count} reads for {len(batches)} batches",
-                expected="one read (two at most), however many batches there are",
-            )
+    device = torch.device("cpu") if simgpu.problem() else simgpu.first()
+    batches = [(x.to(device), y.to(device)) for x, y in _batches((4, 4, 4, 4))]
+    model, in_training = _model().to(device), [0]
+    optimizer = _sgd(model)
+    with _reads(device) as reads:
+        optimizer.register_step_post_hook(lambda *_: in_training.append(reads()))
+        answer(model, batches, optimizer)
+        count = reads()
+    if count > 2:
+        judge.no(
+            "reads-each-step" if in_training[-1] else "reads-at-the-end",
+            seen=f"{count} reads for {len(batches)} batches",
+            expected="one read (two at most), however many batches there are",
+        )
 
 
 def _losses_by_item(model, batches, optimizer):
@@ -392,6 +421,7 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         optimizer.register_step_pre_hook(lambda *_, seen=steps: seen.append(1))
         forwards: list[int] = []
         model.register_forward_pre_hook(lambda _, args, seen=forwards: seen.append(len(args[0])))
+        graphs = _Graphs(model)
         answer(model, batches, optimizer, k)
         if forwards and max(forwards) > max(sizes):
             judge.no(
@@ -399,6 +429,8 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f"a batch of {max(forwards)} went through the model",
                 expected=f"at most {max(sizes)} at a time",
             )
+        if graphs.most > 1:
+            judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
         if len(steps) != len(large):
             tail = len(steps) == len(batches) // k
             judge.no(
@@ -415,6 +447,22 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
+class _Graphs:
+    """The most forward passes with a graph that a model made before a backward pass."""
+
+    def __init__(self, model: nn.Sequential) -> None:
+        self.now = self.most = 0
+        model.register_forward_hook(self._forward)
+        model[0].weight.register_hook(self._backward)
+
+    def _forward(self, _: nn.Module, __: object, out: torch.Tensor) -> None:
+        self.now += out.requires_grad
+        self.most = max(self.most, self.now)
+
+    def _backward(self, _: torch.Tensor) -> None:
+        self.now = 0
+
+
 def _accumulate_by_k(model, batches, optimizer, k):
     for i, (x, y) in enumerate(batches):
         (F.cross_entropy(model(x), y) / k).backward()
@@ -428,6 +476,16 @@ def _accumulate_joined(model, batches, optimizer, k):
         x, y = (torch.cat(part) for part in zip(*batches[i : i + k], strict=True))
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def _accumulate_in_one_graph(model, batches, optimizer, k):
+    for first in range(0, len(batches), k):
+        group = batches[first : first + k]
+        count = sum(len(y) for _, y in group)
+        optimizer.zero_grad()
+        total = sum(F.cross_entropy(model(x), y, reduction="sum") for x, y in group)
+        (total / count).backward()
         optimizer.step()
 
 
@@ -468,14 +526,15 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
     n, size = 23, 5
     torch.manual_seed(12)
     random.seed(12)
-    before = torch.get_rng_state()
+    before = _global_states()
     first = _index_lists(answer(n, size, 7, 0, 0), judge)
-    if not torch.equal(before, torch.get_rng_state()):
-        judge.no(
-            "global-generator",
-            seen="torch's own generator moved on, or was seeded",
-            expected="a generator of the function's own",
-        )
+    for name, state in _global_states().items():
+        if not same(before[name], state):
+            judge.no(
+                "global-generator",
+                seen=f"{name}'s own generator moved on, or was seeded",
+                expected="a generator of the function's own",
+            )
     flat = [i for batch in first for i in batch]
     if sorted(flat) != list(range(n)):
         judge.no(
@@ -495,11 +554,23 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
         rest = _index_lists(answer(n, size, 7, 0, start), judge)
         if rest != first[start:]:
             judge.no("not-the-rest", seen=f"start = {start}: {rest}", expected=first[start:])
-    for seed, epoch in ((7, 0), (3, 4), (0, 2)):
-        wanted = _index_lists(index_batches(n, size, seed, epoch, 2), judge)
-        got = _index_lists(answer(n, size, seed, epoch, 2), judge)
+    for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
+        wanted, got = (_index_lists(answer(n, size, *pair, 2), judge) for pair in (one, other))
         if got != wanted:
-            judge.no("other-seed", seen=f"seed {seed}, epoch {epoch}: {got}", expected=wanted)
+            judge.no(
+                "other-seed",
+                seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(*other, *one),
+                expected="the same order, because seed + epoch is the same",
+            )
+
+
+def _global_states() -> dict[str, object]:
+    """Return the state of each generator that other code may draw from."""
+    return {
+        "torch": torch.get_rng_state(),
+        "Python": random.getstate(),
+        "NumPy": np.random.get_state(),  # noqa: NPY002  (the one that np.random.rand uses)
+    }
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
@@ -517,6 +588,11 @@ def _batches_global_seed(n, size, seed, epoch, start):
 
 def _batches_same_each_epoch(n, size, seed, epoch, start):
     generator = torch.Generator().manual_seed(seed)
+    return list(torch.randperm(n, generator=generator).split(size))[start:]
+
+
+def _batches_other_seed(n, size, seed, epoch, start):
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
     return list(torch.randperm(n, generator=generator).split(size))[start:]
 
 
@@ -867,6 +943,14 @@ def _save_remove_first(state, path):
     os.rename(new, path)
 
 
+def _save_under_new_names(state, path):
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with open(handle, "wb") as file:
+        torch.save(state, file)
+        os.fsync(file.fileno())
+    os.replace(name, path)
+
+
 EXERCISES = (
     Exercise(
         id="03.train_epoch",
@@ -910,6 +994,7 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
             "nothing-learned": _epoch_zero_before_step,
             "ragged-mean": _epoch_mean_of_means,
             "not-train-mode": _epoch_in_given_mode,
+            "wrong-type": _epoch_gives_tensor,
         },
     ),
     Exercise(
@@ -943,12 +1028,15 @@ the mode it found it in: train **or** eval.
             "ragged-mean": "The mean over batches is not the mean over digits when batches differ in "
             "size.",
             "model-changed": "The model's weights or its BatchNorm statistics changed.",
+            "gradients-off": "Gradients stay off after the evaluation, so the next `backward()` fails. "
+            "A `with` block switches them off and on again.",
         },
         wrong={
             "train-mode": _loss_in_train_mode,
             "builds-graph": _loss_with_graph,
             "ragged-mean": _loss_mean_of_means,
             "mode-left": _loss_leaves_eval,
+            "gradients-off": _loss_freezes,
         },
     ),
     Exercise(
@@ -958,8 +1046,8 @@ the mode it found it in: train **or** eval.
         minutes=8,
         task="""
 Write `step_losses(model, batches, optimizer)`: one right training step for each `(x, y)` in `batches`,
-and back comes the list of the losses, one Python float a step. Read from the device once at the end,
-not once a step: the check counts.
+and back comes the list of the losses, one Python float a step. The model comes in train mode. Read
+from the device once at the end, not once a step: the check counts.
 """,
         hints=(
             "`.item()`, `float(...)`, `print(loss)` and `if loss > 3:` all read, and on a GPU all wait. "
@@ -972,8 +1060,8 @@ not once a step: the check counts.
         why="On an accelerator this loop never waits before its end: Python can send the next step "
         "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
         diagnoses={
-            "reads-each-step": "A value was read out of a tensor again and again. On an accelerator "
-            "each read stops the queue.",
+            "reads-each-step": "The training reads a value from the device again and again. On an "
+            "accelerator each read stops the queue; so does a copy into a tensor on the CPU.",
             "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "
             "with a copy of its own. `torch.tensor` on a list of tensors does that too: it reads every "
             "element. First join them on the device.",
@@ -998,8 +1086,8 @@ not once a step: the check counts.
         task="""
 Write `train_accumulated(model, batches, optimizer, k)`: every `k` batches of the list make **one**
 optimiser step, and each step must use the gradient of the mean loss over all their digits, as if they
-had come as one large batch. The last batch can be smaller, and the last group can have fewer than `k`
-batches. It still gets its step.
+had come as one large batch, with one batch's graph in memory at a time. The last batch can be smaller,
+and the last group can have fewer than `k` batches. It still gets its step. The model comes in train mode.
 """,
         hints=(
             "Walk over the list in groups: `batches[first : first + k]`. The last group is shorter all "
@@ -1017,6 +1105,8 @@ batches. It still gets its step.
             "large ones, or a short group was divided by the wrong number.",
             "large-batch": "The large batch itself went through the model. It is the one that does not "
             "fit: one batch and one graph at a time.",
+            "all-graphs": "The graphs of several batches were alive at once, and all their activations "
+            "with them: as much memory as the large batch takes.",
             "tail-dropped": "The batches after the last full group never got a step.",
             "piles-up": "The gradient of one group is still there in the next, or it is not the mean "
             "over the group.",
@@ -1026,6 +1116,7 @@ batches. It still gets its step.
             "not-by-count": _accumulate_by_k,
             "tail-dropped": _accumulate_without_tail,
             "large-batch": _accumulate_joined,
+            "all-graphs": _accumulate_in_one_graph,
             "piles-up": _accumulate_without_zero,
             "steps": _step_each_batch,
         },
@@ -1039,7 +1130,7 @@ batches. It still gets its step.
 Write `index_batches(n, size, seed, epoch, start)`: the batches of one epoch as a list of index tensors,
 from batch number `start` on. All `n` indices come in an order that is random, different in each epoch
 and the same at each call; the last batch may be smaller. Use a generator of its own, seeded with
-`seed + epoch`: torch's own generator must not notice.
+`seed + epoch`: the global generators must not notice.
 """,
         hints=(
             "`torch.Generator().manual_seed(number)` is a generator of your own; "
@@ -1052,8 +1143,8 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         why="Now three numbers (seed, epoch, start) say exactly where a run is in its data. A checkpoint "
         "can keep them in place of the whole order.",
         diagnoses={
-            "global-generator": "The function drew from torch's own generator, or seeded it: then "
-            "dropout and everything else that is random changes too.",
+            "global-generator": "The function drew from a generator that other code uses, or seeded it: "
+            "then dropout and everything else that is random changes too.",
             "same-each-epoch": "Every epoch has the same order: the seed does not depend on the epoch.",
             "not-the-rest": "From `start` on, the batches are not those of the whole epoch: `start` "
             "counts batches, and they are left out after the shuffle.",
@@ -1062,13 +1153,14 @@ and the same at each call; the last batch may be smaller. Use a generator of its
             "not-shuffled": "The indices come in their natural order.",
             "not-repeatable": "Two calls with the same arguments gave two orders.",
             "not-index-tensors": "Each batch must be a 1-D tensor of indices.",
-            "other-seed": "The order is random, but not the one that the seed `seed + epoch` gives.",
+            "other-seed": "The order is random, but the generator is not seeded with `seed + epoch`.",
         },
         wrong={
             "global-generator": _batches_global_seed,
             "same-each-epoch": _batches_same_each_epoch,
             "not-the-rest": _batches_start_in_samples,
             "not-each-once": _batches_drop_last,
+            "other-seed": _batches_other_seed,
         },
     ),
     Exercise(
@@ -1090,14 +1182,14 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
         ),
         reference=full_state,
         check_answer=_check_full_state,
-        why="Without the optimiser's state the run forgets its momentum; without the schedule it jumps "
-        "back to the first learning rate; without the generators it sees other batches. Each time the "
+        why="Without the optimiser's state the run forgets its momentum; without the scheduler's the "
+        "learning rate goes its own way; without the generators it sees other batches. Each time the "
         "loss curve only shows a small bump, if anything.",
         diagnoses={
             "model": "The model does not come back whole. Are its buffers there, such as BatchNorm's "
             "running mean and variance?",
             "optimizer": "The optimiser does not come back: its momentum starts from nothing.",
-            "scheduler": "The schedule does not come back: the learning rate jumps.",
+            "scheduler": "The schedule does not come back: the learning rate is another one.",
             "torch_rng": "Dropout draws other numbers after the restart: torch's generator is not "
             "restored. A seed is not a state.",
             "python_rng": "Python's `random` draws other numbers after the restart.",
@@ -1125,9 +1217,9 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
         minutes=12,
         task="""
 Write `save_atomic(state, path)`: save with `torch.save` so that at every moment, killed or not, `path`
-(a `pathlib.Path`) holds the whole old state or the whole new one. After a crash the next save must work,
-and after a success no other file may stay in the folder. The check kills your code in the middle of
-writing and just before the rename.
+(a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. After a
+crash the next save must work, and after a success no other file may stay in the folder. The check kills
+your code in the middle of writing and just before the rename.
 """,
         hints=(
             "Write somewhere else first. `os.replace(a, b)` then puts a in the place of b in one move, "
@@ -1154,7 +1246,8 @@ writing and just before the rename.
             "other-folder": "The new file is written in another folder. That can be another disk, and "
             "between disks a rename becomes a slow copy, or fails.",
             "not-saved": "The file does not hold the state that was handed over.",
-            "leftovers": "A file is left beside the checkpoint.",
+            "leftovers": "A file is left beside the checkpoint, of this save or of a killed one. A fixed "
+            "name is written over by the next save.",
         },
         wrong={
             "overwrites": _save_in_place,
@@ -1162,6 +1255,7 @@ writing and just before the rename.
             "not-flushed": _save_without_flush,
             "other-folder": _save_elsewhere,
             "gap": _save_remove_first,
+            "leftovers": _save_under_new_names,
         },
     ),
 )
