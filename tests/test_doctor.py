@@ -192,7 +192,12 @@ CUDA126 = ["sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90"]
     ("arch", "listed", "platform", "remedy"),
     [
         ("sm_61", CUDA13, "local", "an older build, which still has code for this GPU: .* cu126"),
-        ("sm_120", CUDA126, "local", "delete the folder .venv and install the newest build .* --torch cuda$"),
+        (
+            "sm_120",
+            CUDA126,
+            "local",
+            "delete the folder .venv and install the newest build .* --torch cuda$",
+        ),
         ("sm_120", [*CUDA126, "compute_90"], "local", None),
         ("sm_110", CUDA13, "local", "the newest build .* --torch cuda$"),  # a gap within the list
         ("sm_87", ["sm_90a"], "local", "an older build, .* --torch cu126$"),
