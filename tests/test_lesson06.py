@@ -9,9 +9,10 @@ import pickletools
 import random
 from contextlib import nullcontext
 
+import nbformat
 import pytest
 import torch
-from harness import TABLE
+from harness import NOTEBOOKS, TABLE, code_cells
 from support import skip
 from torch import nn
 from torch.cuda import _memory_viz
@@ -168,6 +169,25 @@ def test_what_has_no_meter_is_refused_in_a_sentence_and_replaced():
         memory.Meter("cpu", nn.Linear(2, 2))
     assert memory.metering_device("cpu").type == "sim"
     assert memory.metering_device("sim:0") == torch.device("sim:0")
+
+
+@pytest.mark.slow
+def test_one_may_go_back_past_the_cell_that_frees_the_models(capsys):
+    cells = {
+        c.id: c.source
+        for c in code_cells(nbformat.read(NOTEBOOKS / "06_memory.ipynb", as_version=4))
+    }
+    names = {"__name__": "__main__"}
+    first, again = ("fb5597b4", "22c802ea", "7bdfbe4c"), ("8ea067ba", "4dcbd4e1", "310cf803")
+    for cell in (*first, *again, *again):
+        exec(cells[cell], names)
+    said = capsys.readouterr().out.splitlines()
+    assert len([line for line in said if line.startswith("zero_grad") and "bytes" in line]) == 2
+    before, after = (line for line in said if line.startswith("at first"))
+    assert before == after, "the models and tensors of the first time are gone"
+
+    exec(cells["da6c1e8b"].split("if metered:")[0], names)
+    assert "fits" not in names, "a learner's search may use a helper of this name"
 
 
 # --- a device of one's own ------------------------------------------------------------------------
@@ -441,6 +461,65 @@ def test_a_graph_that_is_cut_off_after_the_forward_pass_was_still_built():
     assert EX.average_loss.result(average_loss).diagnosis == "graph"
 
 
+def test_a_mean_that_is_wrong_in_no_known_way_is_only_called_wrong():
+    def average_loss(model, batches, loss_fn):
+        return 2 * lesson06.average_loss(model, batches, loss_fn)
+
+    assert EX.average_loss.result(average_loss).diagnosis == "wrong-value"
+
+
+def test_a_list_of_losses_is_told_that_it_may_be_a_list():
+    def average_loss(model, batches, loss_fn):
+        losses = [loss_fn(model(x), y) for x, y in batches]
+        return sum(loss.item() for loss in losses) / len(losses)
+
+    result = EX.average_loss.result(average_loss)
+    assert result.diagnosis == "leak" and "list of losses" in result.text
+
+
+def test_states_of_frozen_parameters_are_named():
+    result = EX.state_bytes.result(lesson06._state_optimizer_of_frozen)
+    assert result.diagnosis == "frozen"
+
+
+def test_a_batch_that_is_tried_twice_is_refused_where_the_tries_are_few():
+    def largest_batch(works, start=1, limit=None):
+        def fits(batch):
+            try:
+                works(batch)
+                fine = True
+            except torch.OutOfMemoryError:
+                fine = False
+            gc.collect()
+            return fine
+
+        good, batch = 0, start
+        while (limit is None or batch <= limit) and fits(batch):
+            good, batch = batch, 2 * batch
+        most = batch if limit is None else min(batch, limit)  # it may be known not to fit
+        while good < most:
+            middle = (good + most + 1) // 2
+            good, most = (middle, most) if fits(middle) else (good, middle - 1)
+        return good
+
+    assert EX.largest_batch.result(largest_batch).diagnosis == "too-many"
+
+
+@pytest.mark.parametrize(
+    "fit", [lesson06._fit_in_proportion_to_small, lesson06._fit_without_fixed_part]
+)
+def test_every_line_through_zero_is_named(fit):
+    assert EX.batch_that_fits.result(fit).diagnosis == "no-fixed-part"
+
+
+@pytest.mark.parametrize(("segments", "diagnosis"), [(2, "some-kept"), (3, ""), (6, "")])
+def test_some_blocks_may_keep_their_inside_but_not_half_of_them(segments, diagnosis):
+    def checkpointed(blocks, x):
+        return checkpoint_sequential(nn.Sequential(*blocks), segments, x, use_reentrant=False)
+
+    assert EX.checkpointed.result(checkpointed).diagnosis == diagnosis
+
+
 @pytest.mark.parametrize("divide", [lambda a, b: a // b, lambda a, b: math.floor(a / b)])
 def test_a_line_through_floating_point_numbers_is_as_right_as_one_through_whole_ones(divide):
     def batch_that_fits(small, large, capacity):
@@ -498,9 +577,31 @@ def halves(model, x, y, loss_fn, optimizer):
     return in_parts(2)(model, x, y, loss_fn, optimizer)
 
 
+def fixed_parts(weighted, zero="before", steps="one"):
+    """Return a step in parts of 8,192 rows: a small batch is one part."""
+
+    def frugal_step(model, x, y, loss_fn, optimizer):
+        optimizer.zero_grad()
+        total = 0.0
+        for rows, labels in zip(x.split(8192), y.split(8192), strict=True):
+            if zero == "each":
+                optimizer.zero_grad()
+            loss = loss_fn(model(rows), labels) * (len(rows) / len(x) if weighted else 1)
+            loss.backward()
+            if steps == "many":
+                optimizer.step()
+            total += loss.detach()
+        if steps == "one":
+            optimizer.step()
+        return total
+
+    return frugal_step
+
+
 RIGHT = {
     "four micro-batches": in_parts(4),
     "five micro-batches": in_parts(5),
+    "micro-batches of 8,192 rows": fixed_parts(weighted=True),
     "a checkpoint a block": in_parts(1, check=each_block),
     "five checkpoints": in_parts(1, check=five_pieces),
     "float16, two micro-batches": in_parts(2, torch.float16, 1024.0),
@@ -515,8 +616,16 @@ WRONG = {
     "activations on the CPU": (lesson06._frugal_on_cpu, "too-dear"),
     "half the batch": (
         lambda m, x, y, f, o: lesson06.plain_step(m, x[:9], y[:9], f, o),
+        "left-out",
+    ),
+    "twice the loss": (
+        lambda m, x, y, f, o: lesson06.plain_step(m, x, y, lambda a, b: 2 * f(a, b), o),
         "other-step",
     ),
+    "8,192 rows, not weighted": (fixed_parts(weighted=False), "summed"),
+    "8,192 rows, a step each": (fixed_parts(True, "each", "many"), "many-steps"),
+    "8,192 rows, zero_grad each": (fixed_parts(True, "each"), "last-part"),
+    "8,192 rows, zero_grad each, not weighted": (fixed_parts(False, "each"), "last-part"),
     "an update after each part": (lesson06._frugal_many_steps, "many-steps"),
     "weights never change": (lambda m, x, y, f, o: f(m(x), y).detach(), "no-step"),
 }
@@ -541,6 +650,8 @@ def test_other_ways_are_refused_with_the_reason(name):
     answer, diagnosis = WRONG[name]
     result = EX.frugal_step.result(answer)
     assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis), result.bundle().text
+    if "bfloat16" in name:
+        assert "use `torch.float16`" in result.text
 
 
 def test_the_challenge_is_the_size_it_says_it_is():
@@ -552,7 +663,7 @@ def test_the_challenge_is_the_size_it_says_it_is():
 
 def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch has none.")
-    for name in ("four micro-batches", "a checkpoint a block"):
+    for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):
         assert EX.frugal_step.result(RIGHT[name]).outcome == "right"
     assert EX.frugal_step.result(lesson06.plain_step).diagnosis == "does-not-fit"
     assert EX.frugal_step.result(lesson06._frugal_summed).diagnosis == "summed"
