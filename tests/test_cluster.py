@@ -188,6 +188,17 @@ def test_what_was_received_is_there_only_after_wait():
     assert cluster.run(program, 2).results[1] == ([1, 1], [5, 5])
 
 
+def test_a_run_counts_what_was_received_and_never_waited_for():
+    def program(dist):
+        rank = dist.get_rank()
+        sending = [dist.isend(torch.ones(size), 1 - rank) for size in (2, 0, 1)]
+        receiving = [dist.irecv(torch.zeros(size), 1 - rank) for size in (2, 0, 1)]
+        for work in (*sending, *receiving[: 1 + 2 * rank]):
+            work.wait()
+
+    assert cluster.run(program, ranks=2).unwaited == [2, 0]
+
+
 def test_messages_between_two_ranks_come_in_the_order_in_which_they_were_sent():
     def program(dist):
         if dist.get_rank() == 0:

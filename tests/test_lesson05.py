@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import random
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 import torch.distributed as torch_dist
@@ -78,6 +80,25 @@ def shards_by_sampler(n, rank, world_size, epoch, seed):
     return list(sampler)
 
 
+def averages_in_the_background(model, dist):
+    works = []
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad / dist.get_world_size()
+            works.append(dist.all_reduce(p.grad, async_op=True))
+    for work in works:
+        work.wait()
+
+
+def shards_by_numpy(n, rank, world_size, epoch, seed):
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    return list(np.resize(order, math.ceil(n / world_size) * world_size)[rank::world_size])
+
+
+def shards_as_an_array(n, rank, world_size, epoch, seed):
+    return np.array(shards_by_numpy(n, rank, world_size, epoch, seed))
+
+
 def shards_in_blocks(n, rank, world_size, epoch, seed):
     generator = torch.Generator().manual_seed(1000 * seed + epoch)
     order = torch.randperm(n, generator=generator)
@@ -86,8 +107,6 @@ def shards_in_blocks(n, rank, world_size, epoch, seed):
 
 
 def shards_by_random(n, rank, world_size, epoch, seed):
-    import random
-
     order = list(range(n))
     random.Random(f"{seed} {epoch}").shuffle(order)
     while len(order) % world_size:
@@ -102,6 +121,15 @@ def accumulates_in_one_loop(model, parts, loss_fn, optimizer):
         with model.no_sync() if i < len(parts) else nullcontext():
             loss = loss_fn(model(x), y)
             (loss * (y.numel() / rows)).backward()
+    optimizer.step()
+
+
+def accumulates_by_the_attribute(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    rows = sum(len(x) for x, _ in parts)
+    for i, (x, y) in enumerate(parts, 1):
+        model.require_backward_grad_sync = i == len(parts)
+        (loss_fn(model(x), y) * len(x) / rows).backward()
     optimizer.step()
 
 
@@ -123,14 +151,15 @@ def rates_by_min(step, base, base_batch, batch_per_rank, ranks, warmup):
     return torch.tensor(base * (1 - done + done * factor), dtype=torch.float64)
 
 
-def rescues_by_cutting(state, model):
+def rescues_by_the_first_key(state, model):
     wanted = model.state_dict().keys()
-    found = OrderedDict(state)
-    while found.keys() != wanted:
-        if not found or not all(key.startswith(("module.", "_orig_mod.")) for key in found):
-            raise ValueError("another model")
-        found = OrderedDict((key.partition(".")[2], value) for key, value in found.items())
-    return found
+    for key in wanted:
+        for first in state:
+            prefix = first.removesuffix(key)
+            known = ("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")
+            if prefix in known and {prefix + each for each in wanted} == set(state):
+                return OrderedDict((each.removeprefix(prefix), state[each]) for each in state)
+    raise ValueError("another model")
 
 
 def unhangs_by_two_calls(model, batches, dist, log):
@@ -165,7 +194,7 @@ def unhangs_by_most_batches(model, batches, dist, log):
         total += part
     if dist.get_rank() == 0:
         log(total[0] / total[1])
-    return total[0] / total[1]
+    return (total[0] / total[1]).item()
 
 
 def bytes_by_meta(shapes, ranks):
@@ -197,6 +226,22 @@ def swapped(part, dist):
     return received
 
 
+def ring_of_direct_messages(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts, received = x.view(-1).tensor_split(n), []
+    for step in range(1, n):
+        sending = dist.isend(parts[(rank + step) % n], (rank + step) % n)
+        received.append(torch.empty_like(parts[rank]))
+        dist.recv(received[-1], (rank - step) % n)
+        sending.wait()
+    for part in received:
+        parts[rank].add_(part)
+    for step in range(1, n):
+        sending = dist.isend(parts[rank], (rank + step) % n)
+        dist.recv(parts[(rank - step) % n], (rank - step) % n)
+        sending.wait()
+
+
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
@@ -204,17 +249,22 @@ def swapped(part, dist):
         ("average_gradients", averages_by_bucket),
         ("average_gradients", averages_by_gathering),
         ("average_gradients", averages_divided_first),
+        ("average_gradients", averages_in_the_background),
         ("shard", shards_by_sampler),
         ("shard", shards_in_blocks),
         ("shard", shards_by_random),
+        ("shard", shards_by_numpy),
+        ("shard", shards_as_an_array),
         ("accumulate", accumulates_in_one_loop),
         ("accumulate", accumulates_then_divides),
+        ("accumulate", accumulates_by_the_attribute),
         ("learning_rate", rates_by_min),
-        ("rescue", rescues_by_cutting),
+        ("rescue", rescues_by_the_first_key),
         ("unhang", unhangs_by_two_calls),
         ("unhang", unhangs_by_most_batches),
         ("sharded_bytes", bytes_by_meta),
         ("ring_all_reduce", ring_by_irecv),
+        ("ring_all_reduce", ring_of_direct_messages),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )
@@ -248,6 +298,41 @@ def averages_of_broadcasts(model, dist):
         if p.requires_grad:
             p.grad = torch.zeros_like(p) if p.grad is None else p.grad
             dist.broadcast(p.grad, 0)
+
+
+def averages_of_divided_broadcasts(model, dist):
+    averages_of_broadcasts(model, dist)
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad /= dist.get_world_size()
+
+
+def averages_of_the_largest(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.all_reduce(p.grad, dist.ReduceOp.MAX)
+
+
+def shards_after_seeding_python(n, rank, world_size, epoch, seed):
+    random.seed(seed + epoch)
+    order = random.sample(range(n), n)
+    return (order * world_size)[: math.ceil(n / world_size) * world_size][rank::world_size]
+
+
+def shards_after_seeding_numpy(n, rank, world_size, epoch, seed):
+    np.random.seed(seed + epoch)  # noqa: NPY002
+    order = np.random.permutation(n)  # noqa: NPY002
+    return np.resize(order, math.ceil(n / world_size) * world_size)[rank::world_size]
+
+
+def shards_rotated(n, rank, world_size, epoch, seed):
+    places = range(rank, math.ceil(n / world_size) * world_size, world_size)
+    return [(place + epoch + seed) % n for place in places]
+
+
+def shards_handed_round(n, rank, world_size, epoch, seed):
+    return answers._shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
 
 
 def shards_with_ranks_own_numbers(n, rank, world_size, epoch, seed):
@@ -314,6 +399,27 @@ def rescues_all_that_fits(state, model):
     raise ValueError("another model")
 
 
+def rescues_by_cutting(state, model):
+    wanted = model.state_dict().keys()
+    found = OrderedDict(state)
+    while found.keys() != wanted:
+        if not found or not all(key.startswith(("module.", "_orig_mod.")) for key in found):
+            raise ValueError("another model")
+        found = OrderedDict((key.partition(".")[2], value) for key, value in found.items())
+    return found
+
+
+def rescues_key_by_key(state, model):
+    for first in ("", "module.", "_orig_mod."):
+        for second in ("", "module.", "_orig_mod."):
+            found = {
+                key.removeprefix(first).removeprefix(second): value for key, value in state.items()
+            }
+            if found.keys() == model.state_dict().keys():
+                return found
+    raise ValueError("another model")
+
+
 def rescues_one_layer(state, model):
     found = answers.rescue(state, model)
     first = next(iter(found))
@@ -367,6 +473,16 @@ def unhangs_with_a_graph(model, batches, dist, log):
     return mean
 
 
+def unhangs_without_the_idle(model, batches, dist, log):
+    if not batches:
+        return 0.0
+    return answers.unhang(model, batches, dist, log)
+
+
+def unhangs_with_a_tensor(model, batches, dist, log):
+    return torch.tensor(answers.unhang(model, batches, dist, log))
+
+
 def ring_of_other_sizes(x, dist):
     n, rank = dist.get_world_size(), dist.get_rank()
     sending = dist.isend(x.view(-1)[: rank + 1], (rank + 1) % n)
@@ -386,32 +502,73 @@ def ring_to_and_from_all(x, dist):
         x += received[r]
 
 
+def ring_all_begun_at_once(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts, works = x.view(-1).tensor_split(n), []
+    others = [(rank + step) % n for step in range(1, n)]
+    received = {other: torch.empty_like(parts[rank]) for other in others}
+    for other in others:
+        works += [dist.isend(parts[other], other), dist.irecv(received[other], other)]
+    for work in works:
+        work.wait()
+    for part in received.values():
+        parts[rank].add_(part)
+    works = [dist.isend(parts[rank], other) for other in others]
+    works += [dist.irecv(parts[other], other) for other in others]
+    for work in works:
+        work.wait()
+
+
+def ring_reading_too_early(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts = x.view(-1).tensor_split(n)
+    for step in range(2 * (n - 1)):
+        part = parts[(rank - step - 1) % n]
+        received = torch.zeros_like(part)
+        sending = dist.isend(parts[(rank - step) % n], (rank + 1) % n)
+        dist.irecv(received, (rank - 1) % n)
+        sending.wait()
+        part.copy_(part + received if step < n - 1 else received)
+
+
 @pytest.mark.parametrize(
     ("name", "answer", "diagnosis"),
     [
         ("average_gradients", averages_sent_in_own_order, "one-rank"),
         ("average_gradients", averages_of_rank_0, "one-rank"),
         ("average_gradients", averages_of_broadcasts, "own"),
+        ("average_gradients", averages_of_divided_broadcasts, "own-divided"),
+        ("average_gradients", averages_of_the_largest, "wrong-value"),
         ("shard", shards_with_ranks_own_numbers, "own-order"),
         ("shard", shards_from_one, "other-rows"),
         ("shard", shards_twice, "too-long"),
+        ("shard", shards_after_seeding_python, "global-generator"),
+        ("shard", shards_after_seeding_numpy, "global-generator"),
+        ("shard", shards_rotated, "not-shuffled"),
+        ("shard", shards_handed_round, "same-rows"),
         ("shard", shards_without_seed, "no-seed"),
         ("shard", shards_without_seed_in_epoch_0, "no-seed"),
-        ("accumulate", accumulates_with_only_the_last_silent, "every-part"),
+        ("accumulate", accumulates_with_only_the_last_silent, "not-the-last"),
         ("accumulate", accumulates_all_rows_at_once, "all-at-once"),
         ("accumulate", accumulates_without_the_last, "other-parts"),
         ("accumulate", accumulates_on_rank_0, "ranks-wait"),
         ("learning_rate", rates_that_return, "not-scaled"),
         ("learning_rate", rates_by_min_alone, "without-end"),
         ("rescue", rescues_all_that_fits, "not-refused"),
+        ("rescue", rescues_by_cutting, "not-refused"),
+        ("rescue", rescues_key_by_key, "not-refused"),
         ("rescue", rescues_one_layer, "other-tensors"),
         ("unhang", unhangs_with_a_call_under_if, "one-rank"),
         ("unhang", unhangs_with_batches_means, "mean-of-batches"),
         ("unhang", unhangs_with_means_of_means, "mean-of-both"),
         ("unhang", unhangs_with_a_graph, "graph"),
+        ("unhang", unhangs_without_the_idle, "unequal-loops"),
+        ("unhang", unhangs_with_a_tensor, "wrong-type"),
         ("sharded_bytes", lambda shapes, ranks: (1, 2, 3), "not-a-pair"),
         ("ring_all_reduce", ring_of_other_sizes, "other-partner"),
         ("ring_all_reduce", ring_to_and_from_all, "whole-tensors"),
+        ("ring_all_reduce", ring_all_begun_at_once, "too-many-steps"),
+        ("ring_all_reduce", ring_reading_too_early, "no-wait"),
         ("ring_all_reduce", lambda x, dist: x.mul_(dist.get_world_size()), "too-much"),
         ("ring_all_reduce", lambda x, dist: x.zero_(), "other-sum"),
         ("ring_all_reduce", lambda x, dist: None, "not-in-place"),

@@ -42,6 +42,8 @@ class Run:
         The bytes that each rank sent, by rank.
     messages
         How many messages there were; a collective counts those of its schedule.
+    unwaited
+        How often each rank began an ``irecv`` and never waited for it, by rank.
     steps
         The longest chain of messages of which each had to wait for the one before: because a rank
         waited for it, or because it used the same link.
@@ -55,6 +57,7 @@ class Run:
     seconds: float
     sent: list[int]
     messages: int
+    unwaited: list[int]
     steps: int
     spans: list[Span]
     marks: list[list[tuple[int, list[float]]]]
@@ -123,6 +126,7 @@ class Cluster:
         self.messages = 0
         self._events: list[_Event] = []
         self._collectives: list[list[Work]] = []
+        self._received: list[Work] = []
         self._open: defaultdict[tuple[int, int, bool], deque[tuple[Work, Tensor]]] = defaultdict(
             deque
         )
@@ -161,6 +165,7 @@ class Cluster:
             max(max(d._now, d._out_free, d._in_free) for d in self.ranks),
             [dist._sent for dist in self.ranks],
             self.messages,
+            [sum(bool(w._arrived) for w in self._received if w._dist is d) for d in self.ranks],
             max(max(d._steps, d._out_steps, d._in_steps) for d in self.ranks),
             self.spans,
             [dist._marks for dist in self.ranks],
@@ -184,6 +189,7 @@ class Cluster:
                 )
             )
         works = [work, other] if sends else [other, work]
+        self._received.append(works[1])
         sent = [tensor.nbytes if r == src else 0 for r in range(len(self.ranks))]
         self._events.append(
             _Event(

@@ -7,10 +7,15 @@ virtual clock: it is deterministic, and a hang shows at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -70,7 +75,7 @@ def average_gradients(model, dist):
 
 
 class _Branches(nn.Module):
-    """Four layers; ranks other than 0 did not use the second, and the third is frozen."""
+    """Four layers; rank 1 did not use the second, and the third is frozen."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,14 +92,15 @@ def _with_gradients(rank: int, unused: bool) -> _Branches:
     for number, parameter in enumerate(model.parameters()):
         if parameter.requires_grad:
             values = torch.arange(1.0, parameter.numel() + 1) + 10 * number
-            parameter.grad = ((rank + 1) ** 2 * values).view_as(parameter).to(parameter.dtype)
-    if unused and rank:
+            own = (rank + 1) ** 2 * values.roll(rank)  # no rank's is a multiple of another's
+            parameter.grad = own.view_as(parameter).to(parameter.dtype)
+    if unused and rank == 1:
         model.second.weight.grad = None
     return model
 
 
 def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
-    for ranks, unused in ((2, False), (3, False), (2, True), (3, True), (1, False)):
+    for ranks, unused in ((2, False), (3, False), (3, True), (2, True), (1, False)):
 
         def program(dist: Any, call: Callable[..., Any], unused: bool = unused) -> _Branches:
             model = _with_gradients(dist.get_rank(), unused)
@@ -123,12 +129,15 @@ def _judge_averages(model: _Branches, before: Sequence[_Branches], rank: int, ju
         each = [dict(other.named_parameters())[name] for other in before]
         given = [torch.zeros_like(p) if p.grad is None else p.grad for p in each]
         total = torch.stack(given).sum(0)
+        users = sum(p.grad is not None for p in each)
         if parameter.grad is None:
             judge.no("not-kept", seen=f"{where} is None", expected=_values(total / ranks))
         if not torch.allclose(parameter.grad, total / ranks, rtol=1e-5):
             known = {
                 "not-divided": total,
                 "own": given[rank],
+                "own-divided": given[rank] / ranks,
+                "users-only": total / users,
                 "other-count": (parameter.grad / total).mean() * total,
             }
             like = [key for key, value in known.items() if torch.allclose(parameter.grad, value)]
@@ -173,6 +182,17 @@ def _average_by_two(model, dist):
             parameter.grad /= 2
 
 
+def _average_of_users(model, dist):
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            users = torch.tensor(float(parameter.grad is not None))
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad)
+            dist.all_reduce(users)
+            parameter.grad /= users
+
+
 def _average_called_by_one(model, dist):
     if dist.get_rank() == 0:
         average_gradients(model, dist)
@@ -184,6 +204,15 @@ def _average_copies(model, dist):
             mean = parameter.grad.clone()
             dist.all_reduce(mean)
             mean /= dist.get_world_size()
+
+
+def _average_dividing_only(model, dist):
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad.clone())
+            parameter.grad /= dist.get_world_size()
 
 
 def _average_parameters(model, dist):
@@ -218,16 +247,18 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     for n, ranks in _SHARDS:
         _judge_shards(answer, n, ranks, judge)
     first, later, other = (_order(answer, 50, *key, judge) for key in ((0, 3), (1, 3), (0, 8)))
-    if first == sorted(first):
+    steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
+    if max(steps.values(), default=0) > 12:
         judge.no("not-shuffled", seen=f"rows {first[:8]} … in epoch 0", expected="a random order")
     if first == later:
         judge.no("same-every-epoch", seen="epochs 0 and 1 alike", expected="another order")
-    if sorted(first[:25]) == sorted(later[:25]):
-        judge.no(
-            "same-rows",
-            seen="rank 0 has the same 25 rows of 50 in epochs 0 and 1",
-            expected="others",
-        )
+    for rank, rows in enumerate((later[:25], later[25:])):
+        if {*rows} == {*first[:25]}:
+            judge.no(
+                "same-rows",
+                seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
+                expected="another choice",
+            )
     if first == other:
         judge.no("no-seed", seen="seeds 3 and 8 alike", expected="another order")
 
@@ -263,18 +294,29 @@ def _rows(
 ) -> list[int]:
     """Call the answer as a rank does, whose own random numbers are in a state of their own."""
     torch.manual_seed(1000 + rank)
-    state = torch.get_rng_state()
+    before = _global_states()
     got = answer(n, rank, ranks, epoch, seed)
-    if not torch.equal(state, torch.get_rng_state()):
-        judge.no(
-            "global-generator",
-            seen="the state of PyTorch's own generator has changed",
-            expected="the state that it had before",
-        )
-    if isinstance(got, Tensor):
+    for library, state in _global_states().items():
+        if state != before[library]:
+            judge.no(
+                "global-generator",
+                seen=f"the state of {library}'s global generator has changed",
+                expected="the state that it had before",
+            )
+    if isinstance(got, (Tensor, np.ndarray)):
         got = got.tolist()
     rows = judge.is_a(got, (list, tuple, range), "a list of row numbers")
-    return [judge.is_a(row, int, "whole row numbers") for row in rows]
+    return [int(judge.is_a(row, Integral, "whole row numbers")) for row in rows]
+
+
+def _global_states() -> dict[str, Any]:
+    """Return the state of each library's global random numbers."""
+    _, key, place, *_ = np.random.get_state()  # noqa: NPY002  (what an answer may have changed)
+    return {
+        "PyTorch": torch.get_rng_state().tolist(),
+        "Python": random.getstate(),
+        "NumPy": (key.tolist(), place),
+    }
 
 
 def _order(
@@ -344,31 +386,23 @@ def accumulate(model, parts, loss_fn, optimizer):
 
 
 class _Noting(cluster.DistributedDataParallel):
-    """A DDP model that notes its passes in order: which, and whether it ran in ``no_sync``."""
+    """A DDP model that notes its passes in order: which, and whether it ran as in ``no_sync``."""
 
     def __init__(self, model: nn.Module, dist: Any) -> None:
         super().__init__(model, dist)
-        self.inside = 0
         self.rows: list[int] = []
         self.passes: list[tuple[str, bool]] = []
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Note that what runs now runs in ``no_sync``."""
-        with super().no_sync():
-            self.inside += 1
-            try:
-                yield
-            finally:
-                self.inside -= 1
 
     def forward(self, x: Tensor) -> Tensor:
         """Note the pass, then make it."""
         self.rows.append(len(x))
-        self.passes.append(("forward", bool(self.inside)))
+        self._note_pass("forward")
         output = super().forward(x)
-        output.register_hook(lambda _: self.passes.append(("backward", bool(self.inside))))
+        output.register_hook(lambda _: self._note_pass("backward"))
         return output
+
+    def _note_pass(self, name: str) -> None:
+        self.passes.append((name, not self.require_backward_grad_sync))
 
 
 _PARTS = (
@@ -442,6 +476,8 @@ def _judge_passes(
     seen = f"{sent} × all_reduce for {parts}"
     if not sent:
         judge.no("never-sends", seen=seen, expected="one, for the last part")
+    if inside["forward"][-1]:
+        judge.no("not-the-last", seen=f"{seen}, none of them for the last", expected="for the last")
     if sent > 1:
         pairs = zip(inside["forward"], inside["backward"], strict=True)
         outside = any(backward and not forward for forward, backward in pairs)
@@ -450,7 +486,7 @@ def _judge_passes(
             seen=seen,
             expected="one, for the last part",
         )
-    if inside["forward"][-1] or not all(inside["forward"][:-1]):
+    if not all(inside["forward"][:-1]):
         judge.no("not-the-last", seen="it was not the last part that sent", expected="the last")
 
 
@@ -700,10 +736,14 @@ def _check_rescue(answer: Callable[..., Any], judge: Judge) -> None:
             saved = {prefix + key: value + 1 for key, value in model.state_dict().items()}
             _judge_rescued(answer, saved, model, prefix, judge)
     own = plain.state_dict()
+    turned = {f"module.{key}": own[key] for key in reversed(own)}
+    _judge_rescued(answer, turned, plain, "module.", judge)
     for strange in (
         {f"net.{key}": value for key, value in own.items()},
         dict(list(own.items())[1:]),
         {f"module.{key}": own[key] for key in list(own)[:-1]},
+        {f"module.module.{key}": value for key, value in own.items()},
+        {f"module.{key}" if "weight" in key else key: value for key, value in own.items()},
         {**own, "2.weight": torch.ones(1)},
         {},
     ):
@@ -827,6 +867,13 @@ def _rescue_in_place(state, model):
     return state
 
 
+def _rescue_by_position(state, model):
+    wanted = model.state_dict()
+    if len(state) != len(wanted):
+        raise ValueError("another model")
+    return dict(zip(wanted, state.values(), strict=True))
+
+
 def _rescue_unrefused(state, model):
     try:
         return rescue(state, model)
@@ -907,7 +954,7 @@ def _judge_mean(got: Any, shards: Any, rank: int, where: str, judge: Judge) -> N
     right = sum(sums) / sum(counts)
     if got is None and rank:
         judge.no("only-rank-0", seen=f"None, on {where}", expected=f"{right:.6g}, on each rank")
-    number = judge.number(got)
+    number = judge.number(judge.is_a(got, (int, float), "a Python number"))
     if math.isclose(number, right, rel_tol=1e-5):
         return
     own = [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
@@ -1192,6 +1239,8 @@ def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
         if asked:
             judge.no("collective", seen=", ".join(sorted(asked)), expected="only send and receive")
+        if left := sum(run.unwaited):
+            judge.no("no-wait", seen=f"{where}: {left} × irecv without wait()", expected="wait()")
         _judge_sums(run.results, shape, dtype, where, judge)
         _judge_messages(run, shape, dtype, where, judge)
 
@@ -1408,6 +1457,8 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
             "other-count": "That has the sum's direction and another length. Is it divided by the number of ranks, which `dist` "
             "knows?",
             "own": "On this rank the gradient is as it was. Where did the sum go: into a copy of it?",
+            "own-divided": "That is this rank's own gradient, divided by the number of ranks. The others' are not in it.",
+            "users-only": "That is the mean over the ranks that used the parameter. `None` counts as zero, and its rank counts too.",
             "parameters": "The parameters themselves have changed. They are equal on all ranks already; the gradients are not.",
             "frozen": "A frozen parameter has a gradient now. An optimiser with weight decay would change it.",
         },
@@ -1418,6 +1469,8 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
             "not-divided": _average_summed,
             "other-count": _average_by_two,
             "own": _average_copies,
+            "own-divided": _average_dividing_only,
+            "users-only": _average_of_users,
             "parameters": _average_parameters,
             "frozen": _average_all,
         },
@@ -1431,7 +1484,7 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
 Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
 ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
 seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
-some rows come twice. n may be smaller than the number of ranks.
+some rows come twice. n may be smaller than the number of ranks. Global random generators stay as they are.
 """,
         hints=(
             "How can ranks that do not talk agree on one random order? What do all of them know?",
@@ -1448,16 +1501,17 @@ some rows come twice. n may be smaller than the number of ranks.
             "own-order": "Some rows are taken by nobody, and others more than once. Each rank draws an order of its own here: the order "
             "must not depend on the rank, nor on random numbers that differ between ranks.",
             "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-            "same-rows": "Each rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
+            "same-rows": "The same rows stay together: only their order changes, or who has them. Shuffle all rows first, then share "
+            "them out.",
             "no-seed": "In epoch 0 the order does not depend on the seed.",
-            "not-shuffled": "The rows come in the order in which they lie in the data.",
+            "not-shuffled": "The rows come in the order in which they lie in the data, or in equal steps.",
             "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
             "drops-rows": "Rows are left out where the ranks do not divide n. The task wants every row at least once.",
             "too-long": "There are more rows than needed.",
             "all-rows": "Each rank takes all rows. The ranks would only repeat each other's work.",
             "other-rows": "There is a row number that the data does not have.",
-            "global-generator": "Your function changed PyTorch's own generator. All ranks would draw the same dropout "
-            "masks from here on. Use a `torch.Generator` of your own.",
+            "global-generator": "Your function changed a global generator. All ranks would draw the same numbers from it "
+            "from here on, as for dropout. Use a `torch.Generator` of your own.",
         },
         wrong={
             "own-order": _shard_own_order,
@@ -1598,15 +1652,15 @@ have a child that is really called `module`. Where the keys of both differ in an
             "everywhere": "The word is cut out wherever it stands. `submodule.weight` has become another key.",
             "child-module": "This model has a child that is called `module`, so its own keys begin like that. A prefix "
             "was put before *every* key, and before those too. Ask the model for its keys.",
-            "refused": "This checkpoint is of this model: one of the five prefixes stands before every key. The "
-            "model's own keys may begin with `module.` too.",
+            "refused": "This checkpoint is of this model: one of the five prefixes stands before every key, in whatever order they "
+            "come. The model's own keys may begin with `module.` too.",
             "already-right": "These keys were right already.",
             "still-there": "The prefix `module.` is still there.",
             "compiled": "This one was saved from a compiled model.",
             "two-wrappers": "This one was wrapped twice, and one of the two prefixes is still there.",
             "copied": "The tensors are copies. A checkpoint can be as large as the memory, so do not double it.",
-            "other-tensors": "The tensors are not where they belong.",
-            "not-refused": "This checkpoint is not of this model, and no prefix makes it so. Refuse it.",
+            "other-tensors": "The tensors are not where they belong. Their keys say where, not their order.",
+            "not-refused": "None of the five prefixes, put before each key of the model, gives these keys. Refuse it.",
         },
         wrong={
             "everywhere": _rescue_everywhere,
@@ -1616,6 +1670,7 @@ have a child that is really called `module`. Where the keys of both differ in an
             "two-wrappers": _rescue_one_wrapper,
             "copied": _rescue_copied,
             "changed-input": _rescue_in_place,
+            "other-tensors": _rescue_by_position,
             "refused": _rescue_refusing,
             "not-refused": _rescue_unrefused,
         },
@@ -1645,8 +1700,8 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
         diagnoses={
             "one-rank": "All ranks have equally many batches here, and still one of them waits. Which call does only one rank "
             "make?",
-            "unequal-loops": "The ranks have different numbers of batches here. A rank that is through with its loop makes "
-            "no more calls, and the others wait for it.",
+            "unequal-loops": "The ranks have different numbers of batches here. A rank that is through with its loop, or has "
+            "none to go through, leaves a call out, and the others wait for it.",
             "own-rows": "That is the mean over the rank's own rows.",
             "mean-of-means": "That is the mean of the ranks' means. A rank with few rows counts as much as one with many.",
             "mean-of-both": "That is the mean of the ranks' means over their batches. Neither batches nor ranks have equally many rows.",
@@ -1677,7 +1732,7 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
 Adam trains a model in float32; `shapes` lists the shapes of its parameters. Write `sharded_bytes(shapes, ranks)`: the pair of the
 bytes that parameters, gradients and Adam's two moments take on rank 0, under DDP and under FSDP. `fully_shard` cuts each of these
 tensors along its first dimension into pieces of equally many rows, rounded up; rank 0 gets a full piece, and the last ranks may get less or
-nothing. Leave out what comes and goes, such as the layer that FSDP has gathered, and Adam's step counters.
+nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes, such as the layer that FSDP has gathered.
 """,
         hints=(
             "How many numbers of 4 bytes belong to each parameter? Which of them does DDP divide between the ranks?",
@@ -1698,7 +1753,8 @@ nothing. Leave out what comes and goes, such as the layer that FSDP has gathered
             "divided.",
             "vectors-whole": "That leaves parameters of one dimension whole. `fully_shard` cuts biases too.",
             "floor": "That rounds down, and some rows belong to no rank.",
-            "only-parameters": "That is the parameters alone. Gradients and both moments take as much again, each.",
+            "only-parameters": "That is a quarter: the parameters' bytes alone, without gradients and both moments, or four numbers each "
+            "without their 4 bytes.",
             "three-numbers": "There are four numbers for each parameter: itself, its gradient, and Adam's two moments.",
             "no-optimiser": "That is parameters and gradients. Adam keeps two more numbers for each parameter.",
             "states-only": "That divides only what Adam keeps. FSDP divides parameters and gradients too.",
@@ -1732,8 +1788,9 @@ Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, 
 has any shape; n may be 1, and need not divide its size. You may use `dist.send`, `recv`, `isend` and `irecv`, and no collective.
 
 The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the one before, and from each rank
-at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. `send` waits until its message is received; `isend` and `irecv`
-return at once, and are done when `wait()` of what they returned has returned. The cell below your answer draws it.
+at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on one link wait for each other, so
+go in rounds. `send` waits until its message is received; `isend` and `irecv` return at once, and are done when `wait()` of what they
+returned has returned. The cell below your answer draws it.
 """,
         hints=(
             "Cut `x` into n pieces, with `x.view(-1).tensor_split(n)`: they are views. In each step every rank sends one "
@@ -1753,7 +1810,8 @@ return at once, and are done when `wait()` of what they returned has returned. T
             "deadlock": "The ranks wait for each other in a circle. If every rank sends first, nobody receives: begin sending "
             "with `isend`, receive, and then wait.",
             "other-partner": "What one rank sends is not what the other one receives. Compare sizes and dtypes.",
-            "no-wait": "A tensor was changed while it was on its way. What `isend` has begun is done when its `wait()` has returned.",
+            "no-wait": "A message may still be on its way. What `isend` or `irecv` has begun is done when its `wait()` has returned: "
+            "change or read its tensor after that.",
             "collective": "That is a collective. Build it from sending and receiving.",
             "not-in-place": "`x` is as it was. The sum belongs into `x` itself.",
             "divided": "That is the mean. The task asks for the sum.",
@@ -1766,8 +1824,8 @@ return at once, and are done when `wait()` of what they returned has returned. T
             "one-rank": "One rank sends far more than the others. Its link is the bottleneck, and the more so the more ranks there are.",
             "whole-tensors": "Each rank sends the whole tensor several times. Send pieces.",
             "too-many-bytes": "The ranks send more than the target allows.",
-            "too-many-steps": "The bytes are right, and too many messages wait for one another. Can every rank send and receive at the "
-            "same time?",
+            "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one link do too: in each round, can "
+            "every rank send one and receive one?",
         },
         wrong={
             "deadlock": _ring_sends_first,
