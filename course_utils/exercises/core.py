@@ -117,6 +117,19 @@ class Judge:
         """
         raise _NotYet(diagnosis, brief(seen), brief(expected))
 
+    @contextmanager
+    def own_generator(self) -> Iterator[None]:
+        """Refuse as ``"global-generator"`` a block that draws from a global generator, or seeds one."""
+        before = _random_states()
+        yield
+        for library, state in _random_states().items():
+            if not same(before[library], state):
+                self.no(
+                    "global-generator",
+                    seen=f"{library}'s global generator moved on, or was seeded",
+                    expected="a generator of the function's own",
+                )
+
     def is_a(self, got: object, kinds: type | tuple[type, ...], name: str) -> Any:
         """Return ``got`` where it is of the type asked for, which is called ``name`` to the learner."""
         if got is None:
@@ -536,14 +549,25 @@ def _own_random_numbers() -> Iterator[None]:
     import numpy as np
     import torch
 
-    numpy_state = np.random.get_state()  # noqa: NPY002  (the state a learner's np.random.rand uses)
-    states = random.getstate(), torch.get_rng_state()
+    states = _random_states()
     try:
         yield
     finally:
-        random.setstate(states[0])
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        torch.set_rng_state(states[1])
+        random.setstate(states["Python"])
+        np.random.set_state(states["NumPy"])  # noqa: NPY002
+        torch.set_rng_state(states["PyTorch"])
+
+
+def _random_states() -> dict[str, Any]:
+    """Return the state of each global generator."""
+    import numpy as np
+    import torch
+
+    return {
+        "PyTorch": torch.get_rng_state(),
+        "Python": random.getstate(),
+        "NumPy": np.random.get_state(),  # noqa: NPY002  (the state a learner's np.random.rand uses)
+    }
 
 
 def _inline(text: str) -> str:

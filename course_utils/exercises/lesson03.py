@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -526,15 +525,9 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
     n, size = 23, 5
     torch.manual_seed(12)
     random.seed(12)
-    before = _global_states()
-    first = _index_lists(answer(n, size, 7, 0, 0), judge)
-    for name, state in _global_states().items():
-        if not same(before[name], state):
-            judge.no(
-                "global-generator",
-                seen=f"{name}'s own generator moved on, or was seeded",
-                expected="a generator of the function's own",
-            )
+    with judge.own_generator():
+        got = answer(n, size, 7, 0, 0)
+    first = _index_lists(got, judge)
     flat = [i for batch in first for i in batch]
     if sorted(flat) != list(range(n)):
         judge.no(
@@ -562,15 +555,6 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
                 seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(*other, *one),
                 expected="the same order, because seed + epoch is the same",
             )
-
-
-def _global_states() -> dict[str, object]:
-    """Return the state of each generator that other code may draw from."""
-    return {
-        "torch": torch.get_rng_state(),
-        "Python": random.getstate(),
-        "NumPy": np.random.get_state(),  # noqa: NPY002  (the one that np.random.rand uses)
-    }
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
