@@ -136,9 +136,10 @@ class Ledger:
 
     @property
     def reference(self) -> float:
-        """The accuracy of the first loop after one epoch; it is trained when first asked for."""
+        """The accuracy of the first loop after one epoch; it is trained, and shown, when first asked for."""
         if self._reference is None:
             self._reference = self.accuracy(self.start, "the first loop learns")
+            self._show_reference()
         return self._reference
 
     def try_out(
@@ -178,6 +179,7 @@ class Ledger:
                 _HEAD, [_row(earlier)], ["recorded"], "As found before. Again: run this twice."
             )
             return
+        self._earlier = {n: rung for n, rung in self._earlier.items() if name not in rung.stands_on}
         prediction = self._prediction(name, None if unless else predicted)
         speed_up, accuracy, why, kept = None, None, unless, False
         if not unless:
@@ -263,7 +265,9 @@ class Ledger:
         path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
         try:
             then = json.loads(path.read_text(encoding="utf-8"))
+            order = then.get("measured in this order", [])
             rungs = [_rung(fields) for fields in then["rungs"]]
+            still = {r.name: r for r in rungs if r.speed_up and not _outdated(r, order)}
             base = then["first loop"] and Measurement(**then["first loop"])
             other = [name for name, value in self._conditions().items() if then[name] != value]
             reference = then["accuracy of the first loop"]
@@ -276,15 +280,20 @@ class Ledger:
             )
             return
         self.base, self._reference = self.base or base, self._reference or reference
-        self._earlier = {rung.name: rung for rung in rungs if rung.speed_up}
+        self._earlier = still
         print(
             f"{path.name}: {len(self._earlier)} rungs are taken up. Run their cells: each shows at once "
             "what it found."
         )
+        if reference:
+            self._show_reference()
 
     def table(self) -> None:
-        """Show all rungs."""
+        """Show all rungs; a note names what was not measured, and what stands on another ladder now."""
         notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
+        moved = [r.name for r in self.rungs if self._moved(r)]
+        if moved:
+            notes.append(f"measured on another ladder than this one: {', '.join(moved)}")
         kinds = ["measured"] * len(self.rungs)
         show_table(_HEAD, [_row(rung) for rung in self.rungs], kinds, " · ".join(notes))
 
@@ -335,6 +344,7 @@ class Ledger:
             "first loop": self.base and self.base.as_dict(),
             "accuracy of the first loop": self._reference,
             "rungs": [asdict(rung) for rung in self.rungs],
+            "measured in this order": list(self._changes),
             "results": {
                 name: value.as_dict() if isinstance(value, Measurement) else value
                 for name, value in self.results.items()
@@ -383,6 +393,12 @@ class Ledger:
         place = names.index(name) if name in names else None
         return [rung for rung in self.rungs[:place] if rung.kept]
 
+    def _moved(self, rung: Rung) -> bool:
+        """Return whether other rungs stand below one that was measured than then, or newer ones."""
+        below = tuple(known.name for known in self._below(rung.name))
+        changed = rung.stands_on != below or _outdated(rung, list(self._changes))
+        return rung.speed_up is not None and changed
+
     def _parts(self, below: list[Rung]) -> dict[str, Any]:
         parts = dict(self.start)
         for rung in below:
@@ -400,6 +416,7 @@ class Ledger:
         return predict(f"09.{name}", guess, unit="×")
 
     def _note(self, rung: Rung, change: Parts) -> None:
+        self._changes.pop(rung.name, None)  # the newest stands last
         self._changes[rung.name] = dict(change)
         names = [known.name for known in self.rungs]
         if rung.name in names:
@@ -422,6 +439,12 @@ class Ledger:
             heights.append(drawings.Height(rung.name, reached, rung.kept, found.median, guess))
             below = reached[1] if rung.kept else below
         return heights
+
+    def _show_reference(self) -> None:
+        lowest = self._reference - MARGIN
+        print(
+            f"The first loop has {self._reference:.1%} after one epoch; what is kept, at least {lowest:.1%}."
+        )
 
     def _written(self) -> dict[str, str]:
         return {
@@ -473,6 +496,12 @@ def _described(parts: Parts) -> dict[str, str]:
 def _rung(fields: dict[str, Any]) -> Rung:
     speed_up = fields["speed_up"] and Measurement(**fields["speed_up"])
     return Rung(**{**fields, "speed_up": speed_up, "stands_on": tuple(fields["stands_on"])})
+
+
+def _outdated(rung: Rung, order: list[str]) -> bool:
+    """Return whether a rung that this one stands on was measured after it."""
+    later = order[order.index(rung.name) :] if rung.name in order else ()
+    return any(name in later for name in rung.stands_on)
 
 
 def _verdict(

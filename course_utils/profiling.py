@@ -215,17 +215,30 @@ _DTYPES = {
 
 
 def best_flops(device: torch.device, unit: str = "fp32") -> float:
-    """Return the FLOP/s that a large matrix product reaches: modelled on ``sim``, else measured once."""
-    return simgpu.profile(device).rates[unit] if device.type == "sim" else _flops(device, unit)
+    """Return the FLOP/s that a large matrix product reaches: modelled on ``sim``, else measured once (a CPU: for each number of threads)."""
+    return (
+        simgpu.profile(device).rates[unit]
+        if device.type == "sim"
+        else _flops(device, unit, _threads(device))
+    )
 
 
 def best_bytes(device: torch.device) -> float:
-    """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once."""
-    return simgpu.profile(device).memory_rate if device.type == "sim" else _bytes(device)
+    """Return the bytes/s that a large copy reads and writes: modelled on ``sim``, else measured once (a CPU: for each number of threads)."""
+    return (
+        simgpu.profile(device).memory_rate
+        if device.type == "sim"
+        else _bytes(device, _threads(device))
+    )
+
+
+def _threads(device: torch.device) -> int:
+    """Return how many threads compute, where that decides the rate."""
+    return torch.get_num_threads() if device.type == "cpu" else 0
 
 
 @functools.cache
-def _flops(device: torch.device, unit: str) -> float:
+def _flops(device: torch.device, unit: str, threads: int) -> float:
     size = 512 if device.type == "cpu" else 4096
     a = torch.randn(size, size).to(device, _DTYPES[unit])
     before = torch.get_float32_matmul_precision()
@@ -237,7 +250,7 @@ def _flops(device: torch.device, unit: str) -> float:
 
 
 @functools.cache
-def _bytes(device: torch.device) -> float:
+def _bytes(device: torch.device, threads: int) -> float:
     a = torch.zeros(2**22 if device.type == "cpu" else 2**26).to(device)
     b = torch.empty_like(a)
     return 2 * a.nbytes / measure(lambda: b.copy_(a), device=device, min_seconds=0.05).median

@@ -270,6 +270,65 @@ def test_what_is_not_as_it_was_is_measured_anew(world, changed):
         assert len(world.order) > steps
 
 
+def test_what_stood_on_a_rung_that_is_another_now_is_measured_anew(world):
+    lost = world.ledger()
+    lost.try_out("a", {"seconds": 0.5})
+    lost.try_out("b", {"images": 20})
+    lost.try_out("c", {"note": 1}, keep=True)
+    ledger = world.ledger()
+    ledger.resume()
+    assert tried(ledger, "a", {"seconds": 0.25}).kept
+    steps = len(world.order)
+    assert tried(ledger, "b", {"images": 20}).stands_on == ("a",)
+    assert len(world.order) > steps  # its names are what they were, and a is not
+
+
+def test_a_file_in_which_a_rung_is_older_than_what_it_stands_on_does_not_give_it_back(world):
+    lost = world.ledger()
+    lost.try_out("a", {"seconds": 0.5})
+    lost.try_out("b", {"images": 20})
+    lost.try_out("a", {"seconds": 0.25})
+    ledger = world.ledger()
+    ledger.resume()
+    assert list(ledger._earlier) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("again", "keep", "said"),
+    [
+        (None, None, False),
+        ({"seconds": 0.5}, False, True),
+        ({"seconds": 0.25}, None, True),
+    ],
+)
+def test_the_table_names_what_was_measured_on_another_ladder(world, capsys, again, keep, said):
+    ledger = world.ledger()
+    ledger.try_out("a", {"seconds": 0.5})
+    ledger.try_out("b", {"images": 20})
+    ledger.try_out("TF32", {}, unless="not here.")
+    if again:
+        ledger.try_out("a", again, keep=keep)
+    capsys.readouterr()
+    ledger.table()
+    shown = capsys.readouterr().out
+    assert ("measured on another ladder than this one: b\n" in shown) is said
+    ledger.try_out("b", {"images": 20})
+    capsys.readouterr()
+    ledger.table()
+    assert "another ladder" not in capsys.readouterr().out
+
+
+def test_the_first_loops_accuracy_is_shown_once(world, capsys):
+    ledger = world.ledger()
+    for name in "ab":
+        ledger.try_out(name, {"seconds": 0.5})
+    said = "The first loop has 90.0% after one epoch; what is kept, at least 80.0%."
+    assert capsys.readouterr().out.count(said) == 1
+    again = world.ledger()
+    again.resume()
+    assert capsys.readouterr().out.count(said) == 1
+
+
 def test_the_newest_climb_is_taken_up_or_the_one_that_is_named(world, capsys):
     for number, name in enumerate("ab"):
         world.ledger().try_out(name, {"seconds": 0.5})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import time
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -47,6 +49,14 @@ def gain_by_lists(old, new, rounds, clock):
     return tuple(
         float(torch.tensor(numbers, dtype=torch.float64).quantile(q)) for q in (0.25, 0.5, 0.75)
     )
+
+
+def gain_as_a_list(old, new, rounds, clock):
+    return list(answers.gain(old, new, rounds, clock))
+
+
+def gain_as_an_array(old, new, rounds, clock):
+    return np.array(answers.gain(old, new, rounds, clock))
 
 
 def crop_by_indexing(images, pad, flip):
@@ -104,7 +114,7 @@ def target_by_loops(runs, target):
 
 
 OTHERS = {
-    "gain": (gain_by_lists,),
+    "gain": (gain_by_lists, gain_as_a_list, gain_as_an_array),
     "crop_flip": (crop_by_indexing, crop_by_gather),
     "learning_rate": (rate_by_branches, rate_as_tensor),
     "time_to_target": (target_by_loops,),
@@ -154,25 +164,56 @@ def _crop_draws_on_the_host(images, pad, flip):
     return torch.where(coin, cut.flip(3), cut)
 
 
+def _crop_seeded_apart(images, pad, flip):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return answers.crop_flip(images, pad, flip)
+
+
+def _crop_rows_by_turns(images, pad, flip):
+    n, _, height, width = images.shape
+    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    turn, left = torch.arange(n), torch.randint(2 * pad + 1, (n,))
+    cut = windows[turn, :, turn % (2 * pad + 1), left]
+    return torch.where(torch.rand(n, 1, 1, 1) < flip, cut.flip(3), cut)
+
+
+def _target_or_zero(runs, target):
+    return statistics.median(min((s for s, a in run if a >= target), default=0) for run in runs)
+
+
 @pytest.mark.parametrize(
     ("name", "answer", "diagnosis"),
     [
         ("gain", _gain_new_first, "other-order"),
         ("gain", _gain_calls_twice, "other-calls"),
-        ("gain", lambda old, new, rounds, clock: [1.0, 1.0, 1.0], "wrong-type"),
+        ("gain", lambda old, new, rounds, clock: 1.0, "wrong-type"),
+        ("gain", lambda old, new, rounds, clock: np.ones(3)[0], "wrong-type"),
         ("gain", lambda old, new, rounds, clock: (1.0, 1.0, 1.0), "other-calls"),
         ("crop_flip", lambda images, pad, flip: images, "one-offset"),
         ("crop_flip", lambda images, pad, flip: images + 1, "no-border"),
         ("crop_flip", lambda images, pad, flip: None, "returned-nothing"),
         ("crop_flip", _crop_skewed, "unfair"),
+        ("crop_flip", _crop_seeded_apart, "same-again"),
+        ("crop_flip", _crop_rows_by_turns, "same-places"),
         ("crop_flip", _crop_draws_on_the_host, "made-on-the-host"),
         ("learning_rate", lambda step, steps, peak, warm: peak, "wrong-value"),
         ("time_to_target", lambda runs, target: 3.0, "wrong-value"),
+        ("time_to_target", _target_or_zero, "wrong-value"),
         ("time_to_target", lambda runs, target: "never", "wrong-type"),
     ],
 )
 def test_what_is_no_answer_is_refused(name, answer, diagnosis):
     assert judged(name, answer) == ("not_yet", diagnosis)
+
+
+def test_an_error_after_right_results_is_shown_and_after_wrong_ones_is_not():
+    def only_in_the_last(runs, target):
+        found = answers.time_to_target(runs, target)
+        return found if len(runs) != 2 or found < math.inf else [][0]
+
+    assert judged("time_to_target", only_in_the_last) == ("raised", "IndexError")
+    assert judged("time_to_target", answers._only_survivors) == ("not_yet", "survivors")
 
 
 def test_a_loop_that_draws_in_python_is_refused_for_its_operations():
@@ -236,8 +277,28 @@ def test_the_best_rate_is_that_of_the_unit_that_is_named(monkeypatch, unit, prec
 
     monkeypatch.setattr(profiling, "measure", measure)
     before = torch.get_float32_matmul_precision()
-    assert profiling._flops.__wrapped__(torch.device("cpu"), unit) == 2 * 512**3
+    assert profiling._flops.__wrapped__(torch.device("cpu"), unit, 1) == 2 * 512**3
     assert seen == [precision] and torch.get_float32_matmul_precision() == before
+
+
+def test_the_best_rates_of_a_cpu_belong_to_its_number_of_threads(monkeypatch):
+    asked, threads = [], [1]
+
+    def measure(work, **how):
+        asked.append(threads[0])
+        return Measurement.of([1.0 / threads[0]], "work", "cpu")
+
+    monkeypatch.setattr(profiling, "measure", measure)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads[0])
+    for name in ("_flops", "_bytes"):
+        uncached = functools.cache(getattr(profiling, name).__wrapped__)
+        monkeypatch.setattr(profiling, name, uncached)
+    for rate in (profiling.best_flops, profiling.best_bytes):
+        found = {}
+        for threads[0] in (1, 3, 1):
+            found[threads[0]] = rate(torch.device("cpu"))
+        assert found[3] == pytest.approx(3 * found[1])
+    assert asked == [1, 3] * 2
 
 
 def test_energy_is_none_where_nothing_tells():
@@ -298,8 +359,17 @@ def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_pat
             if cell.cell_type == "code" and "generated" not in cell.metadata.get("tags", []):
                 source = cell.source.replace("REAL_CIFAR10 = False", "REAL_CIFAR10 = True")
                 exec(compile(source, cell.id, "exec"), names)
+        graphs = []
+        monkeypatch.setattr(
+            torch.cuda,
+            "make_graphed_callables",
+            lambda model, given: graphs.append(len(given[0])) or model,
+            raising=False,
+        )
+        next(names["training"](names["ledger"].best | {"wrap": names["graphed"], "batch": 24}))
     finally:
         torch.set_num_threads(threads)
+    assert graphs == [24]
     said = capsys.readouterr().out
     assert "(1024, 3, 32, 32) torch.uint8" in said and names["flip"] == 0.5
     assert compiled and "torch.compile" in [rung.name for rung in names["ledger"].rungs]
