@@ -106,6 +106,10 @@ class Stream:
         event.record(self)
         return event
 
+    def is_capturing(self) -> bool:
+        """Return False: the simulated device records no graphs. Optimisers ask at every step."""
+        return False
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Stream) and (self._device.index, self.stream_id) == (
             other._device.index,
