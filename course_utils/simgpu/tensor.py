@@ -370,7 +370,10 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
     result = _wrap_all(out, tensors, device, facts)
-    _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
+    try:
+        _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
+    except Exception:  # noqa: BLE001  (the operation was right: what is only booked never stops it)
+        MACHINE.unmodelled()
     return result
 
 
@@ -466,6 +469,8 @@ def _charge(
         work = cost.work(op, tuple(plain), kwargs, out)
     if facts.indexes and strangers:
         MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
+    if work.guessed:
+        MACHINE.unmodelled()
     seconds = cost.seconds(work, device.profile)
     if seconds:
         reads: list[int] = []
