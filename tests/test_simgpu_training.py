@@ -145,6 +145,19 @@ def test_packed_sequences():
     torch.testing.assert_close(results[SIM], results["cpu"])
 
 
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_the_gradient_of_an_activation_is_one_kernel_and_the_cpus(name):
+    x = torch.linspace(-6, 6, 4001, requires_grad=True)
+    y = x.detach().to(SIM).requires_grad_()
+    getattr(F, name)(x).sum().backward()
+    out = getattr(F, name)(y)
+    grad = torch.ones_like(out)
+    with simgpu.count() as counters:
+        out.backward(grad)
+    assert torch.equal(y.grad.cpu(), x.grad)
+    assert counters.launches == 1
+
+
 # --- Moving modules
 
 

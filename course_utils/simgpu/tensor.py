@@ -264,8 +264,12 @@ def _look_up(op: Any) -> _Facts:
 
 
 def is_composite(op: Any) -> bool:
-    """Whether PyTorch makes an operation of others on every device, above autograd."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Whether PyTorch makes an operation of others on every device, above autograd.
+
+    Some are made of others only where a device has no kernel of its own; the CPU and CUDA have one.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
 def take_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
