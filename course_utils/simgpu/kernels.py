@@ -5,6 +5,7 @@ Recurrent cells and attention: on a GPU one kernel each, so the simulated device
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,10 +39,20 @@ def attention(
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
+    if attn_mask is not None and attn_mask.dtype is torch.bool:  # from here on it is added
+        keep, drop = (query.new_full((), value) for value in (0.0, -math.inf))
+        attn_mask = torch.where(attn_mask, keep, drop)
     if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
-        return aten._scaled_dot_product_flash_attention_for_cpu(
+        whole = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
+        if not whole:
+            query, key, value = (x[None] for x in (query, key, value))
+            attn_mask = (
+                attn_mask[None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+            )
+        out = aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
+        return out if whole else out[0]
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
