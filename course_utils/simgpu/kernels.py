@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, run
+from .tensor import SPECIAL, SimTensor, _compute, run
 
 aten = torch.ops.aten
 
@@ -96,6 +96,14 @@ def gru_cell(
     return (hx - n) * z + n, n.detach()
 
 
+def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
+    tensor, *rest = args
+    if tensor.dtype.is_floating_point:
+        return _compute(op, args, kwargs)
+    return _compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
+
+
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
     for name, kernel in (
@@ -108,6 +116,7 @@ def register(library: Any) -> None:
         SPECIAL[getattr(aten, name).default] = lambda op, args, kwargs, call=kernel: call(
             *args, **kwargs
         )
+    SPECIAL[aten.histc.default] = histc
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")
