@@ -16,6 +16,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
 ``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
+``generator.py`` random numbers; ``trial.py``: whether a training step works
 ``replicas.py``  ``nn.DataParallel``
 =============== ===========================================================
 """
@@ -45,6 +46,7 @@ __all__ = [
     "count",
     "enable",
     "enabled",
+    "fault",
     "first",
     "host_work",
     "problem",
@@ -65,6 +67,22 @@ def problem() -> str | None:
             "the course goes on without it."
         )
     return backend.problem()
+
+
+def fault() -> str | None:
+    """Return None where a small training step works on a simulated device, else what went wrong.
+
+    The step runs once a process, on a device of its own, and leaves no trace on the others.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot register a device from Python; see `problem`.
+    """
+    first()
+    from . import trial
+
+    return trial.fault()
 
 
 def enabled() -> bool:

@@ -1,6 +1,7 @@
 """Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
 
-Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too.
+Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
+what PyTorch does in another way for a tensor of Python's than for CUDA's.
 """
 
 from __future__ import annotations
@@ -85,18 +86,25 @@ def gru_cell(
     return (hx - n) * z + n, n.detach()
 
 
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
+) -> Tensor:
+    """Compute the CTC loss; lengths may be on either side, and the host must know them."""
+    lengths = (input_lengths.tolist(), target_lengths.tolist())
+    return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
+
+
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
-    for name, kernel in (
-        ("scaled_dot_product_attention", attention),
-        ("_thnn_fused_lstm_cell", lstm_cell),
-        ("_thnn_fused_gru_cell", gru_cell),
+    for op, kernel in (
+        (aten.scaled_dot_product_attention.default, attention),
+        (aten._thnn_fused_lstm_cell.default, lstm_cell),
+        (aten._thnn_fused_gru_cell.default, gru_cell),
+        (aten.ctc_loss.Tensor, ctc_loss),
     ):
-        library.impl(name, kernel, "AutogradPrivateUse1")
+        library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
-        SPECIAL[getattr(aten, name).default] = lambda op, args, kwargs, call=kernel: call(
-            *args, **kwargs
-        )
+        SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")

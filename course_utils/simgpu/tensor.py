@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost
+from . import cost, generator
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -233,12 +233,12 @@ class _Facts(NamedTuple):
     in_place: bool  # writes its first tensor
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
-    host_tensors: bool  # takes other CPU tensors beside those of the device
+    host: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
     composite: bool  # made of others; comes here whole where autograd is away: in inference mode
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
-_HOST_TENSORS = {aten._pack_padded_sequence, aten._ctc_loss}
+_HOST = {aten._pack_padded_sequence: (1,)}
 _facts: dict[Any, _Facts] = {}
 
 
@@ -257,7 +257,7 @@ def _look_up(op: Any) -> _Facts:
             in_place=bool(arguments and arguments[0].is_write and not outs),
             outs=outs,
             indexes=packet in _INDEXES,
-            host_tensors=packet in _HOST_TENSORS,
+            host=_HOST.get(packet, ()),
             composite=is_composite(op),
         )
     return facts
@@ -335,7 +335,7 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             MACHINE.device(device.index)
         if facts.indexes:
             check_indices(args)
-        elif strangers and not facts.host_tensors:
+        elif len(strangers) > sum(_is_stranger(args[place]) for place in facts.host):
             mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
@@ -351,8 +351,8 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             raise RuntimeError("Only dense CPU tensors can be pinned")
 
     try:
-        if facts.random and not _has_generator(kwargs, args):
-            with _generator(device):
+        if facts.random and not _has_generator(kwargs, args, device):
+            with _drawing_from(device):
                 out = op(*plain, **plain_kwargs)
         elif _needs_care(tensors):
             with _conjugate_aware():
@@ -689,7 +689,7 @@ _nothing = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _generator(device: Device) -> Any:
+def _drawing_from(device: Device) -> Any:
     """Let the CPU's kernels draw from the device's generator."""
     host = torch.default_generator
     saved = host.get_state()
@@ -701,8 +701,12 @@ def _generator(device: Device) -> Any:
         host.set_state(saved)
 
 
-def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...]) -> bool:
-    return kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args)
+def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...], device: Device) -> bool:
+    for given in (kwargs.get("generator"), *args):
+        if isinstance(given, torch.Generator):
+            generator.check(given, device)
+            return True
+    return False
 
 
 def _needs_care(tensors: list[SimTensor]) -> bool:
