@@ -55,16 +55,25 @@ __all__ = [
 ]
 
 
+OLDEST = "2.10"
+"""The oldest PyTorch that the course is tested with; the ones before have no simulated device."""
+
+
 def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
     try:
+        from torch.utils.backend_registration import (  # noqa: F401
+            _setup_privateuseone_for_python_backend,
+        )
+
         from . import backend
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError):
         import torch
 
         return (
-            f"PyTorch {torch.__version__} lacks something that the simulated device needs ({error}); "
-            "the course goes on without it."
+            f"PyTorch {torch.__version__} lacks what the simulated GPU rests on, which the course needs "
+            f"{OLDEST} or newer for: update it with  pip install -U torch ; until then the course goes on "
+            "without the simulated GPU."
         )
     return backend.problem()
 

@@ -35,15 +35,6 @@ def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
-    try:
-        from torch.utils.backend_registration import (  # noqa: F401
-            _setup_privateuseone_for_python_backend,
-        )
-    except ImportError:
-        return (
-            f"PyTorch {torch.__version__} cannot register a device from Python as newer ones can; "
-            "the course goes on without the simulated one."
-        )
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
         return (
