@@ -145,6 +145,51 @@ def test_packed_sequences():
     torch.testing.assert_close(results[SIM], results["cpu"])
 
 
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_the_gradient_of_an_activation_is_one_kernel_and_the_cpus(name):
+    x = torch.linspace(-6, 6, 4001, requires_grad=True)
+    y = x.detach().to(SIM).requires_grad_()
+    getattr(F, name)(x).sum().backward()
+    out = getattr(F, name)(y)
+    grad = torch.ones_like(out)
+    with simgpu.count() as counters:
+        out.backward(grad)
+    assert torch.equal(y.grad.cpu(), x.grad)
+    assert counters.launches == 1
+
+
+MASK = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(3)) > 0.4
+
+
+@pytest.mark.parametrize(
+    ("heads", "mask", "settings"),
+    [
+        pytest.param(4, None, {"is_causal": True}, id="causal"),
+        pytest.param(4, MASK, {}, id="mask"),
+        pytest.param(4, MASK.float(), {}, id="mask that is added"),
+        pytest.param(4, MASK[0], {"dropout_p": 0.3}, id="mask and dropout"),
+        pytest.param(1, MASK, {}, id="mask, all heads share a key"),
+        pytest.param(2, MASK[0], {"enable_gqa": True}, id="mask, two heads share a key"),
+    ],
+)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["no batch", "batch"])
+def test_attention(heads, mask, settings, batch):
+    results = {}
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        x = [torch.randn(*batch, n, rows, 8) for n, rows in ((4, 5), (heads, 6), (heads, 6))]
+        x = [tensor.to(device).requires_grad_() for tensor in x]
+        torch.manual_seed(0)
+        mask = None if mask is None else mask.to(device)
+        out = F.scaled_dot_product_attention(*x, mask, **settings)
+        out.pow(2).sum().backward()
+        assert out.device.type == device
+        results[device] = [out.detach().cpu(), *(tensor.grad.cpu() for tensor in x)]
+    assert results["cpu"][0].isfinite().all()
+    for got, expected in zip(results[SIM], results["cpu"], strict=True):
+        assert torch.equal(got, expected)
+
+
 # --- Moving modules
 
 

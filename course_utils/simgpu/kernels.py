@@ -6,13 +6,14 @@ what PyTorch does in another way for a tensor of Python's than for CUDA's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, run
+from .tensor import SPECIAL, SimTensor, compute, run
 
 aten = torch.ops.aten
 
@@ -39,10 +40,20 @@ def attention(
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
+    if attn_mask is not None and attn_mask.dtype is torch.bool:  # from here on it is added
+        keep, drop = (query.new_full((), value) for value in (0.0, -math.inf))
+        attn_mask = torch.where(attn_mask, keep, drop)
     if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
-        return aten._scaled_dot_product_flash_attention_for_cpu(
+        whole = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
+        if not whole:
+            query, key, value = (x[None] for x in (query, key, value))
+            attn_mask = (
+                attn_mask[None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+            )
+        out = aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
+        return out if whole else out[0]
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
@@ -94,6 +105,14 @@ def ctc_loss(
     return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
 
 
+def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
+    tensor, *rest = args
+    if tensor.dtype.is_floating_point:
+        return compute(op, args, kwargs)
+    return compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
+
+
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
     for op, kernel in (
@@ -105,6 +124,7 @@ def register(library: Any) -> None:
         library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
         SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
+    SPECIAL[aten.histc.default] = histc
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")

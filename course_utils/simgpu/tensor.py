@@ -264,8 +264,12 @@ def _look_up(op: Any) -> _Facts:
 
 
 def is_composite(op: Any) -> bool:
-    """Whether PyTorch makes an operation of others on every device, above autograd."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Whether PyTorch makes an operation of others on every device, above autograd.
+
+    Some are made of others only where a device has no kernel of its own; the CPU and CUDA have one.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
 def take_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -296,7 +300,7 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     handler = SPECIAL.get(op)
     if handler is not None:
         return handler(op, args, kwargs)
-    return _compute(op, args, kwargs)
+    return compute(op, args, kwargs)
 
 
 def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
@@ -320,7 +324,7 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
     return x
 
 
-def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     facts = _look_up(op)
     if facts.composite:
         return take_apart(op, args, kwargs)
@@ -523,7 +527,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
     to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
     if to and of and target._memory.device is source._memory.device:
-        return _compute(op, args, kwargs)
+        return compute(op, args, kwargs)
     device = MACHINE.device((target if to else source)._memory.device.index)
     if to and of:
         target._payload.copy_(source._payload)
@@ -531,7 +535,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     elif to:
         if non_blocking and source.dtype is not target.dtype and source.layout is torch.strided:
             sent = torch.empty_like(source, device=target.device)  # as on CUDA: converted there
-            return _compute(op, (target, sent.copy_(source, True)), {})
+            return compute(op, (target, sent.copy_(source, True)), {})
         target._payload.copy_(source)
         as_it_is = source.dtype is target.dtype and source.is_contiguous()
         MACHINE.copy(
@@ -585,7 +589,7 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return made.copy_(source, kwargs.get("non_blocking", False))
     home = source._memory.device
     if to is None or (to.type == "sim" and to.index in (None, home.index)):
-        return _compute(op, args, kwargs)
+        return compute(op, args, kwargs)
     with _conjugate_aware() if _needs_care([source]) else _nothing:
         out = op(source._payload, **{**kwargs, "device": CPU})
     if to.type == "sim":
@@ -660,7 +664,7 @@ def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D "
             f"{lengths.device} {lengths.type().split('.')[-1].removesuffix('Tensor')} tensor"
         )
-    data, sizes = _compute(op, args, kwargs)
+    data, sizes = compute(op, args, kwargs)
     return data, sizes._payload
 
 
