@@ -14,6 +14,7 @@ from pathlib import Path
 
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT
+from course_utils.cli.torch_build import add_torch_argument
 
 NO_TESTS = 5  # pytest's status where it found no test
 TOGETHER = ("-n", "2", "--dist", "loadfile")
@@ -60,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
         "simulated device, the hub, the site, the browser, endurance (installs more)",
     )
-    bootstrap.add_torch_argument(parser)
+    add_torch_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:
