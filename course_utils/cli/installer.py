@@ -27,6 +27,7 @@ PIP_TO_UV = {
     "find-links": "UV_FIND_LINKS",
     "trusted-host": "UV_INSECURE_HOST",
     "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
     "cert": "SSL_CERT_FILE",
     "proxy": "HTTPS_PROXY",
     "no-index": "",  # an option of uv's without a variable
@@ -70,15 +71,15 @@ class Installer:
         self.call = [uv, "pip"] if uv else [str(python), "-u", "-X", "utf8", "-m", "pip"]
         self.where = ["--python", str(python)] if uv else []
         self.which = ["-c", str(constraints)] if constraints else []
-        if uv and pip_settings().get("no-index", "0").lower() in ("1", "true", "yes", "on"):
-            self.which.append("--no-index")
         self.log, self.root = log, root
         self.terminal = sys.stdout.isatty() and sys.stderr.isatty()
         log.write_text("", encoding="utf-8")
 
     def install(self, what: Sequence[str]) -> None:
         """Install requirements; raise `SetupError` with the reason and the remedy where that fails."""
-        self._do(["install", *self.where, *self.which, *what])
+        offline = self.where and pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
+        closed = ["--no-index"] if offline and "--no-index" not in what else []
+        self._do(["install", *self.where, *self.which, *closed, *what])
 
     def wheels(self, what: Sequence[str], folder: Path) -> None:
         """Put the wheels of requirements, and of all they need, into a folder, with pip."""
@@ -179,7 +180,7 @@ def pip_settings() -> dict[str, str]:
     """Return what pip's files and variables say of the way to its packages."""
     call = [sys.executable, "-X", "utf8", "-m", "pip", "config", "list"]
     listed = subprocess.run(call, capture_output=True, encoding="utf-8", check=False).stdout
-    lines = re.findall(r"(?m)^(?:global|install)\.(?:default-)?([\w-]+)=(.*)$", listed)
+    lines = re.findall(r"(?m)^(?:global|install)\.([\w-]+)=(.*)$", listed)
     found = {name: str(ast.literal_eval(text)) for name, text in lines}
     for name in PIP_TO_UV:  # a Python without pip lists nothing, not even its variables
         found[name] = os.environ.get("PIP_" + name.upper().replace("-", "_"), found.get(name, ""))

@@ -32,7 +32,7 @@ _SIGNS = {
     "ResolutionImpossible|conflicting dependencies": "contradiction",
     r"No matching distribution found for (?P<what>\S+)": "missing",
     r"(?P<what>\S+) (was|were) not found in the|no versions? of (?P<of>\S+)": "missing",
-    r"following versions of (?P<what>\S+)|only (?P<of>\S+) is available": "missing",
+    r"(?s)\bonly .{1,3000}? available.{1,3000}?you require (?P<what>[^\s,]+)": "missing",
     r"(?P<what>\S+) has no (usable )?\S*wheels": "missing",
     "requirements are unsatisfiable": "contradiction",
 }
