@@ -6,6 +6,7 @@ wheels made here, so that no network and no torch is needed.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
 import ensurepip
@@ -27,7 +28,16 @@ from pathlib import Path
 import pytest
 from support import skip
 
-from course_utils.cli import bootstrap, environment, installer, lab, remedies, test, torch_build
+from course_utils.cli import (
+    bootstrap,
+    environment,
+    installer,
+    lab,
+    pairs,
+    remedies,
+    test,
+    torch_build,
+)
 from course_utils.cli.bootstrap import SetupError
 
 ROOT = Path(__file__).parents[1]
@@ -924,6 +934,72 @@ def test_what_stands_after_the_dashes_goes_to_every_stage(tmp_path, monkeypatch,
     assert (status, said[-1]) == (0, "1 passed, 0 failed")
     status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, BAD, rest=["-k", "absent"])
     assert (status, said[-1]) == (1, "0 passed, 1 failed")
+
+
+def options(*words: str):
+    parser = argparse.ArgumentParser()
+    test.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "stages"),
+    [
+        ([], [*test.LINT, *test.QUICK, *test.FULL]),
+        (["--quick"], [*test.LINT, *test.QUICK]),
+        (["--everywhere"], [*test.EVERYWHERE]),
+        (["--compat"], [*test.COMPAT]),
+        (["--pair", "floor"], [*test.COMPAT]),
+        (["--pair", "newest", "--full"], [*test.LINT, *test.QUICK, *test.FULL]),
+    ],
+)
+def test_the_options_choose_the_stages(words, stages):
+    assert list(test.stages_of(options(*words))) == stages
+
+
+def test_an_unknown_pair_is_one_sentence():
+    with pytest.raises(SetupError, match=r"no pair old: choose from .*floor.*, or all\.$"):
+        test.main(options("--pair", "floor,old"))
+
+
+def test_a_python_that_is_not_there_or_does_not_run_is_one_sentence(tmp_path, monkeypatch):
+    if os.name == "nt":
+        skip("the stand-in for a broken Python is a shell script", "2027-11-30")
+    (tmp_path / "python3.6").write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    (tmp_path / "python3.6").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    with pytest.raises(SetupError, match=r"Python 3\.6 is not on this machine: install it"):
+        pairs.find_python("3.6")
+    theirs = tmp_path / "pyenv" / "versions" / "3.6.9" / "bin" / "python3"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(f"#!/bin/sh\necho 3.6 {theirs}\n", encoding="utf-8")
+    theirs.chmod(0o755)
+    assert pairs.find_python("3.6") == str(theirs)
+
+
+@pytest.mark.slow
+def test_a_pair_has_an_environment_of_its_own_with_its_versions(clone, wheels):
+    folder = clone / ".ci" / "pairs"
+    folder.mkdir(parents=True)
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lines = f"# Python {here}. Ours.\ntorch==2.14.0\ntqdm==4.69\n"
+    (folder / "ours.txt").write_text(lines, encoding="utf-8")
+    (folder / "other.txt").write_text(lines.replace(here, "3.6"), encoding="utf-8")
+    env = variables(wheels, PYENV_ROOT="/not/there")
+    del env["COURSE_TORCH"]
+    done = run(clone, env, "test", "--pair", "all", "--quick")
+    assert done.returncode == 1, "this small clone has neither tests nor ruff"
+    code = "import torch, tqdm; print(torch.__version__, tqdm.__version__)"
+    python = bootstrap.venv_python(clone / ".venv.ours")
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["2.14.0", "4.69"]
+    assert python_in(clone, code).split()[0] == "2.13.0", "the learner's own stays"
+    table = [line.split() for line in done.stdout.strip().splitlines()[-3:]]
+    assert table[0][:5] == ["pair", "Python", "PyTorch", "ruff", "check"]
+    assert table[1][:4] == ["other", "3.6", "2.14.0", "not"] and table[1][-1] == "FAILED"
+    assert table[2][:3] == ["ours", here, "2.14.0"] and table[2][-1] == "FAILED"
+    assert "Python 3.6 is not on this machine" in done.stderr
 
 
 def test_every_test_is_in_exactly_one_stage():

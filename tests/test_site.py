@@ -29,6 +29,7 @@ from course_utils.authoring.cells import colab_url, kaggle_url
 from course_utils.authoring.form import AuthoringError, read
 from course_utils.cli import bootstrap
 from course_utils.cli import site as command
+from course_utils.cli.pairs import all_pairs
 from course_utils.course import load_course
 from course_utils.exercises.core import RESULT_MIME
 
@@ -361,13 +362,10 @@ def test_a_workflow_may_do_little_and_ends(path):
 
 def test_the_tests_cover_what_the_course_promises():
     path = ROOT / ".github" / "workflows" / "tests.yml"
-    pythons = {
-        step["with"]["python-version"]
-        for step in steps(path)
-        if "setup-python" in step.get("uses", "")
-    }
-    matrix = jobs(path)["linux"]["strategy"]["matrix"]["python"]
-    assert {"3.10", "3.13"} <= {*pythons, *matrix}
+    runs = jobs(path)["pairs"]["strategy"]["matrix"]["include"]
+    of = {run["words"].split()[1]: run["python"] for run in runs}
+    assert of == {pair.name: pair.python for pair in all_pairs(ROOT).values()}
+    assert {"--pair newest --full", "--pair newest --everywhere"} <= {run["words"] for run in runs}
     assert jobs(path)["quick"]["strategy"]["matrix"]["system"] == ["macos-latest", "windows-latest"]
 
 
