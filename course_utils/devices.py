@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from . import simgpu
-from .host import cpu_flags, cpu_name, usable_cores, where
+from .host import cpu_flags, cpu_name, old_torch, usable_cores, where
 from .show import Bundle, show
 
 ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
@@ -63,8 +63,10 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     Raises
     ------
     DeviceError
-        Where a device was asked for by name and does not work.
+        Where a device was asked for by name and does not work, or PyTorch is too old.
     """
+    if old := old_torch(torch.__version__):
+        raise DeviceError(old)
     asked = prefer or os.environ.get("COURSE_DEVICE") or ""
     notes: list[str] = []
     if asked:

@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .host import cpu_name, usable_cores, where
+from .host import cpu_name, old_torch, usable_cores, where
 
 Facts = Mapping[str, Any]
 
@@ -191,6 +191,8 @@ def _wheel(facts: Facts) -> Door:
         return Door("wheel", "shut", what, here)
     build = torch["build"]
     seen = f"torch {torch['version']}, {_BUILDS[build]}"
+    if old := old_torch(torch["version"]):
+        return Door("wheel", "shut", seen, old)
     if kind is None and build == "cpu":
         remedy = "leave it as it is while there is no GPU"
         return Door("wheel", "shut", f"{seen}, which has no code for GPUs", remedy)

@@ -747,3 +747,11 @@ def test_a_bad_table_of_contents_is_answered_in_a_sentence(tmp_path, text, says)
         load_course(path)
     assert says in str(caught.value)
     assert "course.yml" in str(caught.value)
+
+
+def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
+    monkeypatch.setattr(torch, "__version__", "2.8.0+cu126")
+    with pytest.raises(DeviceError, match=r"This is PyTorch 2\.8\.0.* needs 2\.9 or newer: update"):
+        get_device(quiet=True)
+    for good in ("2.9.1", "2.15.0+cpu", "2.16.0.dev20261120", "3.0.0a0"):
+        assert host.old_torch(good) is None
