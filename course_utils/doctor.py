@@ -148,8 +148,8 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     memory = facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
-    if facts.get("problem"):
-        return facts["problem"]
+    if old := old_torch(facts["torch"]["version"]):
+        return old
     if not _has_gpu(facts):
         instead = (
             "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
@@ -402,8 +402,7 @@ def gather() -> dict[str, Any]:
             from . import simgpu
 
             _ask_torch(facts)
-            facts["problem"] = simgpu.problem()
-            facts["simulated"] = facts["problem"] is None
+            facts["simulated"] = simgpu.problem() is None
     return facts
 
 

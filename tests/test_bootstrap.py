@@ -845,38 +845,43 @@ def test_a_wrong_choice_of_torch_is_refused(asked, words):
 @pytest.mark.parametrize(
     ("choice", "platform", "words"),
     [
-        ("auto", "linux", ["--torch-backend", "auto", "torch>=2.9", "tqdm"]),
-        ("cpu", "linux", ["--torch-backend", "cpu", "torch>=2.9", "tqdm"]),
-        ("rocm7.2", "linux", ["--torch-backend", "rocm7.2", "torch>=2.9", "tqdm"]),
-        ("cuda", "linux", ["torch>=2.9", "tqdm"]),  # PyPI's, which a mirror has too
-        ("cuda", "win32", ["--torch-backend", "cu130", "torch>=2.9", "tqdm"]),
-        ("torch==2.13.0", "linux", ["torch==2.13.0", "torch>=2.9", "tqdm"]),
+        ("auto", "linux", ["--torch-backend", "auto", "torch>=2.10", "tqdm"]),
+        ("cpu", "linux", ["--torch-backend", "cpu", "torch>=2.10", "tqdm"]),
+        ("rocm7.2", "linux", ["--torch-backend", "rocm7.2", "torch>=2.10", "tqdm"]),
+        ("cuda", "linux", ["torch>=2.10", "tqdm"]),  # PyPI's, which a mirror has too
+        ("cuda", "win32", ["--torch-backend", "cu130", "torch>=2.10", "tqdm"]),
+        ("torch==2.13.0", "linux", ["torch==2.13.0", "torch>=2.10", "tqdm"]),
     ],
 )
 def test_uv_is_asked_for_the_right_build(monkeypatch, choice, platform, words):
     monkeypatch.setattr(torch_build.sys, "platform", platform)
-    assert torch_build.for_uv(choice, ["torch>=2.9", "tqdm"]) == words
+    assert torch_build.for_uv(choice, ["torch>=2.10", "tqdm"]) == words
 
 
 @pytest.mark.parametrize(
     ("choice", "platform", "driver", "first"),
     [
-        ("auto", "linux", "/usr/bin/nvidia-smi", ["torch>=2.9", "tqdm"]),
-        ("auto", "linux", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.9"]),
-        ("auto", "win32", "nvidia-smi", ["--index-url", torch_build.INDEX + "cu130", "torch>=2.9"]),
-        ("auto", "darwin", None, ["torch>=2.9", "tqdm"]),
-        ("cpu", "win32", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.9"]),
-        ("cpu", "darwin", None, ["torch>=2.9", "tqdm"]),
-        ("cuda", "linux", None, ["torch>=2.9", "tqdm"]),
-        ("cu126", "linux", None, ["--index-url", torch_build.INDEX + "cu126", "torch>=2.9"]),
-        ("torch==2.13.0", "linux", None, ["torch==2.13.0", "torch>=2.9", "tqdm"]),
+        ("auto", "linux", "/usr/bin/nvidia-smi", ["torch>=2.10", "tqdm"]),
+        ("auto", "linux", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.10"]),
+        (
+            "auto",
+            "win32",
+            "nvidia-smi",
+            ["--index-url", torch_build.INDEX + "cu130", "torch>=2.10"],
+        ),
+        ("auto", "darwin", None, ["torch>=2.10", "tqdm"]),
+        ("cpu", "win32", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.10"]),
+        ("cpu", "darwin", None, ["torch>=2.10", "tqdm"]),
+        ("cuda", "linux", None, ["torch>=2.10", "tqdm"]),
+        ("cu126", "linux", None, ["--index-url", torch_build.INDEX + "cu126", "torch>=2.10"]),
+        ("torch==2.13.0", "linux", None, ["torch==2.13.0", "torch>=2.10", "tqdm"]),
         ("keep /usr", "linux", None, ["tqdm"]),
     ],
 )
 def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, driver, first):
     monkeypatch.setattr(torch_build.sys, "platform", platform)
     monkeypatch.setattr(torch_build.shutil, "which", lambda name: driver)
-    steps = torch_build.for_pip(choice, ["torch>=2.9", "tqdm"])
+    steps = torch_build.for_pip(choice, ["torch>=2.10", "tqdm"])
     assert steps[0] == first
     assert len(steps) == (2 if "--index-url" in first else 1)
 

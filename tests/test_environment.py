@@ -59,8 +59,8 @@ def test_conda_and_pip_list_the_same():
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  - pytorch>=2.9\n", "  - pytorch>=2.8\n", "pytorch differs"),
-        ("  - pytorch>=2.9\n", "  - torch>=2.9\n", "pytorch is missing"),
+        ("  - pytorch>=2.10\n", "  - pytorch>=2.9\n", "pytorch differs"),
+        ("  - pytorch>=2.10\n", "  - torch>=2.10\n", "pytorch is missing"),
         ("  - tqdm>=4.65\n", "", "tqdm is missing"),
         ("  - pip\n", "  - pip\n  - pandas\n", "pandas is extra"),
         ("  - jupyterlab>=4.2,<5\n", "  - jupyterlab>=4.2\n", "jupyterlab differs"),

@@ -55,10 +55,6 @@ __all__ = [
 ]
 
 
-OLDEST = "2.10"
-"""The oldest PyTorch that the course is tested with; the ones before have no simulated device."""
-
-
 def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
     try:
@@ -71,9 +67,8 @@ def problem() -> str | None:
         import torch
 
         return (
-            f"PyTorch {torch.__version__} lacks what the simulated GPU rests on, which the course needs "
-            f"{OLDEST} or newer for: update it with  pip install -U torch ; until then the course goes on "
-            "without the simulated GPU."
+            f"PyTorch {torch.__version__} lacks what the simulated device rests on: update it with  "
+            "pip install -U torch ; until then the course goes on without the device."
         )
     return backend.problem()
 

@@ -325,6 +325,7 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
 
 
 def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do an operation as any other, without the handlers that some have in `SPECIAL`; see `run`."""
     facts = _look_up(op)
     if facts.composite:
         return take_apart(op, args, kwargs)
