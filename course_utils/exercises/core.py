@@ -278,7 +278,7 @@ class Exercise:
         """
         output, found = _Output(), []
         with redirect_stdout(output), redirect_stderr(output):
-            guard.run(lambda: found.append(self._found(answer)), self.limit, self)
+            guard.run(lambda: found.append(self._found(answer)), self.limit, answer, self)
         result = found[0] if found else self._too_slow()
         return dataclasses.replace(
             result, printed=output.text() if result.outcome != "not_tried" else ""

@@ -213,7 +213,8 @@ def _keep_children() -> Undo:
         return set(module.active_children()) if module else set()
 
     before = children()
-    return lambda: [child.kill() for child in children() - before]
+    # A DataLoader's workers are daemons, and end with it.
+    return lambda: [child.kill() for child in children() - before if not child.daemon]
 
 
 def _keep_random() -> Undo:
