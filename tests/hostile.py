@@ -1,7 +1,7 @@
 """Hostile answers, and the process that stands for a kernel and is fed with them.
 
-``python hostile.py SHARE OF FIRST`` judges every ``OF``-th of all cases from number ``FIRST`` on, and
-prints one line of JSON before each and one after. The test reads them, and sees what died or hangs.
+``python hostile.py SHARE OF FIRST END`` judges every ``OF``-th of all cases from number ``FIRST`` to
+before ``END``, and prints one line of JSON before each and one after. The test reads them, and sees what died or hangs.
 """
 
 from __future__ import annotations
@@ -306,12 +306,13 @@ def _limits() -> object:
 
 def judge(case: Case, again: bool) -> dict[str, Any]:
     """Judge one case; say what came of it, how long it took, and what it left changed."""
-    exercise, before = case.exercise, state()
+    exercise, answer = case.exercise, case.make()
+    before = state()
     if case.hostile:
         exercise = copy.copy(exercise)
         exercise.limit = LIMIT
     begun = time.monotonic()
-    result = exercise.result(case.make())
+    result = exercise.result(answer)
     seconds = time.monotonic() - begun
     time.sleep(0.01)  # for threads that were told to end
     text, after = result.bundle().text, state()
@@ -330,12 +331,13 @@ def judge(case: Case, again: bool) -> dict[str, Any]:
     return found
 
 
-def main(share: int, of: int, first: int) -> None:
-    """Judge a share of all cases, from one on."""
+def main(share: int, of: int, first: int, end: int) -> None:
+    """Judge a share of all cases, from one to before another."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    todo = [(i, case) for i, case in enumerate(cases()) if i % of == share and i >= first]
-    optimizer = torch.optim.SGD([torch.ones(1)], lr=0.1)  # imports for seconds, the first time
-    del optimizer
+    todo = [(i, case) for i, case in enumerate(cases()) if i % of == share and first <= i < end]
+    for name in FUNCTIONS:  # the first optimiser of a process imports for seconds
+        exercise = next(e for e in EXERCISES if e.id == name)
+        exercise.result(exercise.reference)
     for i, case in todo:
         print(json.dumps({"case": i, "name": f"{case.exercise.id} {case.name}"}), file=out)
         print(json.dumps(judge(case, again=case.hostile or i % 10 == 0)), file=out)

@@ -18,7 +18,7 @@ import math
 import textwrap
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -276,13 +276,11 @@ class Exercise:
         answer
             The learner's function, or value.
         """
-        output, found = _Output(), []
+        output = _Output()
         with redirect_stdout(output), redirect_stderr(output):
-            guard.run(lambda: found.append(self._found(answer)), self.limit, answer, self)
-        result = found[0] if found else self._too_slow()
-        return dataclasses.replace(
-            result, printed=output.text() if result.outcome != "not_tried" else ""
-        )
+            result = self._found(answer)
+        printed = output.text() if result.outcome != "not_tried" else ""
+        return dataclasses.replace(result, printed=printed)
 
     def or_reference(self, answer: Any) -> Any:
         """Return the answer where it is right, else the reference: later cells go on with either."""
@@ -318,14 +316,29 @@ class Exercise:
             print(markdown)
 
     def _found(self, answer: Any) -> Result:
-        """Judge, and put the outcome in words: what a learner's error says of itself is their code too."""
-        try:
-            self._judge(answer)
-        except guard.Stop:
-            return self._too_slow()
-        except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
-            return self._explain(error)
-        return Result(self.id, "right", text=self.why)
+        problems: list[BaseException] = []
+        shown: list[Result] = []
+
+        def judge() -> None:
+            try:
+                self._judge(answer)
+            except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
+                problems.append(error)
+
+        def explain() -> None:
+            shown.append(self._explain(problems.pop()))
+
+        ended = guard.run(judge, self.limit, answer, self)
+        if not ended or isinstance(next(iter(problems), None), guard.Stop):
+            seen = (("Seen", f"more than {self.limit:g} s"),)
+            return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
+        if not problems:
+            return Result(self.id, "right", text=self.why)
+        if isinstance(problems[0], (_NotTried, _NotYet)):
+            return self._explain(problems[0])
+        with suppress(Exception):  # what an error says of itself is the learner's code too
+            guard.run(explain, 2.0, None, self)
+        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
 
     def _judge(self, answer: Any) -> None:
         if isinstance(answer, Todo):
@@ -371,11 +384,10 @@ class Exercise:
             _where(error, in_answer=isinstance(problem, _Raised)),
         )
 
-    def _too_slow(self) -> Result:
-        seen = (("Seen", f"more than {self.limit:g} s"),)
-        return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
 
-
+_NO_WORDS = (
+    "The check called your code, and an error came out that cannot be shown: it fails itself."
+)
 _NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
 
 

@@ -28,7 +28,7 @@ from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 from . import restore
-from .restore import Stop, is_learners, raise_in
+from .restore import Stop, is_learners, is_librarys, raise_in
 
 
 class NotInACheckError(RuntimeError):
@@ -84,7 +84,7 @@ def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) ->
 
 
 def _on_main(work: Callable[[], None], limit: float) -> bool:
-    own, over, rings, imports = sys._getframe(), False, 0, 0
+    own, over, rings = sys._getframe(), False, 0
 
     def insist(*_: object) -> bool:
         """Stop the answer wherever it is; code of the course that cleans up after it is let be."""
@@ -98,11 +98,10 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
     again = type("Again", (), {"__bool__": insist})()
 
     def ring(signum: int, frame: FrameType | None) -> None:
-        nonlocal rings, imports
+        nonlocal rings
         if over or frame is own:
             return
-        if not imports and _imports(frame, own):  # half a module would stay: give it time, once
-            imports = 1
+        if _imports(frame):  # half a library would stay, and fail ever after: the time begins again
             _set_timer(_REAL, limit, 0.25)
             return
         rings += 1
@@ -122,8 +121,9 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
         _set_timer(_REAL, 0)
 
 
-def _imports(frame: FrameType | None, end: FrameType) -> bool:
-    while frame is not None and frame is not end:
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a library is being imported just now."""
+    while frame is not None and is_librarys(frame):
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return True
         frame = frame.f_back

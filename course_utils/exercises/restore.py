@@ -13,6 +13,7 @@ import importlib
 import os
 import random
 import signal
+import site
 import sys
 import sysconfig
 import threading
@@ -30,6 +31,7 @@ _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
     {str(Path(__file__).parent.parent), "<frozen"}
     | {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {site.getusersitepackages()}
 )
 
 
@@ -48,17 +50,22 @@ class Stop(BaseException):
     """Raised in an answer that ran out of time."""
 
 
-def raise_in(thread: threading.Thread) -> None:
-    """Raise `Stop` in a thread, at its next line of Python."""
+def raise_in(thread: threading.Thread, kind: type[BaseException] = Stop) -> None:
+    """Raise an exception in a thread, at its next line of Python."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(
-        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(Stop)
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)
     )
+
+
+def is_librarys(frame: FrameType) -> bool:
+    """Whether a frame is of the course, of Python's or of an installed library's."""
+    return frame.f_code.co_filename.startswith(_LIBRARIES)
 
 
 def is_learners(frame: FrameType | None, end: FrameType | None = None) -> bool:
     """Whether a frame, or one that led to it, is neither the course's nor a library's."""
     while frame is not None and frame is not end:
-        if not frame.f_code.co_filename.startswith(_LIBRARIES):
+        if not is_librarys(frame):
             return True
         frame = frame.f_back
     return False
@@ -202,7 +209,7 @@ def _keep_threads() -> Undo:
         frames = sys._current_frames()
         for thread in set(threading.enumerate()) - before:
             if is_learners(frames.get(thread.ident)):
-                raise_in(thread)
+                raise_in(thread, SystemExit)  # ends it without a word
 
     return back
 
