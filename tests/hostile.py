@@ -319,7 +319,7 @@ def judge(case: Case, again: bool) -> dict[str, Any]:
     found = {
         "outcome": result.outcome,
         "diagnosis": result.diagnosis,
-        "late": seconds > exercise.limit + 4,
+        "late": seconds > exercise.limit + 6,
         "seconds": round(seconds, 2),
         "text": text if len(text) < 4000 else f"too long: {len(text)}",
         "changed": [name for name in before if before[name] != after[name]],

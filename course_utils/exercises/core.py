@@ -337,7 +337,7 @@ class Exercise:
         if isinstance(problems[0], (_NotTried, _NotYet)):
             return self._explain(problems[0])
         with suppress(Exception):  # what an error says of itself is the learner's code too
-            guard.run(explain, 2.0, None, self)
+            guard.run(explain, 1.0, None, self)
         return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
 
     def _judge(self, answer: Any) -> None:
