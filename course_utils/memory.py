@@ -391,7 +391,7 @@ class Hollow(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shapes_only = FakeTensorMode(allow_non_fake_inputs=True)
+        self._shapes_only = _ShapesOnly(allow_non_fake_inputs=True)
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -416,6 +416,17 @@ class Hollow(TorchDispatchMode):
         with self._shapes_only:
             out = run(op, args, kwargs)
         return tree_map_only(FakeTensor, _zeros, out)
+
+
+class _ShapesOnly(FakeTensorMode):
+    """Fake tensors of the CPU.
+
+    Where CUDA is not to be had, PyTorch up to 2.11 sets a guard for it that belongs to the thread, in a
+    table of the process: once the thread has ended, the next thread that enters a fake mode ends the
+    process. Tensors of the CPU need no such guard.
+    """
+
+    avoid_device_init = False
 
 
 def _zeros(like: Tensor) -> Tensor:

@@ -245,6 +245,58 @@ def test_load_state_dict():
         net.load_state_dict(nn.Linear(3, 2).state_dict())
 
 
+@pytest.mark.parametrize("how", ["argument", "context"])
+def test_lazy_modules_made_on_the_device(how):
+    with torch.device(SIM if how == "context" else "cpu"):
+        net = nn.LazyLinear(3) if how == "context" else nn.LazyLinear(3, device=SIM)
+    y = net(torch.ones(2, 5, device=SIM))
+    y.sum().backward()
+    assert net.weight.device == net.weight.grad.device == torch.device("sim:0")
+    assert net.weight.requires_grad and type(net) is nn.Linear
+    assert nn.LazyLinear(2)(torch.ones(1, 4)).device.type == "cpu"
+
+
+@pytest.mark.parametrize("place", ["cpu", SIM])
+def test_ctc_loss_takes_lengths_from_either_side(place):
+    torch.manual_seed(0)
+    log_probs = torch.randn(50, 4, 20).log_softmax(2)
+    targets = torch.randint(1, 20, (4, 30))
+    lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
+    found = []
+    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), place)):
+        x.requires_grad_()
+        loss = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        loss.backward()
+        with torch.inference_mode():
+            again = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        assert torch.equal(loss.detach(), again)
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_of_grouped_queries(causal, dtype):
+    torch.manual_seed(0)
+    query = torch.randn(2, 8, 16, 32, dtype=dtype)
+    key, value = (torch.randn(2, 2, 24, 32, dtype=dtype) for _ in range(2))
+    found = []
+    for place in ("cpu", SIM):
+        inputs = [x.clone().to(place).requires_grad_() for x in (query, key, value)]
+        with simgpu.timeline() as timeline:
+            out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
+            out.float().square().sum().backward()
+        found.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    flops = {
+        s.name: s.flops for s in timeline.spans if "attention" in s.name and s.kind == "kernel"
+    }
+    product = (
+        2 * 2 * 8 * 16 * 24 * 32
+    )  # 2 for a multiplication with an addition; batch, heads, sizes
+    assert [value / product for _, value in sorted(flops.items())] == [2, 5]
+
+
 def test_lazy_modules():
     net = nn.Sequential(nn.LazyLinear(5), nn.LazyBatchNorm1d(), nn.Linear(5, 3)).sim()
     x, y = batch(SIM)

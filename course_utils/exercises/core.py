@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import ast
 import copy
-import ctypes
 import dataclasses
 import functools
 import html
 import inspect
 import io
 import math
-import random
 import textwrap
-import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
 from .. import progress
 from ..host import in_notebook
 from ..show import Bundle, show
+from . import guard, restore
 
 Outcome = Literal["not_tried", "raised", "not_yet", "right"]
 
@@ -98,10 +95,6 @@ class _Raised(Exception):
         self.error = error
 
 
-class _Stop(BaseException):
-    """Injected into an answer that ran out of time."""
-
-
 class Judge:
     """What a check says of an answer. Its methods return only where the answer passes."""
 
@@ -120,9 +113,9 @@ class Judge:
     @contextmanager
     def own_generator(self) -> Iterator[None]:
         """Refuse as ``"global-generator"`` a block that draws from a global generator, or seeds one."""
-        before = _random_states()
+        before = restore.random_states()
         yield
-        for library, state in _random_states().items():
+        for library, state in restore.random_states().items():
             if not same(before[library], state):
                 self.no(
                     "global-generator",
@@ -284,9 +277,10 @@ class Exercise:
             The learner's function, or value.
         """
         output = _Output()
-        with _own_random_numbers(), redirect_stdout(output), redirect_stderr(output):
-            problem = _run_limited(lambda: self._judge(answer), self.limit)
-        return self._explain(problem, output.text())
+        with redirect_stdout(output), redirect_stderr(output):
+            result = self._found(answer)
+        printed = output.text() if result.outcome != "not_tried" else ""
+        return dataclasses.replace(result, printed=printed)
 
     def or_reference(self, answer: Any) -> Any:
         """Return the answer where it is right, else the reference: later cells go on with either."""
@@ -321,6 +315,31 @@ class Exercise:
         else:
             print(markdown)
 
+    def _found(self, answer: Any) -> Result:
+        problems: list[BaseException] = []
+        shown: list[Result] = []
+
+        def judge() -> None:
+            try:
+                self._judge(answer)
+            except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
+                problems.append(error)
+
+        def explain() -> None:
+            shown.append(self._explain(problems.pop()))
+
+        ended = guard.run(judge, self.limit, answer, self)
+        if not ended or isinstance(next(iter(problems), None), guard.Stop):
+            seen = (("Seen", f"more than {self.limit:g} s"),)
+            return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
+        if not problems:
+            return Result(self.id, "right", text=self.why)
+        if isinstance(problems[0], (_NotTried, _NotYet)):
+            return self._explain(problems[0])
+        with suppress(Exception):  # what an error says of itself is the learner's code too
+            guard.run(explain, 1.0, None, self)
+        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
+
     def _judge(self, answer: Any) -> None:
         if isinstance(answer, Todo):
             raise _NotTried
@@ -342,9 +361,7 @@ class Exercise:
             )
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
 
-    def _explain(self, problem: BaseException | None, printed: str) -> Result:
-        if problem is None:
-            return Result(self.id, "right", text=self.why, printed=printed)
+    def _explain(self, problem: BaseException) -> Result:
         if isinstance(problem, _NotTried):
             return Result(
                 self.id,
@@ -355,28 +372,23 @@ class Exercise:
         if isinstance(problem, _NotYet):
             text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]
             pairs = (("Seen", problem.seen), ("Expected", problem.expected))
-            return Result(
-                self.id,
-                "not_yet",
-                problem.diagnosis,
-                text,
-                tuple((name, value) for name, value in pairs if value),
-                printed,
-            )
-        if isinstance(problem, _Stop):
-            limit = f"more than {self.limit:g} s"
-            return Result(
-                self.id, "not_yet", "too-slow", COMMON["too-slow"], (("Seen", limit),), printed
-            )
+            details = tuple((name, value) for name, value in pairs if value)
+            return Result(self.id, "not_yet", problem.diagnosis, text, details)
         error = problem.error if isinstance(problem, _Raised) else problem
+        no_room = isinstance(error, MemoryError) or "can't allocate memory" in brief(error)
         return Result(
             self.id,
             "raised",
-            type(error).__name__,
-            "The check called your code, and this came out:",
+            brief(type(error).__name__),
+            _NO_ROOM if no_room else "The check called your code, and this came out:",
             _where(error, in_answer=isinstance(problem, _Raised)),
-            printed,
         )
+
+
+_NO_WORDS = (
+    "The check called your code, and an error came out that cannot be shown: it fails itself."
+)
+_NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
 
 
 def _as_value(source: str) -> str:
@@ -393,7 +405,7 @@ def brief(value: object, most: int = 300) -> str:
     if value is None:
         return ""
     try:
-        text = value if isinstance(value, str) else repr(value)
+        text = str.__str__(value if isinstance(value, str) else repr(value))
     except Exception as error:  # noqa: BLE001  (a learner's own __repr__ can do anything)
         text = f"<a {type(value).__name__} whose repr fails: {type(error).__name__}>"
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -427,7 +439,7 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
         )
         try:
             got = answer(*args, **kwargs)
-        except _Stop:
+        except guard.Stop:
             raise
         except BaseException as error:  # noqa: BLE001  (whatever it was, it is the learner's)
             raise _Raised(error) from None
@@ -498,35 +510,6 @@ def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]
     return (*details, ("Error", brief(message, 600)))
 
 
-def _run_limited(work: Callable[[], None], limit: float) -> BaseException | None:
-    """Run ``work`` in a thread of its own, and stop it when the time is up.
-
-    A thread, not a signal: signals do not exist on Windows, and only reach the main thread. What
-    never returns to Python cannot be stopped; it is left behind, and the notebook goes on.
-    """
-    problem: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
-            problem.append(error)
-
-    thread = threading.Thread(target=run, daemon=True, name="exercise-check")
-    thread.start()
-    try:
-        thread.join(limit)
-    finally:
-        deadline = time.monotonic() + 1.0
-        stopped = thread.is_alive()
-        while thread.is_alive() and time.monotonic() < deadline:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident or 0), ctypes.py_object(_Stop)
-            )
-            thread.join(0.1)
-    return _Stop() if stopped else (problem[0] if problem else None)
-
-
 class _Output(io.StringIO):
     """Keeps what an answer prints, up to a limit, so that an endless loop cannot fill the memory."""
 
@@ -540,34 +523,10 @@ class _Output(io.StringIO):
 
     def text(self) -> str:
         """The printed text, abbreviated for showing."""
-        return brief(self.getvalue().strip(), 1000)
+        return brief(io.StringIO.getvalue(self).strip(), 1000)
 
-
-@contextmanager
-def _own_random_numbers() -> Iterator[None]:
-    """Leave the learner's random numbers as they were before the check."""
-    import numpy as np
-    import torch
-
-    states = _random_states()
-    try:
-        yield
-    finally:
-        random.setstate(states["Python"])
-        np.random.set_state(states["NumPy"])  # noqa: NPY002
-        torch.set_rng_state(states["PyTorch"])
-
-
-def _random_states() -> dict[str, Any]:
-    """Return the state of each global generator."""
-    import numpy as np
-    import torch
-
-    return {
-        "PyTorch": torch.get_rng_state(),
-        "Python": random.getstate(),
-        "NumPy": np.random.get_state(),  # noqa: NPY002  (the state a learner's np.random.rand uses)
-    }
+    def close(self) -> None:
+        """Stay open: the answer may close what it prints to, the check goes on."""
 
 
 def _inline(text: str) -> str:

@@ -1,6 +1,7 @@
 """Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
 
-Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too.
+Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
+what PyTorch does in another way for a tensor of Python's than for CUDA's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, _compute, run
+from .tensor import SPECIAL, SimTensor, compute, run
 
 aten = torch.ops.aten
 
@@ -96,26 +97,33 @@ def gru_cell(
     return (hx - n) * z + n, n.detach()
 
 
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
+) -> Tensor:
+    """Compute the CTC loss; lengths may be on either side, and the host must know them."""
+    lengths = (input_lengths.tolist(), target_lengths.tolist())
+    return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
+
+
 def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
     tensor, *rest = args
     if tensor.dtype.is_floating_point:
-        return _compute(op, args, kwargs)
-    return _compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
+        return compute(op, args, kwargs)
+    return compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
 
 
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
-    for name, kernel in (
-        ("scaled_dot_product_attention", attention),
-        ("_thnn_fused_lstm_cell", lstm_cell),
-        ("_thnn_fused_gru_cell", gru_cell),
+    for op, kernel in (
+        (aten.scaled_dot_product_attention.default, attention),
+        (aten._thnn_fused_lstm_cell.default, lstm_cell),
+        (aten._thnn_fused_gru_cell.default, gru_cell),
+        (aten.ctc_loss.Tensor, ctc_loss),
     ):
-        library.impl(name, kernel, "AutogradPrivateUse1")
+        library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
-        SPECIAL[getattr(aten, name).default] = lambda op, args, kwargs, call=kernel: call(
-            *args, **kwargs
-        )
+        SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
     SPECIAL[aten.histc.default] = histc
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):

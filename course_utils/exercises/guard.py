@@ -1,0 +1,237 @@
+"""Runs a learner's answer so that it ends, and leaves nothing behind.
+
+On the main thread of Linux and macOS an alarm ends what takes too long: a signal also interrupts what
+waits (locks, sleeps, queues, processes), regular expressions and huge integers, and state that PyTorch
+keeps for each thread is where the learner's own code sees it. Elsewhere (Windows, other threads) the
+answer runs in a thread of its own, which gets the exception at its next line of Python; what never comes
+back is left behind, and the notebook goes on.
+
+Nothing in the process ends a loop in C that looks at no signal (``deque(count())``), a segmentation
+fault, or one long operation of PyTorch on the main thread before it is over. Names taken from a module
+before the check keep what they were: a refused function can be reached that way. Memory is limited on
+Linux only; macOS and Windows have no such limit for one part of a program.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+from . import restore
+from .restore import Stop, is_learners, is_librarys, raise_in
+
+
+class NotInACheckError(RuntimeError):
+    """Raised where an answer calls what would end, double or hang the notebook's process."""
+
+
+_running = threading.Lock()
+_BUILTINS = vars(builtins)
+
+
+def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) -> bool:
+    """Run ``work`` for ``limit`` seconds at most, and put back what it changed in the process.
+
+    Parameters
+    ----------
+    work
+        What to run. It keeps its own results and catches its own errors.
+    limit
+        Seconds. A check within a check has those of the outer one.
+    answer
+        The learner's answer, which ``work`` judges.
+    owners
+        Further modules, classes or objects whose attributes are put back.
+
+    Returns
+    -------
+    bool
+        Whether it came to its end.
+    """
+    if not _running.acquire(blocking=False):
+        work()
+        return True
+    undo: list[restore.Undo] = []
+    originals = dict(_BUILTINS)
+    try:
+        for keep in restore.keepers(owners):
+            undo.append(keep())
+        _refuse()
+        if type(answer) is FunctionType:
+            undo.append(_loop_in_python(answer.__globals__))
+        main = threading.current_thread() is threading.main_thread()
+        return (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
+    finally:
+        _BUILTINS.update(originals)  # first: what follows needs them
+        _at_each_instruction(None)
+        for back in reversed(undo):
+            with suppress(Exception):
+                back()
+        _running.release()
+
+
+# --- In time
+
+
+def _on_main(work: Callable[[], None], limit: float) -> bool:
+    own, over, rings = sys._getframe(), False, 0
+
+    def insist(*_: object) -> bool:
+        """Stop the answer wherever it is; code of the course that cleans up after it is let be."""
+        frame = sys._getframe(1)
+        if over or not is_learners(frame, own):
+            return False
+        if not hasattr(sys, "monitoring"):
+            _call_soon(again)
+        raise Stop
+
+    again = type("Again", (), {"__bool__": insist})()
+
+    def ring(signum: int, frame: FrameType | None) -> None:
+        nonlocal rings
+        if over or frame is own:
+            return
+        if _imports(frame):  # half a library would stay, and fail ever after: the time begins again
+            _set_timer(_REAL, limit, 0.25)
+            return
+        rings += 1
+        if rings == 4:  # it catches every exception: raise one wherever it goes, until it is out
+            _at_each_instruction(insist) if hasattr(sys, "monitoring") else _call_soon(again)
+        raise Stop
+
+    _set_handler(signal.SIGALRM, ring)
+    _set_timer(_REAL, limit, 0.25)
+    try:
+        work()
+        return not rings
+    except Stop:
+        return False
+    finally:
+        over = True
+        _set_timer(_REAL, 0)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a library is being imported just now."""
+    while frame is not None and is_librarys(frame):
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
+_set_handler = signal.signal
+_set_timer, _REAL = getattr(signal, "setitimer", None), getattr(signal, "ITIMER_REAL", 0)
+
+
+def _at_each_instruction(function: Callable[..., Any] | None) -> None:
+    """Call a function before each instruction of Python, from version 3.12 on."""
+    if (monitoring := getattr(sys, "monitoring", None)) is None:
+        return
+    if function and monitoring.get_tool(_TOOL) is None:
+        monitoring.use_tool_id(_TOOL, "exercise check")
+        monitoring.register_callback(_TOOL, monitoring.events.INSTRUCTION, function)
+        monitoring.set_events(_TOOL, monitoring.events.INSTRUCTION)
+    elif not function and monitoring.get_tool(_TOOL) == "exercise check":
+        monitoring.set_events(_TOOL, 0)
+        monitoring.free_tool_id(_TOOL)
+
+
+_TOOL = 4
+
+
+def _call_soon(again: object) -> None:
+    """Let the main thread ask for an object's truth, which may raise, before it goes on."""
+    ask = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
+    ctypes.pythonapi.Py_AddPendingCall(ask, ctypes.c_void_p(id(again)))
+    _kept.append(again)  # the call may come when all is over
+
+
+_kept: list[object] = []
+
+
+def _in_thread(work: Callable[[], None], limit: float) -> bool:
+    def quietly() -> None:
+        with suppress(Stop):
+            work()
+
+    thread = threading.Thread(target=quietly, daemon=True, name="exercise-check")
+    thread.start()
+    try:
+        thread.join(limit)
+    finally:
+        stopped, deadline = thread.is_alive(), time.monotonic() + 1.0
+        while thread.is_alive() and time.monotonic() < deadline:
+            raise_in(thread)
+            thread.join(0.1)
+    return not stopped
+
+
+# --- What an answer may not call
+
+
+def _refuse() -> None:
+    """Refuse what would end, double or hang the process; `_keep_names` puts the names back."""
+    home = os.getpid()
+
+    def refused(owner: ModuleType, name: str) -> None:
+        original = getattr(owner, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            caller = sys._getframe(1).f_globals.get("__name__", "")
+            allowed = (  # in a child it ends the child; a DataLoader's workers are forked
+                os.getpid() != home
+                or (name == "fork" and caller.startswith("multiprocessing"))
+                or (name == "signal" and args[0] != getattr(signal, "SIGALRM", None))
+                or (name == "kill" and args[0] not in (home, 0, -1))
+            )
+            if allowed:
+                return original(*args, **kwargs)
+            raise NotInACheckError(f"{owner.__name__}.{name}() is not possible within a check.")
+
+        setattr(owner, name, call)
+
+    for owner, names in _REFUSED.items():
+        for name in names.split():
+            refused(owner, name)
+    sys.setrecursionlimit = lambda limit: None
+
+
+def _loop_in_python(names: dict[str, Any]) -> restore.Undo:
+    """Give the learner's code a `sum()` and the like that can be stopped; those in C look at no signal."""
+    ours = {f.__name__: _item_by_item(f) for f in (sum, max, min, any, all)}
+    put = {name: f for name, f in ours.items() if name not in names}
+    if str(names.get("__name__")).startswith("course_utils"):
+        return lambda: None
+    names.update(put)
+    return lambda: [names.pop(name) for name, f in put.items() if names.get(name) is f]
+
+
+def _item_by_item(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*args: Any, **more: Any) -> Any:
+        if len(args) == 1 or (args and function.__name__ == "sum"):
+            args = ((item for item in args[0]), *args[1:])
+        return function(*args, **more)
+
+    return call
+
+
+_REFUSED = {
+    os: "_exit abort kill killpg fork forkpty " + " ".join(n for n in dir(os) if n[:4] == "exec"),
+    signal: "signal setitimer alarm raise_signal pthread_kill pthread_sigmask",
+    builtins: "input breakpoint",
+}

@@ -1,0 +1,344 @@
+"""What is put back after a check: everything that an answer can change in the process and others would feel.
+
+Each function takes note of something, makes it what a check needs, and returns what restores it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import functools
+import gc
+import importlib
+import os
+import random
+import signal
+import site
+import sys
+import sysconfig
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+Undo = Callable[[], object]
+
+_MOST_MEMORY = 4 * 2**30
+_LIBRARIES = tuple(
+    {str(Path(__file__).parent.parent), "<frozen"}
+    | {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+    | {site.getusersitepackages()}
+)
+
+
+def keepers(owners: tuple[Any, ...]) -> tuple[Callable[[], Undo], ...]:
+    """Return the functions that take note, the first to be undone last.
+
+    Parameters
+    ----------
+    owners
+        Further modules, classes or objects whose attributes are put back.
+    """
+    return (*_KEEP, lambda: _keep_names(owners), _keep_memory)
+
+
+class Stop(BaseException):
+    """Raised in an answer that ran out of time."""
+
+
+def raise_in(thread: threading.Thread, kind: type[BaseException] = Stop) -> None:
+    """Raise an exception in a thread, at its next line of Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread.ident or 0), ctypes.py_object(kind)
+    )
+
+
+def is_librarys(frame: FrameType) -> bool:
+    """Whether a frame is of the course, of Python's or of an installed library's."""
+    return frame.f_code.co_filename.startswith(_LIBRARIES)
+
+
+def is_learners(frame: FrameType | None, end: FrameType | None = None) -> bool:
+    """Whether a frame, or one that led to it, is neither the course's nor a library's."""
+    while frame is not None and frame is not end:
+        if not is_librarys(frame):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _keep_memory() -> Undo:
+    try:
+        import resource
+
+        status = Path("/proc/self/statm").read_text(encoding="ascii").split()
+        soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        limit = int(status[5]) * resource.getpagesize() + _room()
+        if hard != resource.RLIM_INFINITY:
+            limit = min(limit, hard)
+        if soft == resource.RLIM_INFINITY or limit < soft:
+            resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+    except (ImportError, OSError, ValueError):  # not Linux
+        return lambda: None
+    return lambda: resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+def _room() -> int:
+    """Return how much memory a check may take: half of what is free, 4 GiB at most."""
+    lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    group = Path("/sys/fs/cgroup")
+    for most, now in (
+        (group / "memory.max", group / "memory.current"),
+        (group / "memory/memory.limit_in_bytes", group / "memory/memory.usage_in_bytes"),
+    ):
+        with suppress(OSError, ValueError):
+            free = min(free, int(most.read_text()) - int(now.read_text()))
+    return min(max(free // 2, 2**29), _MOST_MEMORY)
+
+
+def _keep_names(further: tuple[Any, ...]) -> Undo:
+    """Functions and classes that an answer could replace, in the modules where that would be felt."""
+    from .. import simgpu
+
+    owners = [*_owners(), *further]
+    before = [(owner, dict(vars(owner))) for owner in owners]
+    modules, simulated = dict(sys.modules), simgpu.enabled()
+
+    def back() -> None:
+        sys.modules.update({name: m for name, m in modules.items() if name not in sys.modules})
+        ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
+        for owner, names in before:
+            if ours and "torch" in str(getattr(owner, "__module__", owner)):
+                continue
+            now = vars(owner)
+            for name, value in names.items():
+                all_of_it = owner is sys or not isinstance(owner, (ModuleType, type))
+                if now.get(name, back) is not value and (callable(value) or all_of_it):
+                    setattr(owner, name, value)
+            if isinstance(owner, type) and len(now) > len(names):
+                for name in [n for n in now if n not in names and hasattr(now[n], "__get__")]:
+                    delattr(owner, name)
+
+    return back
+
+
+@functools.cache
+def _owners() -> tuple[Any, ...]:
+    import torch
+
+    names = "os time random math copy gc warnings itertools functools inspect traceback io html"
+    modules = [importlib.import_module(name) for name in names.split()]
+    modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
+    modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data]
+    modules += [sys.modules[f"{__package__}.{name}"] for name in ("core", "guard", "restore")]
+    core = sys.modules[f"{__package__}.core"]
+    classes = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
+    for module in (torch.nn, torch.optim, torch.utils.data):
+        classes += [kind for kind in vars(module).values() if isinstance(kind, type)]
+    return (*modules, *classes)
+
+
+def _keep_process() -> Undo:
+    environment, collects = dict(os.environ), gc.isenabled()
+    folder = os.getcwd() if os.path.isdir(".") else os.curdir
+    trace, profile, deepest = sys.gettrace(), sys.getprofile(), sys.getrecursionlimit()
+    warned = warnings.catch_warnings()
+    warned.__enter__()
+    depth, frame = 0, sys._getframe()
+    while frame := frame.f_back:
+        depth += 1
+    set_deepest = sys.setrecursionlimit
+    set_deepest(depth + 900)
+
+    def back() -> None:
+        set_deepest(deepest)
+        sys.settrace(trace)
+        sys.setprofile(profile)
+        (gc.enable if collects else gc.disable)()
+        warned.__exit__(None, None, None)
+        if dict(os.environ) != environment:
+            os.environ.clear()
+            os.environ.update(environment)
+        os.chdir(folder)
+
+    return back
+
+
+def _keep_signals() -> Undo:
+    if threading.current_thread() is not threading.main_thread():
+        return lambda: None
+    # A DataLoader sets SIGCHLD's handler once, and keeps it.
+    others = signal.valid_signals() - {getattr(signal, "SIGCHLD", None)}
+    before = {number: signal.getsignal(number) for number in others}
+    set_timer, begun = getattr(signal, "setitimer", None), time.monotonic()
+    left = signal.getitimer(signal.ITIMER_REAL)[0] if set_timer else 0
+
+    def back() -> None:
+        for number, handler in before.items():
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
+        if left:  # an alarm of someone else's
+            set_timer(signal.ITIMER_REAL, max(left - time.monotonic() + begun, 0.01))
+
+    return back
+
+
+def _keep_shell() -> Undo:
+    """In a kernel ``exit()`` ends it, by way of the shell."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is None or "ask_exit" in vars(shell):
+        return lambda: None
+
+    def ask_exit() -> None:
+        raise SystemExit
+
+    shell.ask_exit = ask_exit
+    return lambda: delattr(shell, "ask_exit")
+
+
+def _keep_threads() -> Undo:
+    """Threads and processes that an answer starts end with the check, where they can be stopped."""
+    before = set(threading.enumerate())
+
+    def back() -> None:
+        frames = sys._current_frames()
+        for thread in set(threading.enumerate()) - before:
+            if is_learners(frames.get(thread.ident)):
+                raise_in(thread, SystemExit)  # ends it without a word
+
+    return back
+
+
+def _keep_children() -> Undo:
+    def children() -> set[Any]:
+        module = sys.modules.get("multiprocessing")
+        return set(module.active_children()) if module else set()
+
+    before = children()
+    # A DataLoader's workers are daemons, and end with it.
+    return lambda: [child.kill() for child in children() - before if not child.daemon]
+
+
+def _keep_random() -> Undo:
+    before = random_states()
+
+    def back() -> None:
+        import numpy as np
+        import torch
+
+        random.setstate(before["Python"])
+        np.random.set_state(before["NumPy"])  # noqa: NPY002
+        torch.set_rng_state(before["PyTorch"])
+
+    return back
+
+
+def random_states() -> dict[str, Any]:
+    """Return the state of each global generator."""
+    import numpy as np
+    import torch
+
+    return {
+        "PyTorch": torch.get_rng_state(),
+        "Python": random.getstate(),
+        "NumPy": np.random.get_state(),  # noqa: NPY002  (the state a learner's np.random.rand uses)
+    }
+
+
+def _keep_torch() -> Undo:
+    """Gradients, modes, autocast, default device and switches: neutral in the check, then as before."""
+    import torch
+    from torch.nn.modules import module
+    from torch.utils import _python_dispatch
+
+    def changed(device: Any) -> bool:
+        return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None) is not device
+
+    mine = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    if mine is not None:
+        torch.set_default_device(None)
+    neutral = torch.inference_mode(False)  # keeps also the thread's dispatch keys, so autocast's
+    neutral.__enter__()
+    switches = [(put, read()) for read, put in _switches()]
+    types = [t for t in ("cpu", "cuda") if torch.amp.is_autocast_available(t)]
+    dtypes = [(t, torch.get_autocast_dtype(t)) for t in types]
+    for kind in types:
+        torch.set_autocast_enabled(kind, False)
+    nested = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    dispatching = torch._C._len_torch_dispatch_stack()
+    overriding = torch._C._len_torch_function_stack()
+    hooks = [
+        (d, dict(d)) for n, d in vars(module).items() if n[:7] == "_global" and isinstance(d, dict)
+    ]
+    saving = torch._C._autograd._top_saved_tensors_default_hooks(True)
+
+    def back() -> None:
+        if changed(None):
+            torch.set_default_device(None)
+        while torch._C._len_torch_function_stack() > overriding:
+            torch.overrides._pop_mode()
+        while torch._C._len_torch_dispatch_stack() > dispatching:
+            top = _python_dispatch._get_current_dispatch_mode()
+            _python_dispatch.TorchDispatchMode.__exit__(top, None, None, None)
+        while torch._C._autograd._top_saved_tensors_default_hooks(True) != saving:
+            torch._C._autograd._pop_saved_tensors_default_hooks()
+        while torch.autocast_increment_nesting() > nested:
+            torch.autocast_decrement_nesting()
+            torch.autocast_decrement_nesting()
+        torch.autocast_decrement_nesting()
+        torch.clear_autocast_cache()
+        for kind, dtype in dtypes:
+            torch.set_autocast_dtype(kind, dtype)
+        for (put, before), (read, _) in zip(switches, _switches(), strict=True):
+            if read() != before:
+                put(before)
+        for hooked, before in hooks:
+            if hooked != before:
+                hooked.clear()
+                hooked.update(before)
+        neutral.__exit__(None, None, None)
+        if mine is not None:
+            torch.set_default_device(mine.device)
+
+    return back
+
+
+def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
+    import torch
+
+    cudnn = torch.backends.cudnn
+
+    def deterministic() -> tuple[bool, bool]:
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        )
+
+    return [
+        (torch.get_default_dtype, torch.set_default_dtype),
+        (torch.get_num_threads, torch.set_num_threads),
+        (
+            deterministic,
+            lambda pair: torch.use_deterministic_algorithms(pair[0], warn_only=pair[1]),
+        ),
+        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (lambda: cudnn.benchmark, lambda on: setattr(cudnn, "benchmark", on)),
+        (lambda: cudnn.deterministic, lambda on: setattr(cudnn, "deterministic", on)),
+    ]
+
+
+_KEEP = (
+    _keep_random,
+    _keep_process,
+    _keep_torch,
+    _keep_signals,
+    _keep_shell,
+    _keep_threads,
+    _keep_children,
+)

@@ -1,0 +1,347 @@
+"""Hostile answers, and the process that stands for a kernel and is fed with them.
+
+``python hostile.py SHARE OF FIRST END`` judges every ``OF``-th of all cases from number ``FIRST`` to
+before ``END``, and prints one line of JSON before each and one after. The test reads them, and sees what died or hangs.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import json
+import os
+import random
+import signal
+import sys
+import textwrap
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from mutation import mutants
+
+from course_utils.course import load_course
+from course_utils.exercises import Exercise, lesson
+
+LIMIT = 0.6
+"""Seconds that a hostile answer gets: those that never end should not take the test an hour."""
+
+EXERCISES = [e for entry in load_course().ready for e in lesson(entry.id)]
+FUNCTIONS = ("01.speedup", "02.tower", "03.train_epoch", "07.mend_e")
+VALUES = ("00.shut_door", "02.one_step_bytes", "08.memory_ledger")
+MUTANTS = 60
+
+# The body of a function with the stub's arguments; RIGHT(*ARGS) is what the reference would return.
+BODIES = {
+    # what never ends
+    "spins": "while True: pass",
+    "sleeps": "time.sleep(1e6)",
+    "locks": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
+    "queue": "queue.Queue().get()",
+    "event": "threading.Event().wait()",
+    "joins": "t = threading.Thread(target=time.sleep, args=(60,), daemon=True); t.start(); t.join()",
+    "pipe": "os.read(os.pipe()[0], 1)",
+    "process": "subprocess.run([sys.executable, '-c', 'import time; time.sleep(5)'])",
+    "sums": "sum(range(10**13))",
+    "maximum": "max(itertools.count())",
+    "power": "10**10**9",
+    "factorial": "math.factorial(10**8)",
+    "regex": "re.match('(a+)+$', 'a' * 40 + 'b')",
+    "prints": "while True: print('x' * 1000)",
+    "generator": "return list(x for x in itertools.count() if x < 0)",
+    "swallows": "while True:\n    try: time.sleep(0.01)\n    except BaseException: pass",
+    "swallows bare": "while True:\n    try:\n        for i in range(10**9): str(i)\n    except: continue",
+    "swallows finally": "while True:\n    try: time.sleep(0.01)\n    finally: continue",
+    "swallows deep": "def f():\n    try: time.sleep(1)\n    except BaseException: f()\nwhile True: f()",
+    "swallows suppress": "while True:\n    with contextlib.suppress(BaseException): time.sleep(0.01)",
+    "asks": "input('?')",
+    # what would end the process
+    "_exit": "os._exit(1)",
+    "abort": "os.abort()",
+    "kill": "os.kill(os.getpid(), signal.SIGTERM)",
+    "kill all": "os.kill(0, 9)",
+    "raise_signal": "signal.raise_signal(signal.SIGTERM)",
+    "fork": "os.fork()",
+    "exec": "os.execv(sys.executable, [sys.executable, '-c', ''])",
+    "execl": "os.execlp('true', 'true')",
+    "sys.exit": "sys.exit(1)",
+    "exit": "exit()",
+    "SystemExit": "raise SystemExit",
+    "KeyboardInterrupt": "raise KeyboardInterrupt",
+    "GeneratorExit": "raise GeneratorExit",
+    "interrupt_main": "_thread.interrupt_main(); time.sleep(1)",
+    # memory and depth
+    "list": "[0] * 10**11",
+    "list grows": "x = []\nwhile True: x.append(bytearray(10**6))",
+    "small things": "x = [[i] for i in range(10**12)]",
+    "bytes": "bytearray(10**12)",
+    "tensor": "torch.ones(10**11)",
+    "tensors": "x = []\nwhile True: x.append(torch.ones(10**7))",
+    "recursion": "def f(): return f()\nf()",
+    "recursion without limit": "sys.setrecursionlimit(10**9)\ndef f(): return f()\nf()",
+    "recursive repr": "class A:\n    def __repr__(self): return repr(self)\nrepr(A())",
+    "recursion in C": "sys.setrecursionlimit(10**9)\nclass A:\n    def __getattr__(self, n): return getattr(self, n + 'x')\nA().x",
+    "recursive module": "class M(torch.nn.Module):\n    def forward(self, x): return self(x)\nsys.setrecursionlimit(10**9); M()(1)",
+    "nested list": "x = []\nfor _ in range(10**6): x = [x]\nreturn x",
+    # threads, hooks, destructors
+    "threads": "def f():\n    while True: pass\nfor _ in range(3): threading.Thread(target=f).start()\nreturn RIGHT(*ARGS)",
+    "many threads": "for _ in range(200): threading.Thread(target=time.sleep, args=(3,), daemon=True).start()\nreturn RIGHT(*ARGS)",
+    "thread raises": "threading.Thread(target=lambda: 1 / 0).start()\nreturn RIGHT(*ARGS)",
+    "autograd hook": "x = torch.ones(2, requires_grad=True); x.register_hook(lambda g: 1 / 0); (x * 2).sum().backward()",
+    "autograd function": "class F(torch.autograd.Function):\n    @staticmethod\n    def forward(c, x): return x\n    @staticmethod\n    def backward(c, g): raise SystemExit\nF.apply(torch.ones(1, requires_grad=True)).backward()",
+    "destructor": "class A:\n    def __del__(self): raise ValueError('late')\nA()\nreturn RIGHT(*ARGS)",
+    "module hook": "m = torch.nn.Linear(2, 2); m.register_forward_hook(lambda *a: 1 / 0); m(torch.ones(2))",
+    "crashing worker": "class D(torch.utils.data.Dataset):\n    def __len__(self): return 4\n    def __getitem__(self, i): raise KeyError(i)\nlist(torch.utils.data.DataLoader(D(), num_workers=1))",
+    "error without text": "class E(Exception):\n    def __str__(self):\n        while True: pass\nraise E",
+    "error exits": "class E(Exception):\n    def __str__(self): raise SystemExit\nraise E",
+    # state of the process and of PyTorch; the answer itself is right
+    **{
+        f"state: {code}": f"{code}\nreturn RIGHT(*ARGS)"
+        for code in (
+            "torch.set_grad_enabled(False)",
+            "torch.set_default_dtype(torch.float64)",
+            "torch.set_default_device('meta')",
+            "torch.set_num_threads(1)",
+            "torch.use_deterministic_algorithms(True)",
+            "torch.inference_mode().__enter__()",
+            "torch.autograd.set_detect_anomaly(True)",
+            "torch.autocast('cpu', dtype=torch.float16).__enter__()",
+            "Dispatch().__enter__()",
+            "Function().__enter__()",
+            "torch.autograd.graph.saved_tensors_hooks(str, str).__enter__()",
+            "torch.nn.modules.module.register_module_forward_hook(lambda *a: 1 / 0)",
+            "torch.nn.Linear.forward = lambda *a: 1 / 0",
+            "torch.nn.Linear.__call__ = lambda *a: 1 / 0",
+            "torch.Tensor.__add__ = lambda *a: 1 / 0",
+            "torch.optim.SGD.step = lambda *a: None",
+            "torch.equal = torch.allclose = lambda *a, **k: True",
+            "torch.manual_seed(0); random.seed(0)",
+            "time.sleep = time.perf_counter = lambda *a: 0",
+            "builtins.len = lambda x: 3",
+            "builtins.isinstance = lambda *a: True",
+            "builtins.getattr = builtins.print = None",
+            "threading.Thread.start = lambda self: None",
+            "threading.excepthook = None",
+            "sys.stdout = None",
+            "sys.stdout.close()",
+            "sys.settrace(lambda *a: 1 / 0)",
+            "sys.modules.pop('torch'); sys.modules.pop('math')",
+            "os.chdir('/')",
+            "os.environ.clear()",
+            "gc.disable()",
+            "warnings.simplefilter('error')",
+            "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+            "core.Judge.no = core.Judge.is_a = lambda *a, **k: None",
+            "core.Exercise.result = None",
+            "core.same = lambda *a: True",
+            "random.setstate = None",
+        )
+    },
+    # what comes back
+    **{
+        f"returns: {code}": f"return {code}"
+        for code in (
+            "Odd()", "Liar()", "Loops()", "itertools.count()", "SELF", "torch.empty(3, device='meta')",
+            "torch.eye(3).to_sparse()", "torch.tensor(1j)", "torch.empty(0)", "torch.tensor(math.nan)",
+            "torch.ones(1).expand(10**5, 10**5)", "torch.nn.Parameter(torch.ones(2))",
+            "numpy.array([object()], dtype=object)", "coroutine()", "lambda: 1", "int", "Ellipsis",
+            "float('inf')", "10**5000", "'x' * 10**7", "{1: {2: {}}}", "NotImplemented",
+        )
+    },
+}  # fmt: skip
+
+# What is handed over in the place of a function.
+ANSWERS = {
+    code: code
+    for code in (
+        "print", "max", "int", "type", "Odd()", "Loops()", "torch.nn.Linear(2, 2)", "coroutine",
+        "functools.partial(print, 1)", "lambda *a, **k: None", "lambda *, a: a", "lambda: 1", "Liar",
+        "(x for x in ())", "SELF", "dict.get", "NotImplemented", "os._exit", "sys.exit",
+        "time.sleep", "exec", "torch.add", "core.Exercise.check", "threading.Thread",
+    )
+}  # fmt: skip
+
+PRELUDE = """
+import _thread, builtins, contextlib, functools, gc, itertools, math, os, queue, random, re, signal
+import subprocess, sys, threading, time, warnings
+import numpy, torch
+from torch.overrides import TorchFunctionMode as Function
+from course_utils.exercises import core
+from torch.utils._python_dispatch import TorchDispatchMode
+
+class Dispatch(TorchDispatchMode):
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        return op(*args, **(kwargs or {}))
+
+def fails(*a, **k):
+    raise RuntimeError("never")
+
+def loops(*a, **k):
+    while True:
+        pass
+
+async def coroutine(*a):
+    return a
+
+NAMES = "eq ne bool repr str len iter getattr float int index hash call add mul lt gt contains getitem"
+Odd = type("Odd", (), {f"__{n}__": fails for n in NAMES.split()})
+Loops = type("Loops", (), {f"__{n}__": loops for n in NAMES.split() if n != "getattr"})
+
+class Liar(float):
+    __class__ = property(lambda self: float)
+    def __eq__(self, other): return True
+    def __float__(self): return loops()
+    def __hash__(self): return 0
+
+SELF = []
+SELF.append(SELF)
+"""
+
+
+class Case(NamedTuple):
+    """One answer to one exercise; ``make`` returns the answer."""
+
+    name: str
+    exercise: Exercise
+    make: Callable[[], Any]
+    hostile: bool
+
+
+def cases() -> Iterator[Case]:
+    """All answers in a fixed order: hostile ones, known wrong ones, mutants."""
+    by_id = {e.id: e for e in EXERCISES}
+    for exercise in map(by_id.get, FUNCTIONS):
+        for name, body in BODIES.items():
+            yield Case(name, exercise, lambda e=exercise, b=body: _function(e, b), True)
+        for name in ANSWERS:
+            yield Case(f"is: {name}", exercise, lambda n=name: _value(n), True)
+    for exercise in map(by_id.get, VALUES):
+        for name in [n for n in BODIES if n.startswith("returns: ")]:
+            code = name.removeprefix("returns: ")
+            yield Case(f"is: {code}", exercise, lambda c=code: _value(c), True)
+    for exercise in EXERCISES:
+        for diagnosis, answer in exercise.wrong.items():
+            yield Case(f"wrong: {diagnosis}", exercise, lambda a=answer: a, False)
+    dice = random.Random(6)
+    every = [(e, m) for e in EXERCISES if not e.wants_value for m in mutants(e.source)]
+    for exercise, mutant in dice.sample(every, MUTANTS):
+        yield Case(
+            f"mutant: {mutant.change}",
+            exercise,
+            lambda e=exercise, m=mutant: _named(e, m.source, dict(e.reference.__globals__)),
+            True,
+        )
+
+
+def _named(exercise: Exercise, source: str, names: dict[str, Any]) -> Any:
+    exec(compile(source, "<the answer>", "exec"), names)
+    return names[exercise.reference.__name__]
+
+
+def _names() -> dict[str, Any]:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    exec(PRELUDE, names)
+    return names
+
+
+def _function(exercise: Exercise, body: str) -> Any:
+    signature = inspect.signature(exercise.reference)
+    source = f"def {exercise.slug}{signature}:\n" + textwrap.indent(body, "    ")
+    arguments = ", ".join(signature.parameters)
+    source = source.replace("*ARGS", arguments)
+    return _named(exercise, source, _names() | {"RIGHT": exercise.reference})
+
+
+def _value(code: str) -> Any:
+    return eval(compile(code, "<the answer>", "eval"), _names())
+
+
+def state() -> dict[str, Any]:
+    """What must be as before after each check."""
+    import builtins
+    import threading
+
+    core = sys.modules["course_utils.exercises.core"]
+    return {
+        "gradients": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "dtype": torch.get_default_dtype(),
+        "device": torch.get_default_device(),
+        "threads of PyTorch": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "anomaly": torch.is_anomaly_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "autocast dtype": torch.get_autocast_dtype("cpu"),
+        "modes": (torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack()),
+        "generator": torch.get_rng_state().sum().item(),
+        "random": random.getstate()[1][:5],
+        "folder": os.getcwd(),
+        "environment": dict(os.environ),
+        "output": sys.stdout,
+        "depth": sys.getrecursionlimit(),
+        "trace": sys.gettrace(),
+        "collects": gc.isenabled(),
+        "warnings": [str(entry) for entry in warnings.filters],
+        "signals": [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
+        "alarm": signal.getitimer(signal.ITIMER_REAL),
+        "names": [id(getattr(builtins, n)) for n in ("len", "isinstance", "getattr", "print", "input")],
+        "functions": [time.sleep, time.perf_counter, torch.equal, os._exit, os.fork, os.kill],
+        "methods": [torch.nn.Linear.forward, torch.nn.Linear.__call__, torch.Tensor.__add__],
+        "course": [core.Judge.no, core.Exercise.result, core.same],
+        "hook": threading.excepthook,
+        "hooks of modules": len(torch.nn.modules.module._global_forward_hooks),
+        "spinning threads": [t.name for t in threading.enumerate() if "(f)" in t.name],
+        "limits": _limits(),
+    }  # fmt: skip
+
+
+def _limits() -> object:
+    import resource
+
+    return resource.getrlimit(resource.RLIMIT_DATA)
+
+
+def judge(case: Case, again: bool) -> dict[str, Any]:
+    """Judge one case; say what came of it, how long it took, and what it left changed."""
+    exercise, answer = case.exercise, case.make()
+    before = state()
+    if case.hostile:
+        exercise = copy.copy(exercise)
+        exercise.limit = LIMIT
+    begun = time.monotonic()
+    result = exercise.result(answer)
+    seconds = time.monotonic() - begun
+    time.sleep(0.01)  # for threads that were told to end
+    text, after = result.bundle().text, state()
+    found = {
+        "outcome": result.outcome,
+        "diagnosis": result.diagnosis,
+        "late": seconds > exercise.limit + 6,
+        "seconds": round(seconds, 2),
+        "text": text if len(text) < 4000 else f"too long: {len(text)}",
+        "changed": [name for name in before if before[name] != after[name]],
+    }
+    if again or found["changed"]:
+        reference = case.exercise.reference
+        answer = reference() if case.exercise.wants_value else reference
+        found["then"] = case.exercise.result(answer).outcome
+    return found
+
+
+def main(share: int, of: int, first: int, end: int) -> None:
+    """Judge a share of all cases, from one to before another."""
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    todo = [(i, case) for i, case in enumerate(cases()) if i % of == share and first <= i < end]
+    for name in FUNCTIONS:  # the first optimiser of a process imports for seconds
+        exercise = next(e for e in EXERCISES if e.id == name)
+        exercise.result(exercise.reference)
+    for i, case in todo:
+        print(json.dumps({"case": i, "name": f"{case.exercise.id} {case.name}"}), file=out)
+        print(json.dumps(judge(case, again=case.hostile or i % 10 == 0)), file=out)
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,214 @@
+"""No answer ends a kernel, no cell hangs, and the next right answer is right.
+
+A thousand answers go to processes that stand for a kernel (`hostile.py`); some to a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
+
+from course_utils import simgpu
+
+PATIENCE = 90.0
+"""Seconds without a line after which a process counts as hung: ten times what any case should take."""
+
+posix = pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows has no alarm: `guard` says what it does"
+)
+
+
+@dataclass
+class Tally:
+    """What became of the answers."""
+
+    found: list[tuple[str, dict]] = field(default_factory=list)
+    dead: list[str] = field(default_factory=list)
+    hung: list[str] = field(default_factory=list)
+
+
+def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = None) -> None:
+    """Judge a share of the answers; after a death or a hang go on behind it, in a new process."""
+    first, case, name = 0, share, "start"
+    while first is not None:
+        command = [
+            sys.executable,
+            str(ROOT / "tests" / "hostile.py"),
+            share,
+            of,
+            first,
+            most or 10**9,
+        ]
+        with (folder / f"errors{share}.txt").open("ab") as errors:
+            process = subprocess.Popen(
+                list(map(str, command)),
+                cwd=folder,
+                env=kernel_env(folder, PYTHONPATH=str(ROOT)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        lines: queue.Queue[str] = queue.Queue()
+        threading.Thread(target=_read, args=(process, lines), daemon=True).start()
+        first = None
+        while True:
+            try:
+                line = lines.get(timeout=PATIENCE)
+            except queue.Empty:
+                tally.hung.append(name)
+                process.kill()
+                first = case + of
+                break
+            if not line:
+                if process.wait() != 0:
+                    tally.dead.append(f"{name}: {process.returncode}")
+                    first = case + of
+                break
+            said = json.loads(line)
+            if "case" in said:
+                case, name = said["case"], said["name"]
+            else:
+                tally.found.append((name, said))
+
+
+def _read(process: subprocess.Popen[str], lines: queue.Queue[str]) -> None:
+    for line in process.stdout:
+        lines.put(line)
+    lines.put("")
+
+
+def faults(tally: Tally) -> list[str]:
+    """Say what a learner would have noticed."""
+    said = [f"dead: {name}" for name in tally.dead] + [f"hung: {name}" for name in tally.hung]
+    for name, one in tally.found:
+        if one["late"]:
+            said.append(f"{name}: took {one['seconds']} s")
+        if one["changed"]:
+            said.append(f"{name}: left changed: {one['changed']}")
+        if one.get("then", "right") != "right":
+            said.append(f"{name}: the right answer after it is {one['then']}")
+        if one["text"].startswith("too long"):
+            said.append(f"{name}: its text is {one['text']}")
+        if "wrong: " in name and (one["outcome"], f"wrong: {one['diagnosis']}") != (
+            "not_yet",
+            name.split(" ", 1)[1],
+        ):
+            said.append(f"{name}: {one['outcome']} {one['diagnosis']}")
+        if "returns: " in name and one["outcome"] == "right":
+            said.append(f"{name}: called right")
+    return said
+
+
+@posix
+@pytest.mark.everywhere
+@pytest.mark.serial
+def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_property):
+    begun, tally = time.monotonic(), Tally()
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda share: feed(tally, folders[share], share, 2), range(2)))
+    outcomes = Counter(
+        "too slow" if one["diagnosis"] == "too-slow" else one["outcome"] for _, one in tally.found
+    )
+    line = (
+        f"PyTorch {torch.__version__}: {len(tally.found)} answers, {len(tally.dead)} dead kernels, "
+        f"{len(tally.hung)} hung cells; {dict(outcomes)}; {(time.monotonic() - begun) / 60:.1f} minutes"
+    )
+    record_property(f"{TABLE}hostile and wrong answers", line)
+    assert not faults(tally), "\n".join([line, *faults(tally)])
+    assert len(tally.found) >= 1000
+
+
+@posix
+@pytest.mark.slow
+def test_some_hostile_answers_end_no_kernel_and_hang_no_cell(tmp_path):
+    tally = Tally()
+    feed(tally, tmp_path, 3, 11, most=130)
+    assert not faults(tally), "\n".join(faults(tally))
+    assert len(tally.found) == 12
+
+
+KERNEL = """
+import os, sys, threading, time
+import torch
+from course_utils.exercises import lesson
+speed, frugal, mend = lesson("01").speedup, lesson("06").frugal_step, lesson("07").mend_e
+speed.limit = 1.0
+"""
+
+CELLS = {
+    "def speedup(cpu_seconds, device_seconds):\n    exit()\nspeed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    quit()\nspeed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    input('?')\nspeed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    os._exit(1)\nspeed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    os.fork()\nspeed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    return 10**10**9\nspeed.check(speedup)": "not_yet",
+    "def speedup(cpu_seconds, device_seconds):\n    threading.Lock().acquire(); time.sleep(1e6)\n"
+    "speed.check(speedup)": "not_yet",
+    "def speedup(cpu_seconds, device_seconds):\n    while True:\n        try: time.sleep(0.1)\n"
+    "        except BaseException: pass\nspeed.check(speedup)": "not_yet",
+    "def speedup(cpu_seconds, device_seconds):\n    x = []\n    while True: x.append(bytearray(10**8))\n"
+    "speed.limit = 20; speed.check(speedup)": "raised",
+    "def speedup(cpu_seconds, device_seconds):\n    sys.stdout = None; torch.set_grad_enabled(False)\n"
+    "    return speed.reference(cpu_seconds, device_seconds)\nspeed.check(speedup)": "right",
+    "frugal.check(frugal.reference)": "right",
+    "frugal.check(lambda model, x, y, loss_fn, optimizer: None)": "not_yet",
+    "frugal.check(frugal.reference) ": "right",
+    "mend.check(mend.reference)": "right",
+    "mend.check(lambda model, batches, optimizer: 0)": "not_yet",
+    "mend.check(mend.reference) ": "right",
+    "speed.check(speed.reference)": "right",
+}
+
+
+@posix
+@pytest.mark.everywhere
+def test_a_real_kernel_outlives_hostile_answers(tmp_path):
+    nb = notebook(KERNEL, *CELLS, "print('still', torch.is_grad_enabled())")
+    execute(nb, tmp_path, PYTHONPATH=str(ROOT))
+    _, *checks, last = code_cells(nb)
+    found = [list(results(_only(cell)).values()) for cell in checks]
+    assert found == [[outcome] for outcome in CELLS.values()]
+    assert last.outputs[0].text == "still True\n"
+
+
+def _only(cell):
+    nb = notebook()
+    nb.cells = [cell]
+    return nb
+
+
+@pytest.mark.slow
+def test_tensors_without_values_can_be_made_in_one_thread_after_another():
+    """Up to PyTorch 2.11 the second thread that entered a fake mode ended the process."""
+    if simgpu.problem():
+        pytest.skip(simgpu.problem())
+    script = (
+        "import threading, torch\n"
+        "from course_utils import memory\n"
+        "def work():\n"
+        "    with memory.spare_device('1 GB') as device, memory.Hollow():\n"
+        "        sums.append((torch.ones(3, device=device) + 1).sum().item())\n"
+        "sums = []\n"
+        "for _ in range(4):\n"
+        "    thread = threading.Thread(target=work)\n"
+        "    thread.start(); thread.join()\n"
+        "print(sums)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "[0, 0, 0, 0]\n"), done.stderr
