@@ -886,6 +886,13 @@ def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, driver,
     assert len(steps) == (2 if "--index-url" in first else 1)
 
 
+def test_pip_takes_torchvision_from_where_torch_comes_from():
+    wanted = ["torch>=2.10", "torchvision>=0.25", "torch-other"]
+    torch, everything = torch_build.for_pip("cu126", wanted)
+    assert torch[2:] == wanted[:2] and everything == wanted
+    assert torch_build.for_pip("keep /usr", wanted) == [wanted[1:]]
+
+
 def test_windows_has_its_python_in_scripts(monkeypatch):
     monkeypatch.setattr(environment, "WINDOWS", True)
     assert bootstrap.venv_python(Path("v")) == Path("v/Scripts/python.exe")

@@ -70,9 +70,9 @@ def for_uv(choice: str, wanted: list[str]) -> list[str]:
 
 def for_pip(choice: str, wanted: list[str]) -> list[list[str]]:
     """Return the words of each ``pip install`` for what is wanted; pip has one index at a time."""
-    torch = [item for item in wanted if re.match(r"torch\b(?!-)", item)]
+    torch = [item for item in wanted if re.match(r"torch(vision)?\b(?!-)", item)]  # of one build
     if choice.startswith("keep "):
-        return [[item for item in wanted if item not in torch]]
+        return [[item for item in wanted if not re.match(r"torch\b(?!-)", item)]]
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
     if choice == "cuda" and sys.platform == "win32":
