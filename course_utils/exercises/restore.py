@@ -210,6 +210,7 @@ def _keep_threads() -> Undo:
         for thread in set(threading.enumerate()) - before:
             if is_learners(frames.get(thread.ident)):
                 raise_in(thread, SystemExit)  # ends it without a word
+                thread.join(0.2)
 
     return back
 
