@@ -45,8 +45,9 @@ class Tally:
 
 def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = None) -> None:
     """Judge a share of the answers; after a death or a hang go on behind it, in a new process."""
-    first, case, name = 0, share, "start"
+    first, case = 0, share
     while first is not None:
+        name = ""
         command = [
             sys.executable,
             str(ROOT / "tests" / "hostile.py"),
@@ -70,7 +71,9 @@ def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = Non
         first = None
         while True:
             try:
-                line = lines.get(timeout=PATIENCE)
+                line = lines.get(
+                    timeout=PATIENCE if name else 5 * PATIENCE
+                )  # it imports much, once
             except queue.Empty:
                 tally.hung.append(name)
                 process.kill()
