@@ -5,8 +5,11 @@ A thousand answers go to processes that stand for a kernel (`hostile.py`); some 
 
 from __future__ import annotations
 
+import copy
 import json
+import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -21,6 +24,7 @@ import torch
 from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
 
 from course_utils import simgpu
+from course_utils.exercises import lesson
 
 PATIENCE = 90.0
 """Seconds without a line after which a process counts as hung: ten times what any case should take."""
@@ -41,8 +45,9 @@ class Tally:
 
 def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = None) -> None:
     """Judge a share of the answers; after a death or a hang go on behind it, in a new process."""
-    first, case, name = 0, share, "start"
+    first, case = 0, share
     while first is not None:
+        name = ""
         command = [
             sys.executable,
             str(ROOT / "tests" / "hostile.py"),
@@ -66,7 +71,9 @@ def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = Non
         first = None
         while True:
             try:
-                line = lines.get(timeout=PATIENCE)
+                line = lines.get(
+                    timeout=PATIENCE if name else 5 * PATIENCE
+                )  # it imports much, once
             except queue.Empty:
                 tally.hung.append(name)
                 process.kill()
@@ -191,6 +198,72 @@ def _only(cell):
     nb = notebook()
     nb.cells = [cell]
     return nb
+
+
+def judged_in_a_thread(exercise, answer):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(exercise.result(answer)))
+    thread.start()
+    thread.join(30)
+    assert found, "it hangs"
+    return found[0]
+
+
+@pytest.mark.slow
+def test_where_there_is_no_alarm_the_check_goes_on_without_the_answer():
+    """As on Windows, and in a kernel's subshell: what cannot be stopped is left behind."""
+    exercise = copy.copy(lesson("01").speedup)
+    exercise.limit = 0.5
+    threads, begun = threading.active_count(), time.monotonic()
+    forever = threading.Event()
+
+    def waits(cpu_seconds, device_seconds):
+        forever.wait(20)
+
+    def leaves(cpu_seconds, device_seconds):
+        os.chdir("/")
+        torch.set_default_dtype(torch.float64)
+        raise SystemExit
+
+    def spins(cpu_seconds, device_seconds):
+        while True:
+            pass
+
+    folder = Path.cwd()
+    assert judged_in_a_thread(exercise, spins).diagnosis == "too-slow"
+    assert judged_in_a_thread(exercise, waits).diagnosis == "too-slow"
+    assert judged_in_a_thread(exercise, leaves).diagnosis == "SystemExit"
+    assert judged_in_a_thread(exercise, exercise.reference).outcome == "right"
+    assert (Path.cwd(), torch.get_default_dtype()) == (folder, torch.float32)
+    assert time.monotonic() - begun < 20
+    forever.set()
+    time.sleep(0.2)
+    assert threading.active_count() == threads
+
+
+@posix
+def test_an_alarm_of_someone_elses_still_rings():
+    exercise = lesson("01").speedup
+    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1000)
+        assert exercise.result(exercise.reference).outcome == "right"
+        assert 900 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000
+        assert signal.getsignal(signal.SIGALRM) is signal.SIG_IGN
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_what_an_answer_says_of_memory_it_did_not_get_is_kind():
+    exercise = lesson("01").speedup
+    for hungry in (
+        lambda cpu_seconds, device_seconds: bytearray(10**13),
+        lambda cpu_seconds, device_seconds: torch.ones(10**13),
+    ):
+        result = exercise.result(hungry)
+        assert result.outcome == "raised"
+        assert "more memory than a check may take" in result.text
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -29,7 +30,7 @@ Undo = Callable[[], object]
 
 _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
-    {str(Path(__file__).parent.parent), "<frozen"}
+    {str(Path(__file__).parent.parent), "<frozen", "<string>"}
     | {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {site.getusersitepackages()}
 )
@@ -101,6 +102,32 @@ def _room() -> int:
     return min(max(free // 2, 2**29), _MOST_MEMORY)
 
 
+class _AsLoaded:
+    """Gives a module that was loaded before the check, and thrown out in it: PyTorch breaks when read twice."""
+
+    def __init__(self, modules: dict[str, ModuleType]) -> None:
+        self._modules = modules
+        self._specs: dict[str, object] = {}
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        """Find what was loaded before."""
+        return ModuleSpec(name, self) if name in self._modules else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module as it is."""
+        module = self._modules[spec.name]
+        self._specs[spec.name] = getattr(module, "__spec__", None)
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Leave it so."""
+        module.__spec__ = self._specs.get(module.__name__)
+
+    def stop(self) -> None:
+        """Find nothing any more."""
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+
+
 def _keep_names(further: tuple[Any, ...]) -> Undo:
     """Functions and classes that an answer could replace, in the modules where that would be felt."""
     from .. import simgpu
@@ -108,9 +135,12 @@ def _keep_names(further: tuple[Any, ...]) -> Undo:
     owners = [*_owners(), *further]
     before = [(owner, dict(vars(owner))) for owner in owners]
     modules, simulated = dict(sys.modules), simgpu.enabled()
+    finder = _AsLoaded(modules)
+    sys.meta_path.insert(0, finder)
 
     def back() -> None:
-        sys.modules.update({name: m for name, m in modules.items() if name not in sys.modules})
+        sys.modules.update(modules)
+        finder.stop()
         ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
         for owner, names in before:
             if ours and "torch" in str(getattr(owner, "__module__", owner)):
@@ -207,11 +237,18 @@ def _keep_threads() -> Undo:
 
     def back() -> None:
         frames = sys._current_frames()
-        for thread in set(threading.enumerate()) - before:
-            if is_learners(frames.get(thread.ident)):
-                raise_in(thread, SystemExit)  # ends it without a word
+        new = set(threading.enumerate()) - before
+        for thread in [t for t in new if _runs_learners(t) or is_learners(frames.get(t.ident))]:
+            raise_in(thread, SystemExit)  # ends it without a word
+            thread.join(0.2)
 
     return back
+
+
+def _runs_learners(thread: threading.Thread) -> bool:
+    work = getattr(thread, "_target", None) or type(thread).run
+    code = getattr(work, "__code__", None)
+    return code is not None and not code.co_filename.startswith(_LIBRARIES)
 
 
 def _keep_children() -> Undo:
