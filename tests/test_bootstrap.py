@@ -539,11 +539,14 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
     assert not list((clone / ".venv").rglob("torch-*.dist-info"))
     done = run(clone, variables(None, COURSE_TORCH="keep"), "lab", "--check", python=python)
     assert done.returncode == 0 and "Installing" not in done.stdout
-    text = PYPROJECT.replace("torch>=2.6", "torch>=2.14")
-    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    (clone / "pyproject.toml").write_text(PYPROJECT.replace("4.65", "4.66"), encoding="utf-8")
+    found.write_text(FAKE_TORCH.format(version="2.8.0"), encoding="utf-8")
     done = run(clone, env, "lab", "--check", python=python)
     assert done.returncode == 1
-    assert "too old: the course needs torch>=2.14" in one_sentence(done.stderr)
+    assert "This is PyTorch 2.8.0, and the course needs 2." in one_sentence(done.stderr)
+    found.write_text("raise ImportError", encoding="utf-8")
+    done = run(clone, env, "lab", "--check", python=python)
+    assert "The torch to keep does not import" in one_sentence(done.stderr)
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from course_utils.cli import environment, installer, remedies, torch_build
 from course_utils.cli.environment import MARKER, child_environment, venv_python
 from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.cli.torch_build import torch_choice
+from course_utils.host import old_torch
 
 __all__ = [
     "COMMAND",
@@ -184,8 +185,8 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path) -> None:
     note = {"made_by": "course_utils", "torch": choice}
     version = environment.version(venv)
     usable = version is not None and (stamp is None or stamp["python"] == version)
-    usable = usable and (uv is not None or environment.has(venv, "pip"))
-    usable = usable and environment.sees_system(venv) == keep and (not keep or choice == installed)
+    usable = usable and (uv is not None or environment.ask(venv, "import pip") is not None)
+    usable = usable and (installed == choice if keep else not installed.startswith("keep "))
     if not usable:
         installed = ""
         if keep and importlib.util.find_spec("torch") is None:
@@ -229,7 +230,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path) -> None:
             install.install(words)
     environment.link_course(venv)
     if keep:
-        _check_kept_torch(venv, next(item for item in wanted if name_of(item) == "torch"))
+        _check_kept_torch(venv)
     if not environment.finds_course(venv):
         raise SetupError(
             f"{install.name} finished, but {venv.name} does not find torch, ipykernel and the course: "
@@ -241,20 +242,14 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path) -> None:
     _say(f"Set up in {time.monotonic() - started:.0f} s.")
 
 
-def _check_kept_torch(venv: Path, requirement: str) -> None:
-    code = f"""
-from importlib.metadata import version
-from pip._vendor.packaging.requirements import Requirement
-import torch
-print(Requirement({requirement!r}).specifier.contains(version("torch"), prereleases=True))
-"""
-    answer = environment.ask(venv, code)
-    if answer != "True":
-        what = "is too old" if answer == "False" else "does not import there"
+def _check_kept_torch(venv: Path) -> None:
+    version = environment.ask(venv, "import torch; print(torch.__version__)")
+    if not version:
         raise SetupError(
-            f"The torch to keep {what}: the course needs {requirement}. Update it where it is "
-            "installed, or leave --torch away."
+            "The torch to keep does not import here: repair it where it is installed, or leave --torch away."
         )
+    if old := old_torch(version):
+        raise SetupError(old)
 
 
 def _warn_of_little_disk(choice: str, root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -74,42 +73,20 @@ def version(venv: Path) -> str | None:
     return ask(venv, code + "; print('%d.%d' % sys.version_info[:2])")
 
 
-def has(venv: Path, *modules: str) -> bool:
-    """Return whether an environment finds all these modules."""
-    return (
-        ask(venv, f"import importlib.util as u; print(all(map(u.find_spec, {modules})))") == "True"
-    )
-
-
 def finds_course(venv: Path) -> bool:
     """Return whether the environment has PyTorch, a kernel and pip, and the course of its own clone."""
-    code = "import os, course_utils as c; print(os.path.dirname(os.path.dirname(c.__file__)))"
-    found = ask(venv, code) if has(venv, "torch", "ipykernel", "pip") else None
-    return found is not None and os.path.samefile(found, venv.parent)
-
-
-def sees_system(venv: Path) -> bool:
-    """Return whether the environment sees the packages of the Python it was made with."""
-    try:
-        text = (venv / "pyvenv.cfg").read_text(encoding="utf-8")
-    except OSError:
-        return False
-    return re.search(r"(?m)^include-system-site-packages\s*=\s*true", text) is not None
+    code = (
+        "import importlib.util as u, os; print(all(map(u.find_spec, ('torch', 'ipykernel', 'pip')))"
+    )
+    code += " and os.path.dirname(os.path.dirname(u.find_spec('course_utils').origin)))"
+    found = ask(venv, code)
+    return found is not None and os.path.isdir(found) and os.path.samefile(found, venv.parent)
 
 
 def make(venv: Path, marker: dict[str, Any], uv: str | None, *, keep: bool) -> None:
-    """Make an environment: by uv, without pip, which then comes with the packages; else by `venv`.
+    """Make an environment, which notes `marker`: by uv, without pip, which then comes with the packages, or by `venv`.
 
-    Parameters
-    ----------
-    venv
-        Its folder.
-    marker
-        What is noted in it.
-    uv
-        The uv to use, or None.
-    keep
-        It is to see the packages of the Python that runs.
+    With `keep` it sees the packages of the Python that runs.
     """
     if not uv and not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
         raise SetupError(remedies.no_venv())

@@ -16,14 +16,8 @@ COMMAND = "py -m course_utils" if os.name == "nt" else "python3 -m course_utils"
 # Signs in what uv, pip or venv printed, and what they mean; the first that fits is taken.
 _SIGNS = {
     r"No space left|[Ee]rrno (28|122)\b|(os e|WinE)rror 112\b|enough space": "disk",
-    r"Long Path|os error 206\b": (
-        "A path is too long for Windows: clone the course into a short folder such as C:\\course, "
-        "or switch long paths on (https://pip.pypa.io/warnings/enable-long-paths)."
-    ),
-    r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer certificate": (
-        "The certificate of the package index is not trusted here, which is usual behind a company "
-        "proxy: set PIP_CERT to your company's certificate file and call this again."
-    ),
+    r"Long Path|os error 206\b": "length",
+    r"CERTIFICATE_VERIFY_FAILED|SSLCertVerificationError|SSLError|invalid peer cert": "certificate",
     r"(NewConnection|NameResolution|Proxy)Error|(Connect|Read)Timeout|Temporary failure in name"
     r"|Network is unreachable|Connection (refused|broken)|ConnectionReset|IncompleteRead|dns error"
     r"|getaddrinfo failed|Tunnel connection failed|No route to host|tcp connect error"
@@ -38,6 +32,24 @@ _SIGNS = {
 }
 
 
+_SENTENCES = {
+    "length": "A path is too long for Windows: clone the course into a short folder such as C:\\course, or "
+    "switch long paths on (https://pip.pypa.io/warnings/enable-long-paths).",
+    "certificate": "The certificate of the package index is not trusted here, which is usual behind a company "
+    "proxy: set PIP_CERT to your company's certificate file and call this again.",
+    "network": "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) "
+    "and call this again; what was downloaded is kept.",
+    "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, "
+    f"or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
+    "because it carries CUDA).",
+    "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
+    "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
+    "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} bit) on "
+    f"{sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.14 (on a Mac with Apple silicon, the arm64 "
+    "one), ask for another --torch, or open the course in Colab.",
+}
+
+
 class SetupError(Exception):
     """The set-up cannot go on; the message is one sentence that names the remedy."""
 
@@ -46,35 +58,15 @@ def of_output(said: str, root: Path) -> str | None:
     """Return the sentence for what uv, pip or venv printed; None where the cause is not known."""
     causes = ((re.search(signs, said), meaning) for signs, meaning in _SIGNS.items())
     found, meaning = next((cause for cause in causes if cause[0]), (None, None))
+    if meaning == "network" and re.search(r"https?://[^\s/]*pytorch\.org", said):
+        meaning = "pytorch"
     if meaning == "disk":
         return no_space(root)
     if meaning == "right":
         return no_right(root)
-    if meaning == "network" and re.search(r"https?://[^\s/]*pytorch\.org", said):
-        return (
-            "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the "
-            f"network, or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror "
-            "(on Linux it is larger, because it carries CUDA)."
-        )
-    if meaning == "network":
-        return (
-            "The package index cannot be reached: connect to the network (behind a proxy, set "
-            "HTTPS_PROXY) and call this again; what was downloaded is kept."
-        )
-    if meaning == "contradiction":
-        return (
-            "Two requirements contradict each other: ask for another --torch, or unset "
-            "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again."
-        )
     if found and meaning == "missing":
-        bits = "64" if sys.maxsize > 2**32 else "32"
-        return (
-            f"There is no {next(filter(None, found.groupdict().values()))} for Python "
-            f"{sys.version.split()[0]} ({bits} bit) on {sysconfig.get_platform()}: call a 64-bit Python "
-            "3.10 to 3.14 (on a Mac with Apple silicon, the arm64 one), ask for another --torch, or open "
-            "the course in Colab."
-        )
-    return meaning
+        return _SENTENCES["missing"].format(next(filter(None, found.groupdict().values())))
+    return _SENTENCES.get(meaning or "")
 
 
 def of_error(error: OSError, root: Path) -> str:
