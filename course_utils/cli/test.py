@@ -64,6 +64,13 @@ COMPAT = (
         ("pytest", "tests/test_as_shipped.py", "-m", "notebook", "-n", "2", "--dist", "load"),
     ),
     Stage(
+        "the simulated device",
+        (
+            *("pytest", "tests/test_simgpu_conformance.py", "tests/test_simgpu_training.py"),
+            *("tests/test_simgpu_programs.py", "-m", f"slow and {ALONE}", *TOGETHER),
+        ),
+    ),
+    Stage(
         "answers to exercises",
         (
             *(
@@ -90,8 +97,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--compat",
         action="store_true",
-        help="what another PyTorch can break: the quick tests, every lesson as shipped, every answer to an "
-        "exercise (with --pair the default)",
+        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as shipped, "
+        "every answer to an exercise (with --pair the default)",
     )
     which.add_argument(
         "--full", action="store_true", help="the plain test (without --pair the default)"
