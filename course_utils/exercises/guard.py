@@ -84,7 +84,8 @@ def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) ->
 
 
 def _on_main(work: Callable[[], None], limit: float) -> bool:
-    own, over, rings = sys._getframe(), False, 0
+    own, over, rings, importing = sys._getframe(), False, 0, False
+    latest = _now() + limit + 60
 
     def insist(*_: object) -> bool:
         """Stop the answer wherever it is; code of the course that cleans up after it is let be."""
@@ -98,11 +99,13 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
     again = type("Again", (), {"__bool__": insist})()
 
     def ring(signum: int, frame: FrameType | None) -> None:
-        nonlocal rings
+        nonlocal rings, importing
         if over or frame is own:
             return
-        if _imports(frame):  # half a library would stay, and fail ever after: the time begins again
-            _set_timer(_REAL, limit, 0.25)
+        if _now() < latest and (importing or _imports(frame)):
+            # Half a library would stay, and fail ever after. Once it is there, the time begins again.
+            importing = _imports(frame)
+            _set_timer(_REAL, 0.25 if importing else limit, 0.25)
             return
         rings += 1
         if rings == 4:  # it catches every exception: raise one wherever it goes, until it is out
@@ -130,7 +133,7 @@ def _imports(frame: FrameType | None) -> bool:
     return False
 
 
-_set_handler = signal.signal
+_set_handler, _now = signal.signal, time.monotonic
 _set_timer, _REAL = getattr(signal, "setitimer", None), getattr(signal, "ITIMER_REAL", 0)
 
 
