@@ -26,7 +26,8 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-Undo = Callable[[], object]
+from . import torch_state
+from .torch_state import Undo
 
 _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
@@ -165,7 +166,9 @@ def _owners() -> tuple[Any, ...]:
     modules = [importlib.import_module(name) for name in names.split()]
     modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
     modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data]
-    modules += [sys.modules[f"{__package__}.{name}"] for name in ("core", "guard", "restore")]
+    modules += [
+        sys.modules[f"{__package__}.{name}"] for name in ("core", "guard", "restore", "torch_state")
+    ]
     core = sys.modules[f"{__package__}.core"]
     classes = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
     for module in (torch.nn, torch.optim, torch.utils.data):
@@ -287,93 +290,10 @@ def random_states() -> dict[str, Any]:
     }
 
 
-def _keep_torch() -> Undo:
-    """Gradients, modes, autocast, default device and switches: neutral in the check, then as before."""
-    import torch
-    from torch.nn.modules import module
-    from torch.utils import _python_dispatch
-
-    def changed(device: Any) -> bool:
-        return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None) is not device
-
-    mine = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-    if mine is not None:
-        torch.set_default_device(None)
-    neutral = torch.inference_mode(False)  # keeps also the thread's dispatch keys, so autocast's
-    neutral.__enter__()
-    switches = [(put, read()) for read, put in _switches()]
-    types = [t for t in ("cpu", "cuda") if torch.amp.is_autocast_available(t)]
-    dtypes = [(t, torch.get_autocast_dtype(t)) for t in types]
-    for kind in types:
-        torch.set_autocast_enabled(kind, False)
-    nested = torch.autocast_increment_nesting()
-    torch.autocast_decrement_nesting()
-    dispatching = torch._C._len_torch_dispatch_stack()
-    overriding = torch._C._len_torch_function_stack()
-    hooks = [
-        (d, dict(d)) for n, d in vars(module).items() if n[:7] == "_global" and isinstance(d, dict)
-    ]
-    saving = torch._C._autograd._top_saved_tensors_default_hooks(True)
-
-    def back() -> None:
-        if changed(None):
-            torch.set_default_device(None)
-        while torch._C._len_torch_function_stack() > overriding:
-            torch.overrides._pop_mode()
-        while torch._C._len_torch_dispatch_stack() > dispatching:
-            top = _python_dispatch._get_current_dispatch_mode()
-            _python_dispatch.TorchDispatchMode.__exit__(top, None, None, None)
-        while torch._C._autograd._top_saved_tensors_default_hooks(True) != saving:
-            torch._C._autograd._pop_saved_tensors_default_hooks()
-        while torch.autocast_increment_nesting() > nested:
-            torch.autocast_decrement_nesting()
-            torch.autocast_decrement_nesting()
-        torch.autocast_decrement_nesting()
-        torch.clear_autocast_cache()
-        for kind, dtype in dtypes:
-            torch.set_autocast_dtype(kind, dtype)
-        for (put, before), (read, _) in zip(switches, _switches(), strict=True):
-            if read() != before:
-                put(before)
-        for hooked, before in hooks:
-            if hooked != before:
-                hooked.clear()
-                hooked.update(before)
-        neutral.__exit__(None, None, None)
-        if mine is not None:
-            torch.set_default_device(mine.device)
-
-    return back
-
-
-def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
-    import torch
-
-    cudnn = torch.backends.cudnn
-
-    def deterministic() -> tuple[bool, bool]:
-        return (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-
-    return [
-        (torch.get_default_dtype, torch.set_default_dtype),
-        (torch.get_num_threads, torch.set_num_threads),
-        (
-            deterministic,
-            lambda pair: torch.use_deterministic_algorithms(pair[0], warn_only=pair[1]),
-        ),
-        (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
-        (lambda: cudnn.benchmark, lambda on: setattr(cudnn, "benchmark", on)),
-        (lambda: cudnn.deterministic, lambda on: setattr(cudnn, "deterministic", on)),
-    ]
-
-
 _KEEP = (
     _keep_random,
     _keep_process,
-    _keep_torch,
+    *torch_state.KEEP,
     _keep_signals,
     _keep_shell,
     _keep_threads,
