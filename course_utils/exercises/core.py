@@ -25,7 +25,7 @@ from typing import Any, Literal, NoReturn
 from .. import progress
 from ..host import in_notebook
 from ..show import Bundle, show
-from . import guard, restore
+from . import guard, restore, torch_state
 
 Outcome = Literal["not_tried", "raised", "not_yet", "right"]
 
@@ -437,12 +437,15 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
         before = (
             [] if may_change else [(value, _snapshot(value)) for value in given if _plain(value)]
         )
+        modes = torch_state.modes()
         try:
             got = answer(*args, **kwargs)
         except guard.Stop:
             raise
         except BaseException as error:  # noqa: BLE001  (whatever it was, it is the learner's)
             raise _Raised(error) from None
+        finally:
+            torch_state.take_off_modes(modes)
         if isinstance(got, Todo):
             raise _NotTried
         for value, old in before:

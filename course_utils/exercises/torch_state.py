@@ -22,45 +22,66 @@ def _keep_thread() -> Undo:
     return lambda: neutral.__exit__(None, None, None)
 
 
-def _keep_default_device() -> Undo:
+Modes = tuple[int, int, Any]
+
+
+def modes() -> Modes:
+    """Return how many dispatch modes and function modes are on, and the default device's."""
     import torch
 
-    def chosen() -> Any:
-        return getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
-
-    mine = chosen()
-    if mine is not None:
-        torch.set_default_device(None)
-
-    def back() -> None:
-        if chosen() is not None:
-            torch.set_default_device(None)
-        if mine is not None:
-            torch.set_default_device(mine.device)
-
-    return back
+    device = getattr(torch._GLOBAL_DEVICE_CONTEXT, "device_context", None)
+    return torch._C._len_torch_dispatch_stack(), torch._C._len_torch_function_stack(), device
 
 
-def _keep_modes() -> Undo:
-    """Modes that an answer leaves on; where it does, the check's own may not have been taken off."""
+def take_off_modes(before: Modes) -> None:
+    """Take off the modes beyond those there were: one that an answer leaves on would be left in their place.
+
+    Parameters
+    ----------
+    before
+        What `modes` returned.
+    """
     import torch
     from torch.utils import _python_dispatch as dispatch
 
-    dispatching = torch._C._len_torch_dispatch_stack()
-    overriding = torch._C._len_torch_function_stack()
+    if modes() == before:
+        return
+    # PyTorch 2.9 frees a mode twice where nothing else holds it.
+    if modes()[2] is not before[2]:
+        torch.set_default_device(before[2] and before[2].device)
+    held = [
+        *dispatch._get_current_dispatch_mode_stack(),
+        *torch.overrides._get_current_function_mode_stack(),
+    ]
+    while torch._C._len_torch_dispatch_stack() > before[0]:
+        torch._C._pop_torch_dispatch_stack(None)
+    while torch._C._len_torch_function_stack() > before[1]:
+        torch._C._pop_torch_function_stack()
+    held.clear()
+
+
+def _keep_modes() -> Undo:
+    """Modes that are left on, also where the check is broken off, and the default device."""
+    from torch.utils import _python_dispatch as dispatch
+
+    import torch
+
+    mine = modes()[2]
+    if mine is not None:
+        torch.set_default_device(None)
+    before = modes()
     flags = {
         name: on for name, on in vars(dispatch).items() if name[:6] == "_is_in" and on in (0, 1)
     }
 
     def back() -> None:
-        while torch._C._len_torch_function_stack() > overriding:
-            torch._C._pop_torch_function_stack()
-        while torch._C._len_torch_dispatch_stack() > dispatching:
-            torch._C._pop_torch_dispatch_stack(None)
+        take_off_modes(before)
         vars(dispatch).update(flags)
         tell = getattr(dispatch, "set_is_in_mode_without_ignore_compile_internals", None)
         if tell:
             tell(flags["_is_in_any_mode_without_ignore_compile_internals"])
+        if mine is not None:
+            torch.set_default_device(mine.device)
 
     return back
 
@@ -168,7 +189,6 @@ def _keep_simulated() -> Undo:
 KEEP = (
     _keep_thread,
     _keep_modes,
-    _keep_default_device,
     _keep_autocast,
     _keep_hooks,
     _keep_switches,
