@@ -62,9 +62,8 @@ def take_off_modes(before: Modes) -> None:
 
 def _keep_modes() -> Undo:
     """Modes that are left on, also where the check is broken off, and the default device."""
-    from torch.utils import _python_dispatch as dispatch
-
     import torch
+    from torch.utils import _python_dispatch as dispatch
 
     mine = modes()[2]
     if mine is not None:
