@@ -124,7 +124,6 @@ def test_an_old_pytorch_is_told_what_it_lacks(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.backend_registration", None)
     reason = simgpu.problem()
     assert torch.__version__ in reason and reason.endswith(".") and "\n" not in reason
-    assert "pip install -U torch" in reason
     monkeypatch.setattr(MACHINE, "devices", [])
     monkeypatch.setenv("COURSE_DEVICE", "sim:0")
     with pytest.raises(DeviceError, match=r"COURSE_DEVICE asks for 'sim:0'.*lacks what"):

@@ -52,11 +52,11 @@ ASKED = {
 NOT_OURS = {
     ("module", "MemPool"): "symmetric memory, of CUDA alone",
     ("module", "use_mem_pool"): "symmetric memory, of CUDA alone",
-    ("module", "_lazy_call"): "graphs, of CUDA and XPU alone",
+    ("module", "_lazy_call"): "asked of modules that have it: hasattr stands before it",
     ("module", "_utils"): "asked of modules that have it: hasattr stands before it",
-    ("module", "set_rng_ctx"): "asked of modules that have it: hasattr stands before it",
-    ("module", "unset_rng_ctx"): "asked of modules that have it: hasattr stands before it",
-    ("module", "sparse"): "sparse tensors that are made anew from a file, of CUDA alone",
+    ("module", "set_rng_ctx"): "of HPU alone: its name is compared before",
+    ("module", "unset_rng_ctx"): "of HPU alone: its name is compared before",
+    ("module", "sparse"): "asked of modules that have it: hasattr stands before it",
     ("accelerator", "type"): "of the torch.device that is called so there",
     ("stream", "cuda_stream"): "NCCL's own",
 }
@@ -72,9 +72,7 @@ def called(node: ast.AST) -> str:
     """Return the last part of a name or of a call."""
     if isinstance(node, ast.Call):
         return called(node.func) + "()"
-    return {ast.Name: "id", ast.Attribute: "attr"}.get(type(node), "") and getattr(
-        node, "id" if isinstance(node, ast.Name) else "attr"
-    )
+    return getattr(node, "id", None) or getattr(node, "attr", "")
 
 
 def asked(source: str):

@@ -235,7 +235,7 @@ def _keep_shell() -> Undo:
 
 
 def _keep_threads() -> Undo:
-    """Threads and processes that an answer starts end with the check, where they can be stopped."""
+    """Threads that an answer starts end with the check, where they can be stopped."""
     before = set(threading.enumerate())
 
     def back() -> None:

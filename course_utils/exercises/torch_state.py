@@ -46,7 +46,7 @@ def take_off_modes(before: Modes) -> None:
 
     if modes() == before:
         return
-    # PyTorch 2.9 frees a mode twice where nothing else holds it.
+    # PyTorch 2.10 frees a mode twice where nothing else holds it.
     if modes()[2] is not before[2]:
         torch.set_default_device(before[2] and before[2].device)
     held = [

@@ -63,12 +63,12 @@ def problem() -> str | None:
         )
 
         from . import backend
-    except (ImportError, AttributeError):
+    except (ImportError, AttributeError) as error:
         import torch
 
         return (
-            f"PyTorch {torch.__version__} lacks what the simulated device rests on: update it with  "
-            "pip install -U torch ; until then the course goes on without the device."
+            f"PyTorch {torch.__version__} lacks what the simulated device rests on ({error}); the course "
+            "goes on without it."
         )
     return backend.problem()
 

@@ -48,7 +48,8 @@ class Counters:
     races
         Operations that used memory another stream was still writing.
     unmodelled
-        Operations that were done, but whose cost formula failed: their time is a guess from their bytes.
+        Operations and copies that were done, but whose cost or trace could not be worked out: their
+        time is a guess from their bytes, or missing.
     """
 
     launches: int = 0

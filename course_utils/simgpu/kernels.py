@@ -47,9 +47,8 @@ def attention(
         whole = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
         if not whole:
             query, key, value = (x[None] for x in (query, key, value))
-            attn_mask = (
-                attn_mask[None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
-            )
+            if attn_mask is not None and attn_mask.dim() == 3:
+                attn_mask = attn_mask[None]
         out = aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
