@@ -62,9 +62,8 @@ def take_off_modes(before: Modes) -> None:
 
 def _keep_modes() -> Undo:
     """Modes that are left on, also where the check is broken off, and the default device."""
-    from torch.utils import _python_dispatch as dispatch
-
     import torch
+    from torch.utils import _python_dispatch as dispatch
 
     mine = modes()[2]
     if mine is not None:
@@ -172,8 +171,8 @@ def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
 
 def _keep_simulated() -> Undo:
     """The simulated devices: a check that is broken off may leave one of its own, or a counter."""
-    from .. import simgpu
-    from ..simgpu.machine import MACHINE
+    from ... import simgpu
+    from ...simgpu.machine import MACHINE
 
     enabled, current = simgpu.enabled(), MACHINE.current
     devices, counting = list(MACHINE.devices), list(MACHINE.counting)
