@@ -5,9 +5,11 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib
+import operator
 import signal
 import sys
 import threading
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -46,7 +48,7 @@ def keep(further: tuple[Any, ...]) -> Undo:
     from ... import simgpu
 
     owners = [*_owners(), *further]
-    before = [(owner, dict(vars(owner))) for owner in owners]
+    before = [(owner, vars(owner).copy()) for owner in owners]
     modules, simulated = dict(sys.modules), simgpu.enabled()
     finder = _AsLoaded(modules)
     sys.meta_path.insert(0, finder)
@@ -56,18 +58,26 @@ def keep(further: tuple[Any, ...]) -> Undo:
         finder.stop()
         ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
         for owner, names in before:
-            if ours and "torch" in str(getattr(owner, "__module__", owner)):
-                continue
             now = vars(owner)
-            for name, value in names.items():
-                all_of_it = owner is sys or not isinstance(owner, (ModuleType, type))
-                if now.get(name, back) is not value and (callable(value) or all_of_it):
-                    setattr(owner, name, value)
-            if isinstance(owner, type) and len(now) > len(names):
-                for name in [n for n in now if n not in names and hasattr(now[n], "__get__")]:
-                    delattr(owner, name)
+            if len(now) == len(names) and all(map(operator.is_, now.values(), names.values())):
+                continue
+            if not (ours and "torch" in str(getattr(owner, "__module__", owner))):
+                _put_back(owner, names)
 
     return back
+
+
+def _put_back(owner: Any, names: dict[str, Any]) -> None:
+    """Functions, classes and properties; of ``sys`` and of objects, everything."""
+    now, every = vars(owner), owner is sys or not isinstance(owner, (ModuleType, type))
+    for name, value in names.items():
+        ours = every or callable(value) or hasattr(value, "__get__")
+        if ours and now.get(name, _put_back) is not value:
+            with suppress(AttributeError, TypeError):
+                setattr(owner, name, value)
+    for name in [name for name in now if name not in names]:
+        if isinstance(owner, type) and hasattr(now[name], "__get__"):
+            delattr(owner, name)
 
 
 @functools.cache
