@@ -10,7 +10,10 @@ import re
 import sys
 from pathlib import Path
 
-PACKAGES = ("torch", "numpy", "matplotlib", "tqdm", "ipython", "pyyaml", "jsonschema", "ipykernel")
+PACKAGES = (
+    *("torch", "numpy", "matplotlib", "tqdm", "ipython", "pyyaml", "jsonschema", "setuptools"),
+    "ipykernel",
+)
 LINE = re.compile(r"([\w.-]+)(?:==| @ \S*/\1-)([\d.]+)", re.IGNORECASE)
 
 

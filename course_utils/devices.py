@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from . import simgpu
-from .host import cpu_flags, cpu_name, usable_cores, where
+from .host import cpu_flags, cpu_name, old_torch, usable_cores, where
 from .show import Bundle, show
 
 ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
@@ -48,8 +48,8 @@ class Abilities:
 def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.device:
     """Return the best device that really works, and show a card that says what it is good for.
 
-    Each candidate runs a small matrix product before it is trusted: a driver can be present and
-    every kernel still fail.
+    Each candidate computes before it is trusted, a matrix product on a GPU, a training step on the
+    simulated device: a driver can be present and every kernel still fail.
 
     Parameters
     ----------
@@ -63,8 +63,10 @@ def get_device(prefer: str | None = None, *, quiet: bool = False) -> torch.devic
     Raises
     ------
     DeviceError
-        Where a device was asked for by name and does not work.
+        Where a device was asked for by name and does not work, or PyTorch is too old.
     """
+    if old := old_torch(torch.__version__):
+        raise DeviceError(old)
     asked = prefer or os.environ.get("COURSE_DEVICE") or ""
     notes: list[str] = []
     if asked:
@@ -104,7 +106,11 @@ def synchronize(device: torch.device | str | None = None) -> None:
 
 
 def fault(device: torch.device) -> str | None:
-    """Return None where the device computes a right matrix product, else what went wrong."""
+    """Return None where the device computes a right matrix product, else what went wrong.
+
+    The simulated device must come through a small training step too: a release of PyTorch may ask more
+    of it than it knows.
+    """
     expected = torch.full((8, 8), 16.0)
     try:
         with warnings.catch_warnings():
@@ -112,7 +118,9 @@ def fault(device: torch.device) -> str | None:
             got = (torch.ones(8, 8, device=device) @ torch.full((8, 8), 2.0, device=device)).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         return str(error).strip().splitlines()[0]
-    return None if torch.equal(got, expected) else "a matrix product came out wrong"
+    if not torch.equal(got, expected):
+        return "a matrix product came out wrong"
+    return simgpu.fault() if device.type == "sim" else None
 
 
 def abilities(device: torch.device | str) -> Abilities:
@@ -210,11 +218,8 @@ def _present(kind: str) -> bool:
 
 def _named(text: str, by: str) -> torch.device:
     try:
-        if text == "sim":
-            return simgpu.first()
-        if text.startswith("sim:"):
-            simgpu.first()
-        device = torch.device(text)
+        first = simgpu.first() if text.split(":")[0] == "sim" else None
+        device = first if text == "sim" else torch.device(text)
     except RuntimeError as error:
         raise DeviceError(f"{by} asks for {text!r}, which PyTorch does not know: {error}") from None
     problem = fault(device)

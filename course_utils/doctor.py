@@ -23,7 +23,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .host import cpu_name, usable_cores, where
+from .host import cpu_name, old_torch, usable_cores, where
 
 Facts = Mapping[str, Any]
 
@@ -148,6 +148,8 @@ def advise(facts: Facts, doors: Sequence[Door]) -> str:
     memory = facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
+    if old := old_torch(facts["torch"]["version"]):
+        return old
     if not _has_gpu(facts):
         instead = (
             "the course simulates one" if facts.get("simulated") else "the lessons run on the CPU"
@@ -189,6 +191,8 @@ def _wheel(facts: Facts) -> Door:
         return Door("wheel", "shut", what, here)
     build = torch["build"]
     seen = f"torch {torch['version']}, {_BUILDS[build]}"
+    if old := old_torch(torch["version"]):
+        return Door("wheel", "shut", seen, old)
     if kind is None and build == "cpu":
         remedy = "leave it as it is while there is no GPU"
         return Door("wheel", "shut", f"{seen}, which has no code for GPUs", remedy)

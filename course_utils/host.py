@@ -4,8 +4,28 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from pathlib import Path
+
+OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
+
+
+def old_torch(version: str) -> str | None:
+    """Return the sentence for a PyTorch that is older than the course needs, None for another one.
+
+    Parameters
+    ----------
+    version
+        As ``torch.__version__``.
+    """
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= OLDEST_TORCH:
+        return None
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    return (
+        f"This is PyTorch {version}, and the course needs {oldest} or newer: update it with  "
+        "python -m pip install --upgrade torch  (in Colab and Kaggle, start a fresh runtime)."
+    )
 
 
 def where() -> str:

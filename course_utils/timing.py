@@ -6,6 +6,7 @@ before it reads the clock, uses all threads that PyTorch uses, repeats, and keep
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,11 +16,17 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch.utils.benchmark import Timer
 
 from . import simgpu
 from .devices import abilities, synchronize
 from .show import amount, seconds
+
+_log = logging.getLogger("torch.utils.cpp_extension")  # Timer brings it: it warns of a toolkit
+_level = _log.level  # without a driver, which is no news to a learner
+_log.setLevel(logging.ERROR)
+from torch.utils.benchmark import Timer  # noqa: E402
+
+_log.setLevel(_level)
 
 __all__ = ["Measurement", "host_clock", "measure", "seconds", "take_turns"]
 

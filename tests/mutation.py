@@ -89,7 +89,7 @@ def mutants(source: str) -> list[Mutant]:
     return list(found.values())
 
 
-def survivors(exercise: Exercise, limit: float = 2.0) -> tuple[int, list[Mutant]]:
+def survivors(exercise: Exercise, limit: float = 4.0) -> tuple[int, list[Mutant]]:
     """Feed every mutant of an exercise's reference to its check.
 
     Returns
@@ -98,7 +98,8 @@ def survivors(exercise: Exercise, limit: float = 2.0) -> tuple[int, list[Mutant]
         How many mutants were tried, and those whose answer the check calls right.
     """
     exercise = copy.copy(exercise)
-    exercise.limit = limit
+    exercise.result(exercise.reference() if exercise.wants_value else exercise.reference)
+    exercise.limit = limit  # what is imported or worked out once has been, in the line above
     tried, alive = 0, []
     for mutant in mutants(exercise.source):
         names = dict(exercise.reference.__globals__)

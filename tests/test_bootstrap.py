@@ -6,8 +6,10 @@ wheels made here, so that no network and no torch is needed.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import contextlib
+import ensurepip
 import errno
 import http.server
 import itertools
@@ -26,7 +28,16 @@ from pathlib import Path
 import pytest
 from support import skip
 
-from course_utils.cli import bootstrap, lab, pip, remedies, test
+from course_utils.cli import (
+    bootstrap,
+    environment,
+    installer,
+    lab,
+    pairs,
+    remedies,
+    test,
+    torch_build,
+)
 from course_utils.cli.bootstrap import SetupError
 
 ROOT = Path(__file__).parents[1]
@@ -73,7 +84,9 @@ def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> 
     content[f"{info}/RECORD"] = "".join(f"{path},,\n" for path in [*content, f"{info}/RECORD"])
     with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as wheel:
         for path, text in content.items():
-            wheel.writestr(path, text)
+            info = zipfile.ZipInfo(path)
+            info.external_attr = 0o100755 << 16  # for a script among them
+            wheel.writestr(info, text)
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +109,8 @@ def make_wheels(folder: Path) -> Path:
             "jupyter_client/manager.py": FAKE_CLIENT,
         },
     )
+    (pip,) = Path(ensurepip.__file__).parent.glob("_bundled/pip-*.whl")
+    shutil.copy(pip, folder)  # an environment of uv's has no pip of its own
     for name, version in (("tqdm", "4.69"), ("tqdm", "4.70"), ("nbval", "0.11"), ("extra", "1.0")):
         make_wheel(folder, name, version, {f"{name}.py": f"__version__ = {version!r}"})
     return folder
@@ -118,12 +133,19 @@ def make_clone(folder: Path) -> Path:
     return folder
 
 
-def environment(wheels: Path | None, **more: str) -> dict[str, str]:
-    """Return variables in which pip has only the wheels made here, or nothing at all."""
-    own = ("PIP_", "COURSE_", "PYTHON", "JUPYTER_", "VIRTUAL_ENV")
+def variables(wheels: Path | None, **more: str) -> dict[str, str]:
+    """Return variables in which uv and pip have only the wheels made here, or nothing at all."""
+    own = ("PIP_", "UV_", "COURSE_", "PYTHON", "JUPYTER_", "VIRTUAL_ENV")
     env = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     env |= {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull, "COURSE_TORCH": TORCH}
+    env |= {"UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0", "PIP_RETRIES": "1"}
     return env | ({"PIP_FIND_LINKS": str(wheels)} if wheels else {}) | more
+
+
+def without_uv() -> str:
+    """Return the PATH without the folders that hold a uv."""
+    places = os.environ["PATH"].split(os.pathsep)
+    return os.pathsep.join(place for place in places if not shutil.which("uv", path=place))
 
 
 def start(clone: Path, env: dict[str, str], *words: str, code: str | None = None, python=None):
@@ -165,7 +187,7 @@ def python_in(clone: Path, code: str) -> str:
     done = subprocess.run(
         [str(bootstrap.venv_python(clone / ".venv")), "-X", "utf8", "-c", code],
         cwd=clone.parent,
-        env=environment(None),
+        env=variables(None),
         capture_output=True,
         encoding="utf-8",
         check=True,
@@ -175,11 +197,15 @@ def python_in(clone: Path, code: str) -> str:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory, wheels):
-    """A clone, in a path with a space and Chinese letters, after its first `lab --check`."""
+    """A clone, in a path with a space and Chinese letters, after its first `lab --check`, by uv."""
+    if shutil.which("uv") is None:
+        skip("uv is not installed here", "2027-11-30", missing=True)
     clone = make_clone(tmp_path_factory.mktemp("first") / "my course 课程")
-    done = run(clone, environment(wheels), "lab", "--check")
+    theirs = {"UV_SYSTEM_PYTHON": "1", "UV_PYTHON": "2.7", "UV_CONSTRAINT": "/not/there.txt"}
+    done = run(clone, variables(wheels, **theirs), "lab", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Setting up the course" in done.stdout and "All is ready" in done.stdout
+    assert "Installing with uv." in done.stdout
     return clone
 
 
@@ -199,11 +225,78 @@ def clone(installed, tmp_path):
 def test_a_second_start_needs_no_network_and_no_pip(clone):
     shutil.rmtree(clone / ".venv.setup")
     started = time.monotonic()
-    done = run(clone, environment(None), "lab", "--check")
+    done = run(clone, variables(None), "lab", "--check")
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - started < 5
     assert "Installing" not in done.stdout and not (clone / ".venv.setup").exists()
     assert "torch 2.13.0" in done.stdout and "4.9.9" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fetched", [False, True])
+def test_uv_is_fetched_where_it_is_missing_and_pip_serves_where_it_cannot_be(
+    tmp_path, wheels, fetched
+):
+    clone = make_clone(tmp_path / "my course 课程")
+    env = variables(wheels, PATH=without_uv())
+    if fetched:
+        folder = shutil.copytree(wheels, tmp_path / "with uv")
+        script = f'#!/bin/sh\nexec "{shutil.which("uv")}" "$@"\n'
+        make_wheel(folder, "uv", "9.0", {"uv-9.0.data/scripts/uv": script})
+        env["PIP_FIND_LINKS"] = folder.as_uri()
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"Installing with {'uv' if fetched else 'pip'}." in done.stdout
+    assert not list((clone / ".venv").rglob("uv-9.0*")), "the environment holds what was asked for"
+    shutil.rmtree(clone / ".venv.setup")
+    done = run(clone, variables(None, PATH=without_uv()), "lab", "--check")
+    assert done.returncode == 0 and "Installing" not in done.stdout
+    (clone / "pyproject.toml").write_text(PYPROJECT.replace("4.65", "4.71"), encoding="utf-8")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 1 and "There is no tqdm>=4.71" in one_sentence(done.stderr)
+
+
+@pytest.mark.slow
+def test_a_mirror_that_was_set_for_pip_serves_uv(tmp_path, wheels):
+    index = tmp_path / "a mirror"
+    for wheel in wheels.glob("*.whl"):
+        name = wheel.name.split("-")[0]
+        (index / name).mkdir(parents=True, exist_ok=True)
+        with (index / name / "index.html").open("a", encoding="utf-8") as page:
+            page.write(f'<a href="{wheel.as_uri()}">{wheel.name}</a>\n')
+    conf = tmp_path / "pip.conf"
+    conf.write_text(f"[global]\nindex-url = {index.as_uri()}\n", encoding="utf-8")
+    clone = make_clone(tmp_path / "course")
+    env = variables(None, PIP_CONFIG_FILE=str(conf))
+    del env["PIP_NO_INDEX"]
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Installing with uv." in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+def test_with_uv_a_python_without_venv_or_ensurepip_is_enough(tmp_path, wheels, module):
+    clone = make_clone(tmp_path / "course")
+    code = f"import sys; sys.modules[{module!r}] = None; from course_utils.cli import run; "
+    done = run(clone, variables(wheels), code=code + "sys.exit(run(['lab', '--check']))")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "All is ready" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_check_loads_everything_until_it_has_seen_these_versions_work(clone, wheels):
+    assert run(clone, variables(None), "lab", "--check").returncode == 0
+    torch = Path(python_in(clone, "import torch; print(torch.__file__)"))
+    torch.write_text("raise ImportError('half a torch')", encoding="utf-8")
+    assert run(clone, variables(None), "lab", "--check").returncode == 0
+    done = run(clone, variables(wheels), "lab", "--check", "--torch", "2.14.0")
+    assert done.returncode == 0 and "torch 2.14.0" in done.stdout
+    torch.write_text("raise ImportError('half a torch')", encoding="utf-8")
+    (clone / ".venv" / lab.CHECKED).unlink()
+    done = run(clone, variables(None, COURSE_TORCH="2.14.0"), "lab", "--check")
+    assert done.returncode == 1 and "half a torch" in done.stderr
+    assert "remove .venv and call this again" in done.stderr
 
 
 @pytest.mark.slow
@@ -217,7 +310,7 @@ def test_a_moved_clone_imports_the_course_from_its_new_place(clone):
 @pytest.mark.slow
 def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     told = tmp_path / "told.json"
-    env = environment(None, FAKE_LAB=str(told), PYTHONPATH="/elsewhere", JUPYTER_PATH="/theirs")
+    env = variables(None, FAKE_LAB=str(told), PYTHONPATH="/elsewhere", JUPYTER_PATH="/theirs")
     done = run(clone, env, "lab", "--no-browser", "--port", "9876", "--", "--ServerApp.x=1")
     assert done.returncode == 0, done.stderr
     lab_says = json.loads(told.read_text(encoding="utf-8"))
@@ -235,7 +328,7 @@ def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
 def test_a_changed_requirement_and_another_torch_are_installed(clone, wheels):
     text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
     (clone / "pyproject.toml").write_text(text, encoding="utf-8")
-    env = environment(wheels)
+    env = variables(wheels)
     assert "Installing" in run(clone, env, "lab", "--check").stdout
     assert python_in(clone, "import extra; print(extra.__version__)") == "1.0"
     done = run(clone, env, "lab", "--check", "--torch", "2.14.0")
@@ -250,12 +343,12 @@ def test_a_changed_requirement_and_another_torch_are_installed(clone, wheels):
 def test_the_test_extra_covers_lab_and_constraints_hold(clone, wheels):
     constraints = clone / "exact versions.txt"
     constraints.write_text("tqdm==4.69\n", encoding="utf-8")
-    env = environment(wheels, COURSE_CONSTRAINTS=str(constraints))
+    env = variables(wheels, COURSE_CONSTRAINTS=str(constraints))
     code = "import sys; from course_utils.cli import bootstrap; bootstrap.prepare(sys.argv[-1])"
     done = run(clone, env, code=code.replace("sys.argv[-1]", "'test'"))
     assert done.returncode == 0, done.stderr
     assert python_in(clone, "import tqdm, nbval; print(tqdm.__version__)") == "4.69"
-    done = run(clone, environment(None), "lab", "--check")
+    done = run(clone, variables(None), "lab", "--check")
     assert done.returncode == 0 and "Installing" not in done.stdout
     env["COURSE_CONSTRAINTS"] = "not there.txt"
     done = run(clone, env, "lab", "--check")
@@ -266,7 +359,8 @@ class Stall(http.server.BaseHTTPRequestHandler):
     """A package index that lists every package and never delivers one."""
 
     def do_GET(self):
-        if self.path.endswith(".whl"):
+        if ".whl" in self.path:
+            self.server.served.append(self.path)
             time.sleep(60)
             return
         name = self.path.rstrip("/").rsplit("/", 1)[-1]
@@ -277,6 +371,8 @@ class Stall(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(page)
 
+    do_HEAD = do_GET
+
     def log_message(self, *args):
         pass
 
@@ -286,7 +382,8 @@ def stalling_index():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stall)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/simple"
+    server.served = []
+    yield f"http://127.0.0.1:{server.server_port}/simple", server.served
     server.shutdown()
 
 
@@ -296,13 +393,12 @@ def test_an_interrupted_installation_resumes(clone, wheels):
         skip("Ctrl-C cannot be sent to one process group on Windows", "2027-11-30")
     text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
     (clone / "pyproject.toml").write_text(text, encoding="utf-8")
-    with stalling_index() as index:
-        env = environment(None, PIP_INDEX_URL=index)
+    with stalling_index() as (index, served):
+        env = variables(None, PIP_INDEX_URL=index)
         del env["PIP_NO_INDEX"]
         process = start(clone, env, "lab", "--check")
         deadline = time.monotonic() + 60
-        log = clone / ".venv.setup" / "pip.log"
-        while "Collecting extra" not in log.read_text(encoding="utf-8"):
+        while not served:
             assert time.monotonic() < deadline
             time.sleep(0.2)
         time.sleep(0.5)
@@ -311,7 +407,7 @@ def test_an_interrupted_installation_resumes(clone, wheels):
     assert process.returncode == 130
     assert "goes on from here" in one_sentence(err)
     assert not (clone / ".venv" / bootstrap.STAMP).exists()
-    done = run(clone, environment(wheels), "lab", "--check")
+    done = run(clone, variables(wheels), "lab", "--check")
     assert done.returncode == 0 and "did not finish; it resumes" in done.stdout
 
 
@@ -323,7 +419,7 @@ def test_a_broken_environment_of_ours_is_made_anew(clone, wheels, damage):
     if damage == "fails":
         python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
         python.chmod(0o755)
-    done = run(clone, environment(wheels), "lab", "--check")
+    done = run(clone, variables(wheels), "lab", "--check")
     assert done.returncode == 0, done.stderr
     assert "making it anew" in done.stdout
 
@@ -333,10 +429,10 @@ def test_a_working_environment_of_the_users_is_used_and_never_deleted(tmp_path, 
     clone = make_clone(tmp_path / "course")
     subprocess.run([sys.executable, "-m", "venv", str(clone / ".venv")], check=True)
     (clone / ".venv" / "theirs.txt").write_text("keep me", encoding="utf-8")
-    done = run(clone, environment(wheels), "lab", "--check")
+    done = run(clone, variables(wheels), "lab", "--check")
     assert done.returncode == 0 and "the course did not make it" in done.stdout
     bootstrap.venv_python(clone / ".venv").unlink()
-    done = run(clone, environment(wheels), "lab", "--check")
+    done = run(clone, variables(wheels), "lab", "--check")
     assert done.returncode == 1
     assert "rename or remove it" in one_sentence(done.stderr)
     assert (clone / ".venv" / "theirs.txt").exists()
@@ -345,7 +441,7 @@ def test_a_working_environment_of_the_users_is_used_and_never_deleted(tmp_path, 
 @pytest.mark.slow
 def test_two_starts_at_once_set_up_once(clone, wheels):
     (clone / ".venv" / bootstrap.STAMP).unlink()
-    both = [start(clone, environment(wheels), "lab", "--check") for _ in range(2)]
+    both = [start(clone, variables(wheels), "lab", "--check") for _ in range(2)]
     said = [process.communicate(timeout=120)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert sorted("Installing" in text for text in said) == [False, True]
@@ -354,18 +450,20 @@ def test_two_starts_at_once_set_up_once(clone, wheels):
 
 
 @pytest.mark.slow
-def test_no_network_is_one_sentence(clone):
+@pytest.mark.parametrize("name", ["uv", "pip"])
+def test_no_network_is_one_sentence(clone, name):
     (clone / ".venv" / bootstrap.STAMP).unlink()
-    env = environment(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", PIP_RETRIES="1")
+    env = variables(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", COURSE_INSTALLER=name)
     del env["PIP_NO_INDEX"]
     text = PYPROJECT.replace('"tqdm>=4.65"', '"absent"')
     (clone / "pyproject.toml").write_text(text, encoding="utf-8")
     done = run(clone, env, "lab", "--check")
     assert done.returncode == 1
     sentence = one_sentence(done.stderr)
-    assert sentence.startswith("pip cannot reach the package index: connect to the network")
+    assert sentence.startswith("The package index cannot be reached: connect to the network")
     log = Path(sentence.split("Details: ")[1])
-    assert "absent" in log.read_text(encoding="utf-8")
+    said = log.read_text(encoding="utf-8")
+    assert "absent" in said and said.startswith(f"$ {name} ")
 
 
 @pytest.mark.slow
@@ -373,13 +471,13 @@ def test_a_wheelhouse_beside_the_course_stands_in_for_the_network(clone, wheels)
     (clone / ".venv" / bootstrap.STAMP).unlink()
     pyproject = (clone / "pyproject.toml").read_text(encoding="utf-8")
     (clone / "pyproject.toml").write_text(pyproject.replace("4.65", "4.70"), encoding="utf-8")
-    env = environment(None)
+    env = variables(None)
     del env["COURSE_TORCH"]
     shutil.copytree(wheels, clone / "wheelhouse")
     done = run(clone, env, "lab", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tqdm 4.70" in done.stdout
-    assert bootstrap._read(clone / ".venv" / bootstrap.STAMP)["torch"] == bootstrap.WHEELHOUSE
+    assert environment.read(clone / ".venv" / bootstrap.STAMP)["torch"] == bootstrap.WHEELHOUSE
     assert run(clone, env, "test", "--help").returncode == 0
 
     (clone / ".venv" / bootstrap.STAMP).unlink()
@@ -405,23 +503,22 @@ def test_a_wheelhouse_says_for_which_python_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_unreachable_cpu_index_names_the_other_way(clone, wheels, tmp_path):
-    only_tqdm = tmp_path / "pypi"
-    only_tqdm.mkdir()
-    shutil.copy(next(wheels.glob("tqdm-4.70*")), only_tqdm)
-    env = environment(only_tqdm, PIP_RETRIES="1")
-    del env["PIP_NO_INDEX"]
-    code = (
-        "import sys; from course_utils.cli import bootstrap, run; "
-        "bootstrap.INDEX = 'http://127.0.0.1:9/whl/'; sys.exit(run(['lab', '--torch', 'cpu']))"
-    )
+@pytest.mark.parametrize("name", ["uv", "pip"])
+def test_an_unreachable_index_of_pytorch_names_the_other_way(clone, wheels, name):
     if sys.platform == "darwin":
         skip("macOS takes its CPU build from PyPI", "2027-11-30")
-    done = run(clone, env | {"PIP_INDEX_URL": "http://127.0.0.1:9/simple"}, code=code)
+    others = shutil.copytree(
+        wheels, clone.parent / "others", ignore=shutil.ignore_patterns("torch-*")
+    )
+    env = variables(others, HTTPS_PROXY="http://127.0.0.1:9", COURSE_INSTALLER=name)
+    del env["PIP_NO_INDEX"]
+    done = run(clone, env, "lab", "--torch", "cpu")
     assert done.returncode == 1
     sentence = one_sentence(done.stderr)
-    assert "http://127.0.0.1:9/whl/cpu cannot be reached from here, but PyPI can" in sentence
+    assert "download.pytorch.org, cannot be reached" in sentence
     assert "lab --torch torch " in sentence
+    env = variables(wheels, COURSE_INSTALLER=name, COURSE_TORCH="torch")
+    assert run(clone, env, "lab", "--check").returncode == 0, "it goes on from where it stopped"
 
 
 @pytest.mark.slow
@@ -434,19 +531,22 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
     with zipfile.ZipFile(next(wheels.glob("torch-2.13*"))) as wheel:
         wheel.extractall(packages.stdout.strip())
     clone = make_clone(tmp_path / "kept 课程")
-    env = environment(wheels, COURSE_TORCH="keep")
+    env = variables(wheels, COURSE_TORCH="keep")
     done = run(clone, env, "lab", "--check", python=python)
     assert done.returncode == 0, done.stdout + done.stderr
     found = Path(python_in(clone, "import torch; print(torch.__file__)"))
     assert found.parent == Path(packages.stdout.strip())
     assert not list((clone / ".venv").rglob("torch-*.dist-info"))
-    done = run(clone, environment(None, COURSE_TORCH="keep"), "lab", "--check", python=python)
+    done = run(clone, variables(None, COURSE_TORCH="keep"), "lab", "--check", python=python)
     assert done.returncode == 0 and "Installing" not in done.stdout
-    text = PYPROJECT.replace("torch>=2.6", "torch>=2.14")
-    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    (clone / "pyproject.toml").write_text(PYPROJECT.replace("4.65", "4.66"), encoding="utf-8")
+    found.write_text(FAKE_TORCH.format(version="2.8.0"), encoding="utf-8")
     done = run(clone, env, "lab", "--check", python=python)
     assert done.returncode == 1
-    assert "too old: the course needs torch>=2.14" in one_sentence(done.stderr)
+    assert "This is PyTorch 2.8.0, and the course needs 2." in one_sentence(done.stderr)
+    found.write_text("raise ImportError", encoding="utf-8")
+    done = run(clone, env, "lab", "--check", python=python)
+    assert "The torch to keep does not import" in one_sentence(done.stderr)
 
 
 @pytest.mark.slow
@@ -458,7 +558,7 @@ def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         cwd=clone,
-        env=environment(None),
+        env=variables(None),
         capture_output=True,
         encoding="utf-8",
         check=False,
@@ -469,7 +569,7 @@ def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
 
 @pytest.mark.slow
 def test_a_command_without_its_module_is_one_sentence(clone):
-    done = run(clone, environment(None), "record")
+    done = run(clone, variables(None), "record")
     assert done.returncode == 1
     assert "record is not in this copy" in one_sentence(done.stderr)
 
@@ -484,7 +584,11 @@ def test_the_kernel_is_ours_even_beside_another_python3_kernel(tmp_path):
 
     def check(env):
         return subprocess.run(
-            [sys.executable, "-c", lab.CHECK], env=env, capture_output=True, text=True, check=False
+            [sys.executable, "-c", lab.VERSIONS],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     # `test` itself runs in the course's environment, which would settle the question.
@@ -545,12 +649,10 @@ def test_a_mistyped_command_gets_a_suggestion():
 @pytest.mark.parametrize(
     ("apt", "remedy"), [("/usr/bin/apt-get", "sudo apt"), (None, "python.org")]
 )
-def test_a_python_without_venv_or_ensurepip(tmp_path, monkeypatch, module, apt, remedy):
+def test_a_python_without_venv_or_ensurepip_and_no_uv(tmp_path, monkeypatch, module, apt, remedy):
     clone = make_clone(tmp_path / "course")
-    find = bootstrap.importlib.util.find_spec
-    monkeypatch.setattr(
-        bootstrap.importlib.util, "find_spec", lambda name: None if name == module else find(name)
-    )
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setenv("COURSE_INSTALLER", "pip")
     monkeypatch.setattr(remedies.shutil, "which", lambda name: apt)
     with pytest.raises(SetupError, match=remedy) as caught:
         bootstrap.prepare("lab", TORCH, clone)
@@ -594,44 +696,117 @@ def test_a_folder_that_takes_no_file(tmp_path, monkeypatch, number, words):
             "ERROR: No matching distribution found for torch>=2.6",
             "There is no torch>=2.6 for Python",
         ),
+        ("  cause: failed to copy file: No space left on device (os error 28)", "is full"),
+        ("  cause: Access is denied. (os error 5)", "may not be written to"),
+        ("  cause: invalid peer certificate: UnknownIssuer", "PIP_CERT"),
+        ("  cause: dns error\n  cause: failed to lookup address information", "the network"),
+        (
+            "  cause: Failed to fetch: https://download.pytorch.org/whl/cpu/torch/\n"
+            "  cause: error sending request for url",
+            "--torch torch",
+        ),
+        ("  cause: Because there is no version of torch==99 and", "There is no torch==99 for"),
+        (
+            "Because only tqdm<=4.70 is available and you require tqdm>=4.71, we",
+            "no tqdm>=4.71 for",
+        ),
+        (
+            "Because only the following versions of a are available:\n  a<1\nand you require a>=2",
+            "a>=2",
+        ),
+        ("Because torch==2.2.0 has no wheels with a matching Python", "There is no torch==2.2.0"),
+        (
+            "Because you require tqdm>=4.65 and tqdm==4.60, your requirements are unsatisfiable",
+            "contra",
+        ),
     ],
 )
-def test_what_pip_says_becomes_a_remedy(tmp_path, said, words):
+def test_what_uv_or_pip_says_becomes_a_remedy(tmp_path, said, words):
     sentence = remedies.of_output(said, tmp_path)
     assert words in sentence and "\n" not in sentence
 
 
-def test_a_failure_of_pip_that_is_not_known_names_its_log(tmp_path):
-    env = bootstrap.child_environment(Path(sys.prefix))
-    call = pip.Pip(Path(sys.executable), env, tmp_path / "pip.log", tmp_path, None)
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_failure_that_is_not_known_names_its_log(tmp_path, terminal, capfd):
+    log = tmp_path / "install.log"
+    call = installer.Installer(Path(sys.executable), None, os.environ, log, tmp_path, None)
     stub = tmp_path / "stub.py"
     stub.write_text("print('ERROR: the moon is full.'); raise SystemExit(1)", encoding="utf-8")
-    call.call = [sys.executable, str(stub)]
+    call.call, call.terminal = [sys.executable, str(stub)], terminal
     with pytest.raises(SetupError, match="pip stopped: the moon is full") as caught:
-        call.install(["torch"], "lab")
-    assert str(tmp_path / "pip.log") in str(caught.value)
-    assert "the moon" in (tmp_path / "pip.log").read_text(encoding="utf-8")
+        call.install(["torch"])
+    assert str(log) in str(caught.value)
+    assert "the moon" in log.read_text(encoding="utf-8")
+    shown = "ERROR: the moon is full.\n" in capfd.readouterr().out
+    assert shown is terminal, "on a terminal the program draws by itself"
+
+
+def test_what_leads_uv_astray_is_taken_away_and_what_pip_was_told_is_handed_on(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_", "SSL_", "HTTPS_"))]:
+        monkeypatch.delenv(name)
+    told = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": "https://mirror.example/simple",
+        "PIP_EXTRA_INDEX_URL": "https://one.example/simple https://two.example/simple",
+        "PIP_FIND_LINKS": "/here /there",
+        "PIP_TRUSTED_HOST": "mirror.example",
+        "PIP_CERT": "/company.pem",
+        "PIP_PROXY": "http://proxy.example:3128",
+        "PIP_DEFAULT_TIMEOUT": "180",
+        "UV_PROJECT": "/elsewhere",
+        "UV_TORCH_BACKEND": "cu126",
+        "UV_CACHE_DIR": "/large/disk",
+    }
+    for name, text in told.items():
+        monkeypatch.setenv(name, text)
+    env = installer.uv_variables(os.environ)
+    assert "UV_PROJECT" not in env and "UV_TORCH_BACKEND" not in env
+    assert env["UV_CACHE_DIR"] == "/large/disk"
+    assert env["UV_DEFAULT_INDEX"] == "https://mirror.example/simple"
+    assert env["UV_INDEX"] == told["PIP_EXTRA_INDEX_URL"]
+    assert env["UV_INDEX_STRATEGY"] == "unsafe-best-match", "as pip takes the best of all"
+    assert env["UV_FIND_LINKS"] == "/here,/there"
+    assert env["UV_INSECURE_HOST"] == "mirror.example"
+    assert env["SSL_CERT_FILE"] == "/company.pem"
+    assert env["HTTPS_PROXY"] == "http://proxy.example:3128"
+    assert env["UV_HTTP_TIMEOUT"] == "180"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://mine.example/simple")
+    monkeypatch.setenv("HTTPS_PROXY", "http://mine.example:1")
+    env = installer.uv_variables(os.environ)
+    assert env["UV_DEFAULT_INDEX"] == "https://mine.example/simple", "what uv was told itself wins"
+    assert env["HTTPS_PROXY"] == "http://mine.example:1"
+
+
+@pytest.mark.parametrize("text", ["uv 0.8.24 (a date)", "not a version", None])
+def test_a_uv_that_is_too_old_or_does_not_run_is_not_used(tmp_path, monkeypatch, text):
+    program = tmp_path / ("uv.bat" if os.name == "nt" else "uv")
+    program.write_text(f"#!/bin/sh\necho '{text}'\n" if text else "\0", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
+    nothing = tmp_path / "nothing"
+    assert installer.get_uv(nothing, sys.executable, ["--find-links", str(tmp_path)]) is None
 
 
 def test_little_disk_is_said_before_it_is_full(tmp_path, monkeypatch, capsys):
+    clone = make_clone(tmp_path / "course")
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(bootstrap.shutil, "disk_usage", lambda path: usage(9e9, 7e9, 2e9))
-    monkeypatch.setattr(
-        bootstrap.subprocess,
-        "run",
-        lambda call, **more: subprocess.CompletedProcess(call, 1, "", "Errno 28"),
-    )
-    with pytest.raises(SetupError, match="The disk is full"):
-        bootstrap._make_venv(tmp_path / ".venv", "cuda", keep=False)
+
+    def full(*words, **more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(environment, "make", full)
+    monkeypatch.setenv("COURSE_INSTALLER", "pip")
+    with pytest.raises(SetupError, match=r"The disk is full: 2\.0 GB are free"):
+        bootstrap.prepare("lab", "cuda", clone)
     assert "Only 2.0 GB are free here; the set-up may want 10 GB" in capsys.readouterr().out
 
 
 def test_keep_without_a_torch_is_refused(tmp_path, monkeypatch):
     clone = make_clone(tmp_path / "course")
-    find = bootstrap.importlib.util.find_spec
-    monkeypatch.setattr(
-        bootstrap.importlib.util, "find_spec", lambda name: None if name == "torch" else find(name)
-    )
+    monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(SetupError, match="has none: install it there"):
         bootstrap.prepare("lab", "keep", clone)
     assert not (clone / ".venv").exists()
@@ -649,9 +824,11 @@ def test_outside_a_clone_the_remedy_is_to_clone(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "choice"),
     [
+        ("auto", "auto"),
         ("cpu", "cpu"),
         ("cu126", "cu126"),
         ("2.13.0", "torch==2.13.0"),
+        ("2.16.0rc1", "torch==2.16.0rc1"),
         ("torch==2.13.0", "torch==2.13.0"),
         ("torch", "torch"),
         ("https://example.org/torch-2.13.0.whl", "https://example.org/torch-2.13.0.whl"),
@@ -659,63 +836,68 @@ def test_outside_a_clone_the_remedy_is_to_clone(tmp_path):
     ],
 )
 def test_a_choice_of_torch_is_understood(asked, choice):
-    assert bootstrap.torch_choice(asked) == choice
+    assert torch_build.torch_choice(asked) == choice
 
 
 @pytest.mark.parametrize(("asked", "words"), [("gpu", "use auto, cpu"), ("no/t.whl", "not there")])
 def test_a_wrong_choice_of_torch_is_refused(asked, words):
     with pytest.raises(SetupError, match=words):
-        bootstrap.torch_choice(asked)
-
-
-@pytest.mark.parametrize(("driver", "choice"), [("nvidia", "cuda"), ("amd", "cpu"), (None, "cpu")])
-def test_auto_follows_the_driver(monkeypatch, driver, choice):
-    monkeypatch.setattr(bootstrap, "gpu_driver", lambda: driver)
-    assert bootstrap.torch_choice("auto") == choice
+        torch_build.torch_choice(asked)
 
 
 @pytest.mark.parametrize(
-    ("platform", "windows", "seen", "driver"),
+    ("choice", "platform", "words"),
     [
-        ("linux", False, "nvidia-smi", "nvidia"),
-        ("linux", False, "/proc/driver/nvidia/version", "nvidia"),
-        ("linux", False, "/dev/kfd", "amd"),
-        ("win32", True, "nvcuda.dll", "nvidia"),
-        ("darwin", False, "nvidia-smi", None),
-        ("linux", False, "nothing", None),
+        ("auto", "linux", ["--torch-backend", "auto", "torch>=2.10", "tqdm"]),
+        ("cpu", "linux", ["--torch-backend", "cpu", "torch>=2.10", "tqdm"]),
+        ("rocm7.2", "linux", ["--torch-backend", "rocm7.2", "torch>=2.10", "tqdm"]),
+        ("cuda", "linux", ["torch>=2.10", "tqdm"]),  # PyPI's, which a mirror has too
+        ("cuda", "win32", ["--torch-backend", "cu130", "torch>=2.10", "tqdm"]),
+        ("torch==2.13.0", "linux", ["torch==2.13.0", "torch>=2.10", "tqdm"]),
     ],
 )
-def test_a_driver_is_found(monkeypatch, platform, windows, seen, driver):
-    monkeypatch.setattr(bootstrap.sys, "platform", platform)
-    monkeypatch.setattr(bootstrap, "WINDOWS", windows)
-    monkeypatch.setattr(bootstrap.shutil, "which", lambda name: name if name == seen else None)
-    monkeypatch.setattr(bootstrap.os.path, "exists", lambda path: str(path).endswith(seen))
-    assert bootstrap.gpu_driver() == driver
+def test_uv_is_asked_for_the_right_build(monkeypatch, choice, platform, words):
+    monkeypatch.setattr(torch_build.sys, "platform", platform)
+    assert torch_build.for_uv(choice, ["torch>=2.10", "tqdm"]) == words
 
 
 @pytest.mark.parametrize(
-    ("choice", "platform", "windows", "first"),
+    ("choice", "platform", "driver", "first"),
     [
-        ("cpu", "linux", False, ["--index-url", bootstrap.INDEX + "cpu", "torch>=2.6"]),
-        ("cpu", "win32", True, ["--index-url", bootstrap.INDEX + "cpu", "torch>=2.6"]),
-        ("cpu", "darwin", False, ["torch>=2.6", "tqdm"]),
-        ("cuda", "linux", False, ["torch>=2.6", "tqdm"]),
-        ("cuda", "win32", True, ["--index-url", bootstrap.INDEX + "cu130", "torch>=2.6"]),
-        ("cu126", "linux", False, ["--index-url", bootstrap.INDEX + "cu126", "torch>=2.6"]),
-        ("torch==2.13.0", "linux", False, ["torch==2.13.0", "torch>=2.6", "tqdm"]),
-        ("keep /usr", "linux", False, ["tqdm"]),
+        ("auto", "linux", "/usr/bin/nvidia-smi", ["torch>=2.10", "tqdm"]),
+        ("auto", "linux", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.10"]),
+        (
+            "auto",
+            "win32",
+            "nvidia-smi",
+            ["--index-url", torch_build.INDEX + "cu130", "torch>=2.10"],
+        ),
+        ("auto", "darwin", None, ["torch>=2.10", "tqdm"]),
+        ("cpu", "win32", None, ["--index-url", torch_build.INDEX + "cpu", "torch>=2.10"]),
+        ("cpu", "darwin", None, ["torch>=2.10", "tqdm"]),
+        ("cuda", "linux", None, ["torch>=2.10", "tqdm"]),
+        ("cu126", "linux", None, ["--index-url", torch_build.INDEX + "cu126", "torch>=2.10"]),
+        ("torch==2.13.0", "linux", None, ["torch==2.13.0", "torch>=2.10", "tqdm"]),
+        ("keep /usr", "linux", None, ["tqdm"]),
     ],
 )
-def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, windows, first):
-    monkeypatch.setattr(bootstrap.sys, "platform", platform)
-    monkeypatch.setattr(bootstrap, "WINDOWS", windows)
-    steps = bootstrap.pip_steps(choice, ["torch>=2.6", "tqdm"])
+def test_pip_is_asked_for_the_right_build(monkeypatch, choice, platform, driver, first):
+    monkeypatch.setattr(torch_build.sys, "platform", platform)
+    monkeypatch.setattr(torch_build.shutil, "which", lambda name: driver)
+    steps = torch_build.for_pip(choice, ["torch>=2.10", "tqdm"])
     assert steps[0] == first
     assert len(steps) == (2 if "--index-url" in first else 1)
 
 
+def test_pip_takes_torchvision_from_where_torch_comes_from():
+    wanted = ["torch>=2.10", "torchvision>=0.25", "torch-other"]
+    torch, everything = torch_build.for_pip("cu126", wanted)
+    assert torch[2:] == wanted[:2] and everything == wanted
+    assert torch_build.for_pip("keep /usr", wanted) == [wanted[1:]]
+
+
 def test_windows_has_its_python_in_scripts(monkeypatch):
-    monkeypatch.setattr(bootstrap, "WINDOWS", True)
+    monkeypatch.setattr(environment, "WINDOWS", True)
     assert bootstrap.venv_python(Path("v")) == Path("v/Scripts/python.exe")
 
 
@@ -767,6 +949,72 @@ def test_what_stands_after_the_dashes_goes_to_every_stage(tmp_path, monkeypatch,
     assert (status, said[-1]) == (0, "1 passed, 0 failed")
     status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, BAD, rest=["-k", "absent"])
     assert (status, said[-1]) == (1, "0 passed, 1 failed")
+
+
+def options(*words: str):
+    parser = argparse.ArgumentParser()
+    test.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+@pytest.mark.parametrize(
+    ("words", "stages"),
+    [
+        ([], [*test.LINT, *test.QUICK, *test.FULL]),
+        (["--quick"], [*test.LINT, *test.QUICK]),
+        (["--everywhere"], [*test.EVERYWHERE]),
+        (["--compat"], [*test.COMPAT]),
+        (["--pair", "floor"], [*test.COMPAT]),
+        (["--pair", "newest", "--full"], [*test.LINT, *test.QUICK, *test.FULL]),
+    ],
+)
+def test_the_options_choose_the_stages(words, stages):
+    assert list(test.stages_of(options(*words))) == stages
+
+
+def test_an_unknown_pair_is_one_sentence():
+    with pytest.raises(SetupError, match=r"no pair old: choose from .*floor.*, or all\.$"):
+        test.main(options("--pair", "floor,old"))
+
+
+def test_a_python_that_is_not_there_or_does_not_run_is_one_sentence(tmp_path, monkeypatch):
+    if os.name == "nt":
+        skip("the stand-in for a broken Python is a shell script", "2027-11-30")
+    (tmp_path / "python3.6").write_text("#!/bin/sh\nexit 127\n", encoding="utf-8")
+    (tmp_path / "python3.6").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    with pytest.raises(SetupError, match=r"Python 3\.6 is not on this machine: install it"):
+        pairs.find_python("3.6")
+    theirs = tmp_path / "pyenv" / "versions" / "3.6.9" / "bin" / "python3"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(f"#!/bin/sh\necho 3.6 {theirs}\n", encoding="utf-8")
+    theirs.chmod(0o755)
+    assert pairs.find_python("3.6") == str(theirs)
+
+
+@pytest.mark.slow
+def test_a_pair_has_an_environment_of_its_own_with_its_versions(clone, wheels):
+    folder = clone / ".ci" / "pairs"
+    folder.mkdir(parents=True)
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    lines = f"# Python {here}. Ours.\ntorch==2.14.0\ntqdm==4.69\n"
+    (folder / "ours.txt").write_text(lines, encoding="utf-8")
+    (folder / "other.txt").write_text(lines.replace(here, "3.6"), encoding="utf-8")
+    env = variables(wheels, PYENV_ROOT="/not/there")
+    del env["COURSE_TORCH"]
+    done = run(clone, env, "test", "--pair", "all", "--quick")
+    assert done.returncode == 1, "this small clone has neither tests nor ruff"
+    code = "import torch, tqdm; print(torch.__version__, tqdm.__version__)"
+    python = bootstrap.venv_python(clone / ".venv.ours")
+    said = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.split() == ["2.14.0", "4.69"]
+    assert python_in(clone, code).split()[0] == "2.13.0", "the learner's own stays"
+    table = [line.split() for line in done.stdout.strip().splitlines()[-3:]]
+    assert table[0][:5] == ["pair", "Python", "PyTorch", "ruff", "check"]
+    assert table[1][:4] == ["other", "3.6", "2.14.0", "not"] and table[1][-1] == "FAILED"
+    assert table[2][:3] == ["ours", here, "2.14.0"] and table[2][-1] == "FAILED"
+    assert "Python 3.6 is not on this machine" in done.stderr
 
 
 def test_every_test_is_in_exactly_one_stage():

@@ -1,4 +1,4 @@
-"""JupyterLab in a real browser: open lesson 00, run it, answer an exercise."""
+"""JupyterLab in a real browser: run lesson 00, answer an exercise; run solved lessons."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import time
 import urllib.error
 import urllib.request
 
+import nbformat
 import pytest
 from browsers import SECOND, chromium
-from harness import EXECUTED, LESSONS, ROOT, kernel_env
+from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, kernel_env
 from playwright.sync_api import expect
+
+from course_utils.authoring.solve import solved
+from course_utils.exercises import lesson as exercises_of
+from course_utils.exercises.core import HEADLINES
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.serial]
 
@@ -95,13 +100,12 @@ def _answer(page, cell, line):
     return cell.locator(".jp-Cell-outputArea")
 
 
-def test_lesson_00_in_jupyterlab(browser, lab):
-    address, token, folder = lab
-    screens = EXECUTED / "screens"
-    screens.mkdir(parents=True, exist_ok=True)
+def _run_all(browser, lab, name):
+    """Open a notebook, run all its cells, and see that each ran, in order and without a word of trouble."""
+    address, token, _ = lab
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(60 * SECOND)
-    page.goto(f"{address}/lab/tree/{LESSONS[0].file}?token={token}&reset")
+    page.goto(f"{address}/lab/tree/{name}?token={token}&reset")
     idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
     idle.wait_for()
     page.get_by_role("menuitem", name="Run", exact=True).click()
@@ -109,12 +113,42 @@ def test_lesson_00_in_jupyterlab(browser, lab):
 
     cells = page.locator(".jp-CodeCell")
     last = cells.last.locator(".jp-InputPrompt")
-    expect(last).to_have_text(re.compile(r"\[\d+\]:"), timeout=120 * SECOND)
+    expect(last).to_have_text(re.compile(r"\[\d+\]:"), timeout=300 * SECOND)
     idle.wait_for()
     prompts = cells.locator(".jp-InputPrompt").all_inner_texts()
     assert [p.strip() for p in prompts] == [f"[{i}]:" for i in range(1, len(prompts) + 1)]
     for kind in ("stderr", "error"):
         assert page.locator(f'[data-mime-type="application/vnd.jupyter.{kind}"]').count() == 0
+    return page
+
+
+@pytest.mark.parametrize("number", ["03", "06"])
+def test_a_solved_lesson_on_the_simulated_device_in_jupyterlab(number, browser, lab):
+    _, _, folder = lab
+    lesson = next(entry for entry in LESSONS if entry.id == number)
+    nb = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
+    name = lesson.file.replace(".ipynb", "_solved_in_lab.ipynb")
+    nbformat.write(solved(nb, exercises_of(number)), folder / "course" / "notebooks" / name)
+    page = _run_all(browser, lab, name)
+    card = page.locator(".jp-OutputArea-output", has_text="Native bfloat16").first
+    expect(card).to_contain_text("Simulated")
+    heads = page.locator(".jp-OutputArea-output b")
+    right = heads.filter(has_text=re.compile(f"^{HEADLINES['right']}$"))
+    expect(right).to_have_count(len(exercises_of(number)))
+    for outcome in ("not_tried", "raised", "not_yet"):
+        assert heads.filter(has_text=re.compile(f"^{HEADLINES[outcome]}$")).count() == 0
+    right.last.scroll_into_view_if_needed()
+    (EXECUTED / "screens").mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=EXECUTED / "screens" / f"{number}_solved.png")
+    page.close()
+
+
+def test_lesson_00_in_jupyterlab(browser, lab):
+    folder = lab[2]
+    screens = EXECUTED / "screens"
+    screens.mkdir(parents=True, exist_ok=True)
+    page = _run_all(browser, lab, LESSONS[0].file)
+    cells = page.locator(".jp-CodeCell")
 
     card = page.locator(".jp-OutputArea-output", has_text="Native bfloat16").first
     expect(card).to_be_visible()
@@ -139,5 +173,6 @@ def test_lesson_00_in_jupyterlab(browser, lab):
     page.screenshot(path=screens / "00_right.png")
 
     noted = (folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["outcome"] for line in noted] == ["not_yet", "right"]
+    outcomes = [json.loads(line)["outcome"] for line in noted if '"00.' in line]
+    assert outcomes == ["not_yet", "right"]
     page.close()

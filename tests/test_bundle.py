@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from harness import executed_problems, working_copy
 from support import skip
-from test_bootstrap import PYPROJECT, environment, make_clone, make_wheels, run
+from test_bootstrap import PYPROJECT, make_clone, make_wheel, make_wheels, run, variables
 
 from course_utils.authoring.cells import setup_cell
 from course_utils.cli import bundle
@@ -150,8 +150,9 @@ def test_a_place_that_takes_no_file_is_named(small, tmp_path, capsys):
 
 @pytest.mark.everywhere
 def test_without_a_network_the_packages_are_one_sentence(small, tmp_path, monkeypatch):
-    for name, text in environment(
-        None, PIP_INDEX_URL="http://127.0.0.1:9/", PIP_RETRIES="1"
+    for name, text in variables(
+        None,
+        PIP_INDEX_URL="http://127.0.0.1:9/",
     ).items():
         monkeypatch.setenv(name, text)
     monkeypatch.delenv("PIP_NO_INDEX")
@@ -163,19 +164,21 @@ def test_without_a_network_the_packages_are_one_sentence(small, tmp_path, monkey
 @pytest.mark.everywhere
 def test_the_small_course_starts_from_its_wheelhouse(small, tmp_path, monkeypatch):
     """As the next test, in seconds, with tiny packages; and a second call fetches nothing."""
-    for name, text in environment(make_wheels(tmp_path)).items():
+    wheels = make_wheels(tmp_path)
+    make_wheel(wheels, "uv", "9.0", {"uv.py": ""})
+    for name, text in variables(wheels).items():
         monkeypatch.setenv(name, text)
     monkeypatch.delenv("COURSE_CONSTRAINTS", raising=False)  # they are of the real packages
     wheelhouse = tmp_path / "wheelhouse"
     words = ("--wheelhouse", wheelhouse, "--torch", "torch==2.13.0", "--output", tmp_path / "a.zip")
     assert call(small, *words) == 0
     names = {path.name.split("-")[0] for path in wheelhouse.iterdir()}
-    assert names == {"torch", "tqdm", "jupyterlab", "ipykernel"}
+    assert names == {"torch", "tqdm", "jupyterlab", "ipykernel", "pip", "uv"}
     monkeypatch.delenv("PIP_FIND_LINKS")
     assert call(small, *words) == 0, "what the folder holds is enough"
     with zipfile.ZipFile(tmp_path / "a.zip") as packed:
         packed.extractall(tmp_path / "desk")
-    env = environment(None)
+    env = variables(None)
     del env["COURSE_TORCH"]
     done = run(tmp_path / "desk" / bundle.FOLDER, env, "lab", "--check")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -216,7 +219,7 @@ def test_a_wheel_uploaded_by_hand_stands_in_for_github(wheel, tmp_path, place):
     (tmp_path / "working").mkdir()
 
     def start():
-        env = environment(None, PYTHONIOENCODING="utf-8", COURSE_PROGRESS=str(tmp_path / "p"))
+        env = variables(None, PYTHONIOENCODING="utf-8", COURSE_PROGRESS=str(tmp_path / "p"))
         words = [python, "-c", SETUP, tmp_path / "setup.py"]
         return subprocess.run(
             words, cwd=tmp_path / "working", env=env, capture_output=True, text=True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 from support import skip
 
-from course_utils.cli import bootstrap
+from course_utils import host
+from course_utils.cli import bootstrap, pairs
 
 ROOT = Path(__file__).parents[1]
 CONDA_NAMES = {"torch": "pytorch", "playwright": "playwright-python"}
@@ -34,14 +37,15 @@ def conda(text: str) -> tuple[dict[str, SpecifierSet], dict]:
 def differences(text: str) -> list[str]:
     listed, content = conda(text)
     python = listed.pop("python", None)
-    project = bootstrap._read_toml(ROOT / "pyproject.toml", None)["project"]
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    requires = re.search(r'(?m)^requires-python = "(.*)"$', text)[1]
     listed.pop("pip", None)
     core = wanted()
     problems = [f"{name} is missing" for name in core.keys() - listed.keys()]
     problems += [f"{name} is extra" for name in listed.keys() - core.keys()]
     shared = core.keys() & listed.keys()
     problems += [f"{name} differs" for name in shared if core[name] != listed[name]]
-    if python != SpecifierSet(project["requires-python"]):
+    if python != SpecifierSet(requires):
         problems.append("python differs")
     if [name for name in content["channels"] if name != "nodefaults"] != ["conda-forge"]:
         problems.append("a channel other than conda-forge")
@@ -55,8 +59,8 @@ def test_conda_and_pip_list_the_same():
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("  - pytorch>=2.6\n", "  - pytorch>=2.5\n", "pytorch differs"),
-        ("  - pytorch>=2.6\n", "  - torch>=2.6\n", "pytorch is missing"),
+        ("  - pytorch>=2.10\n", "  - pytorch>=2.9\n", "pytorch differs"),
+        ("  - pytorch>=2.10\n", "  - torch>=2.10\n", "pytorch is missing"),
         ("  - tqdm>=4.65\n", "", "tqdm is missing"),
         ("  - pip\n", "  - pip\n  - pandas\n", "pandas is extra"),
         ("  - jupyterlab>=4.2,<5\n", "  - jupyterlab>=4.2\n", "jupyterlab differs"),
@@ -70,28 +74,66 @@ def test_a_drifted_conda_list_is_refused(old, new, problem):
     assert problem in differences(text.replace(old, new, 1))
 
 
-def test_ci_pins_every_direct_dependency_inside_its_range():
-    lines = (ROOT / ".ci" / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = [Requirement(line) for line in lines if line and not line.startswith("#")]
-    pinned = {}
-    for pin in pins:
-        (exact,) = pin.specifier
-        assert exact.operator == "==", f"{pin} is no exact version"
-        pinned[pin.name] = exact.version
-    for item in bootstrap.requirements(ROOT, "test"):
+PAIRS = pairs.all_pairs(ROOT)
+
+
+def pins_of(pair: pairs.Pair) -> dict[str, str]:
+    found = {}
+    for line in pair.file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            pin = Requirement(line)
+            (exact,) = pin.specifier
+            assert exact.operator == "==", f"{pin} is no exact version"
+            found[pin.name] = exact.version
+    return found
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_a_pair_pins_every_direct_dependency_inside_its_range(pair):
+    pinned = pins_of(pair)
+    extra = "everywhere" if pair.name == "newest" else "test"
+    for item in bootstrap.requirements(ROOT, extra):
         requirement = Requirement(item)
         assert requirement.name in pinned, f"{requirement.name} has no pin"
         assert requirement.specifier.contains(pinned[requirement.name]), f"{requirement} is not met"
 
 
-def test_ci_calls_the_commands_of_the_readme():
-    text = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    calls = ["python3 -m course_utils test", "python3 -m course_utils test --everywhere"]
-    assert text.rstrip().splitlines()[-2:] == calls
+def test_the_floor_is_a_pair_and_the_same_everywhere():
+    torch = next(item for item in bootstrap.requirements(ROOT, "lab") if item.startswith("torch>="))
+    floor = torch.removeprefix("torch>=")
+    assert PAIRS["floor"].torch.startswith(f"torch=={floor}.")
+    oldest = min((pair.python for pair in PAIRS.values()), key=Version)
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert PAIRS["floor"].python == oldest and f'requires-python = ">={oldest}"' in text
+    assert tuple(map(int, floor.split("."))) == host.OLDEST_TORCH
+    assert f"PyTorch {floor} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
+    newest = max(PAIRS.values(), key=lambda pair: Version(pair.torch.removeprefix("torch==")))
+    assert newest.name == "newest"
+
+
+def test_ci_runs_the_commands_of_the_readme_on_the_newest_pair_and_the_others_beside():
+    calls = re.findall(
+        r"(?m)^python3 -m course_utils (.*)$", (ROOT / ".ci" / "run").read_text("utf-8")
+    )
+    assert calls[:2] == ["test --pair newest --full", "test --pair newest --everywhere"]
+    assert sorted(["newest", *calls[2].removeprefix("test --pair ").split(",")]) == sorted(PAIRS)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert all(f"\n{call}\n" in readme or f"`{call}`" in readme for call in calls)
-    for line in ("export CI=true", "COURSE_CONSTRAINTS", "COURSE_TORCH=torch==2.13.0"):
-        assert line in text
+    for command in ("python3 -m course_utils test", "python3 -m course_utils test --everywhere"):
+        assert f"\n{command}\n" in readme or f"`{command}`" in readme
+    assert "export CI=true" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+
+
+def test_the_lists_are_read_as_toml_reads_them():
+    if sys.version_info < (3, 11):
+        skip("Python 3.10 has no reader of TOML", until="2027-11-30")
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    assert bootstrap.requirements(ROOT, "lab") == [*project["dependencies"], *extras["lab"]]
+    everything = {item for name in extras for item in extras[name] if "pytorch-gpu" not in item}
+    found = bootstrap.requirements(ROOT, "everywhere")
+    assert set(found) == everything | set(project["dependencies"])
 
 
 def test_requirements_include_an_extra_that_an_extra_names():

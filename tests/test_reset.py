@@ -59,7 +59,7 @@ def everything(folder):
 @pytest.fixture
 def course(tmp_path):
     """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
-    names = ("__init__.py", "__main__.py", "course.py", "dated.py", "cli")
+    names = ("__init__.py", "__main__.py", "course.py", "dated.py", "host.py", "cli")
     for name in names:
         source, target = ROOT / "course_utils" / name, tmp_path / "course_utils" / name
         if source.is_dir():

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import torch
+from harness import TABLE
 from support import skip
 
 from course_utils import simgpu
@@ -30,15 +31,47 @@ def judged(function, *args, backward=False):
     return judge("case", [trial(function, *args, backward=backward)], OTHER)
 
 
-@pytest.mark.slow
-def test_a_sample_of_pytorchs_operators_and_modules_equals_the_cpu(capfd):
+@pytest.mark.parametrize(
+    ("words", "operators", "modules"),
+    [
+        pytest.param(["--sample"], 180, 30, id="sample", marks=pytest.mark.slow),
+        pytest.param([], 680, 110, id="all", marks=pytest.mark.everywhere),
+    ],
+)
+def test_pytorchs_operators_and_modules_equal_the_cpu(
+    words, operators, modules, capfd, record_property
+):
     if problem := simgpu.problem():
         skip(problem, until="2027-11-30")
-    status = conformance.main(["--sample", "--jobs", "2"])
+    status = conformance.main([*words, "--jobs", "2"])
     out = capfd.readouterr().out
+    for line in re.findall(r"^\w+: \d+ of .*", out, re.MULTILINE):
+        title = f"the simulated device against the CPU, torch {torch.__version__}"
+        record_property(TABLE + title, f"{' '.join(words) or '--all':<8} {line}")
     assert status == 0, out
     ran = {family: int(count) for family, count in re.findall(r"(\w+): (\d+) of", out)}
-    assert ran["operators"] >= 60 and ran["modules"] >= 15, out
+    assert ran["operators"] >= operators and ran["modules"] >= modules, out
+
+
+class Asking:
+    """An operator whose samples depend on the GPU, or are at fault."""
+
+    name = full_name = "asking"
+    supports_autograd = False
+    supported_dtypes = staticmethod(lambda device: {torch.float32})
+
+    def __init__(self, sentence):
+        self.sentence = sentence
+
+    def sample_inputs(self, device, dtype, requires_grad):
+        raise RuntimeError(self.sentence)
+
+
+def test_samples_that_only_a_gpu_could_name_are_not_run():
+    asking = Asking("Found no NVIDIA driver on your system.")
+    assert judge("asking", conformance.operator_trials(asking)).verdict == "not run"
+    with pytest.raises(RuntimeError, match="at fault"):
+        judge("asking", conformance.operator_trials(Asking("at fault")))
 
 
 def test_equal_results_are_equal():

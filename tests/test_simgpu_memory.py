@@ -392,14 +392,41 @@ def test_random_numbers_repeat_and_leave_the_hosts_alone():
         torch.sim.set_rng_state(torch.zeros(3))
 
 
-def test_fork_rng_and_a_generator():
+def test_fork_rng():
     with torch.random.fork_rng(devices=[0], device_type="sim"):
         a = torch.rand(4, device=SIM)
     assert torch.equal(a, torch.rand(4, device=SIM))
-    draw = [
-        torch.randn(3, device=SIM, generator=torch.Generator().manual_seed(1)) for _ in range(2)
-    ]
-    assert torch.equal(*draw) and draw[0].is_sim
+
+
+def test_a_generator_of_the_device_draws_for_it_alone():
+    own = torch.Generator(device=SIM).manual_seed(1)
+    assert own.device == torch.device("sim:0")
+    assert isinstance(own, torch.Generator) and isinstance(torch.Generator(), torch.Generator)
+    before = torch.sim.get_rng_state()
+    first = torch.randn(3, device=SIM, generator=own), torch.randperm(5, device=SIM, generator=own)
+    again = own.manual_seed(1).clone_state()
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(
+            first,
+            (
+                torch.empty(3, device=SIM).normal_(generator=again),
+                torch.randperm(5, device=SIM, generator=again),
+            ),
+            strict=True,
+        )
+    )
+    assert torch.equal(before, torch.sim.get_rng_state())
+    assert torch.Generator().device.type == torch.Generator("cpu").device.type == "cpu"
+
+
+def test_a_generator_of_another_device_is_refused_as_on_cuda(two_devices):
+    with pytest.raises(RuntimeError, match="Expected a 'sim' device type for generator but found"):
+        torch.randn(3, device=SIM, generator=torch.Generator())
+    other = torch.Generator(device="sim:1")
+    with pytest.raises(RuntimeError, match="Expected a 'sim:0' generator device but found 'sim:1'"):
+        torch.empty(3, device=SIM).uniform_(generator=other)
+    assert torch.rand(3, device="sim:1", generator=other).device == other.device
 
 
 # --- Time

@@ -115,7 +115,7 @@ def test_a_pytorch_that_cannot_is_one_sentence():
         print(simgpu.problem())
         """
     )
-    assert "cannot register a device from Python" in out and out.count("\n") == 1
+    assert "lacks what the simulated device rests on: update it" in out and out.count("\n") == 1
 
 
 def test_a_checkpoint_opens_where_there_is_no_device(tmp_path):

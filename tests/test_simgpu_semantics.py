@@ -35,6 +35,12 @@ def labels(device="cpu"):
     return torch.tensor([0, 1, 2], device=device)
 
 
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float32])
+def test_a_histogram_takes_whole_numbers_as_on_cuda(dtype):
+    found = torch.tensor([0, 2, 2, 3, 9], dtype=dtype, device=SIM).histc(4, 0, 3)
+    assert found.is_sim and found.dtype is dtype and found.tolist() == [1, 0, 2, 1]
+
+
 # --- Tensors on two devices
 
 POINTWISE = TWO.format("sim:0", "cpu")

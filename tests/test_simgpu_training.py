@@ -145,6 +145,51 @@ def test_packed_sequences():
     torch.testing.assert_close(results[SIM], results["cpu"])
 
 
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_the_gradient_of_an_activation_is_one_kernel_and_the_cpus(name):
+    x = torch.linspace(-6, 6, 4001, requires_grad=True)
+    y = x.detach().to(SIM).requires_grad_()
+    getattr(F, name)(x).sum().backward()
+    out = getattr(F, name)(y)
+    grad = torch.ones_like(out)
+    with simgpu.count() as counters:
+        out.backward(grad)
+    assert torch.equal(y.grad.cpu(), x.grad)
+    assert counters.launches == 1
+
+
+MASK = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(3)) > 0.4
+
+
+@pytest.mark.parametrize(
+    ("heads", "mask", "settings"),
+    [
+        pytest.param(4, None, {"is_causal": True}, id="causal"),
+        pytest.param(4, MASK, {}, id="mask"),
+        pytest.param(4, MASK.float(), {}, id="mask that is added"),
+        pytest.param(4, MASK[0], {"dropout_p": 0.3}, id="mask and dropout"),
+        pytest.param(1, MASK, {}, id="mask, all heads share a key"),
+        pytest.param(2, MASK[0], {"enable_gqa": True}, id="mask, two heads share a key"),
+    ],
+)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["no batch", "batch"])
+def test_attention(heads, mask, settings, batch):
+    results = {}
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        x = [torch.randn(*batch, n, rows, 8) for n, rows in ((4, 5), (heads, 6), (heads, 6))]
+        x = [tensor.to(device).requires_grad_() for tensor in x]
+        torch.manual_seed(0)
+        mask = None if mask is None else mask.to(device)
+        out = F.scaled_dot_product_attention(*x, mask, **settings)
+        out.pow(2).sum().backward()
+        assert out.device.type == device
+        results[device] = [out.detach().cpu(), *(tensor.grad.cpu() for tensor in x)]
+    assert results["cpu"][0].isfinite().all()
+    for got, expected in zip(results[SIM], results["cpu"], strict=True):
+        assert torch.equal(got, expected)
+
+
 # --- Moving modules
 
 
@@ -198,6 +243,58 @@ def test_load_state_dict():
     assert net.weight.get_device() == 1 and isinstance(net.weight, nn.Parameter)
     with pytest.raises(RuntimeError, match="size mismatch"):
         net.load_state_dict(nn.Linear(3, 2).state_dict())
+
+
+@pytest.mark.parametrize("how", ["argument", "context"])
+def test_lazy_modules_made_on_the_device(how):
+    with torch.device(SIM if how == "context" else "cpu"):
+        net = nn.LazyLinear(3) if how == "context" else nn.LazyLinear(3, device=SIM)
+    y = net(torch.ones(2, 5, device=SIM))
+    y.sum().backward()
+    assert net.weight.device == net.weight.grad.device == torch.device("sim:0")
+    assert net.weight.requires_grad and type(net) is nn.Linear
+    assert nn.LazyLinear(2)(torch.ones(1, 4)).device.type == "cpu"
+
+
+@pytest.mark.parametrize("place", ["cpu", SIM])
+def test_ctc_loss_takes_lengths_from_either_side(place):
+    torch.manual_seed(0)
+    log_probs = torch.randn(50, 4, 20).log_softmax(2)
+    targets = torch.randint(1, 20, (4, 30))
+    lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
+    found = []
+    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), place)):
+        x.requires_grad_()
+        loss = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        loss.backward()
+        with torch.inference_mode():
+            again = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        assert torch.equal(loss.detach(), again)
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_of_grouped_queries(causal, dtype):
+    torch.manual_seed(0)
+    query = torch.randn(2, 8, 16, 32, dtype=dtype)
+    key, value = (torch.randn(2, 2, 24, 32, dtype=dtype) for _ in range(2))
+    found = []
+    for place in ("cpu", SIM):
+        inputs = [x.clone().to(place).requires_grad_() for x in (query, key, value)]
+        with simgpu.timeline() as timeline:
+            out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
+            out.float().square().sum().backward()
+        found.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    flops = {
+        s.name: s.flops for s in timeline.spans if "attention" in s.name and s.kind == "kernel"
+    }
+    product = (
+        2 * 2 * 8 * 16 * 24 * 32
+    )  # 2 for a multiplication with an addition; batch, heads, sizes
+    assert [value / product for _, value in sorted(flops.items())] == [2, 5]
 
 
 def test_lazy_modules():

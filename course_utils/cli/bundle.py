@@ -13,10 +13,10 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from course_utils.cli import bootstrap
+from course_utils.cli import bootstrap, torch_build
 from course_utils.cli.bootstrap import ROOT, WHEELHOUSE
 from course_utils.cli.git import Clone
-from course_utils.cli.pip import Pip
+from course_utils.cli.installer import Installer
 from course_utils.cli.remedies import SetupError
 
 NEEDS = ("pip",)
@@ -86,7 +86,7 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
     if args.wheelhouse is None and (args.extra != "lab" or args.torch != "cpu"):
         print("--extra and --torch go with --wheelhouse.", file=sys.stderr)
         return 2
-    torch = bootstrap.torch_choice(args.torch)
+    torch = torch_build.torch_choice(args.torch)
     if torch.startswith("keep "):
         print("--torch keep is no choice here: a bundle holds its own PyTorch.", file=sys.stderr)
         return 2
@@ -130,13 +130,14 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     log = root / "dist" / "bundle.log"
     log.parent.mkdir(exist_ok=True)
     env = os.environ | {"SOURCE_DATE_EPOCH": seconds}
-    pip = Pip(Path(sys.executable), env, log, root, bootstrap.constraints_file(root))
+    exact = bootstrap.constraints_file(root)
+    pip = Installer(Path(sys.executable), None, env, log, root, exact)
     files = {name: scratch / "source" / name for name in modes}
     lessons = [name for name in modes if re.fullmatch(r"notebooks/[^/]+\.ipynb", name)]
     # Where there is no git, `reset` and `catch_up` take these.
     files |= {f"course_utils/{name}": files[name] for name in lessons}
     print("Building the course's own wheel.", flush=True)
-    pip.wheels(["--no-deps", str(scratch / "source")], scratch / "wheel", "bundle")
+    pip.wheels(["--no-deps", str(scratch / "source")], scratch / "wheel")
     (wheel,) = (scratch / "wheel").glob("*.whl")
     files[wheel.name] = wheel
     network = "The first start fetches PyTorch and JupyterLab, and needs a network."
@@ -162,18 +163,19 @@ def _archive(clone: Clone, packed: Path, folder: Path) -> dict[str, int]:
     return {i.filename: 0o755 if i.external_attr >> 16 & 0o100 else 0o644 for i in files}
 
 
-def _gather(pip: Pip, wheelhouse: Path, wanted: list[str], torch: str) -> None:
+def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> None:
     """Add to a wheelhouse what this Python needs."""
     print(f"Fetching packages (torch: {torch}) into {wheelhouse}.", flush=True)
     wheelhouse.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=wheelhouse) as folder:
         fresh = Path(folder)
         links = [word for place in (wheelhouse, fresh) for word in ("--find-links", str(place))]
-        for step in bootstrap.pip_steps(torch, wanted):
+        # With uv the set-up takes seconds, and uv's environments get their pip from here.
+        for step in torch_build.for_pip(torch, [*wanted, "pip", "uv"]):
             if built := list(fresh.glob("torch-*.whl")):  # of PyTorch's own index: keep to it
                 step = [word for word in step if bootstrap.name_of(word) != "torch"]
                 step.append(f"torch=={built[0].name.split('-')[1]}")
-            pip.wheels([*links, *step], fresh, "bundle --wheelhouse")
+            pip.wheels([*links, *step], fresh)
         for path in fresh.glob("*.whl"):
             path.replace(wheelhouse / path.name)
 

@@ -9,25 +9,27 @@ import sys
 import time
 from pathlib import Path
 
-from course_utils.cli import bootstrap
+from course_utils.cli import bootstrap, environment
 from course_utils.cli.bootstrap import ROOT, SetupError
+from course_utils.cli.torch_build import add_torch_argument
 
 LESSON = "00_start_here.ipynb"
 
-# Runs in .venv. Prints what a learner's first cells will import, and which Python the kernel is.
-CHECK = """
-import importlib, sys
+# Run in .venv. The first prints the versions and the kernel of the notebooks, which must be this Python;
+# the others load what a learner's first cells and JupyterLab will load.
+VERSIONS = """
+import sys
 from importlib.metadata import version
-for package, module in zip(sys.argv[1::2], sys.argv[2::2]):
-    importlib.import_module(module)
-    print(f"  {package} {version(package)}", flush=True)
-import course_utils
 from jupyter_client.manager import KernelManager
+for package in sys.argv[1:]:
+    print(f"  {package} {version(package)}")
 kernel = KernelManager(kernel_name="python3").format_kernel_cmd()[0]
 if kernel != sys.executable:
     sys.exit(f"the notebooks' kernel is {kernel}, and not {sys.executable}")
 print(f"  kernel {kernel}")
 """
+IMPORTS = "import importlib, sys; [*map(importlib.import_module, sys.argv[1:])]"
+CHECKED = "course-checked.json"  # the versions that were seen to import
 MODULES = {"ipython": "IPython", "pyyaml": "yaml"}
 
 
@@ -40,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--port", type=int, help="the port of the server (Jupyter's choice without it)"
     )
     parser.add_argument("--check", action="store_true", help="set up and verify; start no server")
-    bootstrap.add_torch_argument(parser)
+    add_torch_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -73,16 +75,31 @@ def _jupyter(python: Path, args: argparse.Namespace) -> list[str]:
 
 
 def _check(python: Path, env: dict[str, str]) -> int:
-    names = [bootstrap.name_of(item) for item in bootstrap.requirements(ROOT, "lab", python)]
-    pairs = [word for name in names for word in (name, MODULES.get(name, name))]
-    for call in (["-c", CHECK, *pairs], ["-m", "jupyterlab", "--version"]):
-        done = subprocess.run([str(python), *call], env=env, cwd=ROOT / "notebooks", check=False)
-        if done.returncode:
-            print(
-                "The environment does not work (the lines above say why): remove .venv and call this "
-                "again.",
-                file=sys.stderr,
-            )
-            return 1
+    """Load everything once; later see whether the versions are still those that were loaded."""
+    names = [bootstrap.name_of(item) for item in bootstrap.requirements(ROOT, "lab")]
+    note = ROOT / ".venv" / CHECKED
+    call = [str(python), "-X", "utf8", "-c", VERSIONS, *names]
+    listed = subprocess.run(
+        call, env=env, cwd=ROOT / "notebooks", stdout=subprocess.PIPE, encoding="utf-8", check=False
+    )
+    print(listed.stdout, end="", flush=True)
+    works = listed.returncode == 0
+    if works and environment.read(note) != {"versions": listed.stdout}:
+        modules = [MODULES.get(name, name) for name in names if name != "jupyterlab"]
+        calls = (["-c", IMPORTS, *modules, "course_utils"], ["-m", "jupyterlab", "--version"])
+        loads = [
+            subprocess.Popen([str(python), *words], env=env, stdout=subprocess.DEVNULL)
+            for words in calls
+        ]
+        works = [load.wait() for load in loads] == [0, 0]
+        if works:
+            environment.write(note, {"versions": listed.stdout})
+    if not works:
+        print(
+            "The environment does not work (the lines above say why): remove .venv and call this "
+            "again.",
+            file=sys.stderr,
+        )
+        return 1
     print(f"All is ready: {bootstrap.COMMAND} lab  opens notebooks/{LESSON}.")
     return 0

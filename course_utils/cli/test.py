@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
+import os
 import subprocess
+import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
@@ -13,9 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.cli import bootstrap
-from course_utils.cli.bootstrap import ROOT
+from course_utils.cli.bootstrap import ROOT, SetupError
+from course_utils.cli.pairs import all_pairs, find_python, run_each
+from course_utils.cli.torch_build import add_torch_argument
 
 NO_TESTS = 5  # pytest's status where it found no test
+KINDS = ("passed", "failed", "skipped")
 TOGETHER = ("-n", "2", "--dist", "loadfile")
 
 
@@ -50,6 +56,34 @@ EVERYWHERE = (
 )
 
 
+# What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
+COMPAT = (
+    *QUICK,
+    Stage(
+        "lessons as shipped",
+        ("pytest", "tests/test_as_shipped.py", "-m", "notebook", "-n", "2", "--dist", "load"),
+    ),
+    Stage(
+        "the simulated device",
+        (
+            *("pytest", "tests/test_simgpu_conformance.py", "tests/test_simgpu_training.py"),
+            *("tests/test_simgpu_programs.py", "-m", f"slow and {ALONE}", *TOGETHER),
+        ),
+    ),
+    Stage(
+        "answers to exercises",
+        (
+            *(
+                "pytest",
+                "tests/test_exercises.py",
+                *(f"tests/test_lesson0{n}.py" for n in range(1, 10)),
+            ),
+            *("-m", f"slow and {ALONE}", "-k", "not mutation", *TOGETHER),
+        ),
+    ),
+)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `test`."""
     which = parser.add_mutually_exclusive_group()
@@ -60,14 +94,59 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
         "simulated device, the hub, the site, the browser, endurance (installs more)",
     )
-    bootstrap.add_torch_argument(parser)
+    which.add_argument(
+        "--compat",
+        action="store_true",
+        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as shipped, "
+        "every answer to an exercise (with --pair the default)",
+    )
+    which.add_argument(
+        "--full", action="store_true", help="the plain test (without --pair the default)"
+    )
+    parser.add_argument(
+        "--pair",
+        metavar="NAME,…|all",
+        help=f"with the exact versions of .ci/pairs/NAME.txt ({', '.join(all_pairs(ROOT))}), on the pair's "
+        "own Python, in .venv.NAME",
+    )
+    add_torch_argument(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """Set up, then run every stage; 1 if one of them fails."""
+    if args.pair:
+        return _with_pairs(args)
     python = bootstrap.prepare("everywhere" if args.everywhere else "test", args.torch)
-    stages = EVERYWHERE if args.everywhere else [*LINT, *QUICK, *(() if args.quick else FULL)]
-    return run_stages(python, stages, args.rest)
+    return run_stages(python, stages_of(args), args.rest)
+
+
+def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
+    """Return the stages that the options ask for."""
+    if args.everywhere:
+        return EVERYWHERE
+    if args.compat or (args.pair and not args.quick and not args.full):
+        return COMPAT
+    return [*LINT, *QUICK, *(() if args.quick else FULL)]
+
+
+def _with_pairs(args: argparse.Namespace) -> int:
+    """Run one pair here if this is its Python; else start each with its own."""
+    known = all_pairs(ROOT)
+    names = list(known) if args.pair == "all" else args.pair.split(",")
+    if wrong := [name for name in names if name not in known]:
+        raise SetupError(f"There is no pair {wrong[0]}: choose from {', '.join(known)}, or all.")
+    pairs = [known[name] for name in names]
+    if len(pairs) > 1 or find_python(pairs[0].python) != sys.executable:
+        asked = [
+            f"--{name}" for name in ("quick", "everywhere", "compat", "full") if vars(args)[name]
+        ]
+        torch = ["--torch", args.torch] if args.torch else []
+        return run_each(pairs, [*asked, *torch, *(["--", *args.rest] if args.rest else [])], ROOT)
+    os.environ["COURSE_CONSTRAINTS"] = str(pairs[0].file)
+    torch = args.torch or os.environ.get("COURSE_TORCH") or pairs[0].torch
+    extra = "everywhere" if args.everywhere else "test"
+    python = bootstrap.prepare(extra, torch, name=f".venv.{pairs[0].name}")
+    return run_stages(python, stages_of(args), args.rest)
 
 
 def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
@@ -89,22 +168,27 @@ def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Pat
     int
         0 if every stage passed and at least one test ran.
     """
-    env = bootstrap.child_environment(ROOT / ".venv")
+    summary = os.environ.pop("COURSE_TEST_SUMMARY", None)  # for the table of several pairs
+    env = bootstrap.child_environment(python.parents[1])
     total: Counter[str] = Counter()
-    lines = []
+    lines, noted = [], []
     for stage in stages:
         print(f"\n== {stage.name}", flush=True)
         started = time.monotonic()
         counts = _run(python, stage, rest, env, root)
         total += counts
         verdict = "failed" if counts["failed"] else "passed" if counts["passed"] else "no test"
-        lines.append(f"  {verdict:<7} {time.monotonic() - started:6.1f} s  {stage.name}")
+        seconds = time.monotonic() - started
+        lines.append(f"  {verdict:<7} {seconds:6.1f} s  {stage.name}")
+        noted.append({"name": stage.name, "seconds": seconds, **{k: counts[k] for k in KINDS}})
     if not total["tests"]:
         total["failed"] += 1
         lines.append("  failed            no test ran")
     print("\n" + "\n".join(lines))
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     print(f"{total['passed']} passed, {total['failed']} failed{skipped}", flush=True)
+    if summary:
+        Path(summary).write_text(json.dumps(noted), encoding="utf-8")
     return 1 if total["failed"] else 0
 
 

@@ -16,6 +16,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
 ``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
+``generator.py`` random numbers; ``trial.py``: whether a training step works
 ``replicas.py``  ``nn.DataParallel``
 =============== ===========================================================
 """
@@ -45,6 +46,7 @@ __all__ = [
     "count",
     "enable",
     "enabled",
+    "fault",
     "first",
     "host_work",
     "problem",
@@ -56,15 +58,35 @@ __all__ = [
 def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the simulated device, or None."""
     try:
+        from torch.utils.backend_registration import (  # noqa: F401
+            _setup_privateuseone_for_python_backend,
+        )
+
         from . import backend
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError):
         import torch
 
         return (
-            f"PyTorch {torch.__version__} lacks something that the simulated device needs ({error}); "
-            "the course goes on without it."
+            f"PyTorch {torch.__version__} lacks what the simulated device rests on: update it with  "
+            "pip install -U torch ; until then the course goes on without the device."
         )
     return backend.problem()
+
+
+def fault() -> str | None:
+    """Return None where a small training step works on a simulated device, else what went wrong.
+
+    The step runs once a process, on a device of its own, and leaves no trace on the others.
+
+    Raises
+    ------
+    RuntimeError
+        Where this PyTorch cannot register a device from Python; see `problem`.
+    """
+    first()
+    from . import trial
+
+    return trial.fault()
 
 
 def enabled() -> bool:

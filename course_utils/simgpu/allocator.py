@@ -130,6 +130,11 @@ class Usage:
         self.count_peak, self.bytes_peak = self.count, self.bytes
         self.requested_peak = self.requested
 
+    def reset_ever(self) -> None:
+        """Let the sums begin again with what is in use now."""
+        self.count_ever, self.bytes_ever = self.count, self.bytes
+        self.requested_ever = self.requested
+
 
 Chunk = tuple[int, int, Segment]
 """Free memory as (size, address, segment): sorted in this order, the first that fits is the best fit."""
@@ -287,11 +292,20 @@ class Allocator:
     def reset_peak(self) -> None:
         """Let all peaks begin again at what is in use now."""
         self._catch_up()
-        for pool in (self._small, self._large):
-            pool.blocks.reset_peak()
-            pool.segments.reset_peak()
-        self._blocks.reset_peak()
-        self._segments.reset_peak()
+        for usage in self._usages():
+            usage.reset_peak()
+
+    def reset_ever(self) -> None:
+        """Let all sums, of what was ever allocated and freed, begin again."""
+        self._catch_up()
+        self._retries = self._ooms = 0
+        for usage in self._usages():
+            usage.reset_ever()
+
+    def _usages(self) -> tuple[Usage, ...]:
+        small, large = self._small, self._large
+        pools = (small.blocks, small.segments, large.blocks, large.segments)
+        return (*pools, self._blocks, self._segments)
 
     @property
     def allocated(self) -> int:

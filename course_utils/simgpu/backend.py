@@ -13,10 +13,16 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.jit._builtins import _register_builtin
-from torch.nn.parameter import Parameter, UninitializedBuffer, UninitializedTensorMixin, is_lazy
+from torch.nn.parameter import (
+    Parameter,
+    UninitializedBuffer,
+    UninitializedParameter,
+    UninitializedTensorMixin,
+    is_lazy,
+)
 from torch.utils._device import _device_constructors
 
-from . import autocast, kernels, replicas, serialize, unwinding
+from . import autocast, generator, kernels, replicas, serialize, unwinding
 from .machine import MACHINE
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
@@ -29,15 +35,6 @@ def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
-    try:
-        from torch.utils.backend_registration import (  # noqa: F401
-            _setup_privateuseone_for_python_backend,
-        )
-    except ImportError:
-        return (
-            f"PyTorch {torch.__version__} cannot register a device from Python as newer ones can; "
-            "the course goes on without the simulated one."
-        )
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
         return (
@@ -85,6 +82,7 @@ def _register() -> None:
     _accelerator()
     _streams()
     _optimizers()
+    generator.register()
     replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
@@ -154,6 +152,27 @@ def _parameters() -> None:
         twin._sim_later = device
         return twin
 
+    def lazily(make: Any) -> Any:
+        @functools.wraps(make)
+        def new(
+            cls: type,
+            requires_grad: bool = False,
+            device: Any = None,
+            dtype: Any = None,
+            **more: Any,
+        ) -> Any:
+            place = torch.get_default_device() if device is None else torch.device(device)
+            if place.type != "sim":
+                return make(cls, requires_grad, device, dtype, **more)
+            made = make(cls, requires_grad, "cpu", dtype, **more)
+            made._sim_later = MACHINE.device(place).torch_device
+            return made
+
+        return new
+
+    for kind, needs in ((UninitializedParameter, True), (UninitializedBuffer, False)):
+        kind.__new__ = lazily(kind.__new__)
+        kind.__new__.__defaults__ = (needs, None, None)
     Tensor.data = property(get, put, doc="The values, apart from autograd.")
     torch._has_compatible_shallow_copy_type = may_take
     UninitializedTensorMixin.materialize = fill
@@ -271,18 +290,29 @@ def _accelerator() -> None:
         "current_stream": sim.current_stream,
         "set_stream": sim.set_stream,
         "empty_cache": sim.empty_cache,
+        "empty_host_cache": sim.empty_host_cache,
+        "get_device_capability": _capability,
         "memory_allocated": sim.memory_allocated,
         "max_memory_allocated": sim.max_memory_allocated,
         "memory_reserved": sim.memory_reserved,
         "max_memory_reserved": sim.max_memory_reserved,
         "memory_stats": sim.memory_stats,
         "reset_peak_memory_stats": sim.reset_peak_memory_stats,
+        "reset_accumulated_memory_stats": sim.reset_accumulated_memory_stats,
         "get_memory_info": sim.mem_get_info,
     }
     for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):
         for name, ours in names.items():
             if hasattr(owner, name):
                 setattr(owner, name, _for_sim(ours, getattr(owner, name)))
+
+
+def _capability(device: Any = None) -> dict[str, Any]:
+    """Return what ``torch.accelerator.get_device_capability`` tells: the dtypes that tensors may have."""
+    MACHINE.device(device)
+    whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool)
+    real = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+    return {"supported_dtypes": {*whole, *real, torch.complex64, torch.complex128}}
 
 
 def _for_sim(ours: Any, theirs: Any) -> Any:

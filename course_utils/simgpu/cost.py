@@ -17,6 +17,7 @@ tensor cores' sizes, and heat.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -43,22 +44,28 @@ class Work(NamedTuple):
         ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
     matrix
         Whether it is a matrix product or its like.
+    guessed
+        Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
 
     flops: float
     bytes: float
     unit: str
     matrix: bool = False
+    guessed: bool = False
 
 
 NOTHING = Work(0, 0, "none")
 """Views, uninitialised memory and the like: no kernel runs, whatever the sizes."""
 
+_STARTS = Work(0, 0, "fp32", guessed=True)
+"""Its cost could not be worked out: a kernel that starts, and no more."""
+
 _EMPTY = Work(0, 0, "none")  # no kernel runs because this time the tensors have no elements
 
 
 def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
-    """Return what an operation did.
+    """Return what an operation did; where that cannot be worked out, a kernel that only starts.
 
     Parameters
     ----------
@@ -69,6 +76,13 @@ def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Wo
     """
     if op in _NO_WORK:
         return NOTHING
+    try:
+        return _work(op, args, kwargs, out)
+    except Exception:  # noqa: BLE001  (the operation was right: its cost never stops it)
+        return _STARTS
+
+
+def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Work:
     same = len(args) > 1 and args[0] is args[1]
     key = (op, same, *map(_signature, args))
     if kwargs:
@@ -78,7 +92,7 @@ def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Wo
         entry = _analyse(op, args, kwargs, out)
         if entry[0] is NOTHING:
             _NO_WORK.add(op)
-        elif torch.Tag.dynamic_output_shape not in op.tags:
+        elif torch.Tag.dynamic_output_shape not in op.tags and not entry[0].guessed:
             if len(_known) >= _MOST:
                 _known.clear()
             _known[key] = entry
@@ -88,7 +102,7 @@ def work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> Wo
 
 def seconds(work: Work, profile: Profile) -> float:
     """Return how long the device takes for it; 0 where there is nothing to do."""
-    flops, moved, unit, matrix = work
+    flops, moved, unit, matrix, _ = work
     if unit == "none":
         return 0.0
     compute = flops / profile.rates[unit]
@@ -127,14 +141,19 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     moved = _moved(packet, read, written)
     if not moved:
         return _EMPTY, _EMPTY, None
+    tensors = [*read, *written]
+    unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
+    plain = Work(max((t.numel() for t in tensors), default=0), moved, unit)
     formula = _formula(packet)
     if formula is None:
-        tensors = [*read, *written]
-        unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
-        plain = Work(max((t.numel() for t in tensors), default=0), moved, unit)
+        return plain, plain, None
+    try:
+        flops = formula(*args, **kwargs, out_val=out)
+    except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
+        plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    plain = Work(formula(*args, **kwargs, out_val=out), moved, _UNITS.get(dtype, "fp32"), True)
+    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), True)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if "conv" in str(packet) else _matmul_tf32
@@ -220,25 +239,34 @@ def _conv_backward(grad: Any, x: Any, weight: Any, *rest: Any, **out: Any) -> in
     return flop_registry[aten.convolution_backward](grad, x, weight, None, *rest, **out)
 
 
-_ATTENTION = aten._scaled_dot_product_flash_attention
-_ATTENTION_BACKWARD = aten._scaled_dot_product_flash_attention_backward
+def _attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Two products: the scores, and the values they weigh. Groups of queries may share a key."""
+    *batch, rows, width = query.shape
+    return 2 * math.prod(batch) * rows * key.shape[-2] * (width + value.shape[-1])
 
-# Operations that the flop counter of some release does not know, under a formula it has.
+
+def _attention_backward(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> int:
+    """Five products: the scores again, the gradients of them, of query, key and value."""
+    *batch, rows, width = query.shape
+    return 2 * math.prod(batch) * rows * key.shape[-2] * (3 * width + 2 * value.shape[-1])
+
+
+# Operations that the flop counter of some release does not know, or not with grouped queries.
 _MORE: dict[str, Callable[..., int]] = {
     "aten.linear": _linear,
-    "aten.convolution_overrideable": flop_registry[aten.convolution],
+    "aten.convolution_overrideable": lambda *args, **kwargs: flop_registry[aten.convolution](
+        *args, **kwargs
+    ),
     "aten.convolution_backward_overrideable": _conv_backward,
-    "aten._scaled_dot_product_flash_attention_for_cpu": flop_registry[_ATTENTION],
-    "aten._scaled_dot_product_fused_attention_overrideable": flop_registry[_ATTENTION],
-    "aten._scaled_dot_product_flash_attention_for_cpu_backward": flop_registry[_ATTENTION_BACKWARD],
-    "aten._scaled_dot_product_fused_attention_overrideable_backward": flop_registry[
-        _ATTENTION_BACKWARD
-    ],
+    "aten._scaled_dot_product_flash_attention_for_cpu": _attention,
+    "aten._scaled_dot_product_fused_attention_overrideable": _attention,
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "aten._scaled_dot_product_fused_attention_overrideable_backward": _attention_backward,
 }
 
 
 def _formula(packet: Any) -> Callable[..., int] | None:
-    return flop_registry.get(packet) or _MORE.get(str(packet))
+    return _MORE.get(str(packet)) or flop_registry.get(packet)
 
 
 # --- TF32: asked at every call, because a program may switch it at any time

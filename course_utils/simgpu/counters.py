@@ -47,12 +47,15 @@ class Counters:
         Every copy, in order.
     races
         Operations that used memory another stream was still writing.
+    unmodelled
+        Operations that were done, but whose cost formula failed: their time is a guess from their bytes.
     """
 
     launches: int = 0
     synchronizations: int = 0
     copies: list[Copy] = field(default_factory=list)
     races: int = 0
+    unmodelled: int = 0
 
     def _bytes(self, code: str) -> list[int]:
         return [copy.bytes for copy in self.copies if copy.code == code]
@@ -89,4 +92,6 @@ class Counters:
             lines.insert(2, f"between devices  {len(between):>6,} copies {sum(between):>14,} bytes")
         if self.races:
             lines.append(f"races            {self.races:>6,}")
+        if self.unmodelled:
+            lines.append(f"cost only guessed{self.unmodelled:>6,}")
         return "\n".join(["Counted on the simulated device:", *lines])

@@ -1,17 +1,19 @@
 """Operations that a CPU lacks or splits up where a GPU has one kernel of its own.
 
-Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too.
+Recurrent cells and attention: on a GPU one kernel each, so the simulated device has them too. And
+what PyTorch does in another way for a tensor of Python's than for CUDA's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .tensor import SPECIAL, SimTensor, run
+from .tensor import SPECIAL, SimTensor, compute, run
 
 aten = torch.ops.aten
 
@@ -38,10 +40,20 @@ def attention(
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
+    if attn_mask is not None and attn_mask.dtype is torch.bool:  # from here on it is added
+        keep, drop = (query.new_full((), value) for value in (0.0, -math.inf))
+        attn_mask = torch.where(attn_mask, keep, drop)
     if choice == torch.nn.attention.SDPBackend.FLASH_ATTENTION.value:
-        return aten._scaled_dot_product_flash_attention_for_cpu(
+        whole = query.dim() == 4  # from 2.15 on it is chosen without a batch, too
+        if not whole:
+            query, key, value = (x[None] for x in (query, key, value))
+            attn_mask = (
+                attn_mask[None] if attn_mask is not None and attn_mask.dim() == 3 else attn_mask
+            )
+        out = aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale
         )[0]
+        return out if whole else out[0]
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
@@ -85,18 +97,34 @@ def gru_cell(
     return (hx - n) * z + n, n.detach()
 
 
+def ctc_loss(
+    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *rest: Any
+) -> Tensor:
+    """Compute the CTC loss; lengths may be on either side, and the host must know them."""
+    lengths = (input_lengths.tolist(), target_lengths.tolist())
+    return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
+
+
+def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
+    tensor, *rest = args
+    if tensor.dtype.is_floating_point:
+        return compute(op, args, kwargs)
+    return compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
+
+
 def register(library: Any) -> None:
     """Register these operations for the device; ``library`` is of the namespace aten."""
-    for name, kernel in (
-        ("scaled_dot_product_attention", attention),
-        ("_thnn_fused_lstm_cell", lstm_cell),
-        ("_thnn_fused_gru_cell", gru_cell),
+    for op, kernel in (
+        (aten.scaled_dot_product_attention.default, attention),
+        (aten._thnn_fused_lstm_cell.default, lstm_cell),
+        (aten._thnn_fused_gru_cell.default, gru_cell),
+        (aten.ctc_loss.Tensor, ctc_loss),
     ):
-        library.impl(name, kernel, "AutogradPrivateUse1")
+        library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
-        SPECIAL[getattr(aten, name).default] = lambda op, args, kwargs, call=kernel: call(
-            *args, **kwargs
-        )
+        SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
+    SPECIAL[aten.histc.default] = histc
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
         library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")

@@ -75,10 +75,15 @@ class Device:
         """Note from now on what the allocator does, at most so many events; None ends it."""
         history = None if most is None else self.history or History(most)
         self.history, self.allocator.note = history, None
+
+        def note(action: str, address: int, nbytes: int) -> None:
+            try:
+                history.note(action, address, nbytes, self.clock.host)
+            except Exception:  # noqa: BLE001  (a history is no reason to refuse memory)
+                MACHINE.unmodelled()
+
         if history is not None:
-            self.allocator.note = lambda action, address, nbytes: history.note(
-                action, address, nbytes, self.clock.host
-            )
+            self.allocator.note = note
 
     def seed(self, seed: int) -> None:
         """Start the random generator anew."""
@@ -146,6 +151,11 @@ class Machine:
         for counters in self.counting:
             counters.synchronizations += 1
 
+    def unmodelled(self) -> None:
+        """Count an operation that was done and whose cost or trace could not be worked out."""
+        for counters in self.counting:
+            counters.unmodelled += 1
+
     def copy(
         self,
         device: Device,
@@ -158,23 +168,28 @@ class Machine:
         writes: tuple[Memory, ...] = (),
     ) -> float:
         """Move bytes on a device's clock, count the copy and the wait it takes; return when it ends."""
-        span = device.clock.copy(
-            direction,
-            nbytes,
-            pinned,
-            not non_blocking,
-            device.stream,
-            [id(memory) for memory in reads],
-            [id(memory) for memory in writes],
-        )
+        try:
+            span = device.clock.copy(
+                direction,
+                nbytes,
+                pinned,
+                not non_blocking,
+                device.stream,
+                [id(memory) for memory in reads],
+                [id(memory) for memory in writes],
+            )
+            seconds, race, end = span.seconds, span.race, span.end
+        except Exception:  # noqa: BLE001  (the copy is right whatever the clock makes of it)
+            self.unmodelled()
+            seconds, race, end = 0.0, False, self.host.now
         waits = direction in ("h2d", "d2h") and not (pinned and non_blocking)
         for counters in self.counting:
-            counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, span.seconds))
-            counters.races += span.race
+            counters.copies.append(Copy(direction, nbytes, pinned, non_blocking, seconds))
+            counters.races += race
             counters.synchronizations += waits
         if self.arrivals:
             self.arrive()
-        return span.end
+        return end
 
     def _there(self) -> str:
         count = len(self.devices)

@@ -83,6 +83,16 @@ class Stream:
         self.device = self._device.torch_device
         self.stream_id = self._device.clock.new_stream() if _number is None else _number
 
+    @property
+    def device_type(self) -> int:
+        """PyTorch's number for this kind of device."""
+        return int(torch._C._autograd.DeviceType.PrivateUse1)
+
+    @property
+    def device_index(self) -> int:
+        """The number of the device: 0 for ``sim:0``."""
+        return self._device.index
+
     def synchronize(self) -> None:
         """Let the host wait until the stream has done all it was given."""
         self._device.clock.synchronize(self.stream_id)
@@ -261,6 +271,10 @@ class SimModule(types.ModuleType):
         """Let the peaks begin again at what is in use now."""
         MACHINE.device(device).allocator.reset_peak()
 
+    def reset_accumulated_memory_stats(self, device: _Which = None) -> None:
+        """Let the sums of what was ever allocated and freed begin again."""
+        MACHINE.device(device).allocator.reset_ever()
+
     def memory_stats(self, device: _Which = None) -> OrderedDict[str, int]:
         """Return the allocator's figures under the names that ``torch.cuda`` gives them."""
         return OrderedDict(sorted(MACHINE.device(device).allocator.stats().items()))
@@ -282,6 +296,13 @@ class SimModule(types.ModuleType):
         """Give the memory that no tensor uses back to every device."""
         for device in MACHINE.devices:
             device.allocator.empty_cache()
+
+    def empty_host_cache(self) -> None:
+        """Do nothing: pinned memory is ordinary memory here, and nothing keeps it."""
+
+    def is_current_stream_capturing(self) -> bool:
+        """Return False: the simulated device records no graphs."""
+        return False
 
     def get_device_name(self, device: _Which = None) -> str:
         """Return the name, which says that the device is simulated."""

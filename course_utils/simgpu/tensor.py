@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost
+from . import cost, generator
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -233,12 +233,12 @@ class _Facts(NamedTuple):
     in_place: bool  # writes its first tensor
     outs: tuple[str, ...]  # the names of its ``out=``
     indexes: bool  # takes indices, which may be on the host
-    host_tensors: bool  # takes other CPU tensors beside those of the device
+    host: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
     composite: bool  # made of others; comes here whole where autograd is away: in inference mode
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
-_HOST_TENSORS = {aten._pack_padded_sequence, aten._ctc_loss}
+_HOST = {aten._pack_padded_sequence: (1,)}
 _facts: dict[Any, _Facts] = {}
 
 
@@ -257,15 +257,19 @@ def _look_up(op: Any) -> _Facts:
             in_place=bool(arguments and arguments[0].is_write and not outs),
             outs=outs,
             indexes=packet in _INDEXES,
-            host_tensors=packet in _HOST_TENSORS,
+            host=_HOST.get(packet, ()),
             composite=is_composite(op),
         )
     return facts
 
 
 def is_composite(op: Any) -> bool:
-    """Whether PyTorch makes an operation of others on every device, above autograd."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+    """Whether PyTorch makes an operation of others on every device, above autograd.
+
+    Some are made of others only where a device has no kernel of its own; the CPU and CUDA have one.
+    """
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return has(op.name(), "CompositeImplicitAutograd") and not has(op.name(), "CPU")
 
 
 def take_apart(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -296,7 +300,7 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     handler = SPECIAL.get(op)
     if handler is not None:
         return handler(op, args, kwargs)
-    return _compute(op, args, kwargs)
+    return compute(op, args, kwargs)
 
 
 def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
@@ -320,7 +324,8 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
     return x
 
 
-def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Do an operation as any other, without the handlers that some have in `SPECIAL`; see `run`."""
     facts = _look_up(op)
     if facts.composite:
         return take_apart(op, args, kwargs)
@@ -335,7 +340,7 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             MACHINE.device(device.index)
         if facts.indexes:
             check_indices(args)
-        elif strangers and not facts.host_tensors:
+        elif len(strangers) > sum(_is_stranger(args[place]) for place in facts.host):
             mismatch(op, args, kwargs)
         for other in tensors:
             if other._memory.device is not device:
@@ -351,8 +356,8 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             raise RuntimeError("Only dense CPU tensors can be pinned")
 
     try:
-        if facts.random and not _has_generator(kwargs, args):
-            with _generator(device):
+        if facts.random and not _has_generator(kwargs, args, device):
+            with _drawing_from(device):
                 out = op(*plain, **plain_kwargs)
         elif _needs_care(tensors):
             with _conjugate_aware():
@@ -370,7 +375,10 @@ def _compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
     result = _wrap_all(out, tensors, device, facts)
-    _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
+    try:
+        _charge(op, facts, device, args, plain, plain_kwargs, out, tensors, strangers, result)
+    except Exception:  # noqa: BLE001  (the operation was right: what is only booked never stops it)
+        MACHINE.unmodelled()
     return result
 
 
@@ -466,6 +474,8 @@ def _charge(
         work = cost.work(op, tuple(plain), kwargs, out)
     if facts.indexes and strangers:
         MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
+    if work.guessed:
+        MACHINE.unmodelled()
     seconds = cost.seconds(work, device.profile)
     if seconds:
         reads: list[int] = []
@@ -518,7 +528,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
     to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
     if to and of and target._memory.device is source._memory.device:
-        return _compute(op, args, kwargs)
+        return compute(op, args, kwargs)
     device = MACHINE.device((target if to else source)._memory.device.index)
     if to and of:
         target._payload.copy_(source._payload)
@@ -526,7 +536,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     elif to:
         if non_blocking and source.dtype is not target.dtype and source.layout is torch.strided:
             sent = torch.empty_like(source, device=target.device)  # as on CUDA: converted there
-            return _compute(op, (target, sent.copy_(source, True)), {})
+            return compute(op, (target, sent.copy_(source, True)), {})
         target._payload.copy_(source)
         as_it_is = source.dtype is target.dtype and source.is_contiguous()
         MACHINE.copy(
@@ -580,7 +590,7 @@ def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return made.copy_(source, kwargs.get("non_blocking", False))
     home = source._memory.device
     if to is None or (to.type == "sim" and to.index in (None, home.index)):
-        return _compute(op, args, kwargs)
+        return compute(op, args, kwargs)
     with _conjugate_aware() if _needs_care([source]) else _nothing:
         out = op(source._payload, **{**kwargs, "device": CPU})
     if to.type == "sim":
@@ -655,7 +665,7 @@ def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D "
             f"{lengths.device} {lengths.type().split('.')[-1].removesuffix('Tensor')} tensor"
         )
-    data, sizes = _compute(op, args, kwargs)
+    data, sizes = compute(op, args, kwargs)
     return data, sizes._payload
 
 
@@ -684,7 +694,7 @@ _nothing = contextlib.nullcontext()
 
 
 @contextlib.contextmanager
-def _generator(device: Device) -> Any:
+def _drawing_from(device: Device) -> Any:
     """Let the CPU's kernels draw from the device's generator."""
     host = torch.default_generator
     saved = host.get_state()
@@ -696,8 +706,12 @@ def _generator(device: Device) -> Any:
         host.set_state(saved)
 
 
-def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...]) -> bool:
-    return kwargs.get("generator") is not None or any(isinstance(x, torch.Generator) for x in args)
+def _has_generator(kwargs: dict[str, Any], args: tuple[Any, ...], device: Device) -> bool:
+    for given in (kwargs.get("generator"), *args):
+        if isinstance(given, torch.Generator):
+            generator.check(given, device)
+            return True
+    return False
 
 
 def _needs_care(tensors: list[SimTensor]) -> bool:

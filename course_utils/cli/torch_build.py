@@ -1,0 +1,86 @@
+"""Which build of PyTorch is asked for, in words that uv and pip take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from course_utils.cli.remedies import SetupError
+
+INDEX = "https://download.pytorch.org/whl/"
+WINDOWS_CUDA = "cu130"  # `cuda` there, where PyPI's torch has no CUDA; checked 2026-11
+
+
+def add_torch_argument(parser: argparse.ArgumentParser) -> None:
+    """Add `--torch`, which chooses the build of PyTorch."""
+    parser.add_argument(
+        "--torch",
+        metavar="auto|cpu|cuda|keep|SPEC",
+        help="the build of PyTorch: auto looks for a GPU driver; keep uses the torch of the Python "
+        "you call; SPEC is a version (2.15.0), a pip requirement, a wheel, or the name of one of "
+        "PyTorch's own indexes (cu126). Without it, what is installed stays; COURSE_TORCH sets it too",
+    )
+
+
+def torch_choice(asked: str) -> str:
+    """Turn what was asked for into what is installed.
+
+    Returns
+    -------
+    str
+        ``"auto"``, ``"cpu"``, ``"cuda"``, the name of one of PyTorch's indexes, ``"keep PREFIX"``, or
+        a requirement.
+
+    Raises
+    ------
+    SetupError
+        Where it is none of them.
+    """
+    asked = asked.strip()
+    if asked in ("auto", "cpu", "cuda") or _is_index(asked):
+        return asked
+    if asked == "keep":
+        return f"keep {sys.prefix}"
+    if re.fullmatch(r"\d+(\.\d+)*\w*(\+\w+)?", asked):
+        return f"torch=={asked}"
+    if "://" in asked or (asked.startswith("torch") and not asked.endswith(".whl")):
+        return asked
+    if asked.endswith(".whl"):
+        wheel = Path(asked).expanduser().absolute()
+        if wheel.is_file():
+            return str(wheel)
+        raise SetupError(f"--torch names a wheel that is not there: {wheel}. Check the path.")
+    raise SetupError(
+        f"--torch {asked} is no choice: use auto, cpu, cuda, keep, a version such as 2.15.0, a pip "
+        "requirement such as torch==2.15.0, or a wheel."
+    )
+
+
+def for_uv(choice: str, wanted: list[str]) -> list[str]:
+    """Return the words of ``uv pip install`` for what is wanted; uv knows which driver needs which build."""
+    if choice == "cuda" and sys.platform == "win32":
+        choice = WINDOWS_CUDA
+    if choice in ("auto", "cpu") or _is_index(choice):
+        return ["--torch-backend", choice, *wanted]
+    return list(wanted) if choice == "cuda" else [choice, *wanted]
+
+
+def for_pip(choice: str, wanted: list[str]) -> list[list[str]]:
+    """Return the words of each ``pip install`` for what is wanted; pip has one index at a time."""
+    torch = [item for item in wanted if re.match(r"torch(vision)?\b(?!-)", item)]  # of one build
+    if choice.startswith("keep "):
+        return [[item for item in wanted if not re.match(r"torch\b(?!-)", item)]]
+    if choice == "auto":
+        choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
+    if choice == "cuda" and sys.platform == "win32":
+        choice = WINDOWS_CUDA
+    if _is_index(choice) or (choice == "cpu" and sys.platform != "darwin"):
+        return [["--index-url", INDEX + choice, *torch], wanted]
+    return [wanted if choice in ("cpu", "cuda") else [choice, *wanted]]
+
+
+def _is_index(choice: str) -> bool:
+    return re.fullmatch(r"cu\d{3}|rocm[\d.]+|xpu", choice) is not None

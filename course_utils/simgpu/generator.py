@@ -1,0 +1,81 @@
+"""``torch.Generator(device="sim")``: random numbers of a device's own, and CUDA's refusal of another's.
+
+PyTorch lets no Python code make a device's generator. This one is a CPU generator that says it is
+the device's; on its way through C++ it loses its class, so it is known again by its address.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import torch
+
+from .machine import MACHINE, Device
+
+_Plain = torch.Generator
+_known: weakref.WeakValueDictionary[int, SimGenerator] = weakref.WeakValueDictionary()
+
+
+class SimGenerator(torch.Generator):
+    """A generator of random numbers for one simulated device."""
+
+    _place: torch.device
+
+    @property
+    def device(self) -> torch.device:
+        """The simulated device."""
+        return self._place
+
+    def clone_state(self) -> SimGenerator:
+        """Return a generator that goes on from the same state."""
+        twin = _make(self._place)
+        twin.set_state(self.get_state())
+        return twin
+
+
+def _make(device: torch.device | str | int) -> SimGenerator:
+    made = SimGenerator()
+    made._place = MACHINE.device(device).torch_device
+    _known[made._cdata] = made
+    return made
+
+
+class _Generators(type(_Plain)):
+    """Makes the device's generators where the device is asked for, and PyTorch's own elsewhere."""
+
+    def __call__(cls, device: Any = None) -> torch.Generator:
+        if device is None:
+            return _Plain()
+        ours = torch.device(device).type == "sim"
+        return _make(device) if ours else _Plain(device)
+
+    def __instancecheck__(cls, x: object) -> bool:
+        return isinstance(x, _Plain)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, _Plain)
+
+
+def register() -> None:
+    """Let ``torch.Generator`` make both kinds."""
+    torch.Generator = _Generators("Generator", (_Plain,), {})
+
+
+def check(generator: torch.Generator, device: Device) -> None:
+    """Refuse a generator of another device in CUDA's words.
+
+    Raises
+    ------
+    RuntimeError
+        Where it is of the CPU, or of another simulated device.
+    """
+    ours = _known.get(generator._cdata)
+    if ours is None:
+        raise RuntimeError(
+            f"Expected a 'sim' device type for generator but found '{generator.device.type}'"
+        )
+    if ours.device != device.torch_device:
+        raise RuntimeError(
+            f"Expected a '{device.torch_device}' generator device but found '{ours.device}'"
+        )

@@ -1,0 +1,73 @@
+"""Whether a training step works on the simulated device of this PyTorch, tried once a process.
+
+PyTorch calls the interface that the device rests on experimental, so a release may ask something new
+of it. A small step asks what a lesson asks: autocast, a scaler, an optimiser, a checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import warnings
+
+import torch
+
+
+@functools.cache
+def fault() -> str | None:
+    """Return None where a training step comes out as on the CPU, else what went wrong.
+
+    It runs on a device of its own: clock, memory, counters and random numbers of the program's
+    devices are left as they were. PyTorch's optimisers import much at their first step, so the first
+    call takes seconds.
+    """
+    from .clock import HostClock
+    from .machine import MACHINE, Device
+    from .profiles import load
+
+    host, kept = HostClock(), dict(vars(MACHINE))
+    try:
+        vars(MACHINE).update(host=host, current=0, counting=[], arrivals=[])
+        MACHINE.devices = [Device(0, load("T4"), 2**30, host)]
+        with torch.random.fork_rng(devices=[]), torch.enable_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            here, there = _trained("cpu"), _trained("sim:0")
+    except Exception as error:  # noqa: BLE001  (whatever it is, the course goes on without the device)
+        words = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {words[0]}"
+    finally:
+        vars(MACHINE).update(kept)
+    same = all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
+    return None if same else "a training step came out wrong"
+
+
+def _trained(place: str) -> list[torch.Tensor]:
+    """Return the weights after a step, a checkpoint and another step."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    model.to(place)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("sim", init_scale=8.0) if place != "cpu" else None
+    kind = torch.device(place).type
+    x = torch.linspace(-1, 1, 12).reshape(3, 4).to(place, non_blocking=True)
+    for _ in range(2):
+        with torch.autocast(kind, torch.bfloat16):
+            loss = torch.nn.functional.mse_loss(model(x), torch.zeros(3, 2, device=place))
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        optimizer.zero_grad()
+        file = io.BytesIO()
+        torch.save([model.state_dict(), optimizer.state_dict()], file)
+        file.seek(0)
+        for owner, state in zip(
+            (model, optimizer),
+            torch.load(file, map_location=place, weights_only=True),
+            strict=True,
+        ):
+            owner.load_state_dict(state)
+    return [value.detach().cpu() for value in model.parameters()]
