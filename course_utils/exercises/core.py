@@ -25,7 +25,9 @@ from typing import Any, Literal, NoReturn
 from .. import progress
 from ..host import in_notebook
 from ..show import Bundle, show
-from . import guard, restore, torch_state
+from . import guard
+from .guard import torch_state
+from .guard.restore import random_states
 
 Outcome = Literal["not_tried", "raised", "not_yet", "right"]
 
@@ -113,9 +115,9 @@ class Judge:
     @contextmanager
     def own_generator(self) -> Iterator[None]:
         """Refuse as ``"global-generator"`` a block that draws from a global generator, or seeds one."""
-        before = restore.random_states()
+        before = random_states()
         yield
-        for library, state in restore.random_states().items():
+        for library, state in random_states().items():
             if not same(before[library], state):
                 self.no(
                     "global-generator",

@@ -5,11 +5,8 @@ Each function takes note of something, makes it what a check needs, and returns 
 
 from __future__ import annotations
 
-import builtins
 import ctypes
-import functools
 import gc
-import importlib
 import os
 import random
 import signal
@@ -19,33 +16,19 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-from . import torch_state
 from .torch_state import Undo
 
 _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
-    {str(Path(__file__).parent.parent), "<frozen", "<string>"}
+    {str(Path(__file__).parents[2]), "<frozen", "<string>"}
     | {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {site.getusersitepackages()}
 )
-
-
-def keepers(owners: tuple[Any, ...]) -> tuple[Callable[[], Undo], ...]:
-    """Return the functions that take note, the first to be undone last.
-
-    Parameters
-    ----------
-    owners
-        Further modules, classes or objects whose attributes are put back.
-    """
-    return (*_KEEP, lambda: _keep_names(owners), _keep_memory)
 
 
 class Stop(BaseException):
@@ -73,7 +56,8 @@ def is_learners(frame: FrameType | None, end: FrameType | None = None) -> bool:
     return False
 
 
-def _keep_memory() -> Undo:
+def keep_memory() -> Undo:
+    """Limit the memory, so that the system ends no process: by what is writable, not by addresses, of which CUDA takes many."""
     try:
         import resource
 
@@ -101,79 +85,6 @@ def _room() -> int:
         with suppress(OSError, ValueError):
             free = min(free, int(most.read_text()) - int(now.read_text()))
     return min(max(free // 2, 2**29), _MOST_MEMORY)
-
-
-class _AsLoaded:
-    """Gives a module that was loaded before the check, and thrown out in it: PyTorch breaks when read twice."""
-
-    def __init__(self, modules: dict[str, ModuleType]) -> None:
-        self._modules = modules
-        self._specs: dict[str, object] = {}
-
-    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
-        """Find what was loaded before."""
-        return ModuleSpec(name, self) if name in self._modules else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module as it is."""
-        module = self._modules[spec.name]
-        self._specs[spec.name] = getattr(module, "__spec__", None)
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Leave it so."""
-        module.__spec__ = self._specs.get(module.__name__)
-
-    def stop(self) -> None:
-        """Find nothing any more."""
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-
-
-def _keep_names(further: tuple[Any, ...]) -> Undo:
-    """Functions and classes that an answer could replace, in the modules where that would be felt."""
-    from .. import simgpu
-
-    owners = [*_owners(), *further]
-    before = [(owner, dict(vars(owner))) for owner in owners]
-    modules, simulated = dict(sys.modules), simgpu.enabled()
-    finder = _AsLoaded(modules)
-    sys.meta_path.insert(0, finder)
-
-    def back() -> None:
-        sys.modules.update(modules)
-        finder.stop()
-        ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
-        for owner, names in before:
-            if ours and "torch" in str(getattr(owner, "__module__", owner)):
-                continue
-            now = vars(owner)
-            for name, value in names.items():
-                all_of_it = owner is sys or not isinstance(owner, (ModuleType, type))
-                if now.get(name, back) is not value and (callable(value) or all_of_it):
-                    setattr(owner, name, value)
-            if isinstance(owner, type) and len(now) > len(names):
-                for name in [n for n in now if n not in names and hasattr(now[n], "__get__")]:
-                    delattr(owner, name)
-
-    return back
-
-
-@functools.cache
-def _owners() -> tuple[Any, ...]:
-    import torch
-
-    names = "os time random math copy gc warnings itertools functools inspect traceback io html"
-    modules = [importlib.import_module(name) for name in names.split()]
-    modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
-    modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data]
-    modules += [
-        sys.modules[f"{__package__}.{name}"] for name in ("core", "guard", "restore", "torch_state")
-    ]
-    core = sys.modules[f"{__package__}.core"]
-    classes = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
-    for module in (torch.nn, torch.optim, torch.utils.data):
-        classes += [kind for kind in vars(module).values() if isinstance(kind, type)]
-    return (*modules, *classes)
 
 
 def _keep_process() -> Undo:
@@ -290,10 +201,9 @@ def random_states() -> dict[str, Any]:
     }
 
 
-_KEEP = (
+KEEP = (
     _keep_random,
     _keep_process,
-    *torch_state.KEEP,
     _keep_signals,
     _keep_shell,
     _keep_threads,

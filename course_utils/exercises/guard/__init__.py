@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import functools
-import os
 import signal
 import sys
 import threading
@@ -25,16 +23,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType, FunctionType, ModuleType
+from types import FrameType, FunctionType
 from typing import Any
 
-from . import restore
+from . import names, refusals, restore, torch_state
 from .restore import Stop, is_learners, is_librarys, raise_in
-
-
-class NotInACheckError(RuntimeError):
-    """Raised where an answer calls what would end, double or hang the notebook's process."""
-
 
 _running = threading.Lock()
 _BUILTINS = vars(builtins)
@@ -65,11 +58,16 @@ def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) ->
     undo: list[restore.Undo] = []
     originals = dict(_BUILTINS)
     try:
-        for keep in restore.keepers(owners):
+        for keep in (
+            *torch_state.KEEP,
+            *restore.KEEP,
+            lambda: names.keep(owners),
+            restore.keep_memory,
+        ):
             undo.append(keep())
-        _refuse()
+        refusals.refuse()
         if type(answer) is FunctionType:
-            undo.append(_loop_in_python(answer.__globals__))
+            undo.append(refusals.loop_in_python(answer.__globals__))
         main = threading.current_thread() is threading.main_thread()
         return (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
     finally:
@@ -147,7 +145,7 @@ def _is_within(file: str, frame: FrameType | None) -> bool:
     return False
 
 
-_SIMULATED = str(Path(__file__).parent.parent / "simgpu")
+_SIMULATED = str(Path(__file__).parents[2] / "simgpu")
 
 
 _set_handler, _now = signal.signal, time.monotonic
@@ -196,63 +194,3 @@ def _in_thread(work: Callable[[], None], limit: float) -> bool:
                 raise_in(thread)
             thread.join(0.1)
     return not stopped
-
-
-# --- What an answer may not call
-
-
-def _refuse() -> None:
-    """Refuse what would end, double or hang the process; `_keep_names` puts the names back."""
-    home = os.getpid()
-
-    def refused(owner: ModuleType, name: str) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
-
-        @functools.wraps(original)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            caller = sys._getframe(1).f_globals.get("__name__", "")
-            allowed = (  # in a child it ends the child; a DataLoader's workers are forked
-                os.getpid() != home
-                or (name == "fork" and caller.startswith("multiprocessing"))
-                or (name == "signal" and args[0] != getattr(signal, "SIGALRM", None))
-                or (name == "kill" and args[0] not in (home, 0, -1))
-            )
-            if allowed:
-                return original(*args, **kwargs)
-            raise NotInACheckError(f"{owner.__name__}.{name}() is not possible within a check.")
-
-        setattr(owner, name, call)
-
-    for owner, names in _REFUSED.items():
-        for name in names.split():
-            refused(owner, name)
-    sys.setrecursionlimit = lambda limit: None
-
-
-def _loop_in_python(names: dict[str, Any]) -> restore.Undo:
-    """Give the learner's code a `sum()` and the like that can be stopped; those in C look at no signal."""
-    ours = {f.__name__: _item_by_item(f) for f in (sum, max, min, any, all)}
-    put = {name: f for name, f in ours.items() if name not in names}
-    if str(names.get("__name__")).startswith("course_utils"):
-        return lambda: None
-    names.update(put)
-    return lambda: [names.pop(name) for name, f in put.items() if names.get(name) is f]
-
-
-def _item_by_item(function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def call(*args: Any, **more: Any) -> Any:
-        if len(args) == 1 or (args and function.__name__ == "sum"):
-            args = ((item for item in args[0]), *args[1:])
-        return function(*args, **more)
-
-    return call
-
-
-_REFUSED = {
-    os: "_exit abort kill killpg fork forkpty " + " ".join(n for n in dir(os) if n[:4] == "exec"),
-    signal: "signal setitimer alarm raise_signal pthread_kill pthread_sigmask",
-    builtins: "input breakpoint",
-}
