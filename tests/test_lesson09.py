@@ -234,10 +234,14 @@ def test_an_error_on_another_device_is_the_learners():
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_a_check_is_quick_and_a_stub_is_not_tried(exercise):
     assert exercise.result(exercise.reference).outcome == "right"
+    assert min(_seconds_of_a_check(exercise) for _ in range(3)) < 0.3
+    assert exercise.result(todo()).outcome == "not_tried"
+
+
+def _seconds_of_a_check(exercise):
     begin = time.process_time()
     exercise.result(exercise.reference)
-    assert time.process_time() - begin < 0.3
-    assert exercise.result(todo()).outcome == "not_tried"
+    return time.process_time() - begin
 
 
 # --- what the notebook uses
