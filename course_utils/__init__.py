@@ -12,16 +12,13 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOME = {
-    "bar": "progressbar",
+    "bar": "tqdm_bar",
     "card": "evidence",
     "catch_up": "catchup",
-    "claim": "claims",
-    "cluster": "",
     "course_map": "session",
     "expect_error": "errors",
     "get_device": "devices",
     "keep": "storage",
-    "launch": "",
     "load_digits": "data",
     "measure": "timing",
     "plots": "",

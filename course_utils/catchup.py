@@ -15,15 +15,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from . import predictions, progress, storage
+from . import predictions, progress_file, storage
 from .course import CourseFileError, Lesson, fresh_notebook, load_course
 from .exercises import Exercise, LessonExercises
 from .exercises import lesson as exercises_of
-from .progressbar import bar
+from .stubs import exercise_id, find_stub, replaced, solution
+from .tqdm_bar import bar
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
+_FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SHOWN = 12  # names that are listed, at most
 
 
@@ -105,14 +107,13 @@ def _fresh(lesson: Lesson) -> NotebookNode:
 
 
 def _sections(nb: NotebookNode) -> list[_Section]:
-    from .authoring.anatomy import headings
-
     found = [_Section(0, "", 0)]
     for i, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
-            for heading in headings(cell.source):
-                if heading.level == 2:
-                    found.append(_Section(len(found), heading.text, i))
+            for heading in re.findall(
+                r"^## +(.*?)[ #]*$", _FENCED.sub("", cell.source), re.MULTILINE
+            ):
+                found.append(_Section(len(found), heading, i))
     return found
 
 
@@ -137,9 +138,8 @@ def _goal(
 def _first_unsolved(
     nb: NotebookNode, sections: list[_Section], exercises: LessonExercises
 ) -> _Section:
-    from .authoring.cells import exercise_id
 
-    done = progress.solved()
+    done = progress_file.solved()
     open_ids = {exercise.id for exercise in exercises} - done
     for i, cell in enumerate(nb.cells):
         if exercise_id(cell) in open_ids:
@@ -181,8 +181,6 @@ def _run(
 
 def _own_answer(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
     """Return a cell's source; an exercise has the solution, or the learner's answer if that is right."""
-    from .authoring.cells import exercise_id
-    from .authoring.solve import find_stub, replaced, solution
 
     known: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
     exercise = known.get(exercise_id(cell) or "")
@@ -224,8 +222,8 @@ def _run_quietly(source: str, shell: Any) -> Exception | None:
 def _unnoticed() -> Iterator[None]:
     """Note nothing in the progress file meanwhile, and leave the learner's predictions alone."""
     chosen = os.environ.get("COURSE_PROGRESS")
-    theirs = dict(predictions._made)
-    predictions._made.clear()
+    theirs = dict(predictions.made)
+    predictions.made.clear()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         os.environ["COURSE_PROGRESS"] = str(Path(folder) / "progress.jsonl")
         try:
@@ -235,9 +233,9 @@ def _unnoticed() -> Iterator[None]:
                 del os.environ["COURSE_PROGRESS"]
             else:
                 os.environ["COURSE_PROGRESS"] = chosen
-            for prediction in predictions._made.values():
+            for prediction in predictions.made.values():
                 prediction.revealed = False
-            predictions._made.update(theirs)
+            predictions.made.update(theirs)
 
 
 def _is_made(value: object, shell: Any) -> bool:

@@ -12,7 +12,9 @@ import torch
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-DIGITS = Path(__file__).parent / "data" / "mnist10k.npz"
+from . import content
+
+DIGITS = content.folder() / "data" / "mnist10k.npz"
 SPLIT_SEED = 20240229
 
 

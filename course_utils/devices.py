@@ -9,17 +9,18 @@ from dataclasses import dataclass
 
 import torch
 
-from . import simgpu
-from .host import cpu_flags, cpu_name, old_torch, usable_cores, where
+import simgpu
+
 from .show import Bundle, show
+from .this_machine import CLICKS, cpu_flags, cpu_name, old_torch, usable_cores, where
 
 ORDER = ("cuda", "xpu", "mps", "sim", "cpu")
 """The kinds of device, best first. ROCm builds answer to ``cuda``; ``sim`` is the simulated one."""
 
 
 SWITCH_ON = {
-    "colab": "For a GPU: Runtime > Change runtime type > T4 GPU, then run all cells again.",
-    "kaggle": "For a GPU: Settings > Accelerator > GPU T4 x2, then run all cells again.",
+    "colab": f"For a GPU: {CLICKS['colab']}, then run all cells again.",
+    "kaggle": f"For a GPU: {CLICKS['kaggle']}, then run all cells again.",
     "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
 }
 """What to click where there is no GPU."""

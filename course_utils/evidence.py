@@ -2,33 +2,27 @@
 
 ``recorded/`` holds them in one form, ``recorded/schema.json``: ``machine_*.json`` and ``modelled_*.json``
 are written by ``python -m course_utils record``, ``published.json`` by hand. A file is read whole or
-refused; `problems` says why. ``published_gpus.json`` holds the makers' peak figures.
+refused; ``record --check`` says why. ``published_gpus.json`` holds the makers' peak figures.
 """
 
 from __future__ import annotations
 
 import html
 import json
-import math
-import re
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from .show import Bundle, amount, is_share, show, table
+from . import content
+from .show import Bundle, show, table
 from .timing import Measurement
 
-FOLDER = Path(__file__).parent / "recorded"
+FOLDER = content.recorded("")
 SCHEMA = 2
 KINDS = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
-
-TOLERANCE = 1.05
-"""How far above a peak a rate may lie: a GPU's clock can exceed the one its figures are stated for."""
 
 
 class RecordError(ValueError):
@@ -89,10 +83,11 @@ def recorded(
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.glob("*.json")) if _kind(path)]
+    return [path for path in sorted(folder.glob("*.json")) if kind_of_file(path)]
 
 
-def _kind(path: Path) -> str | None:
+def kind_of_file(path: Path) -> str | None:
+    """Return the kind of all that is in a file of this name; None where it is no file of records."""
     return next((kind for start, kind in KINDS.items() if path.name.startswith(start)), None)
 
 
@@ -104,8 +99,14 @@ def read_records(path: Path) -> list[Measurement]:
     RecordError
         Where it is refused.
     """
-    machine, results = (content := load(path))["machine"], content["results"]
-    return [_measurement(machine, result) for result in results]
+    found = load(path)
+    try:
+        return [_measurement(found["machine"], result) for result in found["results"]]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise RecordError(
+            f"{path.name} is not a file of records ({type(error).__name__}: {error}): "
+            f"`record --check {path.name}` says what is wrong with it."
+        ) from error
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -114,50 +115,29 @@ def load(path: Path) -> dict[str, Any]:
     Raises
     ------
     RecordError
-        Where the file is refused: the message names the first problem that `problems` finds.
+        Where it cannot be read, is not JSON, or says another schema than this copy reads.
     """
     try:
         stat = path.stat()
     except OSError as error:
         raise RecordError(f"{path.name} cannot be read: {error.strerror}.") from error
-    content, found = _read(path, stat.st_mtime_ns, stat.st_size)
-    if found:
-        more = f" ({len(found) - 1} more: `record --check {path.name}`)" if len(found) > 1 else ""
-        raise RecordError(found[0] + more)
-    return content
-
-
-def problems(path: Path) -> list[str]:
-    """Return everything for which a file is refused, one sentence each; nothing where it is good."""
-    try:
-        stat = path.stat()
-    except OSError as error:
-        return [f"{path.name} cannot be read: {error.strerror}."]
-    return list(_read(path, stat.st_mtime_ns, stat.st_size)[1])
+    return _load(path, stat.st_mtime_ns, stat.st_size)
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, _changed: int, _size: int) -> tuple[Any, tuple[str, ...]]:
-    """Return a file's content and its problems; read again only when the file has changed."""
+def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
+    """Read a file; again only when it has changed."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (
-        OSError,
-        ValueError,
-    ) as error:  # a JSONDecodeError and a UnicodeDecodeError are ValueErrors
-        return None, (f"{path.name} is not JSON: {error}. {ANEW}",)
-    version = content.get("schema") if isinstance(content, dict) else None
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+    except (OSError, ValueError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise RecordError(f"{path.name} is not JSON: {error}. {ANEW}") from error
+    version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:
         said = f"says schema {version}" if version is not None else "does not say its schema"
-        return None, (
-            f"{path.name} {said}, and this copy of the course reads schema {SCHEMA}. {ANEW}",
+        raise RecordError(
+            f"{path.name} {said}, and this copy of the course reads schema {SCHEMA}. {ANEW}"
         )
-    return content, tuple(faults(path, content))
-
-
-def faults(path: Path, content: Mapping[str, Any]) -> list[str]:
-    """Return why a file of this name and content would be refused, one sentence each."""
-    return list(_misshapen(path.name, content)) or list(_senseless(path, content))
+    return found
 
 
 ANEW = "Move it away and write it anew with `python -m course_utils record`."
@@ -167,51 +147,7 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is no number that JSON knows")
 
 
-# --- form: what schema.json says ----------------------------------------------------------------
-
-
-@cache
-def _validator() -> Any:
-    from jsonschema import Draft202012Validator
-
-    schema = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
-    checker = Draft202012Validator.FORMAT_CHECKER
-    return Draft202012Validator(schema, format_checker=checker)
-
-
-def _misshapen(name: str, content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield for each part of the file the most telling way in which it breaks the schema."""
-    from jsonschema.exceptions import best_match
-
-    parts: dict[tuple[Any, ...], list[Any]] = {}
-    for error in _validator().iter_errors(content):
-        parts.setdefault(tuple(error.absolute_path)[:2], []).append(error)
-    for errors in parts.values():
-        error = best_match(errors)
-        place = list(error.absolute_path)
-        where = name
-        if place[:1] == ["results"] and len(place) > 1:
-            where += f", {_title(place[1], content['results'][place[1]])}"
-            place = place[2:]
-        field = ".".join(map(str, place))
-        said = textwrap.shorten(error.message, 160, placeholder=" …")
-        about = error.schema.get("description", "")
-        yield (
-            f"{where}: {f'{field}: ' if field else ''}{said}"
-            f"{f' ({about})' if about else ''}. Correct it, or record it anew."
-        )
-
-
-def _title(index: int, result: Any) -> str:
-    """Name a result, as far as it has a name: ``result 3 (matmul size 32, time)``."""
-    if not isinstance(result, dict):
-        return f"result {index + 1}"
-    parameters = result.get("parameters")
-    words = [
-        label(str(result.get("experiment")), parameters if isinstance(parameters, dict) else {}),
-        str(result.get("quantity")),
-    ]
-    return f"result {index + 1} ({', '.join(words)})"
+# --- reading ------------------------------------------------------------------------------------
 
 
 def label(experiment: str, parameters: Mapping[str, Any]) -> str:
@@ -222,150 +158,6 @@ def label(experiment: str, parameters: Mapping[str, Any]) -> str:
 def _said(name: str, value: Any) -> str:
     """Write a parameter; a text says by itself what it is."""
     return value if isinstance(value, str) else f"{name} {value}"
-
-
-# --- sense: what no schema can say --------------------------------------------------------------
-
-
-def _senseless(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
-    kind = _kind(path)
-    if kind is None:
-        yield (
-            f"{path.name}: its name says no kind. Name it machine_….json for what was recorded, "
-            "modelled_….json for what was modelled, or published.json."
-        )
-        return
-    if (content["machine"] is None) != (kind == "published"):
-        said = "a machine" if kind == "published" else "no machine"
-        yield f"{path.name}: {kind} results, and {said}. Correct `machine`."
-        return
-    if problem := _future(content["date"]):
-        yield f"{path.name}: {problem}"
-    seen: dict[str, int] = {}
-    for index, result in enumerate(content["results"]):
-        where = f"{path.name}, {_title(index, result)}"
-        if result["kind"] != kind:
-            yield f"{where}: its kind is {result['kind']}, and a file of this name holds what is {kind}."
-        for problem in (
-            _future(result["date"]),
-            _impossible(result),
-            _too_fast(content["machine"], result),
-        ):
-            if problem:
-                yield f"{where}: {problem}"
-        key = json.dumps(
-            [result.get(k) for k in ("experiment", "parameters", "quantity", "device", "source")],
-            sort_keys=True,
-        )
-        if key in seen:
-            yield f"{where}: result {seen[key] + 1} is of the same thing. Take one of them out."
-        seen.setdefault(key, index)
-
-
-def _future(day: str) -> str | None:
-    if date.fromisoformat(day) <= date.today() + timedelta(days=1):  # time zones
-        return None
-    return (
-        f"{day} is in the future (today is {date.today()}). Set the clock that is wrong, of this "
-        "machine or of the one that recorded it, and record anew."
-    )
-
-
-def _impossible(result: Mapping[str, Any]) -> str | None:
-    figures = {name: result[name] for name in ("q1", "median", "q3") if result[name] is not None}
-    wrong = [f"{name} {value}" for name, value in figures.items() if not math.isfinite(value)]
-    if wrong:
-        return f"{wrong[0]} is not a finite number. Record it anew."
-    if list(figures.values()) != sorted(figures.values()):
-        order = ", ".join(f"{name} {value:g}" for name, value in figures.items())
-        return f"the quartiles do not enclose the median ({order}). Record it anew."
-    share = result["unit"] == "1" and is_share(result["quantity"])
-    for name, value in figures.items():
-        if share and not 0 <= value <= 1:
-            return f"{name} {value:g} is no share: it lies outside 0 to 1. Record it anew."
-        if value <= 0 and (result["unit"] != "1" or result["quantity"] == "speed-up"):
-            return f"{name} {value:g} {result['unit']} is not above zero. Record it anew."
-    return None
-
-
-@dataclass(frozen=True)
-class Ceiling:
-    """The most that a chip can do, FLOP/s and bytes/s, and who says so."""
-
-    flops: float
-    bytes: float
-    source: str
-
-
-ANY_CHIP = Ceiling(
-    flops=4 * 2.5e15,
-    bytes=4 * 8e12,
-    source="four times a GPU of NVIDIA's GB200 NVL72: datasheet, 2024, without sparsity",
-)
-"""For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
-
-CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
-"""What a CPU core can at most do: 6 GHz; two AVX-512 units of 16 float32 multiply-adds; one AMX unit of 1024 in bfloat16."""
-
-CACHE = 256e6
-"""Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""
-
-
-def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:
-    """Return the most that a device of a machine can do.
-
-    Parameters
-    ----------
-    machine
-        The machine as its file describes it; None for a published number.
-    device
-        The device as the result names it.
-    matrix_units
-        Whether tensor cores, or a CPU's matrix units, may have done the arithmetic.
-    """
-    if machine is not None and device.startswith("cpu"):
-        cycle = MATRIX_FLOPS_A_CYCLE if matrix_units else FLOPS_A_CYCLE
-        cores = machine["cores"]
-        source = f"{cores} cores × 6 GHz × {cycle} FLOPs a cycle"
-        return Ceiling(cores * CYCLES * cycle, ANY_CHIP.bytes, source)
-    name = device if machine is None else machine["device"]
-    words = re.split(r"[^A-Za-z0-9]+", name)
-    for gpu in published_gpus():
-        if gpu.name.split()[1] in words:
-            tflops = gpu.fp16_tensor_tflops if matrix_units else gpu.fp32_tflops
-            return Ceiling(tflops * 1e12, gpu.bandwidth_gb_s * 1e9, gpu.source)
-    return ANY_CHIP
-
-
-def _too_fast(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
-    """Say which rate no such chip can reach; nothing where the work is not known in numbers."""
-    from .experiments import EXPERIMENTS
-
-    experiment = EXPERIMENTS.get(result["experiment"])
-    matrix_units = experiment is None or experiment.matrix_units
-    most = ceiling(machine, result["device"], matrix_units)
-    for unit, rate in _rates(experiment, result):
-        peak = most.flops if unit == "FLOP/s" else most.bytes
-        if rate > TOLERANCE * peak:
-            return (
-                f"{amount(rate, unit)} is above the peak of {amount(peak, unit)} ({most.source}). "
-                "Was the device waited for? Record it anew."
-            )
-    return None
-
-
-def _rates(experiment: Any, result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    if result["unit"] in ("FLOP/s", "B/s"):
-        yield result["unit"], result["median"]
-    fits = experiment is not None and experiment.takes(result["parameters"])
-    if fits and result["quantity"] == "time" and result["median"] > 0:
-        if experiment.flops:
-            yield "FLOP/s", experiment.flops(result["parameters"]) / result["median"]
-        if experiment.bytes and (moved := experiment.bytes(result["parameters"])) >= CACHE:
-            yield "B/s", moved / result["median"]
-
-
-# --- reading ------------------------------------------------------------------------------------
 
 
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
@@ -389,24 +181,6 @@ def _cite(source: Mapping[str, str] | None) -> str:
         return ""
     parts = (source["title"], source.get("date"), source.get("url"))
     return ", ".join(part for part in parts if part)
-
-
-def as_result(m: Measurement) -> dict[str, Any]:
-    """Return a measurement as a result of a file: what was measured becomes what is recorded."""
-    # The last digits of the virtual clock are rounding; bytes are exact.
-    digits = 6 if m.kind == "modelled" and m.unit != "B" else 17
-    return {
-        "experiment": m.experiment,
-        "parameters": dict(m.parameters),
-        "quantity": m.quantity,
-        "unit": m.unit,
-        **{name: float(f"{getattr(m, name):.{digits}g}") for name in ("median", "q1", "q3")},
-        "n": m.n,
-        "device": m.device,
-        "threads": m.threads,
-        "date": m.date,
-        "kind": "recorded" if m.kind == "measured" else m.kind,
-    }
 
 
 # --- cards --------------------------------------------------------------------------------------

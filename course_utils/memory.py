@@ -7,7 +7,6 @@ every request up to 512 bytes, and sometimes gives the rest of a chunk with it.
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,14 +14,18 @@ from typing import Any
 import matplotlib.pyplot as plt
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.optim import Optimizer
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_leaves
 
-from . import simgpu
+import simgpu
+from simgpu.hollow import Hollow
+from simgpu.spare import spare_device
+
+from .number_format import amount
+from .out_of_memory import figures  # noqa: F401  (the lessons say memory.figures)
 from .plots import COLOURS, present
-from .show import amount, show_table
+from .show import show_table
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
@@ -46,57 +49,6 @@ def metering_device(device: torch.device | str) -> torch.device:
     if _has_meter(device) or simgpu.problem():
         return device
     return simgpu.first()
-
-
-def figures(message: str) -> dict[str, int]:
-    """Return the figures in an out-of-memory message, in bytes.
-
-    Parameters
-    ----------
-    message
-        The text of a ``torch.OutOfMemoryError``.
-
-    Returns
-    -------
-    dict
-        ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
-        ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
-        ``"unallocated"``: what PyTorch keeps reserved beside them.
-
-    Raises
-    ------
-    ValueError
-        Where the text lacks one of them.
-    """
-    found = {}
-    for name, words in _FIGURES.items():
-        sizes = _sizes(words, message)
-        if not sizes:
-            raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
-        found[name] = sizes[0]
-    if numbered := _sizes("Process [0-9]+ has {size}", message):
-        # In a container one's own process is listed by its number. It holds what PyTorch has reserved,
-        # and the CUDA context.
-        reserved = found["allocated"] + found["unallocated"]
-        own = min(numbered, key=lambda nbytes: abs(nbytes - reserved))
-        found["process"] = next(iter(_sizes("this process has {size}", message)), own)
-    return found
-
-
-_FIGURES = {
-    "requested": "Tried to allocate {size}",
-    "capacity": "total capacity of {size}",
-    "free": "of which {size}",
-    "process": "(?:this process|Process [0-9]+) has {size}",
-    "allocated": "Of the allocated memory {size}",
-    "unallocated": "and {size} is reserved by PyTorch",
-}
-_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-
-
-def _sizes(words: str, message: str) -> list[int]:
-    found = re.findall(words.format(size="([0-9.]+) ([A-Za-z]+)"), message)
-    return [round(float(number) * _UNITS[unit]) for number, unit in found]
 
 
 def by_kind(
@@ -348,89 +300,6 @@ def _kinds_in_words(kinds: dict[str, int]) -> str:
 
 
 # --- A device of one's own, and one without values
-
-
-@contextlib.contextmanager
-def spare_device(memory: int | str, profile: str = "T4") -> Iterator[torch.device]:
-    """Add one simulated device for a while; those that are there, and their tensors, stay as they are.
-
-    Within the block it is the current simulated device. Drop its tensors before the block ends.
-
-    Parameters
-    ----------
-    memory
-        Its capacity, in bytes or as ``"300 MB"``.
-    profile
-        The GPU to simulate.
-
-    Raises
-    ------
-    RuntimeError
-        Where this PyTorch cannot have the simulated device.
-    """
-    from .simgpu.machine import MACHINE, Device, parse_memory
-    from .simgpu.profiles import load
-
-    simgpu.first()
-    spare = Device(len(MACHINE.devices), load(profile), parse_memory(memory), MACHINE.host)
-    MACHINE.devices.append(spare)
-    before, MACHINE.current = MACHINE.current, spare.index
-    try:
-        yield spare.torch_device
-    finally:
-        MACHINE.devices.remove(spare)
-        MACHINE.current = before
-
-
-class Hollow(TorchDispatchMode):
-    """Within it, new tensors on the simulated device have sizes and memory, and no values.
-
-    Every operation takes memory and modelled time as usual, and computes nothing. What is copied to the
-    CPU is zero, and so is ``.item()``, which makes the host wait as it does where there is a value.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._shapes_only = _ShapesOnly(allow_non_fake_inputs=True)
-
-    def __torch_dispatch__(
-        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        from .simgpu.machine import MACHINE
-        from .simgpu.tensor import SimTensor, run
-
-        kwargs = kwargs or {}
-        to_device = getattr(kwargs.get("device"), "type", "") == "sim"
-        of_device = any(isinstance(x, SimTensor) for x in tree_leaves((args, kwargs)))
-        if not to_device and not of_device:
-            return op(*args, **kwargs)
-        if op is torch.ops.aten._local_scalar_dense.default:
-            MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
-            return 0
-        if op is torch.ops.aten._to_copy.default and not of_device:
-            with self:
-                made = torch.empty_like(args[0], dtype=kwargs.get("dtype"), device=kwargs["device"])
-                return made.copy_(args[0], kwargs.get("non_blocking", False))
-        if op.is_view:  # of the tensor as it is: in this mode it would be a copy, and take memory
-            return run(op, args, kwargs)
-        with self._shapes_only:
-            out = run(op, args, kwargs)
-        return tree_map_only(FakeTensor, _zeros, out)
-
-
-class _ShapesOnly(FakeTensorMode):
-    """Fake tensors of the CPU.
-
-    Where CUDA is not to be had, PyTorch up to 2.11 sets a guard for it that belongs to the thread, in a
-    table of the process: once the thread has ended, the next thread that enters a fake mode ends the
-    process. Tensors of the CPU need no such guard.
-    """
-
-    avoid_device_init = False
-
-
-def _zeros(like: Tensor) -> Tensor:
-    return torch.zeros(like.shape, dtype=like.dtype)
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,15 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from .host import in_notebook
-from .show import Bundle, amount, is_share, show
+from .number_format import amount, is_share
+from .show import Bundle, show
+from .this_machine import in_notebook
 
 if TYPE_CHECKING:
     from .timing import Measurement
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+BLUE, ORANGE, GREEN = COLOURS[:3]
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 DASHES = {"measured": "-", "recorded": "--", "modelled": ":", "published": "-."}

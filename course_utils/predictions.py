@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from . import progress
-from .exercises.core import Todo, brief
+from . import progress_file
+from .exercises.judge import Todo, brief
+from .number_format import in_base
 from .show import Bundle, show
-from .units import in_base
 
 Verdict = Literal["close", "near", "off"]
 
@@ -78,7 +78,7 @@ class Prediction:
         verdict, said = self._verdict(answer)
         if not self.revealed and verdict:
             found = answer if isinstance(answer, str) else [answer.low, answer.high]
-            progress.note_prediction(self.id, verdict, self.guess, found, self.unit)
+            progress_file.note_prediction(self.id, verdict, self.guess, found, self.unit)
         self.revealed = True
         show(self._bundle(answer, verdict, said))
 
@@ -128,7 +128,7 @@ class Prediction:
 
 _WHY = "Why might that be? Think before you read on."
 
-_made: dict[str, Prediction] = {}
+made: dict[str, Prediction] = {}
 
 
 def predict(
@@ -154,7 +154,7 @@ def predict(
         The same object for the same id, as long as the kernel lives: a cell that is run again before
         the answer replaces the guess; after the answer the first guess stays.
     """
-    prediction = _made.setdefault(prediction_id, Prediction(prediction_id))
+    prediction = made.setdefault(prediction_id, Prediction(prediction_id))
     prediction.unit, prediction.choices = unit, tuple(choices)
     kept = None if prediction.guess is None else prediction._written(prediction.guess)
     what = f"one of {', '.join(map(repr, choices))}" if choices else "a number"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import importlib.util
 import sys
 
-from . import progress
+from . import progress_file
 from .course import load_course
 from .exercises import LessonExercises, lesson
-from .host import where
 from .show import Bundle, show, table
+from .this_machine import where
 
 NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml", "jsonschema")
 
@@ -45,8 +45,8 @@ def start(lesson_id: str) -> LessonExercises:
 
 def course_map() -> None:
     """Show the lessons with the learner's progress in each."""
-    done = progress.solved()
-    tried = {attempt.exercise for attempt in progress.attempts()}
+    done = progress_file.solved()
+    tried = {attempt.exercise for attempt in progress_file.attempts()}
     rows = []
     for entry in load_course().lessons:
         ids = [exercise.id for exercise in lesson(entry.id)]
@@ -57,8 +57,8 @@ def course_map() -> None:
         marks = "●" * right + "○" * (len(ids) - right)
         rows.append((entry.id, entry.title, f"{entry.minutes} min", marks, state))
     text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
-    where = f"Kept in {progress.progress_file()}, on this machine only."
-    if verdicts := progress.predictions().values():
+    where = f"Kept in {progress_file.progress_file()}, on this machine only."
+    if verdicts := progress_file.predictions().values():
         close = sum(verdict == "close" for verdict in verdicts)
         where = f"Predictions: {len(verdicts)} made, {close} close. {where}"
     show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))

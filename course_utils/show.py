@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .host import in_notebook
+from .this_machine import in_notebook
 
 
 @dataclass(frozen=True)
@@ -102,66 +102,3 @@ LOOK = {
     "modelled": "font-style:italic",
     "published": "opacity:.8",
 }
-
-
-def seconds(value: float) -> str:
-    """Write a time given in seconds with three digits and a fitting unit: ``"1.23 ms"``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if abs(value) >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value / 1e-9:.3g} ns"
-
-
-_SIZES = {
-    "B": (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1)),
-    "B/s": (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("B/s", 1)),
-    "FLOP/s": (
-        ("PFLOP/s", 1e15),
-        ("TFLOP/s", 1e12),
-        ("GFLOP/s", 1e9),
-        ("MFLOP/s", 1e6),
-        ("FLOP/s", 1),
-    ),
-}
-
-SHARES = ("accuracy", "fraction", "share")
-"""A quantity with one of these words in its name lies between 0 and 1."""
-
-
-def is_share(quantity: str) -> bool:
-    """Return whether a quantity is a part of a whole, such as a test accuracy."""
-    return any(word in quantity for word in SHARES)
-
-
-def amount(value: float, unit: str = "s", quantity: str = "") -> str:
-    """Write a number with three digits and a fitting unit.
-
-    Parameters
-    ----------
-    value
-        The number, in ``unit``.
-    unit
-        ``"s"``, ``"B"`` (written in KiB, MiB, GiB), ``"B/s"``, ``"FLOP/s"``, ``"1"`` or another unit, such
-        as ``"samples/s"``, which is written as it is.
-    quantity
-        What it is: a unit of ``"1"`` is written as a percentage for a share, and as ``×`` for a
-        ``"speed-up"``.
-
-    Examples
-    --------
-    >>> amount(0.0123), amount(3 * 2**20, "B"), amount(4.0, "1", "speed-up"), amount(0.97, "1", "accuracy")
-    ('12.3 ms', '3 MiB', '4×', '97 %')
-    """
-    if unit == "s":
-        return seconds(value) if abs(value) < 7200 else f"{_digits(value / 3600)} h"
-    if unit == "1" and is_share(quantity):
-        return f"{_digits(100 * value)} %"
-    if unit == "1":
-        return _digits(value) + ("×" if quantity == "speed-up" else "")
-    sizes = _SIZES.get(unit, ((unit, 1),))
-    name, size = next((pair for pair in sizes if abs(value) >= pair[1]), sizes[-1])
-    return f"{_digits(value / size)} {name}"
-
-
-def _digits(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -6,9 +6,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from . import progress
+from . import progress_file
 from .course import load_course
-from .host import where
+from .this_machine import where
 
 KAGGLE = Path("/kaggle/working")
 DRIVE = Path("/content/drive")
@@ -85,7 +85,7 @@ def _ask_for_drive() -> None:
             raise FileNotFoundError(f"{mine} is not there")
         folder = mine / "pytorch-gpu-course"
         folder.mkdir(exist_ok=True)
-        progress.move(folder / "progress.jsonl")
+        progress_file.move(folder / "progress.jsonl")
     except Exception as error:  # noqa: BLE001  (Colab raises errors of its own, where you decline too)
         said = next(iter(str(error).splitlines()), "") or type(error).__name__
         print(f"Your Drive was not opened ({said}). Run the cell again to be asked again.")

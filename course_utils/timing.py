@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
-from . import simgpu
+import simgpu
+
 from .devices import abilities, synchronize
-from .show import amount, seconds
+from .number_format import amount, seconds
 
 _log = logging.getLogger("torch.utils.cpp_extension")  # Timer brings it: it warns of a toolkit
 _level = _log.level  # without a driver, which is no news to a learner
@@ -60,7 +61,7 @@ class Measurement:
     source
         Where a published number is printed.
     experiment, parameters
-        The experiment of ``course_utils.experiments`` that gave it, and with what, for a record.
+        The experiment of ``tools.records`` that gave it, and with what, for a record.
     """
 
     label: str

@@ -35,7 +35,7 @@ def two_devices():
     """Two simulated T4s, in a process that may hold more or fewer from the test before."""
     from support import skip
 
-    from course_utils import simgpu
+    import simgpu
 
     if problem := simgpu.problem():
         skip(problem, until="2027-11-30")

@@ -18,7 +18,7 @@ import pytest
 from nbformat import NotebookNode
 
 from course_utils.course import Lesson, load_course
-from course_utils.exercises.core import RESULT_MIME
+from course_utils.exercises.result import RESULT_MIME
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
+from answers import wrong
 from mutation import mutants
 
 from course_utils.course import load_course
@@ -169,7 +170,7 @@ import _thread, builtins, contextlib, functools, gc, itertools, math, os, queue,
 import subprocess, sys, threading, time, warnings
 import numpy, torch
 from torch.overrides import TorchFunctionMode as Function
-from course_utils.exercises import core
+from course_utils.exercises import exercise as core
 from torch.utils._python_dispatch import TorchDispatchMode
 
 class Dispatch(TorchDispatchMode):
@@ -223,7 +224,7 @@ def cases() -> Iterator[Case]:
             code = name.removeprefix("returns: ")
             yield Case(f"is: {code}", exercise, lambda c=code: _value(c), True)
     for exercise in EXERCISES:
-        for diagnosis, answer in exercise.wrong.items():
+        for diagnosis, answer in wrong(exercise).items():
             yield Case(f"wrong: {diagnosis}", exercise, lambda a=answer: a, False)
     dice = random.Random(6)
     every = [(e, m) for e in EXERCISES if not e.wants_value for m in mutants(e.source)]
@@ -264,7 +265,7 @@ def state() -> dict[str, Any]:
     import builtins
     import threading
 
-    core = sys.modules["course_utils.exercises.core"]
+    core = sys.modules["course_utils.exercises.exercise"]
     return {
         "gradients": torch.is_grad_enabled(),
         "inference": torch.is_inference_mode_enabled(),

@@ -17,8 +17,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_lessons.lesson08.bucket_lengths import bucket_lengths
+from course_lessons.lesson08.compare import compare
+from course_lessons.lesson08.gather_rows import gather_rows
+from course_lessons.lesson08.leaving import LEAVING
+from course_lessons.lesson08.rank_of import rank_of
+from course_lessons.lesson08.train_logged import train_logged
 from course_utils.devices import synchronize
-from course_utils.exercises.lesson08 import precision, several, speed, takehome
 
 # --- right ones
 
@@ -497,7 +502,7 @@ def statistics_in_double(x, dist):
 
 
 def statistics_by_gathering(x, dist):
-    rows = several.gather_rows(x, dist)
+    rows = gather_rows(x, dist)
     return [rows.mean(0), rows.var(0, unbiased=False)]
 
 
@@ -543,8 +548,8 @@ RIGHT = [
     ("keep_best", keep_best_by_clones),
     ("newest", newest_by_pattern),
     ("train_watched", train_watched_by_a_counter),
-    ("leaving", [str(name) for name in precision.LEAVING]),
-    ("leaving", tuple(getattr(torch, name) for name in precision.LEAVING)),
+    ("leaving", [str(name) for name in LEAVING]),
+    ("leaving", tuple(getattr(torch, name) for name in LEAVING)),
     ("without_sigmoid", without_sigmoid_in_other_words),
     ("fit_mixed", fit_mixed_in_two_branches),
     ("averaged", averaged_by_the_formula),
@@ -578,7 +583,7 @@ RIGHT = [
 
 
 def compare_first_seed_warms_up(formats, seeds, train, accuracy, machine):
-    return takehome.compare(formats, [seeds[0], *seeds], train, accuracy, machine)
+    return compare(formats, [seeds[0], *seeds], train, accuracy, machine)
 
 
 def keep_best_on_the_host(model, train_epoch, score, epochs):
@@ -673,7 +678,7 @@ def logged_as_shipped(model, batches, optimizer, every, clock, log):
 
 
 def logged_as_tensor(model, batches, optimizer, every, clock, log):
-    speed.train_logged(
+    train_logged(
         model, batches, optimizer, every, clock, lambda s, m, r: log(s, torch.tensor(m), r)
     )
 
@@ -690,7 +695,7 @@ def prefetch_of_one_thread_a_batch(batches, bound):
 def rank_from_the_first(environment):
     if "RANK" not in environment:
         return 0, 0, 1
-    return several.rank_of(environment)
+    return rank_of(environment)
 
 
 def prefetch_of_silent_threads(batches, bound):
@@ -781,9 +786,7 @@ WRONG = [
     ("steady_loop", steady_reading_each_time, "waits"),
     (
         "bucket_lengths",
-        lambda lengths, per_shape, per_token: speed.bucket_lengths(
-            lengths or [1], per_shape, per_token
-        ),
+        lambda lengths, per_shape, per_token: bucket_lengths(lengths or [1], per_shape, per_token),
         "none",
     ),
     ("choose_checkpoints", lambda blocks, budget: {len(blocks)}, "no-block"),
@@ -794,5 +797,5 @@ WRONG = [
     ("save_on_one", save_barrier_first, "no-wait"),
     ("save_on_one", save_replaced, "wrapped-keys"),
     ("predictions", predictions_in_turn, "waits-each"),
-    ("gather_rows", lambda rows, dist: several.gather_rows(rows, dist).double(), "other-form"),
+    ("gather_rows", lambda rows, dist: gather_rows(rows, dist).double(), "other-form"),
 ]

@@ -19,10 +19,12 @@ import torch
 from harness import ROOT
 from support import skip
 
-from course_utils import evidence, experiments, simgpu
-from course_utils.cli import benchmark
-from course_utils.experiments import EXPERIMENTS, LeftOut, Point, Unsuitable, run_points
-from course_utils.experiments.benchmarks import core, ladder, loops, mlp, peers
+import simgpu
+from course_utils import evidence
+from tools import records
+from tools.commands import benchmark
+from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, checks, run_points
+from tools.records.benchmarks import comparison, ladder, loops, mlp, peers
 
 CPU = torch.device("cpu")
 
@@ -30,7 +32,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def _short():
     """Take short turns: these tests judge what is done, not how fast."""
-    with core.measuring(scale=0.005):
+    with comparison.measuring(scale=0.005):
         yield
 
 
@@ -54,23 +56,23 @@ def test_two_things_take_turns_and_the_first_round_is_not_counted():
         order.append("b")
         return 100.0 if len(order) < 3 else 0.5
 
-    with core.measuring(rounds=5):
-        found = core.in_turns(a, b)
+    with comparison.measuring(rounds=5):
+        found = comparison.in_turns(a, b)
     assert "".join(order) == "ba" + "ab" + "ba" + "ab" + "ba" + "ab"
     assert (found.ratios, found.rates) == ([4.0] * 5, [2.0] * 5)
-    assert core.setting().rounds == 5 and core.setting().scale == 0.005
+    assert comparison.setting().rounds == 5 and comparison.setting().scale == 0.005
 
 
 def test_the_setting_is_put_back_also_after_an_error():
-    before = core.setting()
-    with pytest.raises(KeyError), core.measuring(rounds=9, scale=3.0):
+    before = comparison.setting()
+    with pytest.raises(KeyError), comparison.measuring(rounds=9, scale=3.0):
         raise KeyError
-    assert core.setting() == before
+    assert comparison.setting() == before
 
 
 @pytest.mark.parametrize("steps", [3, 8])
 def test_a_loop_that_makes_fewer_or_more_steps_is_not_timed(steps):
-    tick = core.Ticker(CPU, warm_up=2, steps=4)
+    tick = comparison.Ticker(CPU, warm_up=2, steps=4)
     for _ in range(steps):
         tick()
     with pytest.raises(RuntimeError, match=f"made {steps} steps of 6"):
@@ -79,8 +81,8 @@ def test_a_loop_that_makes_fewer_or_more_steps_is_not_timed(steps):
 
 def test_only_the_steps_after_the_warm_up_are_timed(monkeypatch):
     now = iter([10.0, 13.5])
-    monkeypatch.setattr(core, "perf_counter", lambda: next(now))
-    tick = core.Ticker(CPU, warm_up=2, steps=4)
+    monkeypatch.setattr(comparison, "perf_counter", lambda: next(now))
+    tick = comparison.Ticker(CPU, warm_up=2, steps=4)
     for _ in range(6):
         tick()
     assert tick.seconds == 3.5
@@ -88,13 +90,13 @@ def test_only_the_steps_after_the_warm_up_are_timed(monkeypatch):
 
 def test_a_turn_has_as_many_steps_as_fill_its_time(monkeypatch):
     clock = [0.0]
-    monkeypatch.setattr(core, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(comparison, "perf_counter", lambda: clock[0])
 
     def step():
         clock[0] += 0.01
 
-    with core.measuring(scale=1.0):
-        turn = core.calibrated(step, CPU, seconds=0.5)
+    with comparison.measuring(scale=1.0):
+        turn = comparison.calibrated(step, CPU, seconds=0.5)
     begin = clock[0]
     assert turn() == pytest.approx(0.01)
     assert clock[0] - begin == pytest.approx(0.5)
@@ -141,7 +143,7 @@ def test_the_loop_of_lesson_03_is_that_of_its_notebook():
 
 
 def test_the_loops_learn_the_seeds_task():
-    with core.measuring(scale=1.0):
+    with comparison.measuring(scale=1.0):
         for loop in ("bare", "lesson 03", "capstone"):
             job = peers.trained(loop, "mlp", "device", CPU)
             with torch.inference_mode():
@@ -170,7 +172,7 @@ def test_a_package_that_is_missing_is_named_with_its_remedy(loop, monkeypatch):
 
 
 def test_what_a_package_prints_is_kept_away(capsys):
-    with core.quiet():
+    with comparison.quiet():
         print("hello")
     peers.trained("tutorial", "mlp", "device", CPU)
     assert capsys.readouterr() == ("", "")
@@ -363,14 +365,14 @@ def test_a_table_gives_ratios_quartiles_n_device_versions_and_date(fixed, capsys
         "| --- | ---: | ---: | ---: | ---: | ---: |\n"
         "| tutorial | 0.50× | 0.50 to 0.50 | 6 | 5,000 samples/s | 100 % |\n"
     ) in said
-    assert f"torch {torch.__version__}" in said and experiments.machine([CPU])["device"] in said
+    assert f"torch {torch.__version__}" in said and records.machine([CPU])["device"] in said
     assert re.search(r"Measured on cpu: .*\d CPU threads?, \d{4}-\d\d-\d\d", said)
 
 
 def test_records_are_written_and_can_be_looked_up(fixed, tmp_path, capsys):
     assert run("peers", "--loop", "tutorial", "--output", tmp_path) == 0
     (path,) = tmp_path.iterdir()
-    assert evidence.problems(path) == [] and path.name in capsys.readouterr().out
+    assert checks.problems(path) == [] and path.name in capsys.readouterr().out
     (found,) = evidence.recorded(
         "peer_loop", "speed-up", folder=tmp_path, task="mlp", data="device", loop="tutorial"
     )
@@ -439,7 +441,7 @@ def test_a_mistake_in_the_call_is_answered_in_a_sentence(words, says, status, ca
 
 def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr(experiments, "run_points", lambda points: pytest.fail("it measured"))
+    monkeypatch.setattr(records, "run_points", lambda points: pytest.fail("it measured"))
     assert run("mlp", "--output", tmp_path / "file" / "folder") == 1
     assert "cannot be written" in capsys.readouterr().err
 
@@ -475,6 +477,6 @@ def test_benchmark_from_end_to_end_on_the_command_line(tmp_path):
 @pytest.mark.serial
 def test_the_loop_of_lesson_03_costs_next_to_nothing():
     """It is at two thirds of what was measured, 0.99: the goal is 0.98, on a quiet machine."""
-    with core.measuring(rounds=7, scale=0.5):
+    with comparison.measuring(rounds=7, scale=0.5):
         bare, lesson = (peers.Peer(loop, "mlp", "device", CPU) for loop in ("bare", "lesson 03"))
-        assert median(core.in_turns(bare, lesson).ratios) > 0.66
+        assert median(comparison.in_turns(bare, lesson).ratios) > 0.66

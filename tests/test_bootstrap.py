@@ -28,20 +28,12 @@ from pathlib import Path
 import pytest
 from support import skip
 
-from course_utils.cli import (
-    bootstrap,
-    environment,
-    installer,
-    lab,
-    pairs,
-    remedies,
-    test,
-    torch_build,
-)
+from course_utils.cli import bootstrap, environment, installer, lab, remedies, torch_build
 from course_utils.cli.bootstrap import SetupError
+from tools.commands import pairs, test
 
 ROOT = Path(__file__).parents[1]
-EARLY = ("__init__.py", "__main__.py", "doctor.py", "host.py", "show.py")
+EARLY = ("__init__.py", "__main__.py", "doctor.py", "machine_facts.py", "this_machine.py")
 TORCH = "torch==2.13.0"
 
 FAKE_TORCH = """
@@ -124,9 +116,12 @@ def make_clone(folder: Path) -> Path:
     shutil.copytree(
         ROOT / "course_utils" / "cli",
         folder / "course_utils" / "cli",
-        ignore=shutil.ignore_patterns("record.py", "__pycache__"),
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
-    shutil.copytree(ROOT / "course_utils" / "simgpu", folder / "course_utils" / "simgpu")
+    leave = shutil.ignore_patterns("record.py", "tests", "__pycache__")
+    for room in ("tools/commands", "simgpu"):
+        shutil.copytree(ROOT / room, folder / room, ignore=leave)
+    shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")
     (folder / "notebooks").mkdir()
     (folder / "notebooks" / lab.LESSON).write_text("{}", encoding="utf-8")

@@ -20,9 +20,9 @@ from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, kernel_env
 from playwright.sync_api import expect
 
-from course_utils.authoring.solve import solved
 from course_utils.exercises import lesson as exercises_of
-from course_utils.exercises.core import HEADLINES
+from course_utils.exercises.result import HEADLINES
+from tools.authoring.solve import solved
 
 pytestmark = [pytest.mark.everywhere, pytest.mark.serial]
 
@@ -44,7 +44,7 @@ def lab(tmp_path_factory):
     """A JupyterLab on a copy of the course; its address, its token and the learner's folder."""
     folder = tmp_path_factory.mktemp("lab")
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for part in ("course_utils", "notebooks"):
+    for part in ("course_utils", "course_lessons", "simgpu", "notebooks"):
         shutil.copytree(ROOT / part, folder / "course" / part, ignore=leave)
     for name, values in SETTINGS.items():
         path = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"

@@ -28,7 +28,7 @@ from harness import (
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-from course_utils import catchup, course, predictions, progress
+from course_utils import catchup, course, predictions, progress_file
 from course_utils.course import CourseFileError, fresh_notebook, load_course
 from course_utils.exercises import LessonExercises
 
@@ -81,7 +81,7 @@ def _said(capsys):
 
 def test_it_goes_on_where_the_first_exercise_is_open(tiny, capsys, tmp_path):
     _, names = tiny
-    progress.note("01.double", "right")
+    progress_file.note("01.double", "right")
     catchup.catch_up("01")
     said = _said(capsys)
     assert "Go on with section 2, “What is the answer?” of lesson 01." in said
@@ -95,8 +95,8 @@ def test_it_goes_on_where_the_first_exercise_is_open(tiny, capsys, tmp_path):
 def test_nothing_counts_as_solved(tiny, capsys):
     catchup.catch_up("01", "question")
     assert "section 3" in _said(capsys)
-    assert list(progress.attempts()) == []
-    assert os.environ["COURSE_PROGRESS"] == str(progress.progress_file())
+    assert list(progress_file.attempts()) == []
+    assert os.environ["COURSE_PROGRESS"] == str(progress_file.progress_file())
 
 
 def test_a_value_and_the_source_of_a_function_are_there(tiny, capsys):
@@ -116,7 +116,7 @@ def test_without_anything_solved_only_the_imports_run(tiny, capsys):
 def test_with_everything_solved_all_cells_run(tiny, capsys):
     _, names = tiny
     for exercise in EXERCISES:
-        progress.note(exercise.id, "right")
+        progress_file.note(exercise.id, "right")
     catchup.catch_up("01")
     assert "section 4, “Summary”" in _said(capsys)
     assert names["answer"] == 42
@@ -140,7 +140,7 @@ def test_a_right_answer_of_the_learner_stays_and_a_stub_does_not(tiny, monkeypat
     catchup.catch_up("01", 2)
     assert names["double"] is not wrong
     assert names["double"](21) == 42
-    assert list(progress.attempts()) == []
+    assert list(progress_file.attempts()) == []
 
 
 def test_a_file_that_is_there_is_left_alone(tiny, capsys, tmp_path):
@@ -159,7 +159,7 @@ def test_predictions_stay_open_and_the_learners_own_stay(tiny, capsys):
     theirs = predictions.predict("01.old", 3)
     catchup.catch_up("01", 2)
     capsys.readouterr()
-    assert progress.predictions() == {}
+    assert progress_file.predictions() == {}
     assert predictions.predict("01.old", 3) is theirs
     assert (theirs.guess, theirs.revealed) == (3.0, False)
     predictions.predict("01.new", 5)

@@ -10,12 +10,22 @@ from pathlib import Path
 import pytest
 import torch
 
-import course_utils
+from course_lessons.lesson07.synthetic_images import IMAGES, SyntheticImages
+from course_lessons.shared import claims
+from course_lessons.shared.claims import (
+    CLAIMS,
+    WORDS,
+    Claim,
+    Rate,
+    Ratio,
+    Value,
+    card,
+    claim,
+    weigh,
+)
 from course_utils import evidence
-from course_utils.authoring import claims as writer
-from course_utils.claims import CLAIMS, WORDS, Claim, Rate, Ratio, Value, card, claim, weigh
-from course_utils.experiments import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
-from course_utils.experiments.lesson03 import IMAGES, SyntheticImages
+from tools.authoring import claims as writer
+from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
 
 ROOT = Path(__file__).parent.parent
 CPU = torch.device("cpu")
@@ -71,14 +81,13 @@ def result(experiment, median, **fields):
 @pytest.fixture
 def records(tmp_path, monkeypatch):
     """An empty folder of records in place of the course's, and a function that puts a file there."""
+    shipped = evidence.FOLDER
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     about = {
         **{"device": "NVIDIA H200", "memory": 10**11, "driver": "1", "torch": "2.13.0"},
         **{"cuda": "13", "os": "Linux", "cpu": "A CPU", "cores": 8},
     }
-    schema = Path(evidence.__file__).parent / "recorded" / "schema.json"
-    (tmp_path / "schema.json").write_text(schema.read_text(encoding="utf-8"), encoding="utf-8")
-    gpus = schema.with_name("published_gpus.json").read_text(encoding="utf-8")
+    gpus = (shipped / "published_gpus.json").read_text(encoding="utf-8")
     (tmp_path / "published_gpus.json").write_text(gpus, encoding="utf-8")
 
     def put(name, *results):
@@ -316,7 +325,7 @@ def test_what_a_gpu_measured_is_no_longer_asked_for(records):
 
 
 def test_a_claim_shows_as_a_card(capsys):
-    course_utils.claim("amp-speed")
+    claims.claim("amp-speed")
     said = capsys.readouterr().out
     one = BY_ID["amp-speed"]
     assert one.text in said and f"{one.word}. " in said and one.document in said

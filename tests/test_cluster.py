@@ -15,10 +15,12 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from course_utils import cluster, drawings, traces
-from course_utils.cluster import Deadlock, DistributedDataParallel, Mismatch
+from course_lessons.lesson05.drawings import buckets, chunks, mesh, rank_lanes, ranks, scaling
+from course_lessons.shared import traces
 from course_utils.exercises import Exercise
-from course_utils.simgpu.clock import Span
+from simgpu import cluster
+from simgpu.clock import Span
+from simgpu.cluster import Deadlock, DistributedDataParallel, Mismatch
 
 LATENCY, BANDWIDTH = 5e-6, 12e9
 
@@ -555,7 +557,6 @@ def exercise(program, **how):
             lambda dist: program(answer, judge, dist), 2
         ),
         diagnoses={"no-good": "no good"},
-        wrong={},
         **how,
     )
 
@@ -587,7 +588,7 @@ def test_an_interrupt_ends_the_run(tmp_path):
     script.write_text(
         textwrap.dedent("""
         import _thread, threading
-        from course_utils import cluster
+        from simgpu import cluster
 
         def program(dist):
             while dist.get_rank() == 1:
@@ -827,10 +828,10 @@ def test_models_of_different_size_and_models_without_parameters_are_refused():
 
 @pytest.fixture
 def shown(monkeypatch):
-    from course_utils.drawings import lesson05
+    from course_lessons.lesson05 import drawings
 
     said = []
-    monkeypatch.setattr(lesson05, "present", lambda fig, alt: said.append((fig, alt)))
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: said.append((fig, alt)))
     return said
 
 
@@ -843,7 +844,7 @@ def test_ranks_are_drawn_with_their_shares(shown):
         cluster.compute(dist, 1e-3 * (1 + dist.get_rank()), "forward")
         dist.all_reduce(torch.zeros(12_000_000))
 
-    drawings.ranks(cluster.run(program, 2))
+    ranks(cluster.run(program, 2))
     fig, alt = shown[0]
     assert "rank 0 computes 17% and communicates 67%" in alt and "6.01 ms" in alt
     assert fig.axes[0].get_xlabel() == "ms (modelled)"
@@ -851,7 +852,7 @@ def test_ranks_are_drawn_with_their_shares(shown):
 
 
 def test_chunks_shows_who_holds_what(shown, capsys):
-    drawings.chunks(cluster.run(lambda dist: ring(cluster.marked(dist, 5), dist), ranks=3))
+    chunks(cluster.run(lambda dist: ring(cluster.marked(dist, 5), dist), ranks=3))
     fig, alt = shown[0]
     titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
     assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]
@@ -863,9 +864,9 @@ def test_chunks_shows_who_holds_what(shown, capsys):
         x[0] += 1
         dist.barrier()
 
-    drawings.chunks(cluster.run(twice, ranks=2))
+    chunks(cluster.run(twice, ranks=2))
     assert shown[1][1].endswith("At the end 2 of 4 places hold the sum of all.")
-    drawings.chunks(cluster.run(lambda dist: None, ranks=2))
+    chunks(cluster.run(lambda dist: None, ranks=2))
     assert "Nothing to draw" in capsys.readouterr().out and len(shown) == 2
     with pytest.raises(ValueError, match="at most 13 ranks"):
         cluster.run(lambda dist: cluster.marked(dist, 1), 14)
@@ -888,7 +889,7 @@ def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
         return traces.Trace(spans, "measured")
 
     for on_gpu in (False, True):
-        drawings.rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
+        rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
         alt = shown[-1][1]
         assert (
             "rank 0 computes 75% and communicates 50%; rank 1 computes 50% and communicates 25%"
@@ -899,7 +900,7 @@ def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
 def test_buckets_fill_from_the_last_layer(shown):
     mib = 2**20
     layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
-    drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
+    buckets(layers, backward=62e-3, bandwidth=1e9)
     alt = shown[0][1]
     assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
     middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
@@ -908,13 +909,11 @@ def test_buckets_fill_from_the_last_layer(shown):
 
 
 def test_a_mesh_and_the_scaling_are_drawn(shown):
-    drawings.mesh({"replicate": 2, "shard": 4}, {"replicate": "all_reduce", "shard": "all_gather"})
+    mesh({"replicate": 2, "shard": 4}, {"replicate": "all_reduce", "shard": "all_gather"})
     fig, alt = shown[0]
     assert all(f"rank {rank}" in texts(fig) for rank in range(8)) and "rank 8" not in texts(fig)
     assert "2 × 4" in alt and "all_gather" in alt
-    drawings.scaling(
-        {"here": {1: 1, 2: 1.5}, "T4": {1: 1, 4: 3}}, {"here": "measured", "T4": "modelled"}
-    )
+    scaling({"here": {1: 1, 2: 1.5}, "T4": {1: 1, 4: 3}}, {"here": "measured", "T4": "modelled"})
     fig, alt = shown[1]
     efficiency = {line.get_label(): line.get_ydata()[-1] for line in fig.axes[1].lines}
     assert efficiency["here (measured)"] == 75 and efficiency["T4 (modelled)"] == 75

@@ -30,8 +30,8 @@ from harness import (
 )
 from nbclient.exceptions import DeadKernelError
 
-from course_utils.authoring.cells import setup_cell
 from course_utils.course import load_course
+from tools.authoring.cells import setup_cell
 
 pytestmark = pytest.mark.everywhere
 
@@ -268,7 +268,7 @@ def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, t
     needed = [c.source for c in code_cells(nb)[1:3]]  # imports and digits
     needed += [c.source for c in code_cells(nb) if c.metadata.get("course", {}).get("script")]
     drive = FAKE_DRIVE % str(tmp_path / "drive")
-    note = "from course_utils import progress\n\nprogress.note('03.train_epoch', 'right')"
+    note = "from course_utils import progress_file\n\nprogress_file.note('03.train_epoch', 'right')"
     start = 'course_utils.keep("03", drive=True)'
     with pytest.raises(DeadKernelError):
         run("03", [note, drive, start, *needed, CUT_OFF, training], "first")
@@ -277,7 +277,7 @@ def test_a_session_dies_and_another_goes_on_from_its_checkpoint(platform, run, t
 
     platform.forget_the_course()
     (tmp_path / "progress.jsonl").unlink()
-    look = "print(course_utils.progress.solved())"
+    look = "print(course_utils.progress_file.solved())"
     start += '\ncourse_utils.catch_up("03", "disk")'
     nb = run("03", [drive, start, training, look], "second")
     caught_up, trained, solved = (_shown([cell]) for cell in nb.cells[-3:])

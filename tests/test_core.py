@@ -20,15 +20,16 @@ from harness import ROOT, code_cells, execute, notebook
 from support import skip
 
 import course_utils
-from course_utils import data, devices, host, plots, progress, session, simgpu, timing
+import simgpu
+from course_utils import data, devices, plots, progress_file, session, this_machine, timing
 from course_utils.course import CourseFileError, load_course
 from course_utils.data import DataError, load_cifar10, load_digits
 from course_utils.devices import DeviceError, get_device
 from course_utils.errors import expect_error
 from course_utils.exercises import Exercise
-from course_utils.progressbar import bar
-from course_utils.simgpu.machine import MACHINE
 from course_utils.timing import Measurement, measure
+from course_utils.tqdm_bar import bar
+from simgpu.machine import MACHINE
 
 # --- the package ------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, says):
         monkeypatch.setenv(variable, "1")
     card = devices.device_card(torch.device("cpu"))
     assert says in card.text
-    assert f"{host.usable_cores()} usable" in card.text
+    assert f"{this_machine.usable_cores()} usable" in card.text
 
 
 def test_a_card_escapes_what_it_shows():
@@ -612,42 +613,44 @@ def file(tmp_path, monkeypatch):
 
 
 def test_attempts_are_appended_and_read_in_order(file):
-    progress.note("00.a", "not_yet", "slip")
-    progress.note("00.a", "right")
-    assert [(a.exercise, a.outcome, a.diagnosis) for a in progress.attempts()] == [
+    progress_file.note("00.a", "not_yet", "slip")
+    progress_file.note("00.a", "right")
+    assert [(a.exercise, a.outcome, a.diagnosis) for a in progress_file.attempts()] == [
         ("00.a", "not_yet", "slip"),
         ("00.a", "right", ""),
     ]
-    assert progress.solved() == {"00.a"}
+    assert progress_file.solved() == {"00.a"}
 
 
 def test_damaged_lines_cost_no_other(file):
-    progress.note("00.a", "right")
+    progress_file.note("00.a", "right")
     with file.open("ab") as f:
         f.write(b'{"half": \n\xff\xfe\n[]\nnull\n{"time": 1}\n')
-    progress.note("00.b", "right")
-    assert progress.solved() == {"00.a", "00.b"}
+    progress_file.note("00.b", "right")
+    assert progress_file.solved() == {"00.a", "00.b"}
 
 
 def test_a_line_that_was_cut_off_costs_no_later_one(file):
     """The machine went down while a line was written: it has no end."""
-    progress.note("00.a", "right")
+    progress_file.note("00.a", "right")
     with file.open("a", encoding="utf-8") as f:
         f.write('{"time": "2026')
-    progress.note("00.b", "right")
-    assert progress.solved() == {"00.a", "00.b"}
+    progress_file.note("00.b", "right")
+    assert progress_file.solved() == {"00.a", "00.b"}
 
 
 def test_writers_at_once_lose_nothing(file):
     threads = [
-        threading.Thread(target=lambda k=k: [progress.note(f"0{k}.x", "right") for _ in range(50)])
+        threading.Thread(
+            target=lambda k=k: [progress_file.note(f"0{k}.x", "right") for _ in range(50)]
+        )
         for k in range(4)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(list(progress.attempts())) == 200
+    assert len(list(progress_file.attempts())) == 200
 
 
 def _simple():
@@ -665,7 +668,6 @@ def _simple():
         check_answer=lambda answer, judge: judge.close(answer, 1),
         why="One counts.",
         diagnoses={},
-        wrong={},
     )
 
 
@@ -678,7 +680,7 @@ def test_a_progress_file_that_cannot_be_written_does_not_stop_a_check(
     out = capsys.readouterr().out
     assert "your progress could not be kept" in out
     assert "Right" in out
-    assert progress.solved() == set()
+    assert progress_file.solved() == set()
 
 
 def test_a_check_notes_its_outcome_but_not_a_stub(file):
@@ -688,13 +690,13 @@ def test_a_check_notes_its_outcome_but_not_a_stub(file):
     assert not file.exists()
     _simple().check(2)
     _simple().check(1)
-    assert [a.outcome for a in progress.attempts()] == ["not_yet", "right"]
+    assert [a.outcome for a in progress_file.attempts()] == ["not_yet", "right"]
 
 
 def test_the_course_map_shows_what_is_done(file, capsys):
     course_utils.course_map()
     assert f"Kept in {file}" in capsys.readouterr().out
-    progress.note("00.weight_bytes", "right")
+    progress_file.note("00.weight_bytes", "right")
     course_utils.course_map()
     row = next(line for line in capsys.readouterr().out.splitlines() if "Start here" in line)
     assert "●○" in row
@@ -755,4 +757,4 @@ def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
     ):
         get_device(quiet=True)
     for good in ("2.10.0", "2.15.0+cpu", "2.16.0.dev20261120", "3.0.0a0"):
-        assert host.old_torch(good) is None
+        assert this_machine.old_torch(good) is None

@@ -15,8 +15,9 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 from support import skip
 
-from course_utils import host
-from course_utils.cli import bootstrap, pairs
+from course_utils import this_machine
+from course_utils.cli import bootstrap
+from tools.commands import pairs
 
 ROOT = Path(__file__).parents[1]
 CONDA_NAMES = {"torch": "pytorch", "playwright": "playwright-python"}
@@ -105,7 +106,7 @@ def test_the_floor_is_a_pair_and_the_same_everywhere():
     oldest = min((pair.python for pair in PAIRS.values()), key=Version)
     text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert PAIRS["floor"].python == oldest and f'requires-python = ">={oldest}"' in text
-    assert tuple(map(int, floor.split("."))) == host.OLDEST_TORCH
+    assert tuple(map(int, floor.split("."))) == this_machine.OLDEST_TORCH
     assert f"PyTorch {floor} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
     newest = max(PAIRS.values(), key=lambda pair: Version(pair.torch.removeprefix("torch==")))
     assert newest.name == "newest"
@@ -115,8 +116,11 @@ def test_ci_runs_the_commands_of_the_readme_on_the_newest_pair_and_the_others_be
     calls = re.findall(
         r"(?m)^python3 -m course_utils (.*)$", (ROOT / ".ci" / "run").read_text("utf-8")
     )
-    assert calls[:2] == ["test --pair newest --full", "test --pair newest --everywhere"]
-    assert sorted(["newest", *calls[2].removeprefix("test --pair ").split(",")]) == sorted(PAIRS)
+    assert calls[0] == "test --pair newest --full"
+    assert sorted(["newest", *calls[1].removeprefix("test --pair ").split(",")]) == sorted(PAIRS)
+    jobs = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
+    for words in ("newest --full", "newest --everywhere", *(set(PAIRS) - {"newest"})):
+        assert f"--pair {words}}}" in jobs  # side by side, so that the longest part sets the time
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for command in ("python3 -m course_utils test", "python3 -m course_utils test --everywhere"):
         assert f"\n{command}\n" in readme or f"`{command}`" in readme

@@ -10,9 +10,12 @@ from datetime import date, timedelta
 import jsonschema
 import pytest
 
-from course_utils import evidence, experiments, plots, show
+from course_utils import evidence, plots
 from course_utils.evidence import RecordError, recorded
+from course_utils.number_format import amount
 from course_utils.timing import Measurement
+from tools import records
+from tools.records import checks
 
 MACHINE = {
     "device": "Tesla T4",
@@ -105,7 +108,7 @@ def test_a_measurement_survives_the_file(tmp_path):
         *("matmul size 64", 0.1 + 0.2, 0.3, 1 / 3, 9, "cuda", "Tesla T4", "2.11.0", 2),
         *("2026-01-02", "measured", "s", "time", "", "matmul", {"size": 64}),
     )
-    write(tmp_path, evidence.as_result(m))
+    write(tmp_path, records.files.as_result(m))
     (found,) = recorded("matmul", folder=tmp_path)
     assert (found.median, found.q1, found.q3) == (m.median, m.q1, m.q3)
     assert found.as_dict() == m.as_dict() | {"kind": "recorded"}
@@ -160,7 +163,7 @@ REFUSED = {
 def test_a_wrong_result_is_refused_by_file_place_and_reason(tmp_path, changes, says):
     path = write(tmp_path, result(parameters={"size": 2}), result(**changes))
     with pytest.raises(RecordError) as caught:
-        evidence.read_records(path)
+        checks.checked(path)
     where = WHERE
     if "parameters" in changes:
         name = changes.get("experiment", "matmul")
@@ -179,15 +182,15 @@ def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
     bad = dict(
         good, parameters={"size": 1}, **dict(zip(("q1", "median", "q3"), figures, strict=True))
     )
-    assert evidence.problems(write(tmp_path, good)) == []
-    (problem,) = evidence.problems(write(tmp_path, good, bad))
+    assert checks.problems(write(tmp_path, good)) == []
+    (problem,) = checks.problems(write(tmp_path, good, bad))
     assert "is no share: it lies outside 0 to 1" in problem
     above_one = dict(bad, quantity="speed-up", q1=1.0, median=3.0, q3=4.0)
-    assert evidence.problems(write(tmp_path, good, above_one)) == []
+    assert checks.problems(write(tmp_path, good, above_one)) == []
     slower_than_nothing = dict(above_one, q1=0.0)
-    assert "not above zero" in evidence.problems(write(tmp_path, good, slower_than_nothing))[0]
+    assert "not above zero" in checks.problems(write(tmp_path, good, slower_than_nothing))[0]
     no_difference = dict(above_one, quantity="difference", q1=-1.0, median=0.0)
-    assert evidence.problems(write(tmp_path, good, no_difference)) == []
+    assert checks.problems(write(tmp_path, good, no_difference)) == []
 
 
 @pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
@@ -195,7 +198,7 @@ def test_what_is_no_number_is_refused(tmp_path, word):
     path = write(tmp_path, result(q3=77.25))
     path.write_text(path.read_text(encoding="utf-8").replace("77.25", word), encoding="utf-8")
     with pytest.raises(RecordError, match=r"machine_t4\.json.*(not JSON|not a finite number)"):
-        evidence.read_records(path)
+        checks.checked(path)
 
 
 @pytest.mark.parametrize(
@@ -218,16 +221,16 @@ def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text, says):
     path = tmp_path / "machine_x.json"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(RecordError, match=r"^machine_x\.json") as caught:
-        evidence.read_records(path)
+        checks.checked(path)
     assert says in str(caught.value) and "anew" in str(caught.value)
 
 
 def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
     with pytest.raises(RecordError, match=r"^machine_x\.json cannot be read: "):
-        evidence.read_records(tmp_path / "machine_x.json")
+        checks.checked(tmp_path / "machine_x.json")
     (tmp_path / "machine_x.json").write_bytes(b"\xff\xfe\xfa")
     with pytest.raises(RecordError, match=r"^machine_x\.json is not JSON"):
-        evidence.read_records(tmp_path / "machine_x.json")
+        checks.checked(tmp_path / "machine_x.json")
 
 
 @pytest.mark.parametrize(
@@ -243,34 +246,34 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
 )
 def test_a_wrong_file_is_refused(tmp_path, name, changes, says):
     entry = published() if name == "published.json" else result()
-    problem, *_ = evidence.problems(write(tmp_path, entry, name=name, **changes))
+    problem, *_ = checks.problems(write(tmp_path, entry, name=name, **changes))
     assert problem.startswith(name) and says in problem
 
 
 def test_a_day_of_another_time_zone_is_not_the_future(tmp_path):
     tomorrow = (date.today() + timedelta(days=1)).isoformat()
-    assert evidence.problems(write(tmp_path, result(date=tomorrow), date=tomorrow)) == []
+    assert checks.problems(write(tmp_path, result(date=tomorrow), date=tomorrow)) == []
 
 
 def test_the_same_thing_twice_is_refused(tmp_path):
     again = result(median=2.5, parameters={"size": 64})
-    (problem,) = evidence.problems(write(tmp_path, result(), again))
+    (problem,) = checks.problems(write(tmp_path, result(), again))
     assert "result 2 (matmul size 64, time): result 1 is of the same thing" in problem
     others = [result(device="cpu"), result(quantity="peak memory", unit="B")]
-    assert evidence.problems(write(tmp_path, result(), *others)) == []
+    assert checks.problems(write(tmp_path, result(), *others)) == []
     two_sources = [published(), published(source={"title": "Another datasheet"})]
-    assert evidence.problems(write(tmp_path, *two_sources, name="published.json")) == []
+    assert checks.problems(write(tmp_path, *two_sources, name="published.json")) == []
 
 
 def test_every_problem_of_a_file_is_listed_and_the_first_is_raised(tmp_path):
     path = write(tmp_path, result(n=0), result(unit="ms"), result(parameters={"size": 2}))
-    found = evidence.problems(path)
+    found = checks.problems(path)
     assert [problem.split(" (")[0] for problem in found] == [
         "machine_t4.json, result 1",
         "machine_t4.json, result 2",
     ]
     with pytest.raises(RecordError, match=r"1 more: `record --check machine_t4\.json`"):
-        evidence.read_records(path)
+        checks.checked(path)
 
 
 def test_a_rate_near_its_peak_and_a_small_copy_in_the_cache_are_believed(tmp_path):
@@ -278,8 +281,8 @@ def test_a_rate_near_its_peak_and_a_small_copy_in_the_cache_are_believed(tmp_pat
     at_peak = result(**flops, median=2 * 4096**3 / 8.1e12 / 1.04)
     above = result(**flops, median=2 * 4096**3 / 8.1e12 / 1.06)
     cached = result(experiment="copy", parameters={"numbers": 2**20}, q1=1e-6, median=2e-6)
-    assert evidence.problems(write(tmp_path, at_peak, cached)) == []
-    assert "above the peak" in evidence.problems(write(tmp_path, above))[0]
+    assert checks.problems(write(tmp_path, at_peak, cached)) == []
+    assert "above the peak" in checks.problems(write(tmp_path, above))[0]
 
 
 @pytest.mark.parametrize(
@@ -289,21 +292,21 @@ def test_a_rate_near_its_peak_and_a_small_copy_in_the_cache_are_believed(tmp_pat
         (MACHINE | {"device": "NVIDIA A100-SXM4-80GB"}, "cuda", False, 19.5e12),
         (MACHINE | {"device": "Simulated NVIDIA T4"}, "sim:0", True, 65e12),
         (None, "NVIDIA H200 SXM", False, 67e12),
-        (MACHINE | {"device": "NVIDIA T4000"}, "cuda", True, evidence.ANY_CHIP.flops),
+        (MACHINE | {"device": "NVIDIA T4000"}, "cuda", True, checks.ANY_CHIP.flops),
         (MACHINE | {"cores": 4}, "cpu", True, 4 * 6e9 * 2048),
     ],
 )
 def test_a_chip_has_its_own_ceiling(machine, device, matrix_units, flops):
-    most = evidence.ceiling(machine, device, matrix_units)
+    most = checks.ceiling(machine, device, matrix_units)
     assert most.flops == pytest.approx(flops) and most.source
 
 
 def test_a_rate_that_is_given_as_such_is_checked_too(tmp_path):
     rate = {"quantity": "rate", "unit": "FLOP/s", "experiment": "other", "q1": 1e12, "q3": 1e17}
-    assert evidence.problems(write(tmp_path, result(**rate, median=6e13))) == []
+    assert checks.problems(write(tmp_path, result(**rate, median=6e13))) == []
     assert (
         "70 TFLOP/s is above the peak of 65"
-        in evidence.problems(write(tmp_path, result(**rate, median=7e13)))[0]
+        in checks.problems(write(tmp_path, result(**rate, median=7e13)))[0]
     )
 
 
@@ -319,18 +322,18 @@ def test_the_schema_itself_is_valid_and_says_what_a_field_is():
         jsonschema.Draft202012Validator.check_schema(loose)
 
 
-SHIPPED = [path for path in evidence.FOLDER.glob("*.json") if evidence._kind(path)]
+SHIPPED = [path for path in evidence.FOLDER.glob("*.json") if evidence.kind_of_file(path)]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_a_shipped_file_is_in_order(path):
-    assert evidence.problems(path) == []
+    assert checks.problems(path) == []
     content = evidence.load(path)
     assert content["results"]
     if content["machine"]:
-        assert path.name == experiments.file_name(content["machine"])
+        assert path.name == records.file_name(content["machine"])
         for m in evidence.read_records(path):
-            assert m.parameters in experiments.EXPERIMENTS[m.experiment].sweep
+            assert m.parameters in records.EXPERIMENTS[m.experiment].sweep
 
 
 def test_shipped_figures_are_readable():
@@ -403,11 +406,12 @@ def test_a_card_does_not_repeat_what_was_just_modelled(mine, tmp_path, pictures,
 
 
 def test_a_refused_file_does_not_stop_the_lesson(mine, tmp_path, pictures, capsys):
-    write(tmp_path, result(n=0))
+    write(tmp_path, result(q1=REMOVE))
     evidence.card(mine, experiment="matmul", folder=tmp_path)
     shown = capsys.readouterr().out
     assert "12.3 ms" in shown
-    assert "Nothing is shown beside it: machine_t4.json, result 1" in shown
+    assert "Nothing is shown beside it: machine_t4.json is not a file of records" in shown
+    assert "`record --check machine_t4.json` says what is wrong" in shown
 
 
 def test_a_row_names_the_parameters_in_which_records_differ(tmp_path, pictures):
@@ -456,7 +460,7 @@ def test_memory_has_binary_marks(tmp_path, pictures):
     ],
 )
 def test_amounts_have_a_fitting_unit(value, unit, quantity, text):
-    assert show.amount(value, unit, quantity) == text
+    assert amount(value, unit, quantity) == text
 
 
 def test_a_measurement_tells_its_unit():

@@ -11,15 +11,16 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from answers import wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
-from course_utils.authoring.solve import stubs
 from course_utils.exercises import Exercise, lesson, todo
-from course_utils.exercises.core import COMMON, Todo
+from course_utils.exercises.judge import COMMON, Todo
+from tools.authoring.solve import stubs
 
 EXERCISES = [exercise for entry in LESSONS for exercise in lesson(entry.id)]
-WRONG = [(exercise, diagnosis) for exercise in EXERCISES for diagnosis in exercise.wrong]
+WRONG = [(exercise, diagnosis) for exercise in EXERCISES for diagnosis in wrong(exercise)]
 FLOOR = 0.9
 EQUIVALENT = yaml.safe_load(
     Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8")
@@ -84,7 +85,7 @@ def test_the_stub_in_the_notebook_is_not_tried(exercise):
     ("exercise", "diagnosis"), WRONG, ids=[f"{e.id}-{diagnosis}" for e, diagnosis in WRONG]
 )
 def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis):
-    result = exercise.result(exercise.wrong[diagnosis])
+    result = exercise.result(wrong(exercise)[diagnosis])
     assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis), result.bundle().text
     assert result.text and any(value for _, value in result.details), "say what was seen"
 
@@ -96,8 +97,8 @@ def test_texts_and_numbers_of_an_exercise(exercise):
     assert exercise.level in (1, 2, 3)
     assert exercise.minutes > 0
     assert 2 <= len(exercise.hints) <= 3
-    assert len(exercise.wrong) >= 3
-    assert set(exercise.wrong) <= {*exercise.diagnoses, *COMMON}
+    assert len(wrong(exercise)) >= 3
+    assert set(wrong(exercise)) <= {*exercise.diagnoses, *COMMON}
     texts = [exercise.title, exercise.task, exercise.why, *exercise.hints]
     for text in [*texts, *exercise.diagnoses.values()]:
         assert isinstance(text, str) and text.strip()
@@ -216,7 +217,6 @@ def _exercise(**changes) -> Exercise:
         "check_answer": _check_add,
         "why": "Sums matter.",
         "diagnoses": {"shape": "The shape is another.", "lists": "Lists add up end to end."},
-        "wrong": {},
         "limit": 1.0,
     }
     return Exercise(**(fields | changes))

@@ -24,7 +24,7 @@ import torch
 from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
 from support import skip
 
-from course_utils import simgpu
+import simgpu
 from course_utils.exercises import lesson
 
 PATIENCE = 90.0

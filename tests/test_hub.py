@@ -32,11 +32,11 @@ import support
 import yaml
 from harness import ROOT, TABLE, code_cells
 
-from course_utils.authoring.solve import solved
-from course_utils.classroom import collect
 from course_utils.course import load_course
 from course_utils.exercises import lesson
-from course_utils.exercises.core import RESULT_MIME
+from course_utils.exercises.result import RESULT_MIME
+from tools.authoring.solve import solved
+from tools.classroom.class_progress import collect
 
 HUB = ROOT / "workshop" / "hub"
 LEARNERS = 12

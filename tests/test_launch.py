@@ -15,9 +15,9 @@ import pytest
 import torch
 from support import skip
 
-from course_utils import launch
-from course_utils.launch import prepare, processes
-from course_utils.launch.output import Output, exits, group
+from course_lessons.shared import launch
+from course_lessons.shared.launch import prepare, processes
+from course_lessons.shared.launch.output import Output, exits, group
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT = 90  # seconds for a launch that should end by itself, on a busy machine
@@ -36,7 +36,7 @@ def classify():
     raise ValueError("no such digit: 11")
 
 if what == "plain":
-    from course_utils.progress import note
+    from course_utils.progress_file import note
 
     note("05.test", "right")
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 2))
@@ -197,7 +197,7 @@ def start_hanging(folder, mark):
     code = (
         "import signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run may ignore Ctrl-C\n"
-        "from course_utils import launch\nlaunch.run('work/train.py', 'hang', seconds=300)"
+        "from course_lessons.shared import launch\nlaunch.run('work/train.py', 'hang', seconds=300)"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code],
@@ -329,7 +329,7 @@ def test_without_libuv_torchrun_is_told(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_torchruns_own_stores_do_without_libuv():
     code = (
-        "from course_utils.launch.agent import do_without_libuv; do_without_libuv()\n"
+        "from course_lessons.shared.launch.agent import do_without_libuv; do_without_libuv()\n"
         "from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as backend\n"
         "import torch.distributed as dist\n"
         "store = backend.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)\n"

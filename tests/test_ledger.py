@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from course_utils import ledger as module
-from course_utils import predictions, progress, todo
-from course_utils.ledger import LEAD_IN, MARGIN, ROUNDS, Ledger
+from course_lessons.lesson09 import ledger as module
+from course_lessons.lesson09.ledger import LEAD_IN, MARGIN, ROUNDS, Ledger
+from course_utils import predictions, progress_file, todo
 
 START = {"seconds": 1.0, "images": 10, "skill": 0.9}
 
@@ -51,7 +51,7 @@ class Clockwork:
 @pytest.fixture
 def world(monkeypatch, tmp_path):
     clockwork = Clockwork(tmp_path / "new folder")
-    monkeypatch.setattr(predictions, "_made", {})
+    monkeypatch.setattr(predictions, "made", {})
     monkeypatch.setattr(module, "perf_counter", lambda: clockwork.now)
     return clockwork
 
@@ -168,7 +168,7 @@ def test_the_guess_is_scored_and_kept_beside_the_measurement(world, capsys):
     ledger = world.ledger()
     assert tried(ledger, "a", {"seconds": 0.5}, 3.0).predicted == 3.0
     assert "You predicted 3×. Found: 2×" in capsys.readouterr().out
-    assert list(progress.predictions()) == ["09.a"]
+    assert list(progress_file.predictions()) == ["09.a"]
     assert tried(ledger, "a", {"seconds": 0.5}, 2.0).predicted == 3.0
     assert "your first prediction, 3×, stays" in capsys.readouterr().out
 

@@ -14,7 +14,11 @@ import torch
 from harness import NOTEBOOKS, code_cells
 from support import skip
 
-from course_utils import drawings, expect_error, measure, plots, simgpu
+import simgpu
+from course_lessons.lesson01 import drawings
+from course_lessons.lesson01.drawings import peaks, race, roofline, two_processors
+from course_lessons.shared import roofline as roofline_drawing
+from course_utils import expect_error, measure, plots
 from course_utils.evidence import published_gpus
 from course_utils.exercises import lesson
 from course_utils.timing import Measurement, seconds
@@ -103,7 +107,8 @@ def test_expect_error_takes_several_types(capsys):
 def figures(monkeypatch):
     """What the drawings present: figures kept open, with their alternative texts."""
     shown = []
-    monkeypatch.setattr(drawings.lesson01, "present", lambda fig, alt: shown.append((fig, alt)))
+    for module in (drawings, roofline_drawing):
+        monkeypatch.setattr(module, "present", lambda fig, alt: shown.append((fig, alt)))
     yield shown
     for fig, _ in shown:
         plots.plt.close(fig)
@@ -123,8 +128,8 @@ def words(fig):
 
 
 def test_without_an_accelerator_the_race_has_a_modelled_one_and_says_so(figures, monkeypatch):
-    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
-    drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
+    race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
     assert "NVIDIA T4 (modelled)" in words(fig) and "NVIDIA T4 (modelled)" in alt
     assert "cpu (measured)" in words(fig)
@@ -139,16 +144,14 @@ def test_the_modelled_race_is_what_the_simulated_device_says(sim):
         a, b = torch.rand(2, n, n, device=sim)
         found.append(measure(lambda a=a, b=b: a @ b, device=sim))
     assert [m.kind for m in found] == ["modelled"] * 3
-    assert [m.median for m in found] == pytest.approx(
-        drawings.lesson01._modelled_race(sizes), rel=0.2
-    )
+    assert [m.median for m in found] == pytest.approx(drawings._modelled_race(sizes), rel=0.2)
 
 
 def test_the_race_names_the_kind_of_each_curve(figures, monkeypatch):
-    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
     cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
     device = [fake(2e-5, "sim:0", "Simulated NVIDIA T4", "modelled")] * 3
-    drawings.race(SIZES, {"cpu": cpu, "sim:0": device})
+    race(SIZES, {"cpu": cpu, "sim:0": device})
     ((fig, alt),) = figures
     assert "Simulated NVIDIA T4 (modelled)" in words(fig) and "sim" not in alt.replace("Sim", "")
     assert "T4 (measured)" not in words(fig)
@@ -160,8 +163,8 @@ def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatc
         assert experiment == "matmul"
         return [fake(9e9), fake(2e-6 * size, "cuda", "Some GPU", "recorded")]
 
-    monkeypatch.setattr(drawings.lesson01, "recorded", recorded)
-    drawings.race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
+    monkeypatch.setattr(drawings, "recorded", recorded)
+    race(SIZES, {"cpu": [fake(1e-5), fake(1e-4), fake(1e-3)]})
     ((fig, alt),) = figures
     assert "Some GPU (recorded)" in words(fig)
     assert "modelled" not in words(fig)
@@ -171,16 +174,16 @@ def test_a_recorded_accelerator_takes_its_place_and_is_named(figures, monkeypatc
 
 
 def test_the_learners_device_is_divided_into_the_cpu(figures, monkeypatch):
-    monkeypatch.setattr(drawings.lesson01, "recorded", lambda *_, **__: [])
+    monkeypatch.setattr(drawings, "recorded", lambda *_, **__: [])
     cpu = [fake(1e-5), fake(1e-4), fake(1e-3)]
     device = [dataclasses.replace(m, median=2e-5, device="mps") for m in cpu]
-    drawings.race(SIZES, {"cpu": cpu, "mps": device})
+    race(SIZES, {"cpu": cpu, "mps": device})
     ((fig, _),) = figures
     assert list(fig.axes[1].lines[0].get_ydata()) == pytest.approx([0.5, 5, 50])
 
 
 def test_the_table_of_peaks_names_kinds_and_sources(capsys):
-    drawings.peaks(2e11, 4e10)
+    peaks(2e11, 4e10)
     said = capsys.readouterr().out
     lines = said.splitlines()
     assert "0.2" in lines[1] and "40" in lines[1] and lines[1].endswith("measured")
@@ -190,20 +193,20 @@ def test_the_table_of_peaks_names_kinds_and_sources(capsys):
 
 
 def test_the_roofline_bends_where_both_limits_meet(figures):
-    drawings.roofline(2e11, 4e10, {"addition": [(0.1, 3e9)], "product": [(50, 1e11)]})
+    roofline(2e11, 4e10, {"addition": [(0.1, 3e9)], "product": [(50, 1e11)]})
     ((fig, alt),) = figures
     x, y = fig.axes[0].lines[0].get_data()
     assert x[1] == pytest.approx(5.0)
     assert list(y) == pytest.approx([2.0, 200.0, 200.0])
     assert "ridge: 5 FLOPs/byte" in words(fig) and "product" in alt
     assert "product (measured)" in words(fig)
-    drawings.roofline(2e11, 4e10, {"product": [(50, 1e11)]}, "modelled")
+    roofline(2e11, 4e10, {"product": [(50, 1e11)]}, "modelled")
     fig, alt = figures[-1]
     assert "measured" not in words(fig) + alt and "product (modelled)" in words(fig)
 
 
 def test_the_picture_of_two_processors_is_labelled_an_illustration(figures):
-    drawings.two_processors()
+    two_processors()
     ((fig, alt),) = figures
     assert "illustration" in fig.axes[1].get_title(loc="left") + fig.axes[1].get_title()
     assert "CPU" in alt and "GPU" in alt

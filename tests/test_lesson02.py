@@ -13,16 +13,20 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from answers import wrong
 from harness import NOTEBOOKS, code_cells
 from support import skip
 from torch import nn
 from torch.nn import functional as F
 
-from course_utils import drawings, expect_error, plots, predict, simgpu, todo
+import simgpu
+from course_lessons.lesson02 import drawings
+from course_lessons.lesson02.drawings import transfer_chart
+from course_lessons.lesson02.transfers import journey, pin
+from course_utils import expect_error, plots, predict, todo
 from course_utils.exercises import lesson
-from course_utils.exercises.core import same
+from course_utils.exercises.judge import same
 from course_utils.timing import seconds
-from course_utils.transfers import journey, pin
 
 EX = lesson("02")
 
@@ -45,7 +49,7 @@ def cell(*needed):
 def lab(sim, monkeypatch):
     """The names that the lesson's cells use, on the simulated device; its figures are kept."""
     shown = []
-    monkeypatch.setattr(drawings.lesson02, "present", lambda fig, alt: shown.append((fig, alt)))
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
     monkeypatch.setattr(plots, "present", lambda fig, alt: shown.append((fig, alt)))
     names = {"torch": torch, "nn": nn, "F": F, "simgpu": simgpu, "drawings": drawings}
     names |= {"plots": plots, "seconds": seconds, "expect_error": expect_error}
@@ -216,9 +220,9 @@ def test_the_remedy_for_a_late_optimiser_is_one(sim):
 
 def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
-    monkeypatch.setattr(drawings.lesson02, "present", lambda *_: pytest.fail("nothing was timed"))
+    monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
-    drawings.transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
+    transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out
 
 
@@ -438,7 +442,7 @@ def _carries_some_layers(sizes):
 
 
 def _buffers_beside_the_constants(mean, std):
-    module = EX.normaliser.wrong["stays"](mean, std)
+    module = wrong(EX.normaliser)["stays"](mean, std)
     module.register_buffer("mean_buffer", module.mean)
     module.register_buffer("std_buffer", module.std)
     return module
@@ -505,7 +509,7 @@ def _never_ends(batch, device):
         ("normaliser", _buffers_beside_constants_that_are_carried, "moves-by-hand", "24 bytes"),
         ("normaliser", _one_buffer_unused, "not-held", "3 numbers in buffers"),
         ("move", _strings_without_end, "strings", "RecursionError"),
-        ("move", EX.move.wrong["one-by-one"], "one-by-one", "missing 1 required"),
+        ("move", wrong(EX.move)["one-by-one"], "one-by-one", "missing 1 required"),
         ("tower", _made_with_the_device, "born-there", "layers on sim:0"),
         ("tower", _carries_some_layers, "hidden", "does not find all"),
     ],
@@ -575,8 +579,8 @@ def test_without_the_simulated_device_answers_are_still_judged(exercise, monkeyp
     assert right.outcome == "right", right.bundle().text
     assert exercise.wants_value or "without the simulated device" in right.printed
     unseen = UNSEEN.get(exercise.slug, set())
-    for diagnosis in set(exercise.wrong) - unseen:
-        assert exercise.result(exercise.wrong[diagnosis]).outcome == "not_yet", diagnosis
+    for diagnosis in set(wrong(exercise)) - unseen:
+        assert exercise.result(wrong(exercise)[diagnosis]).outcome == "not_yet", diagnosis
 
 
 # What these exercises needed of the checker.

@@ -19,7 +19,10 @@ import torch
 from harness import NOTEBOOKS, code_cells
 from support import skip
 
-from course_utils import drawings, measure, plots, simgpu
+import simgpu
+from course_lessons.lesson03 import drawings
+from course_lessons.lesson03.drawings import loading_bars
+from course_utils import measure, plots
 from course_utils.exercises import lesson as exercises
 from course_utils.timing import Measurement
 
@@ -313,9 +316,9 @@ def test_a_file_that_carries_code_is_not_run(lesson, run, tmp_path):
 @pytest.mark.parametrize(("longest", "scale"), [(2e-2, "linear"), (6e-1, "log")])
 def test_the_loading_chart_shows_short_times_beside_long_ones(monkeypatch, longest, scale):
     figures = []
-    monkeypatch.setattr(drawings.lesson03, "present", lambda fig, alt: figures.append(fig))
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: figures.append(fig))
     times = [3e-3, 9e-3, longest]
-    drawings.loading_bars(
+    loading_bars(
         [
             Measurement(f"{t} s", t, 0.9 * t, 1.2 * t, 5, "cpu", "a CPU", "2.13", 2, "2026-11-21")
             for t in times

@@ -10,15 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from answers import wrong
 from support import skip
 from torch import nn
 from torch.nn import functional as F
 
-from course_utils import simgpu
+import simgpu
+from course_lessons.lesson04.accumulate import accumulate
+from course_lessons.lesson04.amp_step import amp_step
+from course_lessons.lesson04.checkpoint import checkpoint
+from course_lessons.lesson04.choose_precision import choose_precision
+from course_lessons.lesson04.logits_loss import logits_loss
+from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
 from course_utils.devices import abilities
 from course_utils.exercises import lesson
-from course_utils.exercises import lesson04 as answers
-from course_utils.precision import gradients_lost, scaling_device, zeroed
 from course_utils.timing import host_clock
 
 EX = lesson("04")
@@ -118,7 +123,7 @@ def amp_step_by_autograd(model, x, y, loss_fn, optimizer, scaler, dtype):
 def amp_step_that_moves_the_data(model, x, y, loss_fn, optimizer, scaler, dtype):
     model.to(x.device)
     x = x.to(next(model.parameters()).device, non_blocking=True)
-    loss = answers.amp_step(model, x, y.to(x.device.type), loss_fn, optimizer, scaler, dtype)
+    loss = amp_step(model, x, y.to(x.device.type), loss_fn, optimizer, scaler, dtype)
     return loss.to(x.device)
 
 
@@ -261,12 +266,12 @@ def amp_step_that_zeroes_late(model, x, y, loss_fn, optimizer, scaler, dtype):
 
 
 def amp_step_through_a_number(model, x, y, loss_fn, optimizer, scaler, dtype):
-    return torch.tensor(answers.amp_step(model, x, y, loss_fn, optimizer, scaler, dtype).item())
+    return torch.tensor(amp_step(model, x, y, loss_fn, optimizer, scaler, dtype).item())
 
 
 def accumulate_with_its_own_scaler(model, batches, loss_fn, optimizer, scaler, dtype):
     mine = torch.amp.GradScaler("cpu", enabled=scaler.is_enabled())
-    answers.accumulate(model, batches, loss_fn, optimizer, mine, dtype)
+    accumulate(model, batches, loss_fn, optimizer, mine, dtype)
 
 
 def accumulate_from_a_list(model, batches, loss_fn, optimizer, scaler, dtype):
@@ -311,7 +316,7 @@ def choose_a_cpu_by_text(can):
 
 def amp_step_with_half(model, x, y, loss_fn, optimizer, scaler, dtype):
     model.half()
-    return answers.amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
+    return amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
 
 
 def accumulate_unscaled(model, batches, loss_fn, optimizer, scaler, dtype):
@@ -336,14 +341,14 @@ def accumulate_for_cuda(model, batches, loss_fn, optimizer, scaler, dtype):
 
 
 def checkpoint_without_the_count(model, optimizer, scaler):
-    state = answers.checkpoint(model, optimizer, scaler)
+    state = checkpoint(model, optimizer, scaler)
     if state["scaler"]:
         state["scaler"]["_growth_tracker"] = 0
     return state
 
 
 def checkpoint_that_halves_the_model(model, optimizer, scaler):
-    return answers.checkpoint(model.half(), optimizer, scaler)
+    return checkpoint(model.half(), optimizer, scaler)
 
 
 def bce_one_by_one(logits, targets):
@@ -412,7 +417,7 @@ def test_a_wrong_answer_is_told_apart(name, answer, diagnosis):
 )
 def test_a_step_that_waits_is_told_by_which_call(wait, seen):
     def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
-        loss = answers.amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
+        loss = amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
         return wait(loss, scaler)
 
     result = EX.amp_step.result(answer)
@@ -453,7 +458,7 @@ def test_checks_leave_the_settings_of_the_process_alone():
     before = settings()
     for exercise in EX:
         exercise.result(exercise.reference)
-        for answer in exercise.wrong.values():
+        for answer in wrong(exercise).values():
             exercise.result(answer)
     assert settings() == before
 
@@ -466,7 +471,7 @@ def test_choose_precision_for_simulated_cards(sim):
     try:
         for card, expected in (("T4", (HALF, True)), ("A100", (BF16, False))):
             simgpu.enable(card)
-            assert answers.choose_precision(abilities(sim)) == expected
+            assert choose_precision(abilities(sim)) == expected
     finally:
         simgpu.enable(profile)
 
@@ -495,13 +500,13 @@ def weights(model):
 def test_amp_step_trains_and_skips_on_the_simulated_device(sim):
     model, optimizer, scaler = training(sim)
     x, y = examples(sim)
-    first = answers.amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+    first = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
     for _ in range(20):
-        last = answers.amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
+        last = amp_step(model, x, y, F.cross_entropy, optimizer, scaler, HALF)
     assert last.device.type == "sim" and not last.requires_grad
     assert last < 0.7 * first
     before = weights(model)
-    answers.amp_step(model, x * 1e6, y, F.cross_entropy, optimizer, scaler, HALF)
+    amp_step(model, x * 1e6, y, F.cross_entropy, optimizer, scaler, HALF)
     assert torch.equal(weights(model), before)
     assert scaler.get_scale() == 2.0**9
 
@@ -512,7 +517,7 @@ def test_accumulate_equals_the_large_batch_on_the_simulated_device(sim):
     found = []
     for batches in ([(x, y)], pieces):
         model, optimizer, scaler = training(sim)
-        answers.accumulate(model, batches, F.cross_entropy, optimizer, scaler, HALF)
+        accumulate(model, batches, F.cross_entropy, optimizer, scaler, HALF)
         found.append(weights(model) - weights(network("cpu")))
     torch.testing.assert_close(*found, rtol=0.01, atol=1e-5)
 
@@ -522,16 +527,16 @@ def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
     scaler.set_growth_interval(3)
     x, y = examples(sim)
     for factor in (1, 1e6, 1, 1):
-        answers.amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
+        amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
     file = io.BytesIO()
-    torch.save(answers.checkpoint(model, optimizer, scaler), file)
+    torch.save(checkpoint(model, optimizer, scaler), file)
     file.seek(0)
     state = torch.load(file, weights_only=True)
     again = training(sim)
     for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
         part.load_state_dict(state[name])
     for run in ((model, optimizer, scaler), again):
-        answers.amp_step(run[0], x, y, F.cross_entropy, *run[1:], HALF)
+        amp_step(run[0], x, y, F.cross_entropy, *run[1:], HALF)
     assert scaler.get_scale() == again[2].get_scale() == 2.0**10  # halved, and doubled again
     assert torch.equal(weights(model), weights(again[0]))
 
@@ -540,7 +545,7 @@ def test_logits_loss_is_allowed_where_bce_is_refused(sim):
     logits, targets = torch.tensor([200.0, -3.0], device=sim), torch.tensor([0.0, 1.0], device=sim)
     with torch.autocast("sim", dtype=HALF):
         half = logits.half()
-        assert answers.logits_loss(half, targets).item() == pytest.approx(101.524, rel=1e-4)
+        assert logits_loss(half, targets).item() == pytest.approx(101.524, rel=1e-4)
         with pytest.raises(RuntimeError, match="unsafe to autocast"):
             F.binary_cross_entropy(half.sigmoid(), targets.half())
 
@@ -572,7 +577,7 @@ def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
             if own:
                 train_step(model, optimizer, scaler, x * factor, y, dtype)
             elif dtype is HALF:
-                answers.amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, dtype)
+                amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, dtype)
             else:
                 F.cross_entropy(model(x), y).backward()
                 optimizer.step()

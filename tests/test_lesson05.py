@@ -18,16 +18,38 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as torch_dist
+from answers.lesson05.ring_all_reduce import (
+    _ring_averaging,
+    _ring_by_rank_0,
+    _ring_half_way,
+    _ring_sends_first,
+)
+from answers.lesson05.shard import _shard_cut_first
+from answers.lesson05.unhang import _unhang_given
 from support import skip
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DistributedSampler
 
-from course_utils import cluster, drawings
+from course_lessons.lesson05 import drawings as in_drawings
+from course_lessons.lesson05 import unhang as in_unhang
+from course_lessons.lesson05.accumulate import accumulate
+from course_lessons.lesson05.learning_rate import learning_rate
+from course_lessons.lesson05.rescue import rescue
+from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
+from course_lessons.lesson05.shard import shard
+from course_lessons.lesson05.sharded_bytes import sharded_bytes
+from course_lessons.lesson05.unhang import unhang
 from course_utils.exercises import lesson, todo
-from course_utils.exercises import lesson05 as answers
+from simgpu import cluster
 
 EX = lesson("05")
+
+
+def reference(name):
+    return getattr(EX, name).reference
+
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -332,7 +354,7 @@ def shards_rotated(n, rank, world_size, epoch, seed):
 
 
 def shards_handed_round(n, rank, world_size, epoch, seed):
-    return answers._shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
+    return _shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
 
 
 def shards_with_ranks_own_numbers(n, rank, world_size, epoch, seed):
@@ -341,19 +363,19 @@ def shards_with_ranks_own_numbers(n, rank, world_size, epoch, seed):
 
 
 def shards_from_one(n, rank, world_size, epoch, seed):
-    return [row + 1 for row in answers.shard(n, rank, world_size, epoch, seed)]
+    return [row + 1 for row in shard(n, rank, world_size, epoch, seed)]
 
 
 def shards_twice(n, rank, world_size, epoch, seed):
-    return 2 * answers.shard(n, rank, world_size, epoch, seed)
+    return 2 * shard(n, rank, world_size, epoch, seed)
 
 
 def shards_without_seed(n, rank, world_size, epoch, seed):
-    return answers.shard(n, rank, world_size, epoch, 0)
+    return shard(n, rank, world_size, epoch, 0)
 
 
 def shards_without_seed_in_epoch_0(n, rank, world_size, epoch, seed):
-    return answers.shard(n, rank, world_size, epoch * seed, 0)
+    return shard(n, rank, world_size, epoch * seed, 0)
 
 
 def accumulates_with_only_the_last_silent(model, parts, loss_fn, optimizer):
@@ -373,18 +395,18 @@ def accumulates_all_rows_at_once(model, parts, loss_fn, optimizer):
 
 
 def accumulates_without_the_last(model, parts, loss_fn, optimizer):
-    answers.accumulate(model, parts[:-1] or parts, loss_fn, optimizer)
+    accumulate(model, parts[:-1] or parts, loss_fn, optimizer)
 
 
 def accumulates_on_rank_0(model, parts, loss_fn, optimizer):
     if model._dist.get_rank() == 0:
-        answers.accumulate(model, parts, loss_fn, optimizer)
+        accumulate(model, parts, loss_fn, optimizer)
 
 
 def rates_that_return(step, base, base_batch, batch_per_rank, ranks, warmup):
     if step > warmup:
         return base
-    return answers.learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)
+    return learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup)
 
 
 def rates_by_min_alone(step, base, base_batch, batch_per_rank, ranks, warmup):
@@ -421,7 +443,7 @@ def rescues_key_by_key(state, model):
 
 
 def rescues_one_layer(state, model):
-    found = answers.rescue(state, model)
+    found = rescue(state, model)
     first = next(iter(found))
     return {key: found[first] for key in found}
 
@@ -476,11 +498,11 @@ def unhangs_with_a_graph(model, batches, dist, log):
 def unhangs_without_the_idle(model, batches, dist, log):
     if not batches:
         return 0.0
-    return answers.unhang(model, batches, dist, log)
+    return unhang(model, batches, dist, log)
 
 
 def unhangs_with_a_tensor(model, batches, dist, log):
-    return torch.tensor(answers.unhang(model, batches, dist, log))
+    return torch.tensor(unhang(model, batches, dist, log))
 
 
 def ring_of_other_sizes(x, dist):
@@ -580,7 +602,7 @@ def test_another_wrong_answer_is_refused(name, answer, diagnosis):
 
 @pytest.mark.parametrize("name", ["average_gradients", "accumulate", "unhang", "ring_all_reduce"])
 def test_an_answer_on_the_cluster_is_told_from_a_stub_and_from_a_fault_of_its_own(name):
-    arguments = ", ".join(inspect.signature(getattr(answers, name)).parameters)
+    arguments = ", ".join(inspect.signature(reference(name)).parameters)
     stub, faulty = (
         eval(f"lambda {arguments}: {end}", {"todo": todo}) for end in ("todo()", "1 / 0")
     )
@@ -589,9 +611,15 @@ def test_an_answer_on_the_cluster_is_told_from_a_stub_and_from_a_fault_of_its_ow
 
 
 def test_a_hang_is_said_within_a_second_with_the_learners_lines():
-    result = EX.unhang.result(answers._unhang_given)
+    result = EX.unhang.result(_unhang_given)
     (seen,) = (value for name, value in result.details if name == "Seen")
-    line = inspect.getsource(answers).splitlines().index("        dist.barrier()") + 1
+    line = (
+        Path(_unhang_given.__code__.co_filename)
+        .read_text()
+        .splitlines()
+        .index("        dist.barrier()")
+        + 1
+    )
     assert f"rank 0 waits in barrier (its 3rd call, line {line})" in seen
     assert "rank 1 has finished" in seen
 
@@ -600,17 +628,17 @@ def test_an_endless_loop_on_one_rank_is_stopped(monkeypatch):
     def spins(model, batches, dist, log):
         while dist.get_rank() == 1:
             pass
-        return answers.unhang(model, batches, dist, log)
+        return unhang(model, batches, dist, log)
 
     monkeypatch.setattr(EX.unhang, "limit", 0.5)
     assert judged("unhang", spins) == ("not_yet", "too-slow")
-    assert judged("unhang", answers.unhang) == ("right", "")
+    assert judged("unhang", unhang) == ("right", "")
 
 
 def test_a_check_on_the_cluster_leaves_the_number_of_threads():
     before = torch.get_num_threads()
     for name in ("average_gradients", "unhang"):
-        judged(name, getattr(answers, name))
+        judged(name, reference(name))
         judged(name, lambda *_: 1 / 0)
     assert torch.get_num_threads() == before
 
@@ -619,7 +647,7 @@ def test_the_code_to_mend_in_the_notebook_has_both_faults():
     cells = nbformat.read(ROOT / "notebooks" / "05_several_gpus.ipynb", as_version=4).cells
     (source,) = (c.source for c in cells if "def unhang(" in c.source)
     lines = [line for line in source.splitlines() if "return todo()" not in line]
-    names = dict(vars(answers))
+    names = {**vars(in_unhang), "ex": None}
     exec("\n".join(line for line in lines if not line.startswith("ex.")), names)
     assert judged("unhang", names["unhang"]) == ("not_yet", "one-rank")
     half = [line for line in lines if "barrier" not in line and not line.startswith("ex.")]
@@ -634,9 +662,7 @@ def test_the_code_to_mend_in_the_notebook_has_both_faults():
 def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
     for rank in range(ranks):
         for epoch in (0, 5):
-            assert answers.shard(n, rank, ranks, epoch, 4) == shards_by_sampler(
-                n, rank, ranks, epoch, 4
-            )
+            assert shard(n, rank, ranks, epoch, 4) == shards_by_sampler(n, rank, ranks, epoch, 4)
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
@@ -663,7 +689,7 @@ def test_sharded_bytes_are_those_of_fully_shard(ranks):
                 held += tensor.to_local().nbytes
     finally:
         torch_dist.destroy_process_group()
-    assert answers.sharded_bytes(shapes, ranks) == (4 * whole, held)
+    assert sharded_bytes(shapes, ranks) == (4 * whole, held)
 
 
 def test_rescue_takes_what_ddp_and_compile_really_save():
@@ -676,11 +702,11 @@ def test_rescue_takes_what_ddp_and_compile_really_save():
     (both,) = cluster.run(lambda dist: cluster.DistributedDataParallel(compiled, dist), 1).results
     for saved in (plain, wrapped, compiled, both, torch.compile(wrapped)):
         state = saved.state_dict()
-        assert plain.load_state_dict(answers.rescue(state, plain)).missing_keys == []
+        assert plain.load_state_dict(rescue(state, plain)).missing_keys == []
 
 
 def test_learning_rate_is_that_of_the_paper():
-    rate = answers.learning_rate
+    rate = learning_rate
     assert rate(10**6, 0.1, 256, 32, 256, 5) == pytest.approx(3.2)  # 8192 samples a step
     assert [rate(s, 0.1, 256, 32, 256, 4) for s in range(5)] == pytest.approx(
         [0.1, 0.875, 1.65, 2.425, 3.2]
@@ -692,7 +718,7 @@ def test_the_ring_reaches_the_target_and_costs_what_all_reduce_does(ranks):
     def by(function):
         return cluster.run(lambda dist: function(torch.ones(12 * ranks), dist), ranks=ranks)
 
-    ring, whole = by(answers.ring_all_reduce), by(lambda x, dist: dist.all_reduce(x))
+    ring, whole = by(ring_all_reduce), by(lambda x, dist: dist.all_reduce(x))
     assert ring.steps == 2 * (ranks - 1)
     assert set(ring.sent) == {2 * (ranks - 1) * 12 * 4}
     assert ring.seconds == pytest.approx(whole.seconds)
@@ -705,33 +731,33 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn import functional as F
-from course_utils.exercises import lesson05 as answers
+from course_lessons.lesson05 import accumulate, average_gradients, ring_all_reduce, unhang
 
 dist.init_process_group("gloo")
 rank, ranks = dist.get_rank(), dist.get_world_size()
 
 for shape in ((12,), (7, 5), (2,)):
     x, right = (torch.arange(float(torch.Size(shape).numel())).view(shape) * 10**rank for _ in range(2))
-    answers.ring_all_reduce(x, dist)
+    ring_all_reduce.ring_all_reduce(x, dist)
     dist.all_reduce(right)
     assert torch.equal(x, right), (x, right)
 
-model = answers._with_gradients(rank, unused=True)
-answers.average_gradients(model, dist)
-before = [answers._with_gradients(r, unused=True) for r in range(ranks)]
-answers._judge_averages(model, before, rank, None)
+model = average_gradients._with_gradients(rank, unused=True)
+average_gradients.average_gradients(model, dist)
+before = [average_gradients._with_gradients(r, unused=True) for r in range(ranks)]
+average_gradients._judge_averages(model, before, rank, None)
 
 logged = []
-batches = answers._labelled(((3,), (2, 2), ())[rank], rank)
-mean = answers.unhang(answers._classifier(), batches, dist, logged.append)
+batches = unhang._labelled(((3,), (2, 2), ())[rank], rank)
+mean = unhang.unhang(unhang._classifier(), batches, dist, logged.append)
 assert logged == ([mean] if rank == 0 else [])
 
 torch.manual_seed(0)
 sizes = ((5, 3, 2), (4, 6), (10,))
 model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-answers.accumulate(model, answers._parts(sizes[rank], rank), F.cross_entropy, optimizer)
-answers._judge_weights(model, sizes, None)
+accumulate.accumulate(model, accumulate._parts(sizes[rank], rank), F.cross_entropy, optimizer)
+accumulate._judge_weights(model, sizes, None)
 
 print(f"rank {rank} is through", flush=True)
 del model
@@ -773,11 +799,11 @@ def test_the_references_run_in_real_processes(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (answers.ring_all_reduce, "At the end 32 of 32 places hold the sum"),
-        (answers._ring_half_way, "At the end 8 of 32 places hold the sum"),
-        (answers._ring_by_rank_0, "after each of 6 steps"),
-        (answers._ring_averaging, "At the end 0 of 32"),
-        (answers._ring_sends_first, "Nothing to draw: No rank can go on: rank 0 waits in send"),
+        (ring_all_reduce, "At the end 32 of 32 places hold the sum"),
+        (_ring_half_way, "At the end 8 of 32 places hold the sum"),
+        (_ring_by_rank_0, "after each of 6 steps"),
+        (_ring_averaging, "At the end 0 of 32"),
+        (_ring_sends_first, "Nothing to draw: No rank can go on: rank 0 waits in send"),
         (lambda x, dist: todo(), "no rank has sent anything yet"),
         (lambda x, dist: 1 / 0, "Nothing to draw: division by zero"),
         (todo(), "Nothing to draw"),
@@ -785,7 +811,7 @@ def test_the_references_run_in_real_processes(tmp_path):
 )
 def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, capsys):
     monkeypatch.setattr(
-        sys.modules["course_utils.drawings.lesson05"], "present", lambda figure, alt: print(alt)
+        sys.modules["course_lessons.lesson05.drawings"], "present", lambda figure, alt: print(alt)
     )
-    drawings.ring(answer)
+    in_drawings.ring(answer)
     assert says in capsys.readouterr().out

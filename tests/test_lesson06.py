@@ -12,6 +12,9 @@ from contextlib import nullcontext
 import nbformat
 import pytest
 import torch
+from answers import wrong
+from answers.lesson06.checking import _frugal_on_cpu
+from answers.lesson06.frugal_step import _frugal_many_steps
 from harness import NOTEBOOKS, TABLE, code_cells
 from support import skip
 from torch import nn
@@ -19,10 +22,18 @@ from torch.cuda import _memory_viz
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_utils import memory, simgpu, snapshots
+import simgpu
+from course_lessons.lesson06 import average_loss as in_average_loss
+from course_lessons.lesson06 import snapshots
+from course_lessons.lesson06.batch_that_fits import (
+    _fit_in_proportion_to_small,
+    _fit_without_fixed_part,
+)
+from course_lessons.lesson06.frugal_step import _plain_cost, frugal_summed, plain_step, step_cost
+from course_lessons.lesson06.state_bytes import _state_optimizer_of_frozen, state_bytes
+from course_utils import memory
 from course_utils.exercises import lesson as exercises
-from course_utils.exercises import lesson06
-from course_utils.simgpu.machine import MACHINE
+from simgpu.machine import MACHINE
 
 EX = exercises("06")
 
@@ -99,7 +110,7 @@ def test_the_anatomy_of_a_step_is_predicted_to_the_byte(make, name, device, reco
     model, x = make()
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = make_optimizer(trained)
-    predicted = lesson06.state_bytes(model, states)
+    predicted = state_bytes(model, states)
     predicted["optimizer"] += counter * len(trained)
     labels = torch.randint(10, (len(x),))
     data = x.nbytes + labels.nbytes
@@ -216,7 +227,7 @@ def test_a_check_leaves_the_devices_as_they_were(exercise):
     torch.sim.reset_peak_memory_stats()
     before = dict(torch.sim.memory_stats("sim:0")), len(MACHINE.devices), torch.get_num_threads()
     assert exercise.result(exercise.reference).outcome == "right"
-    for answer in exercise.wrong.values():
+    for answer in wrong(exercise).values():
         assert exercise.result(answer).outcome == "not_yet"
     assert before == (
         dict(torch.sim.memory_stats("sim:0")),
@@ -463,7 +474,7 @@ def test_a_graph_that_is_cut_off_after_the_forward_pass_was_still_built():
 
 def test_a_mean_that_is_wrong_in_no_known_way_is_only_called_wrong():
     def average_loss(model, batches, loss_fn):
-        return 2 * lesson06.average_loss(model, batches, loss_fn)
+        return 2 * in_average_loss.average_loss(model, batches, loss_fn)
 
     assert EX.average_loss.result(average_loss).diagnosis == "wrong-value"
 
@@ -478,7 +489,7 @@ def test_a_list_of_losses_is_told_that_it_may_be_a_list():
 
 
 def test_states_of_frozen_parameters_are_named():
-    result = EX.state_bytes.result(lesson06._state_optimizer_of_frozen)
+    result = EX.state_bytes.result(_state_optimizer_of_frozen)
     assert result.diagnosis == "frozen"
 
 
@@ -505,9 +516,7 @@ def test_a_batch_that_is_tried_twice_is_refused_where_the_tries_are_few():
     assert EX.largest_batch.result(largest_batch).diagnosis == "too-many"
 
 
-@pytest.mark.parametrize(
-    "fit", [lesson06._fit_in_proportion_to_small, lesson06._fit_without_fixed_part]
-)
+@pytest.mark.parametrize("fit", [_fit_in_proportion_to_small, _fit_without_fixed_part])
 def test_every_line_through_zero_is_named(fit):
     assert EX.batch_that_fits.result(fit).diagnosis == "no-fixed-part"
 
@@ -613,20 +622,20 @@ WRONG = {
     "float16 alone": (in_parts(1, torch.float16, 1024.0), "does-not-fit"),
     "sixteen micro-batches": (in_parts(16), "too-dear"),
     "bfloat16 on a T4": (in_parts(2, torch.bfloat16), "too-dear"),
-    "activations on the CPU": (lesson06._frugal_on_cpu, "too-dear"),
+    "activations on the CPU": (_frugal_on_cpu, "too-dear"),
     "half the batch": (
-        lambda m, x, y, f, o: lesson06.plain_step(m, x[:9], y[:9], f, o),
+        lambda m, x, y, f, o: plain_step(m, x[:9], y[:9], f, o),
         "left-out",
     ),
     "twice the loss": (
-        lambda m, x, y, f, o: lesson06.plain_step(m, x, y, lambda a, b: 2 * f(a, b), o),
+        lambda m, x, y, f, o: plain_step(m, x, y, lambda a, b: 2 * f(a, b), o),
         "other-step",
     ),
     "8,192 rows, not weighted": (fixed_parts(weighted=False), "summed"),
     "8,192 rows, a step each": (fixed_parts(True, "each", "many"), "many-steps"),
     "8,192 rows, zero_grad each": (fixed_parts(True, "each"), "last-part"),
     "8,192 rows, zero_grad each, not weighted": (fixed_parts(False, "each"), "last-part"),
-    "an update after each part": (lesson06._frugal_many_steps, "many-steps"),
+    "an update after each part": (_frugal_many_steps, "many-steps"),
     "weights never change": (lambda m, x, y, f, o: f(m(x), y).detach(), "no-step"),
 }
 
@@ -636,8 +645,8 @@ WRONG = {
 def test_every_way_through_the_challenge_passes(name, record_property):
     result = EX.frugal_step.result(RIGHT[name])
     assert result.outcome == "right", result.bundle().text
-    seconds, peak = lesson06.step_cost(RIGHT[name], "2 GB")
-    usual, most = lesson06._plain_cost()
+    seconds, peak = step_cost(RIGHT[name], "2 GB")
+    usual, most = _plain_cost()
     record_property(
         TABLE + "the challenge on a simulated T4: bytes allocated at most, modelled time",
         f"{name:34} {peak / 1e6:6.0f} MB of {most / 1e6:.0f}  {seconds / usual:5.2f} times the plain step",
@@ -655,18 +664,18 @@ def test_other_ways_are_refused_with_the_reason(name):
 
 
 def test_the_challenge_is_the_size_it_says_it_is():
-    _, most = lesson06._plain_cost()
+    _, most = _plain_cost()
     assert 850e6 < most < 950e6
     with pytest.raises(torch.OutOfMemoryError):
-        lesson06.step_cost(lesson06.plain_step, "800 MB")
+        step_cost(plain_step, "800 MB")
 
 
 def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch has none.")
     for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):
         assert EX.frugal_step.result(RIGHT[name]).outcome == "right"
-    assert EX.frugal_step.result(lesson06.plain_step).diagnosis == "does-not-fit"
-    assert EX.frugal_step.result(lesson06._frugal_summed).diagnosis == "summed"
+    assert EX.frugal_step.result(plain_step).diagnosis == "does-not-fit"
+    assert EX.frugal_step.result(frugal_summed).diagnosis == "summed"
 
 
 # --- snapshots ------------------------------------------------------------------------------------

@@ -12,20 +12,31 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 import torch
+from answers import wrong
+from answers.lesson07.checking import _f_keeps_hits
 from harness import NOTEBOOKS
 from support import skip
 from torch import nn
 from torch.autograd import DeviceType
 from torch.nn import functional as F
 
-from course_utils import detective, drawings, evidence, profiling, simgpu
+import simgpu
+from course_lessons.lesson07 import detective, drawings
+from course_lessons.lesson07 import mend_d as in_mend_d
+from course_lessons.lesson07 import mend_e as in_mend_e
+from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
+from course_lessons.lesson07.drawings import timelines
+from course_lessons.lesson07.event_seconds import event_seconds
+from course_lessons.lesson07.mend_f import mend_f
+from course_lessons.lesson07.regime import regime
+from course_lessons.shared import profiling
+from course_lessons.shared.profiling import Facts
+from course_lessons.shared.traces import Trace
+from course_utils import evidence
 from course_utils.exercises import lesson, todo
-from course_utils.exercises import lesson07 as answers
-from course_utils.experiments import lesson07 as experiments
-from course_utils.profiling import Facts
-from course_utils.simgpu.clock import Span
 from course_utils.timing import host_clock
-from course_utils.traces import Trace
+from simgpu.clock import Span
+from tools.records import lesson07 as experiments
 
 EX = lesson("07")
 LETTERS = tuple(detective.CASES)
@@ -398,13 +409,13 @@ def _waits_in_each_step(model, batches, optimizer):
 
 
 def _memory_above_a_half(facts):
-    right = answers.regime(facts)
+    right = regime(facts)
     busy = right in ("memory", "compute")
     return ("memory" if facts.byte_share > 0.5 else "compute") if busy else right
 
 
 def _compute_from_a_share_on(facts):
-    right = answers.regime(facts)
+    right = regime(facts)
     busy = right in ("memory", "compute")
     return ("compute" if facts.flop_share >= 0.4 else "memory") if busy else right
 
@@ -412,7 +423,7 @@ def _compute_from_a_share_on(facts):
 def _loader_before_all(facts):
     if facts.busy < 0.75 and facts.loading >= 0.2:
         return "loader"
-    return answers.regime(facts)
+    return regime(facts)
 
 
 def _numbers_without_training(model, batches, optimizer):
@@ -420,7 +431,7 @@ def _numbers_without_training(model, batches, optimizer):
     import copy
 
     twin = copy.deepcopy(model)
-    return answers.mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
+    return in_mend_e.mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
 
 
 @pytest.mark.parametrize(
@@ -438,7 +449,7 @@ def _numbers_without_training(model, batches, optimizer):
         ("regime", _compute_from_a_share_on, "larger-share"),
         (
             "event_seconds",
-            lambda *three: 1000 / 1001 * answers.event_seconds(*three),
+            lambda *three: 1000 / 1001 * event_seconds(*three),
             "wrong-value",
         ),
         ("mend_a", lambda model, batches, optimizer: None, "returned-nothing"),
@@ -448,7 +459,7 @@ def _numbers_without_training(model, batches, optimizer):
         ("mfu", lambda flops_per_step, seconds_per_step, peak: 0.2, "wrong-value"),
         ("regime", lambda facts: "gpu", "other-name"),
         ("event_seconds", lambda work, device, repeats: 1e-3, "other-calls"),
-        ("mend_f", answers._f_keeps_hits, "still-grows"),
+        ("mend_f", _f_keeps_hits, "still-grows"),
     ],
 )
 def test_what_is_no_answer_is_refused(sim, name, answer, diagnosis):
@@ -456,7 +467,7 @@ def test_what_is_no_answer_is_refused(sim, name, answer, diagnosis):
 
 
 def test_a_share_of_exactly_1_that_was_refused_is_shown_with_its_numbers():
-    result = EX.mfu.result(EX.mfu.wrong["refused"])
+    result = EX.mfu.result(wrong(EX.mfu)["refused"])
     assert ("Seen", "ValueError for 5e+12 FLOP in 0.5 s, peak 1e+13 FLOP/s") in result.details
     assert ("Expected", "1") in result.details
 
@@ -492,7 +503,7 @@ def test_a_check_leaves_the_learners_device_alone(sim, letter):
 
     gc.collect()  # what other tests left behind may go at any time
     before = state()
-    assert judged(f"mend_{letter}", getattr(answers, f"mend_{letter}"))[0] == "right"
+    assert judged(f"mend_{letter}", getattr(EX, f"mend_{letter}").reference)[0] == "right"
     assert state() == before
     assert kept.tolist() == [0.0, 1.0, 2.0, 3.0]
     assert switches == (torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32)
@@ -503,7 +514,7 @@ def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
     torch.set_float32_matmul_precision("high")
     try:
         assert judged("mend_e", detective.loop_e) == ("not_yet", "as-slow")
-        assert judged("mend_e", answers.mend_e)[0] == "right"
+        assert judged("mend_e", in_mend_e.mend_e)[0] == "right"
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)
@@ -527,10 +538,10 @@ def _seconds_of_a_check(exercise):
 @pytest.fixture
 def no_sim(monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch cannot have the simulated device.")
-    for cached in (answers._right, answers._faulty, answers._on_cpu):
+    for cached in (reference_run, faulty_run, _on_cpu):
         cached.cache_clear()
     yield
-    answers._on_cpu.cache_clear()
+    _on_cpu.cache_clear()
 
 
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
@@ -543,12 +554,12 @@ def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
 
 
 def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
-    assert judged("mend_a", EX.mend_a.wrong["sum-of-norms"])[1] == "other-numbers"
-    assert judged("mend_b", EX.mend_b.wrong["other-rows"])[1] == "other-result"
-    assert judged("mend_c", EX.mend_c.wrong["other-length"])[1] == "other-length"
-    assert judged("mend_d", EX.mend_d.wrong["unweighted"])[1] == "other-result"
-    assert judged("mend_e", EX.mend_e.wrong["weights-dtype"])[1] == "weights-dtype"
-    assert judged("mend_f", EX.mend_f.wrong["mean-of-means"])[1] == "other-numbers"
+    assert judged("mend_a", wrong(EX.mend_a)["sum-of-norms"])[1] == "other-numbers"
+    assert judged("mend_b", wrong(EX.mend_b)["other-rows"])[1] == "other-result"
+    assert judged("mend_c", wrong(EX.mend_c)["other-length"])[1] == "other-length"
+    assert judged("mend_d", wrong(EX.mend_d)["unweighted"])[1] == "other-result"
+    assert judged("mend_e", wrong(EX.mend_e)["weights-dtype"])[1] == "weights-dtype"
+    assert judged("mend_f", wrong(EX.mend_f)["mean-of-means"])[1] == "other-numbers"
 
 
 def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_sim, capsys):
@@ -564,12 +575,12 @@ def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_si
 @pytest.mark.parametrize("letter", LETTERS)
 def test_a_loop_has_the_regime_it_was_made_for(sim, letter):
     faulty = detective.run(letter)
-    assert answers.regime(faulty.facts) == REGIMES[letter], str(faulty.facts)
+    assert regime(faulty.facts) == REGIMES[letter], str(faulty.facts)
 
 
 @pytest.mark.parametrize("letter", LETTERS)
 def test_a_mended_loop_is_faster_and_its_result_is_the_same(sim, letter):
-    mend = getattr(answers, f"mend_{letter}")
+    mend = getattr(EX, f"mend_{letter}").reference
     before, after = detective.run(letter, facts=False), detective.run(letter, mend, facts=False)
     assert after.seconds < 0.75 * before.seconds
     assert len(after.steps) == len(before.steps) >= 2
@@ -580,7 +591,7 @@ def test_a_mended_loop_is_faster_and_its_result_is_the_same(sim, letter):
 
 
 def test_only_the_steps_of_the_faulty_loop_f_grow(sim):
-    faulty, mended = detective.run("f"), detective.run("f", answers.mend_f)
+    faulty, mended = detective.run("f"), detective.run("f", mend_f)
     assert faulty.step_seconds[-1] > 2 * faulty.step_seconds[0]
     assert mended.step_seconds[-1] < 1.3 * mended.step_seconds[0]
     assert faulty.rest_seconds > 2 * mended.rest_seconds
@@ -597,10 +608,10 @@ def test_the_trace_of_a_run_shows_its_steps(sim):
 
 def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
     shown = []
-    monkeypatch.setattr(drawings.lesson07, "present", lambda fig, alt: shown.append(fig))
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append(fig))
     kernels = [Span("sim:0 compute", "k", i * 1e-5, i * 1e-5 + 3e-6, "kernel") for i in range(2400)]
     whole = Span("host", "load", 0.0, 2.4e-2, "work")
-    drawings.timelines({"loop": Trace([*kernels, whole], "modelled")})
+    timelines({"loop": Trace([*kernels, whole], "modelled")})
     bars = [bar for bar in shown[0].axes[0].patches if bar.get_height() < 0]
     assert len(bars) > 200
     assert all(abs(bar.get_height()) == pytest.approx(0.8 * 0.3, rel=0.05) for bar in bars)
@@ -647,12 +658,12 @@ def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
     said = capsys.readouterr().out
     assert "for i in range(len(x)):" in said
     assert "kernels launched" in said and "modelled" in said
-    detective.present("d", answers.mend_d)
+    detective.present("d", in_mend_d.mend_d)
     said = capsys.readouterr().out
     assert "for i in range(len(x)):" not in said
     assert "before" in said and "after" in said
-    slow, wrong = detective.loop_d, EX.mend_d.wrong["unweighted"]
-    for loop in (slow, wrong, lambda *_: todo(), lambda *_: 1 / 0):
+    slow, other = detective.loop_d, wrong(EX.mend_d)["unweighted"]
+    for loop in (slow, other, lambda *_: todo(), lambda *_: 1 / 0):
         detective.present("d", loop)
         said = capsys.readouterr().out
         assert "Once the check says Right" in said and "before" not in said
@@ -857,10 +868,10 @@ def test_the_facts_of_work_on_the_simulated_device(sim):
     assert products.busy > 0.75 and products.flop_share > 0.8 > products.byte_share
     small = torch.ones(4).to(sim)
     tiny = profiling.facts(lambda: small + 1, sim, calls=5)
-    assert answers.regime(tiny) == "launch"
+    assert regime(tiny) == "launch"
     large = torch.ones(2**20).to(sim)
     reading = profiling.facts(lambda: (large + 1).sum().item(), sim, calls=5)
-    assert answers.regime(reading) == "synchronisation"
+    assert regime(reading) == "synchronisation"
     assert "computes" in str(reading)
 
 

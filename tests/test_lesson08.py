@@ -9,16 +9,39 @@ import types
 
 import pytest
 import torch
+from answers.lesson08.masked_loss import _masked_by_index
 from lesson08_answers import RIGHT, WRONG
 from support import skip
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from course_utils import drawings, progress, simgpu
+import simgpu
+from course_lessons.lesson08 import drawings
+from course_lessons.lesson08 import exercises as in_order
+from course_lessons.lesson08 import masked_loss as in_masked_loss
+from course_lessons.lesson08 import prefetch as in_prefetch
+from course_lessons.lesson08 import waits as in_waits
+from course_lessons.lesson08.batch_statistics import batch_statistics
+from course_lessons.lesson08.drawings import (
+    comparison,
+    gradient_gaps,
+    memory_fit,
+    progress_by_level,
+    written,
+)
+from course_lessons.lesson08.gather_rows import gather_rows
+from course_lessons.lesson08.hottest import _device_rows, hottest
+from course_lessons.lesson08.leaving import LEAVING, leaving, six_results, traced_dtypes
+from course_lessons.lesson08.masked_loss import _masked_case
+from course_lessons.lesson08.memory_ledger import LEDGER, ledger, memory_ledger
+from course_lessons.lesson08.prefetch import _Source
+from course_lessons.lesson08.save_on_one import save_on_one
+from course_lessons.lesson08.step_in_backward import step_in_backward
+from course_lessons.lesson08.waits import WAITS, count_waits, four_steps
 from course_utils import memory as meters
+from course_utils import progress_file
 from course_utils.exercises import lesson, todo
-from course_utils.exercises.lesson08 import devices, loop, memory, precision, several, speed
 
 EX = lesson("08")
 OWN_REASON = ("without the simulated device", "Without the simulated device", "on the CPU alone")
@@ -90,14 +113,14 @@ def test_a_generator_that_fails_is_the_learners():
 
 @pytest.mark.usefixtures("sim")
 def test_stored_answers_are_those_of_a_run():
-    assert loop.count_waits() == loop.WAITS == loop.waits()
-    assert precision.traced_dtypes() == precision.LEAVING == precision.leaving()
+    assert count_waits() == WAITS == in_waits.waits()
+    assert traced_dtypes() == LEAVING == leaving()
 
 
 def test_the_code_in_a_task_is_the_code_that_is_run():
     for task, function in (
-        (EX.waits.task, loop.four_steps),
-        (EX.leaving.task, precision.six_results),
+        (EX.waits.task, four_steps),
+        (EX.leaving.task, six_results),
     ):
         assert inspect.getsource(function).strip() in task
 
@@ -128,8 +151,8 @@ def test_checks_leave_the_learners_devices_alone(sim):
 def test_levels_are_mixed_and_rise_within_a_subject():
     levels = [exercise.level for exercise in EX]
     assert all(levels.count(level) >= 7 for level in (1, 2, 3))
-    for subject in (devices, loop, precision, memory, speed, several):
-        mine = [exercise.level for exercise in subject.EXERCISES]
+    for subject in ["DEVICES", "LOOP", "PRECISION", "MEMORY", "SPEED", "SEVERAL"]:
+        mine = [exercise.level for exercise in vars(in_order)[subject]]
         assert mine == sorted(mine)
 
 
@@ -142,13 +165,13 @@ def test_the_ledger_is_what_a_device_counts(sim):
     with meters.spare_device("1 GB") as device:
         names = {"torch": torch, "device": device}
         found = []
-        for line in memory.LEDGER:
+        for line in LEDGER:
             exec(line, names)
             found.append(torch.sim.memory_allocated(device) / 2**20)
         names.clear()
-    assert tuple(found) == memory.ledger() == tuple(memory.memory_ledger())
+    assert tuple(found) == ledger() == tuple(memory_ledger())
     shown = EX.memory_ledger.task.split("```")[1].removeprefix("python").strip().splitlines()
-    assert tuple(shown) == memory.LEDGER
+    assert tuple(shown) == LEDGER
 
 
 def test_a_view_of_a_hollow_weight_takes_no_memory(sim):
@@ -166,7 +189,7 @@ def _peak_of_training(fuse, device):
     model = nn.Sequential(*[nn.Linear(512, 512) for _ in range(8)]).to(device)
     make_optimizer = torch.optim.SGD
     if fuse:
-        memory.step_in_backward(model, make_optimizer)
+        step_in_backward(model, make_optimizer)
     optimizer = None if fuse else make_optimizer(model.parameters())
     torch.sim.reset_peak_memory_stats(device)
     for _ in range(2):
@@ -217,30 +240,30 @@ def test_hottest_reads_a_real_profile():
         for _ in range(20):
             F.linear(x, x).relu()
     events = profile.key_averages()
-    names = speed.hottest(events, 3)
+    names = hottest(events, 3)
     times = {event.key: event.self_cpu_time_total for event in events}
     assert len(names) == 3
     assert [times[name] for name in names] == sorted(times.values(), reverse=True)[:3]
 
 
 def test_the_faulty_rows_say_what_the_task_says():
-    rows = sorted(speed._device_rows(), key=lambda row: row.cuda_time_total, reverse=True)
+    rows = sorted(_device_rows(), key=lambda row: row.cuda_time_total, reverse=True)
     assert rows[0].key == "train_step"
     own = sum(row.self_device_time_total for row in rows)
     assert own == max(row.device_time_total for row in rows)
 
 
 def test_indexing_with_a_mask_waits_and_the_reference_does_not(sim):
-    case = [t.to(sim) for t in speed._masked_case((0, 3))]
-    for work, waits in ((speed._masked_by_index, True), (speed.masked_loss, False)):
+    case = [t.to(sim) for t in _masked_case((0, 3))]
+    for work, waits in ((_masked_by_index, True), (in_masked_loss.masked_loss, False)):
         with simgpu.count() as counters:
             work(*case)
         assert bool(counters.synchronizations) is waits
 
 
 def test_prefetch_closes_its_thread_when_the_loop_is_left():
-    source = speed._Source(50)
-    for batch in speed.prefetch(source, 2):
+    source = _Source(50)
+    for batch in in_prefetch.prefetch(source, 2):
         if batch == 1:
             break
     gc.collect()
@@ -256,12 +279,12 @@ def test_collectives_are_those_of_torch_distributed(tmp_path):
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
         rows = torch.randn(5, 3)
-        mean, variance = several.batch_statistics(rows, dist)
+        mean, variance = batch_statistics(rows, dist)
         assert torch.allclose(mean, rows.mean(0), atol=1e-6)
         assert torch.allclose(variance, rows.var(0, correction=0), atol=1e-6)
-        assert torch.equal(several.gather_rows(rows, dist), rows)
+        assert torch.equal(gather_rows(rows, dist), rows)
         saved = []
-        several.save_on_one(types.SimpleNamespace(module=nn.Linear(2, 1)), dist, saved.append)
+        save_on_one(types.SimpleNamespace(module=nn.Linear(2, 1)), dist, saved.append)
         assert list(saved[0]) == ["weight", "bias"]
     finally:
         dist.destroy_process_group()
@@ -273,32 +296,32 @@ def test_collectives_are_those_of_torch_distributed(tmp_path):
 @pytest.fixture
 def shown(monkeypatch):
     alts = []
-    monkeypatch.setattr(drawings.lesson08, "present", lambda fig, alt: alts.append(alt))
+    monkeypatch.setattr(drawings, "present", lambda fig, alt: alts.append(alt))
     return alts
 
 
 @pytest.mark.parametrize("value", [todo(), None])
 def test_what_is_not_written_yet_is_said_in_one_sentence(value, capsys):
-    assert not drawings.written(value, "race")
+    assert not written(value, "race")
     assert capsys.readouterr().out.count(".") == 1
-    assert drawings.written([], "race")
+    assert written([], "race")
 
 
 def test_the_line_of_memory_says_where_the_card_is_full(shown):
     mib = 2**20
-    drawings.memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
+    memory_fit([1, 2], [30 * mib, 40 * mib], (20.0 * mib, 10.0 * mib), 100 * mib)
     assert "20.0 MiB" in shown[0] and "at 8 samples" in shown[0]
 
 
 def test_gaps_are_drawn_and_said(shown):
-    drawings.gradient_gaps(
+    gradient_gaps(
         {"equal": {"plain": 1e-7, "BatchNorm": 0.14}, "ragged": {"plain": 0.0, "BatchNorm": 0.2}}
     )
     assert "equal: plain 1e-07, BatchNorm 0.1" in shown[0]
 
 
 def test_formats_stand_side_by_side(capsys):
-    drawings.comparison(
+    comparison(
         {"float32": ([80.0, 82.0], 2e-3, 2**20), "float16": ([81.0, 83.0], 1e-3, 0)}, "modelled"
     )
     said = capsys.readouterr().out
@@ -307,10 +330,10 @@ def test_formats_stand_side_by_side(capsys):
 
 
 def test_progress_is_counted_by_level(capsys):
-    progress.note("08.race", "right")
-    progress.note("08.waits", "not_yet", "no-end")
-    progress.note("08.compare", "right")
-    drawings.progress_by_level()
+    progress_file.note("08.race", "right")
+    progress_file.note("08.waits", "not_yet", "no-end")
+    progress_file.note("08.compare", "right")
+    progress_by_level()
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("08")]
     right = [int(n) for n in re.findall(r"(\d+) of", line)]
     assert right == [0, 1, 1]

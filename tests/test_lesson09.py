@@ -12,14 +12,23 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from answers.lesson09.crop_flip import _crop_one_by_one
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
+from course_lessons.lesson09 import crop_flip as in_crop_flip
+from course_lessons.lesson09 import drawings as in_drawings
+from course_lessons.lesson09 import ledger
+from course_lessons.lesson09.crop_flip import _candidates, _numbered
+from course_lessons.lesson09.drawings import Height, ladder
+from course_lessons.lesson09.gain import gain, quartiles, timed_rounds
+from course_lessons.lesson09.learning_rate import learning_rate
+from course_lessons.lesson09.time_to_target import only_survivors, time_to_target
+from course_lessons.shared import monitor, profiling
 from course_utils import data as course_data
-from course_utils import drawings, host, ledger, monitor, profiling
+from course_utils import this_machine
 from course_utils.data import OneByOne, Split
 from course_utils.exercises import lesson, todo
-from course_utils.exercises import lesson09 as answers
 from course_utils.timing import Measurement
 
 EX = lesson("09")
@@ -52,11 +61,11 @@ def gain_by_lists(old, new, rounds, clock):
 
 
 def gain_as_a_list(old, new, rounds, clock):
-    return list(answers.gain(old, new, rounds, clock))
+    return list(gain(old, new, rounds, clock))
 
 
 def gain_as_an_array(old, new, rounds, clock):
-    return np.array(answers.gain(old, new, rounds, clock))
+    return np.array(gain(old, new, rounds, clock))
 
 
 def crop_by_indexing(images, pad, flip):
@@ -98,7 +107,7 @@ def rate_by_branches(step, steps, peak, warm):
 
 
 def rate_as_tensor(step, steps, peak, warm):
-    return torch.tensor(answers.learning_rate(step, steps, peak, warm), dtype=torch.float64)
+    return torch.tensor(learning_rate(step, steps, peak, warm), dtype=torch.float64)
 
 
 def target_by_loops(runs, target):
@@ -137,14 +146,14 @@ def test_every_exercise_was_solved_in_another_way():
 
 
 def _gain_new_first(old, new, rounds, clock):
-    pairs = answers._timed_rounds(new, old, rounds, clock)
-    return answers._quartiles([b / a for a, b in pairs])
+    pairs = timed_rounds(new, old, rounds, clock)
+    return quartiles([b / a for a, b in pairs])
 
 
 def _gain_calls_twice(old, new, rounds, clock):
     for _ in range(2):
         old(), new()
-    return answers._quartiles([1.0] * rounds)
+    return quartiles([1.0] * rounds)
 
 
 def _crop_skewed(images, pad, flip):
@@ -167,7 +176,7 @@ def _crop_draws_on_the_host(images, pad, flip):
 def _crop_seeded_apart(images, pad, flip):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return answers.crop_flip(images, pad, flip)
+        return in_crop_flip.crop_flip(images, pad, flip)
 
 
 def _crop_rows_by_turns(images, pad, flip):
@@ -209,21 +218,21 @@ def test_what_is_no_answer_is_refused(name, answer, diagnosis):
 
 def test_an_error_after_right_results_is_shown_and_after_wrong_ones_is_not():
     def only_in_the_last(runs, target):
-        found = answers.time_to_target(runs, target)
+        found = time_to_target(runs, target)
         return found if len(runs) != 2 or found < math.inf else [][0]
 
     assert judged("time_to_target", only_in_the_last) == ("raised", "IndexError")
-    assert judged("time_to_target", answers._only_survivors) == ("not_yet", "survivors")
+    assert judged("time_to_target", only_survivors) == ("not_yet", "survivors")
 
 
 def test_a_loop_that_draws_in_python_is_refused_for_its_operations():
-    result = EX.crop_flip.result(answers._crop_one_by_one)
+    result = EX.crop_flip.result(_crop_one_by_one)
     assert "8 images" in result.bundle().text and "for 40" in result.bundle().text
 
 
 def test_an_error_on_another_device_is_the_learners():
     def crop_flip(images, pad, flip):
-        return answers.crop_flip(images, pad, flip) + (
+        return in_crop_flip.crop_flip(images, pad, flip) + (
             torch.zeros(1, dtype=images.dtype)
             @ torch.zeros(1, dtype=images.dtype).to(images.device)
         )
@@ -248,13 +257,13 @@ def _seconds_of_a_check(exercise):
 
 
 def test_the_slow_data_set_crops_mirrors_and_normalises_each_image():
-    images = answers._numbered(4, 6, 5, torch.uint8)
+    images = _numbered(4, 6, 5, torch.uint8)
     torch.manual_seed(0)
     data = OneByOne(images, torch.arange(4), 1, 1.0, 0.5, 0.25)
     x, y = next(iter(DataLoader(data, 4)))
     assert (x.shape, x.dtype, y.tolist()) == (images.shape, torch.float32, [0, 1, 2, 3])
     back = ((x * 0.25 + 0.5) * 255).round().to(torch.uint8)
-    found = (answers._candidates(images, 1)[:, 1] == back).flatten(2).all(2)
+    found = (_candidates(images, 1)[:, 1] == back).flatten(2).all(2)
     assert found.any(0).all()
 
 
@@ -311,19 +320,19 @@ def test_energy_is_none_where_nothing_tells():
 
 def test_the_runs_say_how_many_got_there(capsys):
     best = [[(1.0, 0.95)], [(1.0, 0.95), (2.0, 0.97)], [(3.0, 0.96)]]
-    drawings.runs(best, [(15.0, 0.9), (30.0, 0.93)], 0.96)
+    in_drawings.runs(best, [(15.0, 0.9), (30.0, 0.93)], 0.96)
     said = capsys.readouterr().out
     assert "2 of 3 runs reach 96%" in said and "93.0% after 30 s" in said
 
 
 def test_the_ladder_says_what_was_kept(capsys):
     heights = [
-        drawings.Height("the first loop", (9.0, 10.0, 11.0), True),
-        drawings.Height("faster", (18.0, 20.0, 22.0), True, 2.0, guess=30.0),
-        drawings.Height("slower", (9.0, 10.0, 12.0), False),
-        drawings.Height("TF32", None, False),
+        Height("the first loop", (9.0, 10.0, 11.0), True),
+        Height("faster", (18.0, 20.0, 22.0), True, 2.0, guess=30.0),
+        Height("slower", (9.0, 10.0, 12.0), False),
+        Height("TF32", None, False),
     ]
-    drawings.ladder(heights)
+    ladder(heights)
     said = capsys.readouterr().out
     for words in (
         "faster: 20 images/s, kept",
@@ -354,7 +363,7 @@ def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_pat
     monkeypatch.setattr(
         course_data, "load_cifar10", lambda: Split(*_coloured(1024), *_coloured(100))
     )
-    monkeypatch.setattr(host, "usable_cores", lambda: 1)
+    monkeypatch.setattr(this_machine, "usable_cores", lambda: 1)
     for name, value in {"ROUNDS": 2, "TURN": 0.001, "LEAD_IN": 1}.items():
         monkeypatch.setattr(ledger, name, value)
     threads, names = torch.get_num_threads(), {"ex": EX}

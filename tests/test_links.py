@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from fixtures.tiny_exercises import EXERCISES
 
-from course_utils.authoring import form, links
-from course_utils.cli import links as command
 from course_utils.course import load_course
+from tools.authoring import form, links
+from tools.commands import links as command
 
 TINY = Path(__file__).parent / "fixtures" / "tiny_course"
 

@@ -16,11 +16,11 @@ from fixtures.tiny_exercises import EXERCISES
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import exercises
-from course_utils.authoring import cells, form, lesson, pages, solve
-from course_utils.authoring.beside import beside
-from course_utils.cli import notebooks
 from course_utils.course import load_course
 from course_utils.evidence import recorded
+from tools.authoring import cells, form, lesson, pages, solve
+from tools.authoring.benchmark_tables import beside
+from tools.commands import notebooks
 
 COURSE = load_course()
 ROOT = COURSE.path.parent.parent

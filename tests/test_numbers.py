@@ -7,12 +7,12 @@ import pytest
 from nbformat.v4 import new_markdown_cell, new_notebook
 
 from course_utils import evidence
-from course_utils.authoring import numbers as checker
-from course_utils.authoring.numbers import marks, numbers, text_problems
-from course_utils.cli import notebooks
 from course_utils.course import load_course
 from course_utils.exercises import lesson
 from course_utils.timing import Measurement
+from tools.authoring import numbers as checker
+from tools.authoring.numbers import marks, numbers, text_problems
+from tools.commands import notebooks
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_texts_of_exercises_are_checked_where_they_are_written(monkeypatch):
     assert checker.exercise_number_problems(one, exercises) == []
     monkeypatch.setattr(checker, "code_marks", lambda path: [])
     found = checker.exercise_number_problems(one, exercises)
-    assert any("lesson01.py" in str(p) and "states 6 s" in str(p) for p in found)
+    assert any("speedup.py" in str(p) and "states 6 s" in str(p) for p in found)
 
 
 def test_all_lessons_take_less_than_a_second():

@@ -7,15 +7,15 @@ import sys
 import pytest
 from harness import execute, notebook
 
-from course_utils import course_map, predict, predictions, progress, todo
-from course_utils.authoring.anatomy import anatomy_problems
+from course_utils import course_map, predict, predictions, progress_file, todo
 from course_utils.predictions import Found, score
 from course_utils.timing import Measurement
+from tools.authoring.anatomy import anatomy_problems
 
 
 @pytest.fixture(autouse=True)
 def _fresh_kernel(monkeypatch):
-    monkeypatch.setattr(predictions, "_made", {})
+    monkeypatch.setattr(predictions, "made", {})
 
 
 def measurement(median, q1, q3, unit="s", kind="measured"):
@@ -23,7 +23,7 @@ def measurement(median, q1, q3, unit="s", kind="measured"):
 
 
 def kept():
-    path = progress.progress_file()
+    path = progress_file.progress_file()
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -221,18 +221,18 @@ def test_the_course_map_counts_predictions_and_is_otherwise_as_before(capsys):
     after = capsys.readouterr().out
     assert "Predictions: 2 made, 1 close." in after
     assert after.splitlines()[:-1] == before.splitlines()[:-1]
-    assert not progress.solved() and not list(progress.attempts())
+    assert not progress_file.solved() and not list(progress_file.attempts())
 
 
 def test_the_first_prediction_of_each_counts(monkeypatch):
     predict("01.a", 40).reveal(4)
-    monkeypatch.setattr(predictions, "_made", {})  # as a new kernel would have it
+    monkeypatch.setattr(predictions, "made", {})  # as a new kernel would have it
     predict("01.a", 4).reveal(4)
-    progress.note("01.speedup", "right")
-    with progress.progress_file().open("a") as file:
+    progress_file.note("01.speedup", "right")
+    with progress_file.progress_file().open("a") as file:
         file.write('{"prediction": \n[1]\n"text"\n{"prediction": "01.b"}\n')
-    assert progress.predictions() == {"01.a": "off"}
-    assert progress.solved() == {"01.speedup"}
+    assert progress_file.predictions() == {"01.a": "off"}
+    assert progress_file.solved() == {"01.speedup"}
 
 
 def test_a_file_that_cannot_be_written_costs_a_line(monkeypatch, tmp_path, capsys):

@@ -16,10 +16,12 @@ import torch
 from harness import ROOT
 from support import skip
 
-from course_utils import evidence, experiments, simgpu
-from course_utils.cli import record
-from course_utils.experiments import Point, Samples, Unsuitable, core, files, run_points
+import simgpu
+from course_utils import evidence
 from course_utils.timing import measure
+from tools import records
+from tools.commands import record
+from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points
 
 pytestmark = pytest.mark.slow
 
@@ -30,18 +32,18 @@ MACHINE_FIELDS = {"device", "memory", "driver", "torch", "cuda", "os", "cpu", "c
 @pytest.fixture(autouse=True)
 def _short(monkeypatch):
     """Measure for a moment only: these tests judge the bookkeeping, not the numbers."""
-    monkeypatch.setattr(core, "measure", functools.partial(measure, min_seconds=0.001))
-    monkeypatch.setattr(experiments, "working_devices", lambda: [CPU])
+    monkeypatch.setattr(experiments, "measure", functools.partial(measure, min_seconds=0.001))
+    monkeypatch.setattr(records, "working_devices", lambda: [CPU])
 
 
 @pytest.fixture
 def define(monkeypatch):
     """Register an experiment for one test."""
-    monkeypatch.setattr(core, "REGISTRY", registry := {})
-    monkeypatch.setattr(experiments, "EXPERIMENTS", registry)
+    monkeypatch.setattr(experiments, "REGISTRY", registry := {})
+    monkeypatch.setattr(records, "EXPERIMENTS", registry)
 
     def define(function, **options):
-        core.experiment(**options)(function)
+        experiments.experiment(**options)(function)
         return registry[function.__name__]
 
     return define
@@ -76,10 +78,10 @@ def found_for(experiment, parameters=None, device=CPU):
 
 def test_what_is_recorded_can_be_looked_up(tmp_path):
     assert run("--only", "add", "--quick", "--output", tmp_path) == 0
-    assert evidence.problems(only_file(tmp_path)) == []
+    assert checks.problems(only_file(tmp_path)) == []
     assert set(content(tmp_path)["machine"]) == MACHINE_FIELDS
     assert content(tmp_path)["machine"]["torch"] == torch.__version__
-    sizes = [p["numbers"] for p in experiments.EXPERIMENTS["add"].quick]
+    sizes = [p["numbers"] for p in records.EXPERIMENTS["add"].quick]
     assert [result["parameters"]["numbers"] for result in results(tmp_path)] == sizes
     (found,) = evidence.recorded("add", folder=tmp_path, numbers=sizes[-1])
     assert (found.kind, found.device, found.unit) == ("recorded", "cpu", "s")
@@ -112,7 +114,7 @@ def test_a_slow_call_is_repeated_a_few_times_only(define, monkeypatch):
         """Wait."""
         return lambda: calls.append(0)
 
-    monkeypatch.setattr(core, "SLOW", 0.0)
+    monkeypatch.setattr(experiments, "SLOW", 0.0)
     (found,) = found_for(define(slow))
     assert (found.n, len(calls)) == (5, 6)
     assert found.q1 <= found.median <= found.q3 and found.quantity == "time"
@@ -133,7 +135,9 @@ def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
     run("--only", "launch", "--only", "copy", "--quick", "--output", tmp_path)
     old = {result["experiment"]: result for result in results(tmp_path)}
     slow = functools.partial(measure, lambda: sum(range(200_000)), min_seconds=0.001)
-    monkeypatch.setattr(core, "measure", lambda work, label, device: slow(label, device=device))
+    monkeypatch.setattr(
+        experiments, "measure", lambda work, label, device: slow(label, device=device)
+    )
     run("--only", "launch", "--again", "--output", tmp_path)
     new = {result["experiment"]: result for result in results(tmp_path)}
     assert new["copy"] == old["copy"]
@@ -141,7 +145,7 @@ def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
 
 
 def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
-    real, calls = core._run, []
+    real, calls = experiments._run, []
 
     def interrupted(point):
         if len(calls) == 2:
@@ -149,14 +153,14 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
         calls.append(point)
         return real(point)
 
-    monkeypatch.setattr(core, "_run", interrupted)
+    monkeypatch.setattr(experiments, "_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run("--only", "add", "--quick", "--output", tmp_path)
     finished = results(tmp_path)
     assert len(finished) == 2
 
     measured = []
-    monkeypatch.setattr(core, "_run", lambda point: measured.append(point) or real(point))
+    monkeypatch.setattr(experiments, "_run", lambda point: measured.append(point) or real(point))
     assert run("--only", "add", "--quick", "--output", tmp_path) == 0
     assert results(tmp_path)[:2] == finished
     assert len(results(tmp_path)) == len(finished) + len(measured) == 5
@@ -164,7 +168,7 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
 
 
 def test_two_devices_share_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "working_devices", lambda: [CPU, torch.device("cpu", 0)])
+    monkeypatch.setattr(records, "working_devices", lambda: [CPU, torch.device("cpu", 0)])
     run("--only", "launch", "--output", tmp_path)
     assert [result["device"] for result in results(tmp_path)] == ["cpu", "cpu:0"]
     assert run("--only", "launch", "--output", tmp_path) == 0
@@ -192,7 +196,7 @@ def test_switches_and_seed_are_the_same_for_every_experiment(define):
 
     before = torch.get_num_threads()
     define(switching, sweep=[{"size": 1}, {"size": 2}])
-    list(run_points(experiments.points(list(experiments.EXPERIMENTS.values()), [CPU])))
+    list(run_points(records.points(list(records.EXPERIMENTS.values()), [CPU])))
     assert len(drawn) == 2 and drawn[0] == drawn[1]
     assert not torch.backends.cudnn.benchmark and torch.backends.cudnn.allow_tf32
     assert torch.get_float32_matmul_precision() == "highest"
@@ -217,7 +221,7 @@ def test_a_point_that_takes_too_long_ends_its_sweep_but_not_another(define, tmp_
         """Wait."""
         tried.append((dtype, size))
         if (dtype, size) == ("a", 2):
-            raise core._TooLong("one call takes 9.0 s, and 2 s is the limit")
+            raise experiments._TooLong("one call takes 9.0 s, and 2 s is the limit")
         return lambda: None
 
     define(sizes, sweep=SWEEP)
@@ -328,7 +332,7 @@ def test_what_would_be_refused_is_not_written(define, samples, says, tmp_path, c
 
 @pytest.mark.parametrize("text", ["{", '{"results": [{}]}', "[]", '{"schema": 1, "results": []}'])
 def test_a_file_of_another_kind_is_refused_and_left_alone(text, tmp_path, capsys):
-    path = tmp_path / experiments.file_name(experiments.machine([CPU]))
+    path = tmp_path / records.file_name(records.machine([CPU]))
     path.write_text(text, encoding="utf-8")
     assert run("--only", "launch", "--output", tmp_path) == 1
     assert path.read_text(encoding="utf-8") == text
@@ -357,7 +361,7 @@ def test_a_file_of_another_torch_is_refused_and_kept_beside_a_new_one(tmp_path, 
 
 def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, monkeypatch, capsys):
     (tmp_path / "file").write_text("", encoding="utf-8")
-    monkeypatch.setattr(core, "_run", lambda point: pytest.fail("it measured"))
+    monkeypatch.setattr(experiments, "_run", lambda point: pytest.fail("it measured"))
     assert run("--only", "launch", "--output", tmp_path / "file" / "folder") == 1
     assert "--output" in capsys.readouterr().err
 
@@ -389,8 +393,8 @@ def test_check_says_what_is_wrong_with_a_colleagues_file(tmp_path, capsys):
 def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
     assert run("--list", "--output", tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[::2]] == list(experiments.EXPERIMENTS)
-    points = len(experiments.EXPERIMENTS["matmul"].sweep)
+    assert [line.split()[0] for line in lines[::2]] == list(records.EXPERIMENTS)
+    points = len(records.EXPERIMENTS["matmul"].sweep)
     assert f"{points} points; about {points} s a device" in lines[0]
     assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
@@ -411,7 +415,7 @@ def sim(monkeypatch):
 
 
 def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiments, "working_devices", files.working_devices)
+    monkeypatch.setattr(records, "working_devices", files.working_devices)
     assert run("--only", "launch", "--output", tmp_path) == 0
     assert "sim" not in content(tmp_path)["machine"]["device"].lower()
     devices = [result["device"] for result in results(tmp_path)]
@@ -419,9 +423,9 @@ def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatc
 
 
 def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
-    point = Point(experiments.EXPERIMENTS["launch"], {}, sim)
+    point = Point(records.EXPERIMENTS["launch"], {}, sim)
     ((_, found),) = run_points([point])
-    kept = experiments.Record(tmp_path / "machine_x.json", experiments.machine([CPU]))
+    kept = records.Record(tmp_path / "machine_x.json", records.machine([CPU]))
     with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing for machine_x"):
         kept.add(point, found)
     assert not list(tmp_path.iterdir())
@@ -434,12 +438,12 @@ def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define
         return lambda: x @ x
 
     define(product, sweep=[{"size": 32}, {"size": 512}], quick=[{"size": 512}])
-    define(experiments.lesson01.launch)
+    define(records.lesson01.launch)
     words = ("--only", "product", "--only", "launch", "--quick", "--modelled")
     for folder in ("one", "two"):
         assert run(*words, "T4", "--output", tmp_path / folder) == 0
     first, second = (only_file(tmp_path / folder) for folder in ("one", "two"))
-    assert first.name == "modelled_nvidia_t4.json" and evidence.problems(first) == []
+    assert first.name == "modelled_nvidia_t4.json" and checks.problems(first) == []
     assert first.read_text(encoding="utf-8") == second.read_text(encoding="utf-8")
     (launch,) = evidence.recorded("launch", folder=tmp_path / "one")
     assert (launch.kind, launch.machine) == ("modelled", "Simulated NVIDIA T4")
@@ -487,7 +491,7 @@ def test_memory_is_empty_before_each_point(define, sim):
     experiment = define(filling, sweep=[{"size": 2**20}, {"size": 2**19}])
     found = dict(
         (point.parameters["size"], measured)
-        for point, measured in run_points(experiments.points([experiment], [sim]))
+        for point, measured in run_points(records.points([experiment], [sim]))
     )
     assert seen[1] <= seen[0]
     peaks = [next(m.median for m in found[n] if m.unit == "B") for n in (2**20, 2**19)]
@@ -507,11 +511,11 @@ def test_memory_is_empty_before_each_point(define, sim):
     ],
 )
 def test_the_file_is_named_after_the_machine(device, cpu, name):
-    assert experiments.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
+    assert records.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
 
 
 def test_the_work_is_what_its_description_says():
-    prepare = {name: experiment.prepare for name, experiment in experiments.EXPERIMENTS.items()}
+    prepare = {name: experiment.prepare for name, experiment in records.EXPERIMENTS.items()}
     product = prepare["matmul"](CPU, 8)()
     assert product.shape == (8, 8) and product.dtype == torch.float32
     assert prepare["add"](CPU, 5)().shape == prepare["copy"](CPU, 5)().shape == (5,)
@@ -525,7 +529,7 @@ def test_two_experiments_of_one_name_are_refused(define):
         define(sizes)
 
 
-EVERY = experiments.EXPERIMENTS.values()
+EVERY = records.EXPERIMENTS.values()
 
 
 @pytest.mark.parametrize("experiment", EVERY, ids=lambda experiment: experiment.name)
@@ -541,7 +545,7 @@ def test_a_sweep_rises_fits_its_function_and_contains_its_quick_part(experiment)
     assert all(experiment.takes(parameters) for parameters in experiment.sweep)
     assert not experiment.takes({**experiment.sweep[0], "no such": 1})
     assert all(parameters in experiment.sweep for parameters in experiment.quick)
-    points = experiments.points([experiment], [CPU])
+    points = records.points([experiment], [CPU])
     for i, earlier in enumerate(points):
         assert not any(earlier.beyond(later) for later in points[i + 1 :])
     for parameters in experiment.sweep:

@@ -14,11 +14,12 @@ import nbformat
 import pytest
 from harness import NOTEBOOKS, ROOT
 
-from course_utils.authoring.links import link_problems
-from course_utils.cli import notebooks, reset, update
+from course_utils.cli import reset, update
 from course_utils.cli.remedies import SetupError
 from course_utils.course import load_course
-from course_utils.dated import is_dated, set_aside
+from course_utils.set_aside import is_dated, set_aside
+from tools.authoring.links import link_problems
+from tools.commands import notebooks
 
 TODAY = date.today().isoformat()
 LESSON = "01_devices.ipynb"
@@ -59,7 +60,7 @@ def everything(folder):
 @pytest.fixture
 def course(tmp_path):
     """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
-    names = ("__init__.py", "__main__.py", "course.py", "dated.py", "host.py", "cli")
+    names = ("__init__.py", "__main__.py", "course.py", "set_aside.py", "this_machine.py", "cli")
     for name in names:
         source, target = ROOT / "course_utils" / name, tmp_path / "course_utils" / name
         if source.is_dir():

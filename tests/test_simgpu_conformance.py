@@ -9,9 +9,9 @@ import torch
 from harness import TABLE
 from support import skip
 
-from course_utils import simgpu
-from course_utils.simgpu import conformance
-from course_utils.simgpu.conformance import Outcome, Trial, Worker, difference, judge
+import simgpu
+from simgpu import conformance
+from simgpu.conformance import Outcome, Trial, Worker, difference, judge
 
 OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put into it
 

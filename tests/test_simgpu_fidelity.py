@@ -7,10 +7,10 @@ import torch
 from support import skip
 from torch import nn
 
-from course_utils import simgpu
-from course_utils.simgpu import fidelity
-from course_utils.simgpu.fidelity import Case, compare, report
+import simgpu
 from course_utils.timing import measure
+from tools.records import fidelity
+from tools.records.fidelity import Case, compare, report
 
 pytestmark = pytest.mark.slow
 

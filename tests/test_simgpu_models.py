@@ -10,7 +10,7 @@ from support import skip
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from course_utils.simgpu import tensor
+from simgpu import tensor
 
 pytestmark = pytest.mark.everywhere
 

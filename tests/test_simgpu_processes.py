@@ -12,7 +12,7 @@ import torch
 from jupyter_client.manager import start_new_kernel
 from support import skip
 
-from course_utils import simgpu
+import simgpu
 
 pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
 
@@ -50,9 +50,9 @@ def test_an_import_leaves_pytorch_untouched():
                 list(_foreach_supported_types), torch._C._is_multithreading_enabled(),
             )
         before = state()
-        import course_utils, course_utils.simgpu as simgpu
-        from course_utils.simgpu import allocator, autocast, backend, clock, cost, counters, kernels
-        from course_utils.simgpu import machine, module, profiles, serialize, tensor, timeline
+        import course_utils, simgpu as simgpu
+        from simgpu import allocator, autocast, backend, clock, cost, counters, kernels
+        from simgpu import machine, module, profiles, serialize, tensor, timeline
         assert simgpu.problem() is None and not simgpu.enabled() and simgpu.problem() is None
         assert all(a is b or a == b for a, b in zip(before, state(), strict=True))
         assert torch.Tensor.data.__class__.__name__ == "getset_descriptor" and not hasattr(torch, "sim")
@@ -65,7 +65,7 @@ def test_an_import_leaves_pytorch_untouched():
 def test_without_enable_there_is_no_device():
     out = python(
         """
-        from course_utils import simgpu
+        import simgpu
         for ask in (simgpu.clock, simgpu.profile):
             try:
                 ask()
@@ -80,7 +80,7 @@ def test_enable_twice_in_a_fresh_process():
     out = python(
         """
         import torch
-        from course_utils import simgpu
+        import simgpu
         for _ in range(2):
             assert simgpu.enable(devices=2) == torch.device("sim", 0)
             assert simgpu.enabled() and simgpu.problem() is None
@@ -95,7 +95,7 @@ def test_another_backend_in_that_place_is_one_sentence():
         """
         import torch
         torch.utils.rename_privateuse1_backend("other")
-        from course_utils import simgpu
+        import simgpu
         print(simgpu.problem())
         try:
             simgpu.enable()
@@ -111,7 +111,7 @@ def test_a_pytorch_that_cannot_is_one_sentence():
         """
         import torch.utils.backend_registration as registration
         del registration._setup_privateuseone_for_python_backend
-        from course_utils import simgpu
+        import simgpu
         print(simgpu.problem())
         """
     )
@@ -138,7 +138,7 @@ def test_a_checkpoint_opens_where_there_is_no_device(tmp_path):
     out = python(
         """
         import sys, torch
-        from course_utils import simgpu
+        import simgpu
         simgpu.enable(devices=2)
         print(torch.load(sys.argv[1])["x"])
         """,
@@ -151,7 +151,7 @@ def test_the_process_ends_quietly_with_tensors_alive():
     out = python(
         """
         import torch
-        from course_utils import simgpu
+        import simgpu
         simgpu.enable()
         x = torch.ones(1000, device="sim", requires_grad=True)
         keep = {"x": x, "y": (x * 2).sum(), "net": torch.nn.Linear(3, 3).sim(), "stream": torch.sim.Stream()}
@@ -168,7 +168,7 @@ def test_the_process_ends_quietly_with_tensors_alive():
 
 def _use_the_device(connection, device):
     try:
-        from course_utils import simgpu
+        import simgpu
 
         if device == "enable":
             device = simgpu.enable()
@@ -306,7 +306,7 @@ def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu()
         import torch
         from torch.optim import optimizer
         del optimizer._foreach_supported_types
-        from course_utils import get_device, simgpu
+        import simgpu; from course_utils import get_device
         device = get_device()
         print(device, torch.ones(2, device=device).sum().item())
         print(simgpu.problem())
@@ -334,7 +334,7 @@ def test_a_restarted_kernel_has_an_empty_device(tmp_path):
         return "".join(printed)
 
     try:
-        begin = "import torch\nfrom course_utils import simgpu\nsimgpu.enable()\n"
+        begin = "import torch\nimport simgpu\nsimgpu.enable()\n"
         held = begin + "kept = torch.ones(1000, device='sim')\nprint(torch.sim.memory_allocated())"
         assert run(held) == run("print(torch.sim.memory_allocated())") == "4096\n"
         manager.restart_kernel(now=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from support import skip
 
-from course_utils import simgpu
+import simgpu
 
 PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
 RUN = """
 import runpy, sys, torch
-from course_utils import simgpu
+import simgpu
 torch.set_num_threads(1)
 sys.argv = sys.argv[1:]
 if sys.argv[1] == "sim":

@@ -10,7 +10,7 @@ from support import skip
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from course_utils import simgpu
+import simgpu
 
 
 @pytest.fixture(autouse=True)

@@ -23,15 +23,16 @@ from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, notebook
 
 from course_utils import cli
-from course_utils.authoring import copies, site
-from course_utils.authoring.built import built_problems
-from course_utils.authoring.cells import colab_url, kaggle_url
-from course_utils.authoring.form import AuthoringError, read
 from course_utils.cli import bootstrap
-from course_utils.cli import site as command
-from course_utils.cli.pairs import all_pairs
 from course_utils.course import load_course
-from course_utils.exercises.core import RESULT_MIME
+from course_utils.exercises.result import RESULT_MIME
+from course_utils.stubs import AuthoringError
+from tools.authoring import copies, site
+from tools.authoring.built_site import built_problems
+from tools.authoring.cells import colab_url, kaggle_url
+from tools.authoring.form import read
+from tools.commands import site as command
+from tools.commands.pairs import all_pairs
 
 COURSE = load_course()
 FILES = [lesson.file for lesson in LESSONS]
@@ -63,8 +64,8 @@ RUN = {
         ("notebooks/01_devices.ipynb", "course.yml", f"{HOME}/notebooks/course.yml"),
         (
             "claims.md",
-            "course_utils/recorded/",
-            f"{HOME.replace('blob', 'tree')}/course_utils/recorded",
+            "course_lessons/recorded/",
+            f"{HOME.replace('blob', 'tree')}/course_lessons/recorded",
         ),
         ("claims.md", "images/claims.svg", "images/claims.svg"),
         ("site/about.md", "../claims.md", "claims.md"),
@@ -160,7 +161,7 @@ def small(tmp_path, monkeypatch):
     def run(nb, folder, env, on_cell):
         runs.append((folder, env))
         done = copy.deepcopy(nb)
-        text = f"in {folder} and {copies.PACKAGE}\n"
+        text = f"in {folder} and {copies.ROOT}\n"
         done.cells[0].outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
         return done
 
@@ -185,7 +186,7 @@ def test_a_lesson_runs_once_and_its_place_is_not_published(small):
     first = small.call()
     folder, env = small.runs[0]
     said = first.cells[0].outputs[0].text
-    assert said == f"in {copies.SHOWN}/notebooks and {copies.SHOWN}/course_utils\n"
+    assert said == f"in {copies.SHOWN}/notebooks and {copies.SHOWN}\n"
     assert first.metadata["course"]["run"]["device"] == "best"
     assert Path(env["COURSE_PROGRESS"]).parent == folder.parent
     assert "COURSE_DEVICE" not in env
@@ -342,7 +343,7 @@ def test_what_a_workflow_calls_exists(path):
     for name, *words in commands:
         assert name in cli.COMMANDS
         parser = argparse.ArgumentParser(exit_on_error=False)
-        importlib.import_module(f"course_utils.cli.{name}").add_arguments(parser)
+        cli.module_of(name).add_arguments(parser)
         parser.parse_args(words)
     scripts = re.findall(r"(?:bash|python3?) (\.ci/[\w.]+)", text)
     assert commands or scripts

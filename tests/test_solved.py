@@ -22,13 +22,12 @@ from harness import (
 )
 from nbclient.exceptions import CellTimeoutError
 
-from course_utils.authoring.solve import solved
 from course_utils.exercises import lesson as exercises_of
+from tools.authoring.solve import solved
 
-# What was measured stands in the kept copies, so nothing else may run then. As shipped a lesson runs on `sim`
-# where there is no GPU.
+# As shipped a lesson runs on `sim` where there is no GPU.
 DEVICES = (
-    pytest.param("cpu", marks=pytest.mark.serial),
+    pytest.param("cpu", marks=pytest.mark.notebook),
     pytest.param("sim", marks=pytest.mark.everywhere),
 )
 

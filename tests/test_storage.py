@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from course_utils import keep, progress, storage
+from course_utils import keep, progress_file, storage
 
 
 @pytest.fixture(autouse=True)
@@ -88,28 +88,28 @@ def test_the_drive_is_used_once_it_was_asked_for(colab, capsys):
 
 
 def test_progress_moves_into_the_drive_and_no_line_comes_twice(colab, monkeypatch):
-    progress.note("00.weight_bytes", "right")
+    progress_file.note("00.weight_bytes", "right")
     there = storage.DRIVE / "MyDrive" / "pytorch-gpu-course" / "progress.jsonl"
     there.parent.mkdir(parents=True)
     line = '{"time": "2026-11-01T10:00:00+00:00", "exercise": "01.time_it", "outcome": "right", "diagnosis": ""}'
     there.write_text(line + '\n{"time": "2026-11-0', encoding="utf-8")  # the last one was cut off
-    here = progress.progress_file()
+    here = progress_file.progress_file()
     keep("03", drive=True)
-    assert progress.progress_file() == there
-    assert progress.solved() == {"00.weight_bytes", "01.time_it"}
-    progress.note("03.mean_loss", "right")
+    assert progress_file.progress_file() == there
+    assert progress_file.solved() == {"00.weight_bytes", "01.time_it"}
+    progress_file.note("03.mean_loss", "right")
     monkeypatch.setenv("COURSE_PROGRESS", str(here))  # a new kernel in the same session
     keep("03", drive=True)
     keep("05", drive=True)
-    assert len(list(progress.attempts())) == 3
+    assert len(list(progress_file.attempts())) == 3
     assert len(here.read_text(encoding="utf-8").splitlines()) == 1, "the old file is left as it was"
 
 
 def test_the_first_progress_of_all_can_be_in_the_drive(colab):
     keep("03", drive=True)
-    progress.note("03.mean_loss", "right")
+    progress_file.note("03.mean_loss", "right")
     assert os.environ["COURSE_PROGRESS"].startswith(str(storage.DRIVE))
-    assert progress.solved() == {"03.mean_loss"}
+    assert progress_file.solved() == {"03.mean_loss"}
 
 
 @pytest.mark.parametrize(

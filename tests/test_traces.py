@@ -7,7 +7,9 @@ import pytest
 import torch
 from support import skip
 
-from course_utils import monitor, simgpu, traces
+import simgpu
+from course_lessons.shared import monitor, traces
+from tools.records import trace_of_loops
 
 FIVE = ["loader", "synchronisation", "launch", "memory", "compute"]
 
@@ -98,7 +100,7 @@ def test_events_of_the_shipped_trace_nest_or_follow_each_other():
 
 
 def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
-    traces.record(tmp_path / "again.json.gz")
+    trace_of_loops.record(tmp_path / "again.json.gz")
     assert traces.names(tmp_path / "again.json.gz") == traces.names() == FIVE
     for name in FIVE:
         again, shipped = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import copy
 import getpass
-import importlib
 import json
 import os
 import re
@@ -19,12 +18,14 @@ import pytest
 from harness import LESSONS, ROOT
 from support import skip
 
-from course_utils import classroom, preflight, progress
-from course_utils.authoring import guide, slides
-from course_utils.authoring.form import AuthoringError, read
+from course_utils import cli, progress_file
 from course_utils.course import load_course
-from course_utils.drawings.classroom import class_picture
 from course_utils.exercises import lesson as exercises_of
+from course_utils.stubs import AuthoringError
+from tools.authoring import guide, slides
+from tools.authoring.form import read
+from tools.classroom import class_progress, preflight
+from tools.classroom.drawing import class_picture
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 WRONG = "01.speedup", "upside-down"
@@ -32,7 +33,7 @@ WRONG = "01.speedup", "upside-down"
 
 def run(name, *words):
     """Call a command as its line does, and return its exit status."""
-    module = importlib.import_module(f"course_utils.cli.{name}")
+    module = cli.module_of(name.replace("_", "-"))
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
     return module.main(parser.parse_args(list(map(str, words))))
@@ -44,16 +45,21 @@ def entry(exercise="01.speedup", outcome="right", diagnosis="", minutes=0):
 
 
 def write_hand_in(folder, owner, entries, file=None, **more):
-    body = {"format": classroom.FORMAT, "name": owner, "made": NOW.isoformat(), "attempts": entries}
+    body = {
+        "format": class_progress.FORMAT,
+        "name": owner,
+        "made": NOW.isoformat(),
+        "attempts": entries,
+    }
     body |= more
-    whole = {**body, "checksum": classroom.checksum(body)}
+    whole = {**body, "checksum": class_progress.checksum(body)}
     path = folder / (file or f"{owner}.json")
     path.write_text(json.dumps(whole), encoding="utf-8")
     return path
 
 
 def collected(folder, names=None):
-    return classroom.collect(folder, names, NOW)
+    return class_progress.collect(folder, names, NOW)
 
 
 # --- handing in ---------------------------------------------------------------------------------
@@ -67,19 +73,19 @@ def folder(tmp_path):
 
 
 def test_what_is_handed_in_is_what_the_report_reads(folder, capsys):
-    progress.note("01.speedup", "not_yet", "upside-down")
-    progress.note("01.speedup", "right")
-    progress.note_prediction("01.batch", "close", 2.0, [1.0, 3.0])
+    progress_file.note("01.speedup", "not_yet", "upside-down")
+    progress_file.note("01.speedup", "right")
+    progress_file.note_prediction("01.batch", "close", 2.0, [1.0, 3.0])
     assert run("hand_in", "--name", "seat-07", "--output", folder) == 0
     said = capsys.readouterr().out
     assert "2 checked answers, for seat-07" in said
-    (learner,) = classroom.collect(folder).learners
+    (learner,) = class_progress.collect(folder).learners
     assert learner.name == "seat-07"
-    assert learner.on("01.speedup") == classroom.Standing("right", 2, "")
+    assert learner.on("01.speedup") == class_progress.Standing("right", 2, "")
 
 
 def test_a_hand_in_holds_no_code_and_nothing_of_the_machine(folder):
-    progress.note("01.speedup", "raised", "RuntimeError")
+    progress_file.note("01.speedup", "raised", "RuntimeError")
     assert run("hand_in", "--name", "seat-07", "--output", folder / "mine.json") == 0
     raw = json.loads((folder / "mine.json").read_text(encoding="utf-8"))
     assert set(raw) == {"format", "name", "made", "attempts", "checksum"}
@@ -87,16 +93,16 @@ def test_a_hand_in_holds_no_code_and_nothing_of_the_machine(folder):
 
 
 def test_answers_of_another_version_are_passed_over_and_said(folder, capsys):
-    progress.note("01.speedup", "right")
-    progress.note("01.renamed_since", "right")
+    progress_file.note("01.speedup", "right")
+    progress_file.note("01.renamed_since", "right")
     assert run("hand_in", "--name", "a", "--output", folder) == 0
     assert "1 answers to exercises of another version" in capsys.readouterr().out
-    assert classroom.collect(folder).left_out == []
+    assert class_progress.collect(folder).left_out == []
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "x" * 41, "a\nb", "$x$", "<b>"])
 def test_a_name_that_no_file_can_have_is_refused(folder, name, capsys):
-    progress.note("01.speedup", "right")
+    progress_file.note("01.speedup", "right")
     assert run("hand_in", "--name=" + name, "--output", folder) == 2
     assert "cannot be used as a name" in capsys.readouterr().err
     assert list(folder.glob("*.json")) == []
@@ -108,7 +114,7 @@ def test_nothing_done_is_nothing_to_hand_in(folder, capsys):
 
 
 def test_handing_in_twice_renews_the_file_and_never_takes_another(folder):
-    progress.note("01.speedup", "right")
+    progress_file.note("01.speedup", "right")
     for _ in range(2):
         assert run("hand_in", "--name", "a", "--output", folder) == 0
     assert [path.name for path in folder.glob("*.json*")] == ["hand_in_a.json"]
@@ -134,7 +140,7 @@ def _binary(path):
 
 
 def _huge(path):
-    path.write_bytes(b" " * (classroom.LARGEST + 1))
+    path.write_bytes(b" " * (class_progress.LARGEST + 1))
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,7 @@ def test_names_are_only_the_instructors(tmp_path):
         write_hand_in(tmp_path, name, [entry(minutes=i)])
     listed = tmp_path / "names.csv"
     listed.write_text("seat-1,Ada\nseat-2,Lin\nseat-3,Nour\n", encoding="utf-8")
-    room = collected(tmp_path, classroom.read_names(listed))
+    room = collected(tmp_path, class_progress.read_names(listed))
     assert [learner.name for learner in room.learners] == ["Ada", "Lin"]
     assert room.missing == ["Nour"]
     assert "not on the list" in room.left_out[0][1]
@@ -268,9 +274,10 @@ def test_each_mark_tells_how_far_a_learner_is():
         ("right", ""),
         ("not_yet", "gain"),
     ]
-    made = [progress.Attempt(NOW.isoformat(), "01.speedup", *one) for one in tries]
+    made = [progress_file.Attempt(NOW.isoformat(), "01.speedup", *one) for one in tries]
     marks = [
-        classroom.mark(classroom.Learner("a", tuple(made[:n])).on("01.speedup")) for n in range(5)
+        class_progress.mark(class_progress.Learner("a", tuple(made[:n])).on("01.speedup"))
+        for n in range(5)
     ]
     assert marks == ["·", "1?", "2!", "✓3", "✓3"]
 
@@ -312,9 +319,11 @@ def test_what_an_instructor_writes_as_a_name_is_shown_as_it_is(tmp_path):
 
 @pytest.mark.slow
 def test_a_class_of_thirty_with_the_whole_course_is_drawn():
-    exercises = list(classroom.known().values())[:60]
-    attempts = tuple(progress.Attempt(NOW.isoformat(), e.id, "right") for e in exercises)
-    room = classroom.Classroom([classroom.Learner(f"seat-{i:02}", attempts) for i in range(30)])
+    exercises = list(class_progress.known().values())[:60]
+    attempts = tuple(progress_file.Attempt(NOW.isoformat(), e.id, "right") for e in exercises)
+    room = class_progress.Classroom(
+        [class_progress.Learner(f"seat-{i:02}", attempts) for i in range(30)]
+    )
     png, alt = class_picture(room, exercises)
     width, height = (int.from_bytes(png[at : at + 4], "big") for at in (16, 20))
     assert width > 1800 and height > 1500

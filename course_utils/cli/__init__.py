@@ -1,6 +1,6 @@
 """The command line: one module a command, imported only when that command is named.
 
-A module of this folder has `add_arguments(parser)` and `main(args) -> int`. It may have `NEEDS`, the
+A module of this folder, or of ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may have `NEEDS`, the
 modules it cannot work without: a Python that lacks one of them hands over to the Python of `.venv`.
 """
 
@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import os
 import sys
+from types import ModuleType
 
 from course_utils.cli import bootstrap
 
@@ -31,6 +32,9 @@ COMMANDS = {
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",
 }
+FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "reset", "update", "hand-in"}
+"""They stand in ``tools/``, which a clone has and the installed package has not."""
+
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
 
 
@@ -63,6 +67,10 @@ def run(argv: list[str]) -> int:
     except bootstrap.SetupError as error:
         return _fail(str(error), 1)
     except ModuleNotFoundError as error:
+        if error.name in ("tools", "tools.commands"):
+            return _fail(
+                f"{name} needs the course's repository: get it with git clone, and run it there.", 1
+            )
         if _is_ours(error):
             return _fail(f"The command {name} is not in this copy of the course ({error}).", 1)
         return _in_venv(argv, error.name)
@@ -75,8 +83,14 @@ def run(argv: list[str]) -> int:
         )
 
 
+def module_of(name: str) -> ModuleType:
+    """Import the module of a command."""
+    room = "tools.commands" if name in FOR_MAINTAINERS else "course_utils.cli"
+    return importlib.import_module(f"{room}.{name.replace('-', '_')}")
+
+
 def _dispatch(name: str, words: list[str]) -> int:
-    module = importlib.import_module(f"course_utils.cli.{name.replace('-', '_')}")
+    module = module_of(name)
     for needed in getattr(module, "NEEDS", ()):
         if importlib.util.find_spec(needed) is None and bootstrap.other_python():
             raise ModuleNotFoundError(f"No module named {needed!r}", name=needed)
@@ -108,7 +122,7 @@ def _in_venv(argv: list[str], missing: str | None) -> int:
 
 
 def _is_ours(error: ModuleNotFoundError) -> bool:
-    return (error.name or "").split(".")[0] == "course_utils"
+    return (error.name or "").split(".")[0] in ("course_utils", "course_lessons", "simgpu", "tools")
 
 
 def _overview() -> str:

@@ -26,7 +26,7 @@ from course_utils.cli import environment, installer, remedies, torch_build
 from course_utils.cli.environment import MARKER, child_environment, venv_python
 from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.cli.torch_build import torch_choice
-from course_utils.host import old_torch
+from course_utils.this_machine import old_torch
 
 __all__ = [
     "COMMAND",

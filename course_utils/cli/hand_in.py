@@ -27,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write the file; 0 when it is written, 1 when it cannot be, 2 for a name that cannot be used."""
-    from course_utils import classroom
-    from course_utils.progress import progress_file
+    from course_utils import hand_in
+    from course_utils.progress_file import progress_file
 
-    if not classroom.good_name(args.name):
+    if not hand_in.good_name(args.name):
         print(
             f"{args.name!r} cannot be used as a name: take up to 40 letters, digits, spaces and . @ + -",
             file=sys.stderr,
@@ -39,10 +39,10 @@ def main(args: argparse.Namespace) -> int:
     path = args.output
     if path.suffix != ".json":
         path = path / f"hand_in_{args.name.replace(' ', '_')}.json"
-    if path.exists() and not _ours(path, classroom.FORMAT):
+    if path.exists() and not _ours(path, hand_in.FORMAT):
         print(f"{path} is another file: name a new one with --output.", file=sys.stderr)
         return 1
-    text, kept, other = classroom.hand_in(args.name)
+    text, kept, other = hand_in.hand_in(args.name)
     if not kept:
         print(
             f"There is nothing to hand in: {progress_file()} holds no checked answer. Check an exercise "

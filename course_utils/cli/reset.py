@@ -8,7 +8,7 @@ from pathlib import Path
 
 import course_utils
 from course_utils.course import Course, CourseFileError, Lesson, fresh_notebook, load_course
-from course_utils.dated import RELOAD, set_aside
+from course_utils.set_aside import RELOAD, set_aside
 
 NEEDS = ("yaml",)
 

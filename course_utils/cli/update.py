@@ -9,7 +9,7 @@ from pathlib import Path
 from course_utils.cli.bootstrap import ROOT
 from course_utils.cli.git import Clone
 from course_utils.cli.remedies import COMMAND, SetupError
-from course_utils.dated import RELOAD, set_aside
+from course_utils.set_aside import RELOAD, set_aside
 
 _NOTEBOOK = re.compile(r"notebooks/[^/]+\.ipynb")
 

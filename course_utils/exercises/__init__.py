@@ -1,11 +1,14 @@
-"""Exercises: the checker in ``core``, and one module for each lesson."""
+"""Exercises: what one is, how an answer is judged, and a lesson's own, which stand in ``course_lessons``."""
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 from collections.abc import Iterator
 
-from .core import Exercise, Judge, Result, todo
+from .. import content
+from .exercise import Exercise
+from .judge import Judge, todo
+from .result import Result
 
 __all__ = ["Exercise", "Judge", "LessonExercises", "Result", "lesson", "todo"]
 
@@ -44,7 +47,7 @@ def lesson(lesson_id: str) -> LessonExercises:
     lesson_id
         The lesson's number, such as ``"01"``. A lesson without exercises gives an empty set.
     """
-    name = f"{__name__}.lesson{lesson_id}"
-    if importlib.util.find_spec(name) is None:
+    if not (content.folder() / f"lesson{lesson_id}" / "exercises.py").is_file():
         return LessonExercises(lesson_id, ())
-    return LessonExercises(lesson_id, importlib.import_module(name).EXERCISES)
+    listed = importlib.import_module(f"course_lessons.lesson{lesson_id}.exercises")
+    return LessonExercises(lesson_id, listed.EXERCISES)

@@ -58,5 +58,5 @@ for _name in ("getaddrinfo", "gethostbyname", "gethostbyname_ex"):
     _guard_host(_name)
 
 for _kind in (DeprecationWarning, FutureWarning):
-    for _module in (r"__main__$", r"course_utils(\.|$)"):
+    for _module in (r"__main__$", r"course_utils(\.|$)", r"course_lessons(\.|$)", r"simgpu(\.|$)"):
         warnings.filterwarnings("error", category=_kind, module=_module)

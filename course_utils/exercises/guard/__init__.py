@@ -134,7 +134,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 def _simulates(frame: FrameType | None) -> bool:
     """Whether the simulated device is at work: C++ calls it where it allows no exception, and aborts."""
-    return _is_within(_SIMULATED, frame)
+    return _is_within(_SIMULATED, frame) and not _is_within(_CLUSTER, frame)
 
 
 def _is_within(file: str, frame: FrameType | None) -> bool:
@@ -145,7 +145,8 @@ def _is_within(file: str, frame: FrameType | None) -> bool:
     return False
 
 
-_SIMULATED = str(Path(__file__).parents[2] / "simgpu")
+_SIMULATED = str(Path(__file__).parents[3] / "simgpu")
+_CLUSTER = str(Path(_SIMULATED) / "cluster")  # waits in Python, where an exception may end it
 
 
 _set_handler, _now = signal.signal, time.monotonic

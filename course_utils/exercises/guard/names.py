@@ -45,7 +45,7 @@ class _AsLoaded:
 
 def keep(further: tuple[Any, ...]) -> Undo:
     """Functions and classes that an answer could replace, in the modules where that would be felt."""
-    from ... import simgpu
+    import simgpu
 
     owners = [*_owners(), *further]
     before = [(owner, vars(owner).copy()) for owner in owners]
@@ -88,8 +88,16 @@ def _owners() -> tuple[Any, ...]:
     modules = [importlib.import_module(name) for name in names.split()]
     modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
     modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data]
-    core = importlib.import_module("course_utils.exercises.core")
-    modules += [core, *(m for name, m in sys.modules.items() if name.startswith(__package__))]
+    core, judge, result = (
+        importlib.import_module(f"course_utils.exercises.{name}")
+        for name in ("exercise", "judge", "result")
+    )
+    modules += [
+        core,
+        judge,
+        result,
+        *(m for name, m in sys.modules.items() if name.startswith(__package__)),
+    ]
     classes = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
     for module in (torch.nn, torch.optim, torch.utils.data):
         classes += [kind for kind in vars(module).values() if isinstance(kind, type)]

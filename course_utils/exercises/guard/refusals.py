@@ -52,7 +52,7 @@ def loop_in_python(names: dict[str, Any]) -> Undo:
     """Give the learner's code a `sum()` and the like that can be stopped; those in C look at no signal."""
     ours = {f.__name__: _item_by_item(f) for f in (sum, max, min, any, all)}
     put = {name: f for name, f in ours.items() if name not in names}
-    if str(names.get("__name__")).startswith("course_utils"):
+    if str(names.get("__name__")).startswith(("course_utils", "course_lessons")):
         return lambda: None
     names.update(put)
     return lambda: [names.pop(name) for name, f in put.items() if names.get(name) is f]

@@ -25,7 +25,8 @@ from .torch_state import Undo
 
 _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
-    {str(Path(__file__).parents[2]), "<frozen", "<string>"}
+    {str(Path(__file__).parents[3] / name) for name in ("course_utils", "course_lessons", "simgpu")}
+    | {"<frozen", "<string>"}
     | {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     | {site.getusersitepackages()}
 )

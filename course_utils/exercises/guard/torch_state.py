@@ -171,8 +171,8 @@ def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
 
 def _keep_simulated() -> Undo:
     """The simulated devices: a check that is broken off may leave one of its own, or a counter."""
-    from ... import simgpu
-    from ...simgpu.machine import MACHINE
+    import simgpu
+    from simgpu.machine import MACHINE
 
     enabled, current = simgpu.enabled(), MACHINE.current
     devices, counting = list(MACHINE.devices), list(MACHINE.counting)

@@ -1,0 +1,144 @@
+"""Drawings of lesson 01: two processors, their rates, and the roofline between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.patches import Rectangle
+
+from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
+from course_utils.evidence import published_gpus, recorded
+from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, present
+from course_utils.show import show_table
+from course_utils.this_machine import cpu_name
+from course_utils.timing import Measurement
+from simgpu.cost import Work
+from simgpu.cost import seconds as work_seconds
+from simgpu.profiles import load as load_profile
+
+
+def two_processors() -> None:
+    """Draw a CPU and a GPU as chips, and their two ways of delivering parcels."""
+    fig, (chips, trips) = plt.subplots(
+        1, 2, figsize=(8.6, 3.6), layout="constrained", width_ratios=(1.35, 1)
+    )
+    for x, title in ((0, "CPU: a few strong cores"), (11, "GPU: thousands of simple ones")):
+        chips.add_patch(Rectangle((x, 0), 10, 8, facecolor="white", edgecolor="#444444"))
+        chips.text(x + 5, 9.1, title, ha="center", fontsize=10)
+    for i in range(4):
+        corner = (0.5 + 4.7 * (i % 2), 3.2 + 2.4 * (i // 2))
+        chips.add_patch(Rectangle(corner, 4.3, 2.1, facecolor=BLUE, alpha=0.85))
+        chips.text(
+            corner[0] + 2.15, corner[1] + 1.05, "core", color="white", ha="center", va="center"
+        )
+    chips.add_patch(Rectangle((0.5, 0.4), 9, 2.3, facecolor="#bbbbbb"))
+    chips.text(5, 1.55, "cache, control", ha="center", va="center")
+    for i in range(20 * 12):
+        corner = (11.5 + 0.45 * (i % 20), 1.7 + 0.5 * (i // 20))
+        chips.add_patch(Rectangle(corner, 0.33, 0.36, facecolor=ORANGE, alpha=0.85))
+    chips.add_patch(Rectangle((11.5, 0.4), 9, 0.9, facecolor="#bbbbbb"))
+    for x, width, words in ((0, 4, "memory"), (11, 10, "memory, much faster")):
+        chips.add_patch(
+            Rectangle((x + 5 - width / 2, -2.6), width, 2.2, facecolor=GREEN, alpha=0.3)
+        )
+        chips.text(x + 5, -1.5, words, ha="center", va="center")
+    chips.set(xlim=(-0.3, 21.3), ylim=(-3, 10))
+    chips.set_axis_off()
+
+    parcels = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000]
+    trips.plot(parcels, [0.2 * n for n in parcels], marker="o", label="one motorbike")
+    trips.plot(parcels, [3.0] * len(parcels), marker="s", label="one train")
+    trips.set(
+        xscale="log", yscale="log", xlabel="parcels", ylabel="hours until the last one is there"
+    )
+    trips.legend()
+    trips.set_title("An illustration, not data", fontsize=10)
+    present(
+        fig,
+        "Left: a CPU chip with four large cores and a large cache, a GPU chip with hundreds of small "
+        "cores and a wider memory. Right: delivery time of a motorbike grows with the parcels, that of "
+        "a train is flat; the motorbike wins for few parcels, the train for many.",
+    )
+
+
+def peaks(flops: float, bytes_per_second: float) -> None:
+    """Show a table of this CPU's measured rates above the published peaks of the course's GPUs.
+
+    Parameters
+    ----------
+    flops
+        The CPU's measured float32 matrix product, in FLOP/s.
+    bytes_per_second
+        The CPU's measured copy, in bytes read and written a second.
+    """
+    head = ("Processor", "float32 TFLOP/s", "16-bit tensor TFLOP/s", "Memory GB/s", "Memory GB")
+    rows = [(cpu_name(), f"{flops / 1e12:.3g}", "", f"{bytes_per_second / 1e9:.3g}", "")]
+    rows += [
+        (g.name, g.fp32_tflops, g.fp16_tensor_tflops, g.bandwidth_gb_s, g.memory_gb)
+        for g in published_gpus()
+    ]
+    kinds = ["measured", *(["published"] * len(published_gpus()))]
+    rows = [(*row, kind) for row, kind in zip(rows, kinds, strict=True)]
+    sources = "Published: " + "; ".join(g.source for g in published_gpus()) + "."
+    show_table((*head, "Kind"), rows, kinds, sources)
+
+
+def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> None:
+    """Draw the time of a square float32 matrix product against its size, and the speed-up.
+
+    Recorded accelerators join the devices that were timed. Where there is neither, a T4 is modelled
+    from its published figures.
+
+    Parameters
+    ----------
+    sizes
+        The sizes, rising.
+    times
+        For each device, such as ``"cpu"``, one measurement a size, measured or modelled.
+    """
+    fig, (left, right) = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
+    drawn = {}
+    for device, (first, *_) in times.items():
+        name = first.machine if first.kind == "modelled" else device
+        drawn[name, first.kind] = (list(sizes), [m.median for m in times[device]])
+    drawn.update(_recorded_races(sizes))
+    if len(drawn) == 1:
+        drawn["NVIDIA T4", "modelled"] = (list(sizes), _modelled_race(sizes))
+    cpu = dict(zip(*drawn["cpu", "measured"], strict=True))
+    for i, ((name, kind), (x, y)) in enumerate(drawn.items()):
+        look = {"color": f"C{i}", "marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES[kind]}
+        left.plot(x, y, label=f"{name} ({kind})", **look)
+        if name != "cpu":
+            gain = [cpu[size] / seconds for size, seconds in zip(x, y, strict=True)]
+            right.plot(x, gain, label=f"{name} ({kind})", **look)
+    for ax, label in ((left, "time of one product, s"), (right, "CPU time / device time")):
+        ax.set(xscale="log", yscale="log", xlabel="size n of an n × n product", ylabel=label)
+        ax.set_xticks(list(sizes), [str(size) for size in sizes], rotation=45)
+        ax.minorticks_off()
+    right.axhline(1, color="#666666", linewidth=1)
+    fig.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    names = ", ".join(f"{name} ({kind})" for name, kind in drawn)
+    present(
+        fig,
+        f"Time of a matrix product against its size for {names}; "
+        "right, each device's speed-up over the CPU.",
+    )
+
+
+def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[int], list[float]]]:
+    races: dict[tuple[str, str], tuple[list[int], list[float]]] = {}
+    for size in sizes:
+        for m in recorded("matmul", size=size):
+            if m.kind == "recorded" and m.device != "cpu":
+                x, y = races.setdefault((m.machine, "recorded"), ([], []))
+                x.append(size)
+                y.append(m.median)
+    return races
+
+
+def _modelled_race(sizes: Sequence[int]) -> list[float]:
+    """Return how long a T4 takes for each product: for the arithmetic, or at least for the launch."""
+    t4 = load_profile("T4")
+    products = [Work(2 * n**3, 12 * n**2, "fp32", matrix=True) for n in sizes]
+    return [max(t4.launch, work_seconds(product, t4)) for product in products]

@@ -1,0 +1,164 @@
+"""Drawings of lesson 02: two memories, and the way between them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.patches import FancyArrowPatch, Rectangle
+
+import simgpu
+from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
+from course_utils.timing import seconds
+
+_ARROW = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
+
+
+def two_memories() -> None:
+    """Draw the host's memory, the device's memory, and the bus between them."""
+    fig, ax = plt.subplots(figsize=(7.6, 2.7), layout="constrained")
+    for x, title, unit, colour in (
+        (0, "the host's memory: cpu", "CPU", BLUE),
+        (6.4, "the device's memory", "GPU", ORANGE),
+    ):
+        ax.add_patch(Rectangle((x, 0), 3.6, 2.2, facecolor="white", edgecolor="#444444"))
+        ax.text(x + 1.8, 2.45, title, ha="center")
+        ax.add_patch(Rectangle((x + 0.2, 0.15), 3.2, 0.6, facecolor=colour, alpha=0.85))
+        ax.text(
+            x + 1.8, 0.45, f"{unit}: computes with these", color="white", ha="center", va="center"
+        )
+    for x, name in ((0.5, "x"), (8.2, "y = x.to(device)")):
+        ax.add_patch(Rectangle((x - 0.3, 1.15), 1.6, 0.7, facecolor=GREEN, alpha=0.3))
+        ax.text(x + 0.5, 1.5, name, ha="center", va="center", family="monospace", fontsize=8.5)
+    for y, ends, words in ((1.5, (3.8, 6.2), ".to(device)"), (0.6, (6.2, 3.8), ".cpu()")):
+        ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), **_ARROW))
+        ax.text(5, y + 0.2, words, ha="center", family="monospace", fontsize=9)
+    ax.text(5, 0.15, "the bus: slow; it makes copies", ha="center", fontsize=8, color="#555555")
+    ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 2.8))
+    ax.set_axis_off()
+    present(
+        fig,
+        "Two memories joined by a bus. x lies in the host's memory, where the CPU computes; .to(device) "
+        "makes a copy y in the device's memory, where the GPU computes; .cpu() copies back.",
+    )
+
+
+def what_moves() -> None:
+    """Draw what a module's ``.to`` finds, and what it passes by."""
+    rows = (
+        ("nn.Parameter", "self.weight = nn.Parameter(...)", "yes", "yes", "yes"),
+        ("buffer", "self.register_buffer(...)", "yes", "yes", "no"),
+        ("module, ModuleList", "self.layers = nn.ModuleList(...)", "yes", "yes", "yes"),
+        ("plain tensor", "self.scale = torch.ones(3)", "no", "no", "no"),
+        ("list, dict of modules", "self.layers = [nn.Linear(...)]", "no", "no", "no"),
+    )
+    fig, ax = plt.subplots(figsize=(7.8, 2.7), layout="constrained")
+    for column, words in zip((5.6, 6.6, 7.6), ("moved", "saved", "trained"), strict=True):
+        ax.text(column, 5.4, words, ha="center")
+    for y, (what, code, *marks) in zip(range(4, -1, -1), rows, strict=True):
+        ax.text(0, y + 0.5, what, va="center")
+        ax.text(2.1, y + 0.5, code, va="center", family="monospace", fontsize=8.5)
+        for column, mark in zip((5.6, 6.6, 7.6), marks, strict=True):
+            colour = GREEN if mark == "yes" else ORANGE
+            box = Rectangle((column - 0.45, y + 0.08), 0.9, 0.84, facecolor=colour, alpha=0.85)
+            ax.add_patch(box)
+            ax.text(column, y + 0.5, mark, ha="center", va="center", color="white")
+    ax.set(xlim=(-0.1, 8.2), ylim=(-0.1, 5.8))
+    ax.set_axis_off()
+    present(
+        fig,
+        "Parameters and the modules in a ModuleList are moved, saved and trained; buffers are moved and "
+        "saved; plain tensors, and modules in a list or dict, are none of these.",
+    )
+
+
+def pinned_route() -> None:
+    """Draw the way to the device from pageable and from pinned memory."""
+    fig, ax = plt.subplots(figsize=(7.8, 2.6), layout="constrained")
+    boxes = (
+        (0.0, 1.5, 2.2, "pageable tensor", BLUE, 0.3),
+        (3.9, 1.5, 2.2, "driver's pinned\nbuffer", "#888888", 0.3),
+        (0.0, 0.0, 2.2, "pinned tensor", GREEN, 0.3),
+        (8.2, 0.0, 1.8, "tensor on\nthe device", ORANGE, 0.3),
+    )
+    for x, y, width, words, colour, alpha in boxes:
+        height = 2.5 if x > 8 else 1.0
+        ax.add_patch(Rectangle((x, y), width, height, facecolor=colour, alpha=alpha))
+        ax.text(x + width / 2, y + height / 2, words, ha="center", va="center")
+    for start, end, y, words in (
+        (2.3, 3.8, 2.0, "the CPU\ncopies"),
+        (6.2, 8.1, 2.0, "the GPU\nfetches"),
+        (2.3, 8.1, 0.5, "the GPU fetches; the CPU is free"),
+    ):
+        ax.add_patch(FancyArrowPatch((start, y), (end, y), **_ARROW))
+        ax.text((start + end) / 2, y + 0.1, words, ha="center", va="bottom", fontsize=9)
+    ax.axvline(7.15, color="#888888", linestyle=":", linewidth=1)
+    ax.text(7.05, 2.75, "host", ha="right", fontsize=9, color="#555555")
+    ax.text(7.25, 2.75, "device", ha="left", fontsize=9, color="#555555")
+    ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 3.0))
+    ax.set_axis_off()
+    present(
+        fig,
+        "From a pageable tensor the CPU first copies into the driver's pinned buffer, and the GPU "
+        "fetches from there. From a pinned tensor the GPU fetches directly and the CPU is free.",
+    )
+
+
+def transfer_chart(
+    times: Mapping[str, Mapping[str, Sequence[float]]],
+    kind: str,
+    size: str,
+    device: torch.device,
+) -> None:
+    """Draw the time of a copy to a device, by the kind of source memory and the way of calling.
+
+    Parameters
+    ----------
+    times
+        For each source, and for each way of calling, the times of all trials in seconds. Where all
+        are empty, no picture: this machine has nothing to copy to, and a sentence says so.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    size
+        How much was copied, such as ``"64 MiB"``.
+    device
+        The device copied to.
+    """
+    if not any(trials for ways in times.values() for trials in ways.values()):
+        print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
+        return
+    journey = f"{size} to {torch.get_device_module(device).get_device_name(device)}"
+    fig, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
+    width, said = 0.38, []
+    for i, (source, ways) in enumerate(times.items()):
+        middle = [statistics.median(trials) for trials in ways.values()]
+        spread = [
+            [m - min(trials) for m, trials in zip(middle, ways.values(), strict=True)],
+            [max(trials) - m for m, trials in zip(middle, ways.values(), strict=True)],
+        ]
+        places = [j + (i - 0.5) * width for j in range(len(ways))]
+        bars = ax.bar(
+            places,
+            [1e3 * m for m in middle],
+            0.92 * width,
+            label=f"{source} source",
+            color=COLOURS[i],
+            hatch="//" if i else "",
+            edgecolor=["white" if m > max(middle) / 100 else COLOURS[i] for m in middle],
+            linewidth=[1 if m > max(middle) / 100 else 3 for m in middle],
+            yerr=None if kind == "modelled" else [[1e3 * s for s in side] for side in spread],
+        )
+        ax.bar_label(bars, [seconds(m) for m in middle], padding=2, fontsize=9)
+        said += [
+            f"{source}, {' '.join(way.split())}: {seconds(m)}"
+            for way, m in zip(ways, middle, strict=True)
+        ]
+    ax.set_xticks(range(len(ways)), list(ways))
+    ax.set_ylabel(f"host's time, ms ({kind})")
+    ax.set_title(f"{journey} ({kind})")
+    ax.margins(y=0.15)
+    ax.grid(axis="x", visible=False)
+    ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+    present(fig, f"Time to copy {journey}, {kind}: {'; '.join(said)}.")

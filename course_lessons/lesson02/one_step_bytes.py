@@ -1,0 +1,103 @@
+"""Predict the ledger."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+from course_utils.exercises import Exercise, Judge
+
+
+def one_step_bytes():
+    parameters = 784 * 100 + 100 + 100 * 10 + 10
+    images = 64 * 784
+    labels = 64 * 8
+    to_device = 4 * parameters + images + labels
+    return to_device, 4
+
+
+_PARAMETERS = 4 * 79_510
+
+
+_TRAVELLERS = {
+    "the model": {
+        "": _PARAMETERS,
+        "no-model": 0,
+        "no-biases": 4 * (784 * 100 + 100 * 10),
+        "gradients": 2 * _PARAMETERS,
+        "numbers": 79_510,
+    },
+    "the images": {
+        "": 64 * 784,
+        "floats": 4 * 64 * 784,
+        "noise": 5 * 64 * 784,
+        "no-images": 0,
+    },
+    "the labels": {"": 64 * 8, "short-labels": 64 * 4, "byte-labels": 64, "no-labels": 0},
+}
+"""What travels to the device: its bytes, and those of a learner who takes it for something else."""
+
+
+def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
+    judge.is_a(answer, (tuple, list), "a pair: bytes to the device, bytes to the host")
+    if len(answer) != 2:
+        judge.no("pair", seen=answer, expected="two numbers")
+    there, back = (judge.number(number) for number in answer)
+    ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
+    for way in sorted(ways, key=lambda way: sum(bool(fault) for fault, _ in way)):
+        if sum(size for _, size in way) == there:
+            faults = [fault for fault, _ in way]
+            break
+    else:
+        judge.no("to-device", seen=f"{there:,.0f} bytes")
+    if any(faults):
+        right = [name for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        judge.no(
+            next(filter(None, faults)),
+            seen=f"{there:,.0f} bytes to the device"
+            + (f"; right in it: {' and '.join(right)}" if right else ""),
+        )
+    if back == _PARAMETERS + 4:
+        judge.no("gradients-back", seen=f"{back:,.0f} bytes to the host")
+    if back != 4:
+        judge.no("to-host", seen=f"{back:,.0f} bytes")
+
+
+EXERCISE = Exercise(
+    id="02.one_step_bytes",
+    title="Predict the ledger",
+    task="What will cross the bus in `one_step(device)`, just above? Answer with a pair: the bytes from the host "
+    "to the device, and the bytes from the device to the host. Work it out on paper; the cell after this one "
+    "runs the step and shows the ledger.",
+    level=2,
+    minutes=8,
+    hints=(
+        "Go through the function line by line and ask of each: does something leave one memory for the other? "
+        "What is computed on the device stays there.",
+        "Three things travel to the device: the model's parameters, the images, the labels. A byte, a float and "
+        "a class label have 1, 4 and 8 bytes.",
+        "A linear layer from a to b has a·b weights and b biases. And `loss.item()` reads one float.",
+    ),
+    reference=one_step_bytes,
+    check_answer=_check_one_step_bytes,
+    why="318,040 of the 368,728 bytes are the model, which a real loop moves once. Then each step sends 50,688: "
+    "images as bytes, labels as int64.",
+    diagnoses={
+        "pair": "Two numbers are wanted: `(to_device, to_host)`.",
+        "floats": "You counted the images as floats. Look where `.float()` stands: before the move, or after it?",
+        "short-labels": "`torch.randint` gives `int64`: how many bytes has one label?",
+        "byte-labels": "`torch.randint` gives `int64` where no dtype is asked for. Only the images are bytes.",
+        "no-biases": "A linear layer has more than its weight matrix.",
+        "no-model": "`.to(device)` on a model moves its parameters, and they cross the same bus.",
+        "gradients": "You counted the gradients. On which device does `backward()` compute them?",
+        "noise": "You counted the noise. On which device is it made?",
+        "no-images": "The images start on the host, and the model on the device needs them.",
+        "no-labels": "The labels start on the host, and the loss on the device needs them.",
+        "numbers": "This is how many *numbers* the model has. How many bytes has each?",
+        "to-device": "The bytes to the device do not add up. Take model, images and labels one by one, each with "
+        "the size of its numbers.",
+        "gradients-back": "The gradients are computed on the device, from tensors on the device. They need no "
+        "journey, and `backward()` makes none.",
+        "to-host": "The way to the device is right. To the host: which line needs a value in Python?",
+    },
+)

@@ -1,0 +1,164 @@
+"""What a run remembers."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.judge import same
+
+from .checking import made_batches, small_model
+
+
+def full_state(model, optimizer, scheduler):
+    return {
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+        "scheduler": scheduler.state_dict(),
+        "torch_rng": torch.get_rng_state(),
+        "python_rng": random.getstate(),
+    }
+
+
+_KEYS = ("model", "optimizer", "scheduler", "torch_rng", "python_rng")
+
+
+class _Run:
+    """A run whose every step depends on the model, the optimiser, the scheduler and two generators."""
+
+    def __init__(self, seed: int) -> None:
+        self.model = small_model(dropout=0.4)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2, momentum=0.9)
+        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=2, gamma=0.5)
+        torch.manual_seed(seed)
+        random.seed(seed)
+
+    def go(self, steps: int) -> None:
+        batches = made_batches((5, 4, 6, 5, 7))
+        for _ in range(steps):
+            x, y = random.choice(batches)
+            self.optimizer.zero_grad()
+            F.cross_entropy(self.model(x), y).backward()
+            self.optimizer.step()
+            self.scheduler.step()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scheduler.load_state_dict(state["scheduler"])
+        torch.set_rng_state(state["torch_rng"])
+        random.setstate(state["python_rng"])
+
+    def everything(self) -> torch.Tensor:
+        return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
+
+
+def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
+    run = _Run(seed=3)
+    run.go(5)
+    complete = _through_file(full_state(run.model, run.optimizer, run.scheduler))
+    got = answer(run.model, run.optimizer, run.scheduler)
+    _judge_untouched(run, complete, judge)
+    judge.is_a(got, dict, "a dict")
+    if extra := sorted(set(map(str, got)) - set(_KEYS)):
+        judge.no("other-keys", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
+    try:
+        got = _through_file(got)
+    except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError):
+        judge.no(
+            "not-plain",
+            seen="torch.load(..., weights_only=True) refuses what was saved",
+            expected="tensors, numbers, strings, and lists, tuples and dicts of them",
+        )
+    run.go(6)
+    for key in _KEYS:
+        if key not in got:
+            found = "no such key"
+        else:
+            found = _resumed({**complete, key: got[key]}, run.everything())
+        if found:
+            judge.no(
+                key,
+                seen=f'"{key}": {found}',
+                expected="after the restart, the weights of the uninterrupted run, bit for bit",
+            )
+
+
+def _judge_untouched(run: _Run, before: dict[str, Any], judge: Judge) -> None:
+    """Refuse an answer that changed the run whose state it was to read."""
+    after = _through_file(full_state(run.model, run.optimizer, run.scheduler))
+    for key, name in (("torch_rng", "torch's generator"), ("python_rng", "Python's generator")):
+        if not same(before[key], after[key]):
+            judge.no("moved-generator", seen=f"{name} stands elsewhere", expected="where it stood")
+    if not run.model.training:
+        judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
+    for key in ("model", "optimizer", "scheduler"):
+        if not same(before[key], after[key]):
+            judge.no("changed-input", seen=f"the {key} in another state", expected="as it was")
+
+
+def _resumed(state: dict[str, Any], expected: torch.Tensor) -> str:
+    """Say how a run that restarts from a state differs from the uninterrupted one; "" if not."""
+    again = _Run(seed=99)
+    try:
+        again.restore(copy.deepcopy(state))
+    except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
+        return f"it cannot be loaded ({type(error).__name__})"
+    again.go(6)
+    apart = float((again.everything() - expected).abs().max())
+    return f"the resumed run is off by up to {apart:.2g}" if apart else ""
+
+
+def _through_file(state: object) -> Any:
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+EXERCISE = Exercise(
+    id="03.full_state",
+    title="What a run remembers",
+    level=2,
+    minutes=8,
+    task="""
+Write `full_state(model, optimizer, scheduler)`: a dict with the keys `"model"`, `"optimizer"`,
+`"scheduler"`, `"torch_rng"` and `"python_rng"` from which a run with BatchNorm, dropout, momentum, a
+learning-rate schedule and Python's `random` goes on as if it had never stopped. The check saves it, loads
+it with `weights_only=True`, trains on, and compares weights bit for bit.
+""",
+    hints=(
+        "Three of the five have a method of the same name that returns their state.",
+        "`torch.get_rng_state()` and `random.getstate()` return the state of the two generators.",
+        "`.state_dict()` for the first three. A model's state_dict holds its buffers too, such as "
+        "BatchNorm's running mean.",
+    ),
+    reference=full_state,
+    check_answer=_check_full_state,
+    why="Without the optimiser's state the run forgets its momentum; without the scheduler's the "
+    "learning rate goes its own way; without the generators it sees other batches. Each time the "
+    "loss curve only shows a small bump, if anything.",
+    diagnoses={
+        "model": "The model does not come back whole. Are its buffers there, such as BatchNorm's "
+        "running mean and variance?",
+        "optimizer": "The optimiser does not come back: its momentum starts from nothing.",
+        "scheduler": "The schedule does not come back: the learning rate is another one.",
+        "torch_rng": "Dropout draws other numbers after the restart: torch's generator is not "
+        "restored. A seed is not a state.",
+        "python_rng": "Python's `random` draws other numbers after the restart.",
+        "moved-generator": "Your function seeded a generator, or drew from it. To save is to read: a "
+        "seed starts a new sequence, and the run that goes on now draws other numbers than it would "
+        "have drawn.",
+        "not-plain": "The state holds whole objects. A checkpoint is made of state: tensors, "
+        "numbers, strings, and containers of them.",
+        "other-keys": "Use just the keys the task names.",
+    },
+)

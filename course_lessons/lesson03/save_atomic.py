@@ -1,0 +1,202 @@
+"""A save that cannot half happen."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+
+from course_utils.exercises import Exercise, Judge
+
+
+def save_atomic(state, path):
+    new = path.with_name(path.name + ".new")
+    with open(new, "wb") as file:
+        torch.save(state, file)
+        os.fsync(file.fileno())
+    os.replace(new, path)
+
+
+class _Crash(Exception):
+    """The power cut that the check simulates."""
+
+
+class _Bomb:
+    """Something whose saving fails half way."""
+
+    def __reduce__(self) -> Any:
+        raise _Crash("simulated: the process was killed while it wrote the checkpoint")
+
+
+class _Watch:
+    """What happened on the disk while an answer ran, and where to crash.
+
+    Attributes
+    ----------
+    renames
+        For each rename, the file that moved, and what the checkpoint held just before.
+    synced
+        What each file in the folder held at each fsync before the first rename.
+    """
+
+    def __init__(self, path: Path, crash: bool = False) -> None:
+        self.path, self.crash = path, crash
+        self.renames: list[tuple[Path, object]] = []
+        self.synced: list[dict[str, object]] = []
+        self._fsync, self._replace = os.fsync, os.replace
+
+    def fsync(self, file: int) -> None:
+        self._fsync(file)
+        if not self.renames:
+            self.synced.append({p.name: _value_in(p) for p in self.path.parent.iterdir()})
+
+    def replace(self, source: Any, target: Any, **_: Any) -> None:
+        self.renames.append((Path(source).resolve(), _value_in(self.path)))
+        if self.crash:
+            raise _Crash("simulated: the process was killed before the rename")
+        self._replace(source, target)
+
+    @contextmanager
+    def watching(self) -> Iterator[_Watch]:
+        with (
+            mock.patch("os.fsync", self.fsync),
+            mock.patch("os.replace", self.replace),
+            mock.patch("os.rename", self.replace),
+            mock.patch("pathlib.Path.replace", lambda a, b: self.replace(a, b)),
+            mock.patch("pathlib.Path.rename", lambda a, b: self.replace(a, b)),
+        ):
+            yield self
+
+
+def _value_in(path: Path) -> object:
+    """The number in a saved state, or None where the file is missing or cannot be read."""
+    try:
+        return torch.load(path, weights_only=True)["value"]
+    except (OSError, RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError):
+        return None
+
+
+def _saved(value: int) -> dict[str, Any]:
+    return {"value": value, "weights": torch.arange(100.0)}
+
+
+def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
+    raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder).resolve() / "last.pt"
+        answer(_saved(1), path)
+        _expect_value(judge, path, 1, "after the first save")
+
+        with _Watch(path).watching() as watch:
+            answer(_saved(2), path)
+        _expect_value(judge, path, 2, "after the second save")
+        _judge_disk(watch, path, judge)
+
+        _crashing(raw, {**_saved(3), "bomb": _Bomb()}, path)
+        if _value_in(path) != 2:
+            judge.no(
+                "overwrites",
+                seen="killed while writing: the checkpoint from before is gone",
+                expected="the checkpoint from before, whole",
+            )
+        with _Watch(path, crash=True).watching():
+            _crashing(raw, _saved(4), path)
+        if _value_in(path) != 2:
+            judge.no(
+                "gap",
+                seen="killed just before the rename: no checkpoint is left",
+                expected="the checkpoint from before, whole",
+            )
+        answer(_saved(5), path)
+        _expect_value(judge, path, 5, "at the next save after a crash")
+        if left := sorted(p.name for p in path.parent.iterdir() if p != path):
+            judge.no("leftovers", seen=f"files left: {', '.join(left)}", expected="only last.pt")
+
+
+def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
+    """Judge the second save by its renames and by what stood in the folder at each fsync."""
+    if not watch.renames:
+        judge.no("overwrites", seen="last.pt itself was written to", expected="a second file first")
+    for source, held in watch.renames:
+        if source == path:
+            judge.no("gap", seen="last.pt was moved away", expected="last.pt, until it is replaced")
+        if held is None:
+            judge.no(
+                "gap", seen="last.pt was gone before the rename", expected="last.pt, until then"
+            )
+        if held != 1:
+            judge.no("overwrites", seen="last.pt was changed first", expected="a second file first")
+        if source.parent != path.parent:
+            judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
+    if not watch.synced:
+        judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+    if not any(2 in there.values() for there in watch.synced):
+        judge.no(
+            "not-flushed",
+            seen="at os.fsync the new file was not complete",
+            expected="a file that loads",
+        )
+
+
+def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
+    got = _value_in(path)
+    if got != value:
+        found = "a file that does not load" if path.exists() else "no file"
+        seen = found if got is None else f"the state of save {got}"
+        judge.no("not-saved", seen=f"{when}: {seen}", expected=f"the state of save {value}")
+
+
+def _crashing(raw: Callable[..., Any], state: object, path: Path) -> None:
+    try:
+        raw(state, path)
+    except Exception:  # noqa: BLE001  (whatever the simulated crash turns into, the disk is judged)
+        return
+
+
+EXERCISE = Exercise(
+    id="03.save_atomic",
+    title="A save that cannot half happen",
+    level=3,
+    minutes=12,
+    task="""
+Write `save_atomic(state, path)`: save with `torch.save` so that at every moment, killed or not, `path`
+(a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. After a
+crash the next save must work, and after a success no other file may stay in the folder. The check kills
+your code in the middle of writing and just before the rename.
+""",
+    hints=(
+        "Write somewhere else first. `os.replace(a, b)` then puts a in the place of b in one move, "
+        "but only within one disk: so where must the new file be?",
+        "What you wrote may still wait in the system's memory: `os.fsync(file.fileno())` waits until "
+        "it is on the disk.",
+        '`new = path.with_name(path.name + ".new")`; open it with `"wb"`; `torch.save`, then fsync; '
+        "after the `with` block, `os.replace(new, path)`.",
+    ),
+    reference=save_atomic,
+    check_answer=_check_save_atomic,
+    why="Cloud sessions end without asking, often in the middle of the longest operation, and that "
+    "is the save. Half a checkpoint in the place of a whole one is worse than none.",
+    diagnoses={
+        "overwrites": "The only good checkpoint is opened for writing, and so emptied, before the "
+        "new one is complete.",
+        "gap": "For a moment there is no checkpoint at all: the old one is gone and the new one is "
+        "not in place yet. `os.replace` needs no room made first.",
+        "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
+        "after a power cut the name can stand for an empty file.",
+        "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
+        "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
+        "`file.flush()`.",
+        "other-folder": "The new file is written in another folder. That can be another disk, and "
+        "between disks a rename becomes a slow copy, or fails.",
+        "not-saved": "The file does not hold the state that was handed over.",
+        "leftovers": "A file is left beside the checkpoint, of this save or of a killed one. A fixed "
+        "name is written over by the next save.",
+    },
+)

@@ -1,0 +1,186 @@
+"""Accumulation under a scaler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+
+from course_utils.exercises import Exercise, Judge
+
+from ..shared.checking import one_thread
+from .checking import (
+    REFUSED,
+    Run,
+    judge_precision,
+    judge_result,
+    judge_scaler,
+    made_batches,
+    watched,
+)
+
+
+def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+@one_thread()
+def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
+    twins = {
+        "piles-up": accumulate_without_zero,
+        "sum-of-means": accumulate_undivided,
+        "by-batches": accumulate_by_batches,
+        "last-only": accumulate_zero_inside,
+    }
+    for dtype, sizes, overflow in (
+        (torch.bfloat16, (4, 4, 4), False),
+        (torch.float16, (6, 1, 3), False),
+        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
+        (torch.float16, (5,), False),
+    ):
+        batches = made_batches(sizes, seed=sum(sizes))
+        if overflow:
+            batches[1] = (batches[1][0] * 1e6, batches[1][1])
+        run, right, *others = (
+            Run(use_scaler=dtype is torch.float16, interval=2) for _ in range(2 + len(twins))
+        )
+        for _ in range(2):
+            with watched(run):
+                answer(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
+            for other, twin in zip((right, *others), (accumulate, *twins.values()), strict=True):
+                twin(other.model, batches, other.loss_fn, other.optimizer, other.scaler, dtype)
+            judge_precision(run, dtype, judge)
+            _judge_order(run, sizes, judge)
+            if overflow and "made step" in run.log:
+                judge.no("overflow-kept", seen="a step", expected="a step that is left out")
+            judge_scaler(run, judge)
+            judge_result(run, right, judge, dict(zip(twins, others, strict=True)))
+
+
+def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
+    if max(run.sizes) > max(sizes):
+        judge.no(
+            "large-batch",
+            seen=f"a batch of {max(run.sizes)} went through the model",
+            expected=f"at most {max(sizes)} at a time",
+        )
+    steps = run.log.count("step") + run.log.count("bare step")
+    if steps != 1:
+        judge.no("steps", seen=f"{steps} steps", expected="one step")
+    if run.log.count("update") > 1:
+        judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
+    passes = [what for what in run.log if what in ("forward", "backward")]
+    missing = passes.count("backward") < passes.count("forward")
+    if missing or ("forward", "forward") in pairwise(passes):
+        last_forward = len(passes) - 1 - passes[::-1].index("forward")
+        judge.no(
+            "left-out" if missing and "backward" in passes[:last_forward] else "one-backward",
+            seen=", ".join(passes),
+            expected="a backward pass after each forward pass",
+        )
+
+
+def accumulate_without_zero(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def accumulate_undivided(model, batches, loss_fn, optimizer, scaler, dtype):
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y)
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def accumulate_by_batches(model, batches, loss_fn, optimizer, scaler, dtype):
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) / len(batches)
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def accumulate_zero_inside(model, batches, loss_fn, optimizer, scaler, dtype):
+    count = sum(len(y) for _, y in batches)
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            loss = loss_fn(model(x), y) * len(y) / count
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+EXERCISE = Exercise(
+    id="04.accumulate",
+    title="Accumulation under a scaler",
+    level=3,
+    minutes=12,
+    task="""
+Accumulation adds up gradients that must all have the same scale. So unscaling, clipping, `step` and
+`update` come once, after the last micro-batch (one of the small pieces of a large batch, as in lesson 03).
+Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
+step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
+`loss_fn` returns the mean over a micro-batch. Only one micro-batch's graph may exist at a time. If one of
+them overflows, none counts. Gradients of an earlier step may still be there.
+""",
+    hints=(
+        "Lesson 03's rule holds: a mean over everything weights each micro-batch by its size.",
+        "All gradients that are added up must have the same scale. So when may the scale change?",
+        "Zero once. For each: forward under autocast, the loss times `len(y)` over the count of all, "
+        "scaled backward. Then one `scaler.step` and one `scaler.update`.",
+    ),
+    reference=accumulate,
+    check_answer=_check_accumulate,
+    why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
+    "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
+    diagnoses={
+        "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
+        "sum-of-means": "The means of the micro-batches were added up: the step is as many times too "
+        "large as there are micro-batches.",
+        "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",
+        "steps": "There must be one optimiser step for the whole list.",
+        "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
+        "gradients add up.",
+        "large-batch": "The large batch itself went through the model. It is the one that does not fit.",
+        "left-out": "One micro-batch was left out of the sum. Run backward for it too; the scaler then skips "
+        "the whole step.",
+        "one-backward": "Several forward passes came before a backward pass: until then all their graphs "
+        "are in memory, which is what accumulation is to avoid.",
+        "overflow-kept": "One micro-batch overflowed, and the optimiser stepped all the same. Leave `inf` and "
+        "`nan` in the gradients: by them the scaler sees that it has to skip.",
+        "half-model": "The weights themselves are now in 16 bits. With autocast the model stays in float32.",
+        "named-device": "Autocast was asked for one device by name, and the data is on another: there it "
+        "does nothing at all. Ask the data where it is.",
+        "no-autocast": "The layers did not compute in the dtype that was asked for.",
+        "loss-outside": "The loss was computed after autocast had ended, in 16 bits.",
+        "backward-inside": "`backward()` ran under autocast. Only the forward pass and the loss belong "
+        "there.",
+        "step-bypassed": "`optimizer.step()` used gradients that are still scaled. Leave the step to the "
+        "scaler.",
+        "not-scaled": "The losses were not scaled before the backward pass.",
+        "no-update": "The scaler was never told that the step is over.",
+        "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
+        "weights": "The weights are not those of a step on the large batch.",
+        **REFUSED,
+    },
+)

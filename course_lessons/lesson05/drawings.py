@@ -1,0 +1,409 @@
+"""Drawings of lesson 05: ranks side by side, what they send each other, and what they gain by it."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from course_lessons.shared.traces import Trace
+from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, ORANGE, log_ticks, present
+from course_utils.timing import seconds
+from simgpu.cluster import MARK, Run, marked, run
+
+_Bar = tuple[float, float, str]  # start, end, name
+
+_LOOKS = {
+    "compute": {"facecolor": BLUE},
+    "communicate": {"facecolor": ORANGE, "hatch": "////"},
+    "wait": {"facecolor": "#d0d0cc"},
+}
+
+
+def ranks(run: Run) -> None:
+    """Draw what each rank of a simulated cluster did when: computing above, the network below.
+
+    Parameters
+    ----------
+    run
+        What ``cluster.run`` returned.
+    """
+    lanes: list[dict[str, list[_Bar]]] = [{kind: [] for kind in _LOOKS} for _ in run.results]
+    for span in run.spans:
+        lanes[span.rank][span.kind].append((span.start, span.end, span.name))
+    _lanes(lanes, 0.0, run.seconds, "modelled")
+
+
+def rank_lanes(traces: Mapping[int, Trace]) -> None:
+    """Draw what real ranks did when, from their profilers' traces: computing above, the network below.
+
+    A collective's bar begins when this rank begins it, and so holds the time until the others come. The
+    traces share a time axis, as those of processes of one machine do.
+
+    Parameters
+    ----------
+    traces
+        For each rank what ``traces.read`` returned.
+    """
+    lanes = [_of_trace(trace) for trace in traces.values()]
+    start = min(trace.start for trace in traces.values())
+    end = max(trace.start + trace.seconds for trace in traces.values())
+    _lanes(lanes, start, end, "measured", list(traces))
+
+
+def _of_trace(trace: Trace) -> dict[str, list[_Bar]]:
+    """Sort a trace's spans: on a GPU by its kernels, on a CPU by PyTorch's operations."""
+    on_device = any(span.kind == "kernel" for span in trace.spans)
+    prefix, doing = ("nccl", "kernel") if on_device else ("gloo:", "operation")
+    lanes: dict[str, list[_Bar]] = {kind: [] for kind in _LOOKS}
+    for span in trace.spans:
+        if span.name.startswith(prefix) and (span.kind == "kernel") is on_device:
+            lanes["communicate"].append((span.start, span.end, span.name))
+        elif span.kind == doing and not span.name.startswith("c10d::"):
+            lanes["compute"].append((span.start, span.end, ""))
+    return lanes
+
+
+def _lanes(
+    lanes: Sequence[Mapping[str, Sequence[_Bar]]],
+    begin: float,
+    end: float,
+    kind: str,
+    names: Sequence[int] = (),
+) -> None:
+    unit, scale = _time_unit(end - begin)
+    fig, ax = plt.subplots(figsize=(8.8, 0.75 * len(lanes) + 1.2), layout="constrained")
+    said = []
+    for row, lane in enumerate(lanes):
+        for doing, look in _LOOKS.items():
+            low = row + (0.02 if doing == "communicate" else -0.4)
+            for start, stop, name in _merged(lane[doing], (end - begin) / 1500):
+                left, width = (start - begin) * scale, (stop - start) * scale
+                box = Rectangle((left, low), width, 0.38, edgecolor="white", linewidth=0.5, **look)
+                ax.add_patch(box)
+                if doing == "compute":
+                    _write(ax, name, left, low + 0.19, width, (end - begin) * scale)
+        shares = {doing: _covered(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
+        rank = names[row] if names else row
+        said.append(
+            f"rank {rank} computes {shares['compute']:.0%} and communicates {shares['communicate']:.0%}"
+        )
+    ax.set_yticks(range(len(lanes)), [f"rank {n}" for n in (names or range(len(lanes)))])
+    ax.set(
+        xlim=(0, (end - begin) * scale or 1),
+        ylim=(len(lanes) - 0.5, -0.5),
+        xlabel=f"{unit} ({kind})",
+    )
+    ax.grid(axis="y", visible=False)
+    used = [doing for doing in _LOOKS if any(lane[doing] for lane in lanes)]
+    looks = [Rectangle((0, 0), 1, 1, edgecolor="white", **_LOOKS[doing]) for doing in used]
+    words = {"compute": "computes", "communicate": "communicates", "wait": "waits"}
+    fig.legend(looks, [words[doing] for doing in used], loc="outside upper center", ncols=3)
+    present(
+        fig,
+        f"What each rank did in {seconds(end - begin)}, {kind}: {'; '.join(said)} of the time.",
+    )
+
+
+def _time_unit(length: float) -> tuple[str, float]:
+    return ("s", 1.0) if length >= 1 else ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
+
+
+def _merged(bars: Sequence[_Bar], gap: float) -> Iterable[_Bar]:
+    """Join bars without a name that are too close to be seen apart."""
+    joined: list[_Bar] = []
+    for start, end, name in sorted(bars):
+        if joined and not name and not joined[-1][2] and start - joined[-1][1] < gap:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]), "")
+        else:
+            joined.append((start, end, name))
+    return joined
+
+
+def _covered(bars: Sequence[_Bar]) -> float:
+    """Return for how long at least one of the bars lasts."""
+    total, until = 0.0, -math.inf
+    for start, end, _ in sorted(bars):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
+
+
+def _write(ax: Axes, text: str, left: float, y: float, width: float, whole: float) -> None:
+    if width > 0.011 * whole * (len(text) + 1):
+        ax.text(left + width / 2, y, text, ha="center", va="center", color="white", fontsize=9)
+
+
+def chunks(run: Run) -> None:
+    """Draw after each step which ranks' numbers every place of every rank's tensor holds.
+
+    Parameters
+    ----------
+    run
+        Of a program that used ``cluster.marked``, with at most 6 ranks and 8 places.
+    """
+    n = len(run.marks)
+    places = len(run.marks[0][0][1]) if all(run.marks) else 0
+    if not 1 <= places <= 8 or n > 6:
+        print(
+            "Nothing to draw: begin with x = cluster.marked(dist, size), at most 8 places on 6 ranks."
+        )
+        return
+    states = [_after(marks, run.steps) for marks in run.marks]  # by rank, then by step
+    columns = min(run.steps + 1, 4 if places > 4 else 7)
+    rows = math.ceil((run.steps + 1) / columns)
+    fig, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(8.8, rows * (0.28 * n + 0.55) + 0.5),
+        layout="constrained",
+        squeeze=False,
+    )
+    for step, ax in enumerate(axes.flat):
+        if step > run.steps:
+            ax.set_axis_off()
+            continue
+        for rank in range(n):
+            for place, value in enumerate(states[rank][step]):
+                _place(ax, place, rank, _digits(value, n))
+        ax.set(xlim=(-0.1, places + 0.2), ylim=(n - 0.5, -0.5), xticks=[], yticks=[])
+        ax.set_title("at the start" if step == 0 else f"after step {step}", fontsize=9)
+        ax.spines[:].set_visible(False)
+    for line in axes:
+        line[0].set_yticks(range(n), [f"rank {rank}" for rank in range(n)], fontsize=8.5)
+        line[0].tick_params(length=0)
+        line[0].grid(visible=False)
+    looks = [Rectangle((0, 0), 1, 1, facecolor=COLOURS[rank]) for rank in range(n)]
+    looks.append(Rectangle((0, 0), 1, 1, fill=False, edgecolor="black"))
+    words = [f"from rank {rank}" for rank in range(n)] + ["from all, once"]
+    if any(c > 1 for state in states for values in state for v in values for c in _digits(v, n)):
+        looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
+        words.append("more than once")
+    fig.legend(looks, words, loc="outside lower center", ncols=4, fontsize=9)
+    full = sum(all(c == 1 for c in _digits(v, n)) for state in states for v in state[-1])
+    present(
+        fig,
+        f"Which ranks' numbers are in each of the {places} places of each of {n} ranks, after each of "
+        f"{run.steps} steps. At the end {full} of {n * places} places hold the sum of all.",
+    )
+
+
+_TWICE = {"facecolor": "#222222", "hatch": "xxxx", "edgecolor": "#ff5555"}
+
+
+def ring(all_reduce: Callable[..., Any]) -> None:
+    """Draw what a try at the puzzle does with 8 numbers on each of 4 ranks, right or wrong.
+
+    Parameters
+    ----------
+    all_reduce
+        Called as ``all_reduce(x, dist)`` on each rank.
+    """
+    try:
+        done = run(lambda dist: all_reduce(marked(dist, 8), dist), ranks=4, limit=10)
+    except Exception as error:  # noqa: BLE001  (the check shows what the learner's function raised)
+        print(f"Nothing to draw: {error}")
+        return
+    if not done.messages:
+        print("Nothing to draw: no rank has sent anything yet.")
+        return
+    chunks(done)
+
+
+def _place(ax: Axes, place: int, rank: int, counts: Sequence[int]) -> None:
+    """Draw one place of a rank's tensor: a stripe for each rank whose number is in it."""
+    for part, count in enumerate(counts):
+        look = _TWICE if count > 1 else {"facecolor": COLOURS[part]}
+        if count:
+            at = (place + 0.06 + 0.88 * part / len(counts), rank - 0.4)
+            ax.add_patch(Rectangle(at, 0.88 / len(counts), 0.8, linewidth=0, **look))
+    done = all(count == 1 for count in counts)
+    edge = {"edgecolor": "black" if done else "#c8c8c4", "linewidth": 1.4 if done else 0.7}
+    ax.add_patch(Rectangle((place + 0.06, rank - 0.4), 0.88, 0.8, fill=False, **edge))
+
+
+def _after(marks: Sequence[tuple[int, list[float]]], steps: int) -> list[list[float]]:
+    """Return what a marked tensor held after each step, from 0 on."""
+    return [[values for at, values in marks if at <= step][-1] for step in range(steps + 1)]
+
+
+def _digits(value: float, n: int) -> list[int]:
+    """Return how often each rank's mark is in a sum."""
+    return [int(value // MARK**rank % MARK) for rank in range(n)]
+
+
+def buckets(
+    layers: Mapping[str, int],
+    backward: float,
+    bandwidth: float,
+    ranks: int = 2,
+    latency: float = 5e-6,
+    first: int = 2**20,
+    cap: int = 25 * 2**20,
+) -> None:
+    """Draw when gradients are ready in the backward pass, and when DDP sends them, bucket by bucket.
+
+    Each layer takes the share of the backward pass that its gradient has of all bytes, and an all_reduce is
+    a ring: a model, so that the idea is seen.
+
+    Parameters
+    ----------
+    layers
+        For each layer, in forward order, the bytes of its gradient.
+    backward
+        How long the backward pass takes, in seconds.
+    bandwidth, latency
+        Of a link, in bytes per second and in seconds.
+    ranks
+        How many.
+    first, cap
+        How many bytes fill the first bucket, and the others: PyTorch's defaults.
+    """
+    total = sum(layers.values())
+    groups = _bucketed(layers, first, cap)
+
+    def ring(size: int) -> float:
+        return 2 * (ranks - 1) * (latency + size / ranks / bandwidth)
+
+    ready, free, bars, sent = 0.0, 0.0, [], []
+    for number, group in enumerate(groups):
+        for name in group:
+            share = backward * layers[name] / total
+            bars.append((0, ready, share, name, number))
+            ready += share
+        start = max(ready, free)
+        free = start + ring(sum(layers[name] for name in group))
+        sent.append((1, start, free - start, f"bucket {number}", number))
+    apart = backward + ring(total)
+    unit, scale = _time_unit(max(free, apart))
+    fig, ax = plt.subplots(figsize=(8.8, 2.7), layout="constrained")
+    whole = 1.02 * max(free, apart) * scale
+    for row, start, length, name, number in [*bars, *sent]:
+        look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
+        ax.barh(row, length * scale, left=start * scale, height=0.7, linewidth=0.8, **look)
+        fits = length * scale > 0.0092 * whole * len(name)
+        ax.text(
+            (start + length / 2) * scale,
+            row,
+            name if fits else str(number) * row,
+            ha="center",
+            va="center",
+            fontsize=8.5,
+            bbox={"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2},
+        )
+    grey = {"color": "#a8a8a4", "edgecolor": "white", "height": 0.7}
+    ax.barh(2, backward * scale, **grey)
+    ax.barh(2, ring(total) * scale, left=backward * scale, hatch="////", **grey)
+    ax.set_yticks(range(3), ["backward pass", "all_reduce", "if sent at the end"])
+    ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=f"{unit} (modelled)")
+    ax.grid(axis="y", visible=False)
+    listed = "; ".join(f"bucket {i}: {', '.join(group)}" for i, group in enumerate(groups))
+    present(
+        fig,
+        f"Gradients become ready from the last layer to the first; DDP sends them in {len(groups)} buckets "
+        f"({listed}). Done after {seconds(free)} instead of {seconds(apart)} (modelled).",
+    )
+
+
+def _bucketed(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]]:
+    """Fill buckets from the last layer to the first; one is full as soon as it holds its limit."""
+    groups: list[list[str]] = [[]]
+    held, limit = 0, first
+    for name in reversed(layers):
+        groups[-1].append(name)
+        held += layers[name]
+        if held >= limit:
+            groups.append([])
+            held, limit = 0, cap
+    return [group for group in groups if group]
+
+
+def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
+    """Draw a device mesh of two dimensions: its ranks, and what goes along each dimension.
+
+    Parameters
+    ----------
+    dimensions
+        For each of two names the size: rows, then columns.
+    doing
+        For each name, what the ranks along it do.
+    """
+    (down, rows), (across, columns) = dimensions.items()
+    fig, ax = plt.subplots(figsize=(8.8, 0.85 * rows + 1.5), layout="constrained")
+    for row in range(rows):
+        ax.add_patch(
+            Rectangle((-0.46, row - 0.36), columns - 0.08, 0.72, facecolor=COLOURS[5], alpha=0.3)
+        )
+        for column in range(columns):
+            ax.add_patch(
+                Rectangle(
+                    (column - 0.36, row - 0.24), 0.72, 0.48, facecolor=BLUE, edgecolor="white"
+                )
+            )
+            ax.text(
+                column,
+                row,
+                f"rank {row * columns + column}",
+                color="white",
+                ha="center",
+                va="center",
+            )
+    arrow = {"arrowstyle": "<->", "linewidth": 1.6}
+    ax.annotate(
+        "", (-0.46, -0.62), (columns - 0.54, -0.62), arrowprops={**arrow, "color": "#333333"}
+    )
+    ax.text(
+        (columns - 1) / 2, -0.7, f"{across} ({columns}): {doing[across]}", ha="center", va="bottom"
+    )
+    ax.annotate("", (-0.72, -0.36), (-0.72, rows - 0.64), arrowprops={**arrow, "color": ORANGE})
+    words = textwrap.fill(f"{down} ({rows}): {doing[down]}", 22)
+    ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
+    ax.set(xlim=(-2.4, columns - 0.45), ylim=(rows - 0.55, -1.05))
+    ax.set_axis_off()
+    present(
+        fig,
+        f"A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing[across]}. "
+        f"Along {down}, the columns: {doing[down]}.",
+    )
+
+
+def scaling(speedups: Mapping[str, Mapping[int, float]], kinds: Mapping[str, str]) -> None:
+    """Draw how many times as fast several ranks are as one, and their efficiency, beside the ideal.
+
+    Parameters
+    ----------
+    speedups
+        For each name, for each number of ranks: times as fast as one rank.
+    kinds
+        For each name ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
+    """
+    most = max(max(line) for line in speedups.values())
+    fig, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7), layout="constrained")
+    left.plot([1, most], [1, most], color="#888888", linewidth=1)
+    right.axhline(100, color="#888888", linewidth=1, label="ideal")
+    for i, (name, line) in enumerate(speedups.items()):
+        look = {"marker": MARKERS[i % 7], "color": COLOURS[i % 7], "linestyle": DASHES[kinds[name]]}
+        at = sorted(line)
+        left.plot(at, [line[n] for n in at], **look)
+        label = f"{name} ({kinds[name]})"
+        right.plot(at, [100 * line[n] / n for n in at], label=label, **look)
+    top = max([100, *(100 * gain / n for line in speedups.values() for n, gain in line.items())])
+    left.set(xscale="log", yscale="log", xlabel="ranks", ylabel="times as fast as one")
+    right.set(xscale="log", xlabel="ranks", ylabel="efficiency, %", ylim=(0, 1.08 * top))
+    powers = [2**k for k in range(int(math.log2(most)) + 1)]
+    for ax in (left, right):
+        ax.set_xticks(powers, [str(power) for power in powers])
+        ax.minorticks_off()
+    log_ticks(left.yaxis)
+    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
+    each = "; ".join(
+        f"{name} ({kinds[name]}): "
+        + ", ".join(f"{line[n]:.2g} times with {n}" for n in sorted(line))
+        for name, line in speedups.items()
+    )
+    present(fig, f"Times as fast as one rank, and efficiency, over the number of ranks. {each}.")

@@ -1,0 +1,137 @@
+"""Who takes which rows."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course_utils.exercises import Exercise, Judge
+
+
+def shard(n, rank, world_size, epoch, seed):
+    generator = torch.Generator().manual_seed(seed + epoch)
+    order = torch.randperm(n, generator=generator).tolist()
+    length = math.ceil(n / world_size)
+    padded = (order * world_size)[: length * world_size]
+    return padded[rank::world_size]
+
+
+_SHARDS = ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6))
+
+
+def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
+    for n, ranks in _SHARDS:
+        _judge_shards(answer, n, ranks, judge)
+    first, later, other = (_order(answer, 50, *key, judge) for key in ((0, 3), (1, 3), (0, 8)))
+    steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
+    if max(steps.values(), default=0) > 12:
+        judge.no("not-shuffled", seen=f"rows {first[:8]} … in epoch 0", expected="a random order")
+    if first == later:
+        judge.no("same-every-epoch", seen="epochs 0 and 1 alike", expected="another order")
+    for rank, rows in enumerate((later[:25], later[25:])):
+        if {*rows} == {*first[:25]}:
+            judge.no(
+                "same-rows",
+                seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
+                expected="another choice",
+            )
+    if first == other:
+        judge.no("no-seed", seen="seeds 3 and 8 alike", expected="another order")
+
+
+def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) -> None:
+    """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
+    shards = [_rows(answer, n, rank, ranks, 2, 3, judge) for rank in range(ranks)]
+    seen = f"{n} rows for {ranks} ranks: {_some(shards)}"
+    length, sizes = math.ceil(n / ranks), sorted({len(rows) for rows in shards})
+    covered = {row for rows in shards for row in rows}
+    if covered - set(range(n)):
+        judge.no("other-rows", seen=seen, expected=f"row numbers from 0 to {n - 1}")
+    if len(sizes) > 1:
+        judge.no("unequal", seen=seen, expected=f"{length} rows on each rank")
+    if ranks > 1 and sizes == [n] and n > 1:
+        judge.no("all-rows", seen=seen, expected=f"{length} rows on each rank")
+    if sizes[0] < length:
+        judge.no("drops-rows", seen=seen, expected=f"{length} rows on each rank")
+    if sizes[0] > length:
+        judge.no("too-long", seen=seen, expected=f"{length} rows on each rank")
+    if len(covered) < n:
+        judge.no("own-order", seen=seen, expected=f"all {n} rows, over all ranks")
+
+
+def _rows(
+    answer: Callable[..., Any],
+    n: int,
+    rank: int,
+    ranks: int,
+    epoch: int,
+    seed: int,
+    judge: Judge,
+) -> list[int]:
+    """Call the answer as a rank does, whose own random numbers are in a state of their own."""
+    torch.manual_seed(1000 + rank)
+    with judge.own_generator():
+        got = answer(n, rank, ranks, epoch, seed)
+    if isinstance(got, (Tensor, np.ndarray)):
+        got = got.tolist()
+    rows = judge.is_a(got, (list, tuple, range), "a list of row numbers")
+    return [int(judge.is_a(row, Integral, "whole row numbers")) for row in rows]
+
+
+def _order(
+    answer: Callable[..., Any], n: int, epoch: int, seed: int, judge: Judge
+) -> list[list[int]]:
+    return [row for rank in (0, 1) for row in _rows(answer, n, rank, 2, epoch, seed, judge)]
+
+
+def _some(shards: Sequence[Sequence[int]]) -> str:
+    return ", ".join(f"rank {rank} {list(rows)[:5]}" for rank, rows in enumerate(shards[:4]))
+
+
+EXERCISE = Exercise(
+    id="05.shard",
+    title="Who takes which rows",
+    level=2,
+    minutes=10,
+    task="""
+Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
+ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
+seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
+some rows come twice. n may be smaller than the number of ranks. Global random generators stay as they are.
+""",
+    hints=(
+        "How can ranks that do not talk agree on one random order? What do all of them know?",
+        "A `torch.Generator` of your own, seeded with `seed + epoch` on every rank, gives all of them the same "
+        "`torch.randperm(n, generator=...)`.",
+        "Repeat the order until it has `world_size * math.ceil(n / world_size)` entries. Each rank takes every "
+        "`world_size`-th of them, from its own number on.",
+    ),
+    reference=shard,
+    check_answer=_check_shard,
+    why="`DistributedSampler` does this. `set_epoch` hands it the epoch; without it, every epoch has the same order. "
+    "Equal lengths matter because a rank with one batch more would wait for the others for ever.",
+    diagnoses={
+        "own-order": "Some rows are taken by nobody, and others more than once. Each rank draws an order of its own here: the order "
+        "must not depend on the rank, nor on random numbers that differ between ranks.",
+        "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
+        "same-rows": "The same rows stay together: only their order changes, or who has them. Shuffle all rows first, then share "
+        "them out.",
+        "no-seed": "In epoch 0 the order does not depend on the seed.",
+        "not-shuffled": "The rows come in the order in which they lie in the data, or in equal steps.",
+        "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
+        "drops-rows": "Rows are left out where the ranks do not divide n. The task wants every row at least once.",
+        "too-long": "There are more rows than needed.",
+        "all-rows": "Each rank takes all rows. The ranks would only repeat each other's work.",
+        "other-rows": "There is a row number that the data does not have.",
+        "global-generator": "Your function changed a global generator. All ranks would draw the same numbers from it "
+        "from here on, as for dropout. Use a `torch.Generator` of your own.",
+    },
+)

@@ -1,0 +1,38 @@
+"""What several checks of this lesson share."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lessons.shared.checking import Alive
+
+
+class Block(nn.Module):
+    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``.
+
+    Parameters
+    ----------
+    width, inner
+        Features outside and inside.
+    dropout
+        The share of the inner features that is dropped.
+    """
+
+    def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, inner)
+        self.down = nn.Linear(inner, width)
+        self.dropout = dropout
+        self.watch: Alive | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` and what the block adds to it."""
+        normed = self.norm(x)
+        raised = self.up(normed)
+        bent = F.gelu(raised)
+        kept = F.dropout(bent, self.dropout, self.training) if self.dropout else bent
+        if self.watch is not None:
+            self.watch.add(normed, raised, bent, kept)
+        return x + self.down(kept)

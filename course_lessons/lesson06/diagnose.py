@@ -1,0 +1,151 @@
+"""Read an out-of-memory message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from course_utils import memory
+from course_utils.exercises import Exercise, Judge
+
+
+def diagnose(message):
+    found = memory.figures(message)
+    within_reach = found["free"] + found["unallocated"]
+    others = found["capacity"] - found["free"] - found["process"]
+    if found["requested"] <= within_reach:
+        return "fragmented"
+    if found["requested"] <= within_reach + others:
+        return "someone else"
+    return "too large"
+
+
+def _sentence(
+    requested: float,
+    capacity: float,
+    free: float,
+    allocated: float,
+    unallocated: float,
+    context: float = 300.0,
+    others: Sequence[float] = (),
+    container: bool = False,
+    pools: float = 0.0,
+) -> str:
+    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's.
+
+    In a container the program's own process is listed by a number, like the others. ``pools`` is what CUDA
+    graphs hold.
+    """
+
+    def size(mib: float) -> str:
+        return _size(round(mib * 2**20))
+
+    own = size(allocated + unallocated + context)
+    listed = [size(n) for n in others] + [own] * container
+    processes = "".join(f"Process {4100 + n} has {m} memory in use. " for n, m in enumerate(listed))
+    if not container:
+        processes += f"Including non-PyTorch memory, this process has {own} memory in use. "
+    graphs = f"with {size(pools)} allocated in private pools (e.g., CUDA Graphs), " if pools else ""
+    return (
+        f"CUDA out of memory. Tried to allocate {size(requested)}. GPU 0 has a total capacity of "
+        f"{size(capacity)} of which {size(free)} is free. {processes}Of the allocated memory "
+        f"{size(allocated)} is allocated by PyTorch, {graphs}and {size(unallocated)} is reserved by PyTorch but "
+        "unallocated. If reserved but unallocated memory is large try setting "
+        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
+        "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+    )
+
+
+def _size(nbytes: int) -> str:
+    """Return a number of bytes as PyTorch's messages write it."""
+    from simgpu.allocator import format_size
+
+    return format_size(nbytes)
+
+
+_MESSAGES = (
+    ("too large", _sentence(20480, 15360, 12288, 2560, 212)),
+    ("too large", _sentence(512, 15360, 100, 14800, 160)),
+    ("fragmented", _sentence(2048, 15360, 1024, 9728, 4308)),
+    ("fragmented", _sentence(512, 15360, 256, 14548, 256)),
+    ("fragmented", _sentence(300, 15360, 10, 14650, 400)),
+    ("fragmented", _sentence(0.5, 15360, 0.25, 15058.5, 1.25)),
+    ("someone else", _sentence(4096, 15360, 512, 1024, 100, others=[13424])),
+    ("someone else", _sentence(1024, 24576, 256, 11908, 112, others=[6000, 6000])),
+    ("someone else", _sentence(2048, 8192, 256, 5844, 0, others=[1792])),
+    ("fragmented", _sentence(1024, 15360, 512, 8192, 2260, others=[4096])),
+    ("too large", _sentence(8192, 15360, 512, 10240, 212, others=[4096])),
+    ("too large", _sentence(600, 15360, 100, 14650, 110, others=[200])),
+    ("too large", _sentence(200, 300, 20, 270, 10, context=0)),
+    ("fragmented", _sentence(40, 300, 20, 240, 40, context=0)),
+    ("too large", _sentence(20, 15104, 15.06, 14817, 2, context=270, container=True)),
+    ("someone else", _sentence(4096, 15360, 512, 1024, 100, others=[13424], container=True)),
+    ("fragmented", _sentence(2048, 15360, 1024, 9728, 4308, pools=1.38)),
+)
+
+
+def _check_diagnose(answer: Callable[..., Any], judge: Judge) -> None:
+    known = ("too large", "fragmented", "someone else")
+    for right, message in _MESSAGES:
+        got = judge.is_a(answer(message), str, "one of the three texts")
+        if got not in known:
+            judge.no("other-word", seen=got, expected=" / ".join(known))
+        if got == right:
+            continue
+        f = {name: _size(n) for name, n in memory.figures(message).items()}
+        judge.no(
+            _DIAGNOSE[right, got],
+            seen=f"{got!r}, where {f['requested']} were asked for, of {f['capacity']} are free "
+            f"{f['free']}, this process has {f['process']}, and of them {f['unallocated']} unallocated",
+            expected=repr(right),
+        )
+
+
+_DIAGNOSE = {
+    ("too large", "fragmented"): "not-enough",
+    ("too large", "someone else"): "would-not-help",
+    ("fragmented", "too large"): "enough-in-pieces",
+    ("fragmented", "someone else"): "not-their-fault",
+    ("someone else", "too large"): "others-missed",
+    ("someone else", "fragmented"): "not-enough",
+}
+
+
+EXERCISE = Exercise(
+    id="06.diagnose",
+    title="Read an out-of-memory message",
+    level=2,
+    minutes=10,
+    task="""
+`memory.figures(message)` gives the figures of an out-of-memory message in bytes: `"requested"`,
+`"capacity"`, `"free"` (what nobody holds), `"process"` (what this process holds), and of that `"allocated"`
+(tensors) and `"unallocated"` (reserved by PyTorch, and unused). Write `diagnose(message)`, which returns
+
+- `"fragmented"` where the request is no more than what is free and unallocated together: the bytes are
+  there, only not in one piece;
+- else `"someone else"` where it would fit into that together with all that other processes hold;
+- else `"too large"`.
+""",
+    hints=(
+        "Two sums decide. What is within PyTorch's reach, and what do others hold?",
+        "Others hold what is neither free nor this process's: capacity - free - process.",
+        'Compare `figures["requested"]` with the first sum, then with both together.',
+    ),
+    reference=diagnose,
+    check_answer=_check_diagnose,
+    why="The three have different cures: a smaller batch does not help against another process, and "
+    "`expandable_segments` does nothing for a model that is too large.",
+    diagnoses={
+        "other-word": "The answer is none of the three texts.",
+        "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
+        "are not the problem. The message gives the same advice every time.",
+        "would-not-help": "Even with all that others hold, the request would not fit. (A little that seems "
+        "to be theirs may be the rounding of the figures, or this process's own CUDA context.)",
+        "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
+        "failed because no single piece is.",
+        "not-their-fault": "Others hold memory here, but this process has enough bytes without theirs. Look "
+        "at the pieces first.",
+        "others-missed": "Part of the card is neither free nor this process's. With it, the request would "
+        "fit.",
+    },
+)

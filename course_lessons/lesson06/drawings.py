@@ -1,0 +1,157 @@
+"""Drawings of lesson 06: what lies in memory, and what saving it costs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, log_ticks, present
+from course_utils.timing import seconds
+
+
+def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
+    """Draw an allocator's segments, each as a bar, and the pieces that are in use in them.
+
+    Parameters
+    ----------
+    segments
+        What ``torch.cuda.memory_snapshot()`` returns.
+    most
+        How many segments to draw; the largest are taken.
+    """
+    largest = sorted(segments, key=lambda segment: segment["total_size"], reverse=True)[:most]
+    if not largest:
+        print("No segment is reserved.")
+        return
+    largest.sort(key=lambda segment: segment["address"])
+    fig, ax = plt.subplots(figsize=(7.6, 0.42 * len(largest) + 1.1), layout="constrained")
+    for row, segment in enumerate(largest):
+        for block in segment["blocks"]:
+            used = block["state"] != "inactive"
+            ax.barh(
+                row,
+                block["size"] / 2**20,
+                left=(block["address"] - segment["address"]) / 2**20,
+                height=0.7,
+                color=BLUE if used else "white",
+                edgecolor="#444444",
+                hatch=None if used else "///",
+            )
+    left_out = f", of {len(segments)}" * (len(segments) > most)
+    ax.set(xlabel="MiB from the segment's start", ylabel="segment", ylim=(len(largest) - 0.5, -0.5))
+    ax.set_yticks(range(len(largest)), [str(row + 1) for row in range(len(largest))])
+    ax.grid(False)
+    looks = [Rectangle((0, 0), 1, 1, facecolor=BLUE, edgecolor="#444444")]
+    looks += [Rectangle((0, 0), 1, 1, facecolor="white", edgecolor="#444444", hatch="///")]
+    fig.legend(looks, ["in use", "free, and kept"], loc="outside upper center", ncols=2)
+    used = sum(segment["allocated_size"] for segment in largest) / 2**20
+    total = sum(segment["total_size"] for segment in largest) / 2**20
+    present(
+        fig,
+        f"{len(largest)} segments{left_out}, as bars: {used:.0f} of {total:.0f} MiB are in use; "
+        "what is free lies between pieces in use.",
+    )
+
+
+def turns(used: Mapping[str, Sequence[float]]) -> None:
+    """Draw the memory in use after each turn of some loops; lines that coincide stay visible.
+
+    Parameters
+    ----------
+    used
+        For each loop, the MiB in use after every turn.
+    """
+    fig, ax = plt.subplots(layout="constrained")
+    styles = itertools.cycle(((7.0, "-"), (4.0, "-"), (1.5, "--")))
+    for (name, values), (width, dash), colour in zip(used.items(), styles, COLOURS, strict=False):
+        ax.plot(range(1, 1 + len(values)), values, dash, color=colour, linewidth=width, label=name)
+    ax.set(xlabel="turn", ylabel="allocated, MiB", ylim=(0, None))
+    ax.legend()
+    each = "; ".join(
+        f"{name} {', '.join(f'{v:.1f}' for v in values)}" for name, values in used.items()
+    )
+    present(fig, f"MiB in use after each turn of a loop: {each}.")
+
+
+def batch_curve(
+    rows: Sequence[int], peaks: Sequence[float], drawn: Sequence[object], kind: str
+) -> None:
+    """Draw the peak memory against the batch size, and the curve that the learner drew before.
+
+    Parameters
+    ----------
+    rows
+        The batch sizes.
+    peaks
+        The peak for each, in MiB.
+    drawn
+        What the learner put down for each, in MiB; anything that is no number is left out.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    guesses = [
+        (n, float(guess))
+        for n, guess in zip(rows, drawn, strict=False)
+        if isinstance(guess, int | float)
+    ]
+    fig, ax = plt.subplots(layout="constrained")
+    slope, start = np.polyfit(rows[-2:], peaks[-2:], 1)
+    ends = [0, rows[-1]], [start, start + slope * rows[-1]]
+    ax.plot(*ends, color="#888888", linewidth=1, label="the last two points' line", zorder=1)
+    ax.plot(rows, peaks, marker=MARKERS[0], linestyle=DASHES[kind], label=f"the peak ({kind})")
+    if guesses:
+        ax.plot(*zip(*guesses, strict=True), marker=MARKERS[1], linestyle="--", label="you drew")
+    ax.set(xlabel="rows in the batch", ylabel="peak memory, MiB", ylim=(0, None))
+    ax.set_xticks(list(rows), [str(n) for n in rows], rotation=45)
+    ax.legend()
+    said = "" if guesses else " No curve of yours is there to compare."
+    present(
+        fig,
+        f"Peak memory is level for small batches, then a straight line up to {peaks[-1]:.0f} MiB for "
+        f"{rows[-1]} rows.{said}",
+    )
+
+
+def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
+    """Draw what each way of saving memory saves and costs.
+
+    Parameters
+    ----------
+    costs
+        For each way the peak in bytes and the seconds of a step; the first is what the others are
+        compared with.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    usual, usual_time = next(iter(costs.values()))
+    shares = {name: (peak / usual, time / usual_time) for name, (peak, time) in costs.items()}
+    fig, (left, right) = plt.subplots(
+        1, 2, figsize=(8.8, 0.34 * len(costs) + 0.9), sharey=True, layout="constrained"
+    )
+    places = range(len(costs))
+    memory, time = ([values[i] for values in shares.values()] for i in (0, 1))
+    peaks = [f" {peak / 2**20:.1f} MiB" for peak, _ in costs.values()]
+    left.bar_label(left.barh(places, [100 * share for share in memory], color=BLUE), peaks)
+    left.axvline(100, color="#555555", linewidth=1)
+    left.set(xlabel="peak memory, % of the plain step's", xlim=(0, 130 * max(memory)))
+    left.set_yticks(places, list(costs))
+    left.invert_yaxis()
+    right.plot(time, places, MARKERS[0], color=COLOURS[1])
+    for place, value in zip(places, time, strict=True):
+        right.annotate(
+            f"{value:.2f}×", (value, place), (7, 0), textcoords="offset points", va="center"
+        )
+    right.axvline(1, color="#555555", linewidth=1)
+    right.set(xlabel=f"time, × the plain step's {seconds(usual_time)} ({kind})", xscale="log")
+    right.set_xlim(min(time) / 1.4, max(time) * 2)
+    log_ticks(right.xaxis)
+    each = "; ".join(
+        f"{name}{peak}, {share:.0%} of the memory in {value:.2f} times the time"
+        for (name, (share, value)), peak in zip(shares.items(), peaks, strict=True)
+    )
+    present(fig, f"Each way of saving memory by what it saves and what it costs: {each}.")

@@ -1,0 +1,153 @@
+"""Memory snapshots: what was allocated and freed when, and by which line of the program.
+
+``torch.cuda.memory._record_memory_history`` and ``_dump_snapshot`` make them; ``torch.sim.memory`` does
+the same for the simulated device. ``python -m tools.records.snapshot_of_training`` records the one that is shipped.
+"""
+
+from __future__ import annotations
+
+import linecache
+import pickle
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+from course_utils import content
+from course_utils.memory import scale
+from course_utils.number_format import amount
+from course_utils.plots import COLOURS, present
+
+RECORDED = content.recorded("snapshot_simulated_t4.pickle")
+"""A snapshot of three training steps, recorded on the simulated device by ``python -m tools.records.snapshot_of_training``."""
+
+
+def load(path: str | Path = RECORDED) -> dict[str, Any]:
+    """Return a snapshot that ``_dump_snapshot`` wrote. Open only files that you trust: it is a pickle."""
+    return pickle.loads(Path(path).read_bytes())
+
+
+def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any]]:
+    """Return every block of a snapshot's history, in the order in which they were allocated.
+
+    Parameters
+    ----------
+    snapshot
+        What ``torch.cuda.memory._snapshot()`` returns, or `load`.
+    device
+        The device's number.
+
+    Returns
+    -------
+    list of dict
+        For each block ``"bytes"``, ``"line"`` (the program's own line that asked for it, such as
+        ``"train.py, line 12: update"``, or, while the notebook runs, ``"line 9: optimizer.step()"``),
+        ``"function"`` (that line is in it), and the numbers of the events between which it was in use,
+        ``"start"`` and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
+    """
+    found: list[dict[str, Any]] = []
+    open_ones: dict[int, dict[str, Any]] = {}
+    number = 0
+    for event in snapshot["device_traces"][device]:
+        if event["action"] not in ("alloc", "free_completed"):
+            continue
+        if event["action"] == "alloc":
+            line, function = _own_line(event["frames"])
+            block = {"bytes": event["size"], "line": line, "function": function}
+            found.append({**block, "start": number, "end": None})
+            open_ones[event["addr"]] = found[-1]
+        elif event["addr"] in open_ones:
+            open_ones.pop(event["addr"])["end"] = number
+        else:
+            block = {"bytes": event["size"], "line": "before", "function": ""}
+            found.insert(0, {**block, "start": 0, "end": number})
+        number += 1
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"] if segment["device"] == device else ():
+            if block["state"] == "active_allocated" and block["address"] not in open_ones:
+                old = {"bytes": block["requested_size"], "line": "before", "function": ""}
+                found.insert(0, {**old, "start": 0, "end": None})
+    return found
+
+
+def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str = "forward") -> None:
+    """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
+
+    Parameters
+    ----------
+    snapshot, device
+        As for `allocations`.
+    most
+        How many lines get a colour of their own, if they are thick enough to see; the others share one.
+    begins
+        The function whose allocations begin a step. Steps are numbered, every second one is shaded.
+    """
+    blocks = allocations(snapshot, device)
+    ends = 1 + max(
+        (n for block in blocks for n in (block["start"], block["end"]) if n is not None), default=0
+    )
+    curves: dict[str, list[int]] = {}
+    for block in blocks:
+        curve = curves.setdefault(block["line"], [0] * ends)
+        for i in range(block["start"], ends if block["end"] is None else block["end"]):
+            curve[i] += block["bytes"]
+    together = _sum(curves.values())
+    peak = max(together, default=0)
+    ranked = sorted(curves, key=lambda line: max(curves[line]), reverse=True)
+    thick = [line for line in ranked[:most] if max(curves[line]) > peak / 100]
+    layers = [(line, curves[line]) for line in curves if line in thick]
+    rest = [curves[line] for line in curves if line not in thick]
+    if max(others := _sum(rest), default=0) > peak / 100:
+        layers.append((f"{len(rest)} other line{'s' * (len(rest) > 1)}", others))
+    size, unit = scale(peak)
+    fig, ax = plt.subplots(figsize=(8.8, 3.9), layout="constrained")
+    floor = [0.0] * ends
+    for i, (line, curve) in enumerate(layers):
+        top = [low + value / size for low, value in zip(floor, curve, strict=True)]
+        colour = COLOURS[i % len(COLOURS)]
+        ax.fill_between(range(ends), floor, top, step="post", color=colour, lw=0, label=line)
+        floor = top
+    starts = _starts(blocks, begins)
+    for number, (start, end) in enumerate(pairwise([*starts, ends]), 1):
+        if number % 2:
+            ax.axvspan(start, end, color="#eeeeea", zorder=0)
+        place = {"ha": "center", "va": "bottom", "transform": ax.get_xaxis_transform()}
+        ax.text((start + end) / 2, 1.02, f"step {number}", fontsize=9, **place)
+    ax.set(xlim=(0, ends), ylim=(0, None), ylabel=f"memory, {unit}")
+    ax.set_xlabel("allocations and frees, in their order")
+    handles, labels = ax.get_legend_handles_labels()
+    fig.legend(handles[::-1], labels[::-1], loc="outside right center", fontsize=9)
+    each = "; ".join(f"{line} up to {amount(max(curve), 'B')}" for line, curve in layers)
+    present(fig, f"Memory over {ends} events, at most {amount(peak, 'B')}, by line: {each}.")
+
+
+def _starts(blocks: list[dict[str, Any]], function: str) -> list[int]:
+    """Return the events at which a function allocates, and another one did before."""
+    named = [b for b in blocks if b["line"] != "before"]
+    pairs = pairwise([{"function": ""}, *named])
+    return [b["start"] for a, b in pairs if b["function"] == function != a["function"]]
+
+
+def _sum(curves: Iterable[list[int]]) -> list[int]:
+    return [sum(values) for values in zip(*curves, strict=True)]
+
+
+def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
+    """Return the innermost line of Python that is not PyTorch's, and the function it is in."""
+    for frame in frames:
+        path = PurePosixPath(frame["filename"].replace("\\", "/"))
+        if path.suffix != ".py" or "torch" in path.parts:
+            continue
+        function = frame["name"]
+        place = f"line {frame['line']}"
+        if any(part.startswith("ipykernel_") for part in path.parts):
+            text = linecache.getline(frame["filename"], frame["line"]).strip()
+            return _shortened(f"{place}: {text or function}"), function
+        return f"{path.name}, {place}" + f": {function}" * (function != "<module>"), function
+    return "PyTorch", ""
+
+
+def _shortened(text: str, most: int = 36) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,0 +1,275 @@
+"""Drawings of lesson 07: who did what when, and what a change brought."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.patches import Rectangle
+
+from course_lessons.shared.profiling import Facts
+from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
+from course_lessons.shared.traces import Trace
+from course_utils.plots import COLOURS, MARKERS, log_ticks, present
+from course_utils.show import show_table
+from course_utils.timing import seconds
+from simgpu.clock import Span
+
+_DOINGS = {
+    # kind of span: name in the legend, colour, hatching
+    "kernel": ("computing", COLOURS[0], ""),
+    "copy": ("copying", COLOURS[4], "////"),
+    "operation": ("PyTorch's operations", COLOURS[3], ""),
+    "launch": ("launching", COLOURS[5], ""),
+    "work": ("loading", COLOURS[2], "...."),
+    "wait": ("waiting", "#d0d0cc", ""),
+    "phase": ("", "#eeeeea", ""),
+}
+
+
+def timelines(traces: Mapping[str, Trace]) -> None:
+    """Draw traces below each other, each with its own time axis and a lane a host and device engine.
+
+    What is too short to see by itself is drawn as bars whose height is its share of the time.
+
+    Parameters
+    ----------
+    traces
+        For each title a trace, as ``traces.trace`` or ``traces.read`` return.
+    """
+    lanes = {title: trace.lanes or ["host"] for title, trace in traces.items()}
+    heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
+    fig, axes = plt.subplots(
+        len(traces),
+        1,
+        figsize=(8.8, 0.4 + sum(heights)),
+        layout="constrained",
+        height_ratios=heights,
+        squeeze=False,
+    )
+    shown: dict[str, Rectangle] = {}
+    said, binned = [], False
+    for ax, (title, trace) in zip(axes.flat, traces.items(), strict=True):
+        unit, scale = ("ms", 1e3) if trace.seconds >= 1e-3 else ("µs", 1e6)
+        filled = np.zeros((len(lanes[title]), _BINS))
+        for kind, (name, colour, hatch) in _DOINGS.items():
+            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.4}
+            for y, lane in enumerate(lanes[title]):
+                spans = [s for s in trace.spans if s.kind == kind and s.lane == lane]
+                if not spans:
+                    continue
+                if name:
+                    shown[name] = Rectangle((0, 0), 1, 1, **look)
+                long = [s for s in spans if s.seconds * _BINS > trace.seconds]
+                shares = _shares([s for s in spans if s.seconds * _BINS <= trace.seconds], trace)
+                if shares.any():
+                    binned = True
+                    at = np.flatnonzero(shares)
+                    width = trace.seconds * scale / _BINS
+                    heights_of = 0.8 * shares[at].clip(0.1, 1)
+                    lows = y + 0.4 - filled[y, at]
+                    ax.bar(at * width, -heights_of, width, lows, align="edge", color=colour)
+                    filled[y, at] += heights_of
+                # A white edge parts neighbours, but would hide a bar that is only a hairline.
+                edges = ["white" if s.seconds > trace.seconds / 150 else "none" for s in long]
+                bars = [((s.start - trace.start) * scale, s.seconds * scale) for s in long]
+                ax.broken_barh(bars, (y - 0.4, 0.8), **{**look, "edgecolor": edges})
+                for (start, length), span in zip(bars, long, strict=True):
+                    if kind == "phase" and span.seconds > trace.seconds / 12:
+                        at = (start + length / 2, y)
+                        ax.annotate(span.name, at, ha="center", va="center", fontsize=8.5)
+        ax.set_yticks(range(len(lanes[title])), [_lane(lane) for lane in lanes[title]])
+        ax.set(ylim=(len(lanes[title]) - 0.5, -0.5), xlim=(0, trace.seconds * scale or 1))
+        ax.set_title(f"{title} ({trace.kind}, {unit})", fontsize=10)
+        ax.grid(visible=False)
+        said.append(
+            f"{title}: {seconds(trace.seconds)}, device busy {trace.share('kernel'):.0%}, host waits "
+            f"{trace.share('wait', on_host=True):.0%}"
+        )
+    names = [name for name, _, _ in _DOINGS.values() if name in shown]
+    fig.legend(
+        [shown[name] for name in names], names, loc="outside upper center", ncols=6, fontsize=9
+    )
+    if binned:
+        fig.supxlabel("Bars that do not fill their lane: the share of the time.", fontsize=9)
+    present(fig, f"Timelines of host and device. {'; '.join(said)}.")
+
+
+_BINS = 240
+"""A span that is shorter than this part of a timeline is two or three pixels wide."""
+
+
+def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
+    """Return which share of each of `_BINS` parts of a trace the spans take."""
+    edges = np.linspace(0, trace.seconds, _BINS + 1)
+    shares = np.zeros(_BINS)
+    for span in spans:
+        start, end = span.start - trace.start, span.end - trace.start
+        first = int(start / trace.seconds * _BINS)
+        for i in range(first, min(first + 2, _BINS)):
+            shares[i] += max(0.0, min(end, edges[i + 1]) - max(start, edges[i]))
+    return shares / (trace.seconds / _BINS)
+
+
+def _lane(lane: str) -> str:
+    ours = {"compute": "device", "host to device": "to device", "device to host": "to host"}
+    return next((name for words, name in ours.items() if words in lane), lane)
+
+
+def facts(loops: Mapping[str, Facts], kind: str) -> None:
+    """Show the facts of several loops as a table, a row a loop.
+
+    Parameters
+    ----------
+    loops
+        For each name what ``profiling.facts`` returned.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    head = ("", "a step", "device computes", "host loads", "host waits")
+    head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
+    rows = [
+        (
+            name,
+            seconds(f.seconds),
+            *(
+                f"{share:.0%}"
+                for share in (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
+            ),
+            f"{f.kernels:.0f}",
+            seconds(f.kernel_seconds),
+        )
+        for name, f in loops.items()
+    ]
+    note = f"All {kind}; shares of the time, and of the best rates while the device computes."
+    show_table(head, rows, [kind] * len(rows), note)
+
+
+def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
+    """Draw for each loop how long some kernel ran, beside the share of the best rate it reached.
+
+    Parameters
+    ----------
+    loops
+        For each name two shares, from 0 to 1.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
+    for i, (name, hatch) in enumerate(
+        (("of the time a kernel ran", ""), ("of the best FLOP/s", "//"))
+    ):
+        values = [100 * shares[i] for shares in loops.values()]
+        bars = ax.barh(
+            [row + (i - 0.5) * 0.38 for row in range(len(loops))],
+            values,
+            0.36,
+            color=COLOURS[i],
+            hatch=hatch,
+            edgecolor="white",
+            label=name,
+        )
+        ax.bar_label(bars, [_percent(value) for value in values], padding=3, fontsize=9)
+    ax.set_yticks(range(len(loops)), list(loops))
+    ax.set(ylim=(len(loops) - 0.5, -0.5), xlim=(0, 115), xlabel=f"share, % ({kind})")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=2)
+    each = "; ".join(
+        f"{n}: {a:.0%} of the time, {b:.2%} of the best FLOP/s" for n, (a, b) in loops.items()
+    )
+    present(fig, f"How long a kernel ran, and how much of the best FLOP/s was reached. {each}.")
+
+
+def _percent(value: float) -> str:
+    if value < 0.01:
+        return "under 0.01 %"
+    return f"{value:.0f} %" if value >= 1 else f"{value:.2f} %"
+
+
+def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
+    """Draw how many times as fast each loop became by each change.
+
+    Parameters
+    ----------
+    gains
+        For each loop, for each change: the old time a sample over the new; nan where the loop had
+        nothing to change.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    names = list(next(iter(gains.values())))
+    values = np.array([[row[name] for name in names] for row in gains.values()])
+    fig, ax = plt.subplots(
+        figsize=(1.15 * len(names) + 2.2, 0.5 * len(gains) + 1.5), layout="constrained"
+    )
+    ax.imshow(
+        np.log2(np.nan_to_num(values, nan=1.0).clip(0.125, 8)),
+        cmap="PuOr_r",
+        vmin=-3,
+        vmax=3,
+        aspect="auto",
+        alpha=0.8,
+    )
+    for (row, column), value in np.ndenumerate(values):
+        strong = "bold" if value >= 1.2 else "normal"
+        written = "–" if math.isnan(value) else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        ax.text(column, row, written, ha="center", va="center", weight=strong)
+    ax.set_xticks(range(len(names)), [textwrap.fill(name, 11) for name in names])
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.xaxis.tick_top()
+    ax.tick_params(length=0)
+    ax.grid(visible=False)
+    ax.spines[:].set_visible(False)
+    ax.set_xlabel(f"times as fast as before ({kind}); bold from 1.2 on; – nothing to change")
+    best = "; ".join(
+        f"{loop}: {', '.join(f'{n} {gain:.2g}' for n, gain in row.items() if not math.isnan(gain))}"
+        for loop, row in gains.items()
+    )
+    present(fig, f"Times as fast by each change. {best}.")
+
+
+def pyramid(
+    gains: Mapping[str, Mapping[str, float]],
+    claimed: Mapping[str, tuple[float, float] | None],
+    kind: str,
+) -> None:
+    """Draw what a tutorial claims that a change brings, and what it brought to each loop.
+
+    Parameters
+    ----------
+    gains
+        For each change, for each loop: times as fast.
+    claimed
+        For each change the claimed range, or None where speed is not what is claimed.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+    fig, ax = plt.subplots(figsize=(8.4, 0.95 * len(gains) + 1.4), layout="constrained")
+    for row, (change, loops) in enumerate(gains.items()):
+        band = claimed[change]
+        if band:
+            box = Rectangle((band[0], row - 0.38), band[1] - band[0], 0.76, color="#bbbbbb")
+            box.set_label("claimed" if row == 0 else "")
+            ax.add_patch(box)
+        for i, (loop, gain) in enumerate(loops.items()):
+            ax.plot(
+                gain,
+                row + 0.12 * (i - (len(loops) - 1) / 2),
+                MARKERS[i],
+                color=f"C{i}",
+                label=loop if row == 0 else "",
+            )
+    ax.axvline(1, color="#666666", linewidth=1)
+    ax.set(xscale="log", ylim=(len(gains) - 0.5, -0.5), xlabel=f"times as fast ({kind})")
+    ax.set_yticks(range(len(gains)), list(gains))
+    ax.grid(axis="y", visible=False)
+    log_ticks(ax.xaxis)
+    fig.legend(loc="outside upper center", ncols=6, fontsize=9)
+    each = "; ".join(
+        f"{change}: {min(row.values()):.2g} to {max(row.values()):.2g} times"
+        for change, row in gains.items()
+    )
+    present(fig, f"What was claimed as grey bands, and what each of the loops gained: {each}.")

@@ -1,0 +1,51 @@
+"""What several checks of this lesson share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import simgpu
+from course_utils import memory
+from course_utils.exercises.judge import Todo
+
+
+@contextmanager
+def other_device() -> Iterator[torch.device]:
+    """Give a device that is not the CPU: a simulated one of its own; ``meta``, without values, where there is none."""
+    if simgpu.problem():
+        yield torch.device("meta")
+        return
+    with memory.spare_device("1 GB") as device:
+        yield device
+
+
+def unguarded(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the learner's own function, whose errors a check wants to see; a stub is still not tried."""
+    own = answer.__wrapped__
+
+    def call(*args: Any) -> Any:
+        got = own(*args)
+        return answer(*args) if isinstance(got, Todo) else got
+
+    return call
+
+
+def without_this_frame(error: Exception) -> Exception:
+    """Leave the check's own line out of an error's traceback, so that the learner's is shown."""
+    return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(sum(sizes))
+    return [
+        (
+            factor * torch.randn(n, 6, generator=generator),
+            torch.randint(0, 3, (n,), generator=generator),
+        )
+        for n in sizes
+    ]

@@ -1,0 +1,167 @@
+"""Drawings of lesson 08: the learner's own measurements, and the progress page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+import torch
+
+from course_utils import progress_file
+from course_utils.course import load_course
+from course_utils.exercises import lesson
+from course_utils.exercises.exercise import LEVELS
+from course_utils.exercises.judge import Todo
+from course_utils.number_format import amount, seconds
+from course_utils.plots import BLUE, GREEN, ORANGE, curves, present
+from course_utils.show import Bundle, show, show_table, table
+
+Row = tuple[int, float, float, float]
+
+
+def written(value: object, name: str) -> bool:
+    """Return whether an exercise gave something; where it did not, say in one sentence what is missing.
+
+    Parameters
+    ----------
+    value
+        What the learner's function returned.
+    name
+        The function.
+    """
+    if value is None or isinstance(value, Todo):
+        print(f"Write `{name}` above: then this cell shows what it found.")
+        return False
+    return True
+
+
+def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
+    """Draw the speed-up curve of a race.
+
+    Parameters
+    ----------
+    rows
+        Size, seconds on the CPU, seconds on the device, speed-up.
+    device
+        The second device.
+    """
+    kind = "modelled" if device.type == "sim" else "measured"
+    name = f"speed-up of {device}"
+    said = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
+    curves(
+        {name: ([row[0] for row in rows], [row[3] for row in rows])},
+        xlabel="n, of two n × n matrices",
+        ylabel="CPU time / device time",
+        alt=f"The speed-up of {device} over the CPU against the size: {said}.",
+        log="xy",
+        kinds={name: kind},
+        reference=(1, "as fast as the CPU"),
+    )
+
+
+def comparison(found: Mapping[str, tuple[Sequence[float], float, float]], kind: str) -> None:
+    """Show formats side by side: accuracies with their spread, time and peak memory.
+
+    Parameters
+    ----------
+    found
+        For each format the accuracies in percent, the median seconds and the peak in bytes.
+    kind
+        ``"measured"`` or ``"modelled"``: what the times are.
+    """
+    rows = [
+        (
+            name,
+            f"{sum(scores) / len(scores):.1f} ({min(scores):.1f} to {max(scores):.1f})",
+            seconds(time),
+            amount(peak, "B") if peak else "not metered",
+        )
+        for name, (scores, time, peak) in found.items()
+    ]
+    head = ("format", f"accuracy, %, {len(next(iter(found.values()))[0])} seeds", "time", "peak")
+    note = f"Accuracies are measured, times and peaks {kind}."
+    show_table(head, rows, [kind] * len(rows), note)
+
+
+def memory_fit(
+    batches: Sequence[int], peaks: Sequence[float], line: tuple[float, float], capacity: float
+) -> None:
+    """Draw metered peaks, the line through them, and the batch at which it meets a card's capacity.
+
+    Parameters
+    ----------
+    batches, peaks
+        The points; peaks in bytes.
+    line
+        What is fixed, and what a sample adds, in bytes.
+    capacity
+        The card's memory in bytes.
+    """
+    peaks = [peak / 2**20 for peak in peaks]
+    fixed, per_sample, capacity = (value / 2**20 for value in (*line, capacity))
+    full = (capacity - fixed) / per_sample
+    fig, ax = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
+    ax.plot([0, full], [fixed, capacity], color=BLUE, label="the line")
+    ax.plot(batches, peaks, "o", color=ORANGE, label="metered")
+    ax.axhline(capacity, color="#000000", linestyle="--", linewidth=1.2)
+    ax.text(0, capacity, " the card", va="bottom")
+    ax.plot([full, full], [0, capacity], color=GREEN, linestyle=":")
+    ax.text(full, 0.06 * capacity, f"{full:,.0f} samples ", ha="right", color=GREEN)
+    ax.set(xlabel="batch size", ylabel="peak, MiB", xlim=(0, None), ylim=(0, 1.15 * capacity))
+    ax.legend(loc="center left")
+    present(
+        fig,
+        f"Peak memory against batch size: points from {batches[0]} to {batches[-1]} samples on a line "
+        f"from {fixed:.1f} MiB that meets the card's {capacity:,.0f} MiB at {full:,.0f} samples.",
+    )
+
+
+def gradient_gaps(found: Mapping[str, Mapping[str, float]]) -> None:
+    """Draw how far accumulated gradients are from those of the whole batch, on a logarithmic scale.
+
+    Parameters
+    ----------
+    found
+        For each way of cutting the batch the gap of each network.
+    """
+    networks = list(next(iter(found.values())))
+    fig, ax = plt.subplots(figsize=(7.2, 0.55 * len(networks) + 1.3), layout="constrained")
+    for i, (way, values) in enumerate(found.items()):
+        places = [k + 0.36 * (i - (len(found) - 1) / 2) for k in range(len(networks))]
+        heights = [max(value, 1e-9) for value in values.values()]
+        ax.barh(places, heights, height=0.32, color=(BLUE, ORANGE)[i % 2], label=way, left=1e-9)
+        for place, height in zip(places, heights, strict=True):
+            ax.text(1.15 * height, place, f"{height:.1g}", va="center", fontsize=9)
+    ax.set(xscale="log", xlim=(1e-9, 30), yticks=range(len(networks)), yticklabels=networks)
+    ax.set_xlabel("norm of the difference / norm of the gradient (logarithmic scale)")
+    ax.invert_yaxis()
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=len(found))
+    each = "; ".join(
+        f"{way}: " + ", ".join(f"{name} {value:.1g}" for name, value in values.items())
+        for way, values in found.items()
+    )
+    present(fig, f"Gaps between accumulated and whole gradients, as bars. {each}.")
+
+
+def progress_by_level() -> None:
+    """Show for each lesson how many of its exercises are solved, level by level."""
+    done = progress_file.solved()
+    rows, totals = [], {level: [0, 0] for level in LEVELS}
+    for entry in load_course().lessons:
+        exercises = list(lesson(entry.id))
+        counts = {level: [0, 0] for level in LEVELS}
+        for exercise in exercises:
+            for tally in (counts, totals):
+                tally[exercise.level][0] += exercise.id in done
+                tally[exercise.level][1] += 1
+        if exercises:
+            rows.append((entry.id, entry.title, *(_share(*counts[level]) for level in LEVELS)))
+    rows.append(("", "together", *(_share(*totals[level]) for level in LEVELS)))
+    text, page = table(("", "Lesson", *LEVELS.values()), rows)
+    where = f"Kept in {progress_file.progress_file()}, on this machine only."
+    show(Bundle(text=f"{text}\n{where}", html=f"{page}<div style='opacity:.75'>{where}</div>"))
+
+
+def _share(right: int, of: int) -> str:
+    return f"{right} of {of}" if of else ""

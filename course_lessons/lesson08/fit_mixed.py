@@ -1,0 +1,146 @@
+"""A tutorial's mixed precision, on any device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_utils.exercises import Exercise, Judge
+
+from .checking import labelled, other_device
+
+
+def fit_mixed(model, batches, optimizer):
+    device = next(model.parameters()).device
+    dtype = torch.bfloat16 if device.type == "cpu" else torch.float16
+    scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+    for x, y in batches:
+        with torch.autocast(device.type, dtype=dtype):
+            loss = F.cross_entropy(model(x.to(device)), y.to(device))
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+
+
+class _Fit:
+    """A model on a device; notes what its layers return, how often the scaler's work is done, and by whom."""
+
+    def __init__(self, device: torch.device, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.dtypes: set[torch.dtype] = set()
+        self.steps = 0
+        self.asleep = 0.0
+        self.seen: list[float] = []
+        for p in self.model.parameters():  # left over from an earlier step
+            p.grad = torch.ones_like(p)
+        for layer in (self.model[0], self.model[2]):
+            layer.register_forward_hook(lambda *args: self.dtypes.add(args[2].dtype))
+        self.model[2].bias.register_hook(self._gradient)
+        self.optimizer.register_step_post_hook(self._step)
+
+    def _gradient(self, gradient: Tensor) -> None:
+        self.seen.append(float(gradient.detach().cpu().abs().max()))
+
+    def _step(self, *_: Any) -> None:
+        self.steps += 1
+
+    def weights(self) -> Tensor:
+        """All weights, on the host."""
+        return torch.cat([p.detach().cpu().flatten() for p in self.model.parameters()])
+
+
+def _check_fit_mixed(answer: Callable[..., Any], judge: Judge) -> None:
+    with other_device() as other:
+        devices = [torch.device("cpu")] + ([other] if other.type != "meta" else [])
+        for device in devices:
+            batches = labelled((4, 5, 3))
+            if device.type != "cpu":  # the second batch overflows in float16: its step is left out
+                batches[1] = (batches[1][0] * 3e4, batches[1][1])
+            fit, right = _Fit(device, 1), _Fit(device, 1)
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                answer(fit.model, batches, fit.optimizer)
+            fit_mixed(right.model, batches, right.optimizer)
+            _judge_fit(fit, right, device, [str(w.message) for w in warned], judge)
+
+
+def _judge_fit(
+    fit: _Fit, right: _Fit, device: torch.device, warned: list[str], judge: Judge
+) -> None:
+    if any("torch.cuda.amp" in text for text in warned):
+        judge.no("deprecated", seen=next(t for t in warned if "torch.cuda.amp" in t).split("\n")[0])
+    if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
+        judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
+    found = ", ".join(sorted(str(d) for d in fit.dtypes)) or "nothing"
+    shown = {"seen": f"{found} out of the layers on {device.type}", "expected": str(*right.dtypes)}
+    if fit.dtypes == {torch.float32}:
+        judge.no("still-float32", **shown)
+    if fit.dtypes != right.dtypes:
+        judge.no("other-dtype", **shown)
+    factor = fit.seen[0] / right.seen[0]
+    if device.type != "cpu" and factor < 1e-3:
+        judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
+    if device.type == "cpu" and factor > 1e3:
+        judge.no("scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled")
+    if len(fit.seen) == len(right.seen) > 2 and device.type != "cpu":
+        later = fit.seen[2] / right.seen[2]
+        if later > 1.5:
+            judge.no("new-scaler", seen=f"a scale {later:.1f} times too large after an overflow")
+    if fit.steps > right.steps:
+        judge.no("steps-on", seen="a step with gradients that are not finite", expected="left out")
+    if not torch.allclose(fit.weights(), right.weights(), rtol=0.02, atol=2e-3):
+        judge.no(
+            "other-weights", seen=f"off by {(fit.weights() - right.weights()).abs().max():.2g}"
+        )
+
+
+EXERCISE = Exercise(
+    id="08.fit_mixed",
+    title="A tutorial's mixed precision, on any device",
+    level=2,
+    minutes=10,
+    task="""
+The part of a tutorial that trains in mixed precision:
+
+```python
+scaler = torch.cuda.amp.GradScaler()
+for inputs, targets in loader:
+    with torch.cuda.amp.autocast():
+        loss = criterion(model(inputs.to(device)), targets.to(device))
+    …
+```
+
+On a Mac, on a CPU and on the simulated device `torch.cuda.amp` disables itself, and all of it runs in float32; on CUDA it is
+deprecated. Write `fit_mixed(model, batches, optimizer)` with `torch.amp`: one step with cross-entropy for each `(x, y)` of
+`batches`, which are on the host, on whatever device the model is. On an accelerator use float16 and a scaler, on a CPU bfloat16,
+which needs none. The weights stay float32.
+""",
+    hints=(
+        "`next(model.parameters()).device` says where the model is. Nothing else should decide.",
+        "`torch.amp.GradScaler(device.type, enabled=…)`: a disabled scaler lets everything through, so the same "
+        "lines serve. Make it once, before the loop.",
+    ),
+    reference=fit_mixed,
+    check_answer=_check_fit_mixed,
+    why="Code that names a device in its innermost lines is right on one machine. A scaler that is made anew for each batch, as one "
+    "often sees, forgets the scale it has found, and can skip every step.",
+    diagnoses={
+        "deprecated": "`torch.cuda.amp` is deprecated, and does nothing where there is no CUDA.",
+        "still-float32": "The layers computed in float32. For which device was autocast asked?",
+        "other-dtype": "The layers computed in another dtype than the task asks for on this device.",
+        "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",
+        "no-scaler": "float16 without a scaler: small gradients are lost.",
+        "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
+        "new-scaler": "After an overflow the scale was back at its first value: the scaler was made anew.",
+        "steps-on": "One batch's gradients overflowed, and the optimiser made a step with them.",
+        "other-weights": "The weights are not those of this training. Are old gradients still there?",
+    },
+)

@@ -1,0 +1,135 @@
+"""The line that only fails on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from course_utils.exercises import Exercise, Judge
+
+from .checking import unguarded
+
+
+def gpu_list(cuda):
+    lines = []
+    for index in range(cuda.device_count()):
+        card = cuda.get_device_properties(index)
+        lines.append(f"cuda:{index} {card.name}, {card.total_memory / 2**30:.1f} GiB")
+    return lines
+
+
+@dataclass
+class _CudaDeviceProperties:
+    """What ``torch.cuda`` says of a card, under the names that it has there."""
+
+    name: str
+    total_memory: int
+
+
+class Cuda:
+    """Stands in for ``torch.cuda`` on a machine with these cards."""
+
+    def __init__(self, cards: Sequence[tuple[str, int]]) -> None:
+        self.cards = cards
+
+    def device_count(self) -> int:
+        """Return how many cards there are."""
+        return len(self.cards)
+
+    def is_available(self) -> bool:
+        """Return whether there is a card."""
+        return bool(self.cards)
+
+    def get_device_name(self, device: Any = None) -> str:
+        """Return a card's name."""
+        return self.get_device_properties(device).name
+
+    def get_device_properties(self, device: Any = None) -> Any:
+        """Return a card's name and memory, or fail as CUDA does."""
+        index = device if isinstance(device, int) else torch.device(device or "cuda").index or 0
+        if not 0 <= index < len(self.cards):
+            raise RuntimeError(
+                "Found no NVIDIA driver on your system." if not self.cards else "Invalid device id"
+            )
+        return _CudaDeviceProperties(*self.cards[index])
+
+
+def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
+    for cards in (
+        [("Tesla T4", 15_828_320_256)],
+        [("NVIDIA A100-SXM4-80GB", 85_095_874_560), ("Quadro RTX 4000", 8_361_345_024)],
+        [
+            ("NVIDIA H200", 150_000_000_000),
+            ("Tesla T4", 15_828_320_256),
+            ("Tesla T4", 15_843_721_216),
+        ],
+    ):
+        cuda = Cuda(cards)
+        got = judge.is_a(answer(cuda), list, "a list of texts")
+        expected = gpu_list(cuda)
+        if got == expected:
+            continue
+        if not got:
+            judge.no("asks-the-machine", seen=got, expected=expected)
+        if got == expected[:1]:
+            judge.no("first-only", seen=got, expected=expected)
+        for diagnosis, size, unit in (
+            ("decimal", 1e9, "GiB"),
+            ("decimal", 1e9, "GB"),
+            ("unit-name", 2**30, "GB"),
+            ("mebibytes", 2**20, "GiB"),
+        ):
+            if got == [
+                f"cuda:{i} {n}, {total / size:.1f} {unit}" for i, (n, total) in enumerate(cards)
+            ]:
+                judge.no(diagnosis, seen=got[0], expected=expected[0])
+        if got == [line.split(" ", 1)[1] for line in expected]:
+            judge.no("no-index", seen=got[0], expected=expected[0])
+        judge.no("other-text", seen=got, expected=expected)
+    try:
+        got = unguarded(answer)(Cuda([]))
+    except RuntimeError as error:
+        judge.no("no-card", seen=f"{error}", expected="[]")
+    if got != []:
+        judge.no("no-card", seen=got, expected="[]")
+
+
+EXERCISE = Exercise(
+    id="08.gpu_list",
+    title="The line that only fails on a GPU",
+    level=1,
+    minutes=5,
+    task="""
+A tutorial prints the cards of a machine with
+
+```python
+print(f"{torch.cuda.get_device_properties(0).total_mem / 1e9:.1f} GB")
+```
+
+On a laptop without a GPU the line is never reached. On a GPU it fails: the field is called `total_memory`. And it
+names only the first card, and counts in 10⁹ bytes, while a card's memory is mostly given in GiB. Write `gpu_list(cuda)`: one text
+for each card, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty list where there is none. `cuda` is the module
+`torch.cuda`, or, in the check, a stand-in for a machine that you do not have.
+""",
+    hints=(
+        "`cuda.device_count()` is 0 on a machine without a card, and then nothing else may be asked.",
+        "`properties.name` and `properties.total_memory`; a GiB is `2**30` bytes.",
+    ),
+    reference=gpu_list,
+    check_answer=_check_gpu_list,
+    why="Code behind `if torch.cuda.is_available()` is not tested by your laptop. A stand-in that is handed over, as "
+    "here, tests it anywhere.",
+    diagnoses={
+        "asks-the-machine": "The list is empty though `cuda` has cards. Ask the argument `cuda`, not this machine.",
+        "first-only": "Only the first card is listed. `cuda.device_count()` says how many there are.",
+        "decimal": "The bytes were divided by 10⁹: those are GB. A GiB is 2³⁰ bytes.",
+        "unit-name": "The number counts in 2³⁰ bytes, so its unit is GiB, not GB.",
+        "mebibytes": "The bytes were divided by 2²⁰: those are MiB.",
+        "no-index": "Each text begins with the card's device name: `cuda:0`, `cuda:1`, …",
+        "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",
+        "other-text": "The texts are not as the task writes them.",
+    },
+)

@@ -1,0 +1,104 @@
+"""Which dtype comes out?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+import simgpu
+from course_utils import memory
+from course_utils.exercises import Exercise, Judge
+
+
+def leaving():
+    product = "float16"
+    residual = "float32"
+    activated = "float16"
+    mean = "float16"
+    total = "float32"
+    added_in_place = "float16"
+    return product, residual, activated, mean, total, added_in_place
+
+
+def six_results(x, w):
+    h = x @ w
+    return h, h + x, F.gelu(h), h.mean(), h.sum(), h.add_(x)
+
+
+LEAVING = ("float16", "float32", "float16", "float16", "float32", "float16")
+"""What leaves ``six_results`` on a GPU under float16 autocast; for a PyTorch without the simulated device."""
+
+
+_NAMES = ("the product", "h + x", "gelu(h)", "h.mean()", "h.sum()", "h.add_(x)")
+
+
+_LEAVING_FAULTS = ("product", "residual", "activation", "mean", "sum", "in-place")
+
+
+def traced_dtypes() -> tuple[str, ...]:
+    """Run ``six_results`` under autocast on a simulated device; return the dtypes."""
+    if simgpu.problem():
+        return LEAVING
+    with memory.spare_device("1 GB") as device:
+        x, w = torch.ones(4, 4, device=device), torch.ones(4, 4, device=device)
+        with torch.autocast(device.type, dtype=torch.float16):
+            found = tuple(str(t.dtype).removeprefix("torch.") for t in six_results(x, w))
+        del x, w
+    return found
+
+
+def _check_leaving(answer: Any, judge: Judge) -> None:
+    judge.is_a(answer, (tuple, list), "six names of dtypes")
+    names = [str(name).removeprefix("torch.") for name in answer]
+    right = traced_dtypes()
+    if len(names) != len(right):
+        judge.no("six", seen=f"{len(names)} names", expected="six")
+    for name in names:
+        if name not in ("float16", "float32", "bfloat16", "float64"):
+            judge.no("no-dtype", seen=name, expected="float16 or float32")
+    if len(set(names)) == 1:
+        judge.no("all-equal", seen=names[0], expected="some of each")
+    for fault, what, got, expected in zip(_LEAVING_FAULTS, _NAMES, names, right, strict=True):
+        if got != expected:
+            hits = sum(map(str.__eq__, names, right))
+            judge.no(fault, seen=f"{got} for {what}; {hits} of 6 are right")
+
+
+EXERCISE = Exercise(
+    id="08.leaving",
+    title="Which dtype comes out?",
+    level=1,
+    minutes=5,
+    task="""
+On a GPU, under `torch.autocast(…, dtype=torch.float16)`; `x` and `w` are **float32** matrices. Which dtype has each of
+these six results? Answer with six texts, `"float16"` or `"float32"`. The check runs them.
+
+```python
+def six_results(x, w):
+    h = x @ w
+    return h, h + x, F.gelu(h), h.mean(), h.sum(), h.add_(x)
+```
+""",
+    hints=(
+        "Three rules: products go to 16 bits; what sums many terms goes to float32; all else takes what it gets.",
+        "One operation with a float16 and a float32 input returns the wider of the two. One that writes in place "
+        "cannot change the dtype of the tensor it writes into. And `mean` is on no list.",
+    ),
+    reference=leaving,
+    check_answer=_check_leaving,
+    why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in float32, whatever its blocks compute in. "
+    "It is one reason why autocast does not halve the activations.",
+    diagnoses={
+        "six": "Six results, so six names.",
+        "no-dtype": "Each name is the name of a dtype.",
+        "all-equal": "Autocast decides operation by operation: they are not all the same.",
+        "product": "Matrix products are what autocast runs in 16 bits.",
+        "residual": "An addition is on no list. Of a float16 and a float32 input, which one is the wider?",
+        "activation": "GELU is on no list: it takes what it gets.",
+        "mean": "Not every reduction is on the list of those that go to float32. `mean` is not.",
+        "sum": "A sum of many terms is on the list of those that go to float32.",
+        "in-place": "What is written in place must fit the tensor that is there.",
+    },
+)

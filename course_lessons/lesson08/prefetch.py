@@ -1,0 +1,178 @@
+"""Load ahead, but not too far."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from typing import Any
+
+from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.judge import Raised
+
+from .checking import without_this_frame
+
+
+def prefetch(batches, bound):
+    end, source = object(), iter(batches)
+    with ThreadPoolExecutor(max_workers=1) as loader:
+        ahead = deque(loader.submit(next, source, end) for _ in range(bound))
+        while (batch := ahead.popleft().result()) is not end:
+            ahead.append(loader.submit(next, source, end))
+            yield batch
+
+
+class _Source:
+    """Batches that are loaded one at a time; knows how many, and by which thread.
+
+    Parameters
+    ----------
+    n
+        How many.
+    fails_at
+        Which of them cannot be loaded; None for none.
+    """
+
+    def __init__(self, n: int, fails_at: int | None = None) -> None:
+        self._n, self._fails_at = n, fails_at
+        self.loaded = 0
+        self.threads: set[threading.Thread] = set()
+
+    def __iter__(self) -> Iterator[int]:
+        for i in range(self._n):
+            self.threads.add(threading.current_thread())
+            if i == self._fails_at:
+                raise OSError("batch 3 cannot be read")
+            time.sleep(0.001)
+            self.loaded += 1
+            yield i
+
+    def settle(self, at_least: int) -> int:
+        """Wait until so many are loaded, and a moment longer; return how many there are."""
+        deadline = time.monotonic() + 1.0
+        while self.loaded < at_least and time.monotonic() < deadline:
+            time.sleep(0.001)
+        time.sleep(0.01)
+        return self.loaded
+
+    def working(self) -> bool:
+        """Whether a thread that loaded is still there, after a moment."""
+        deadline = time.monotonic() + 1.0
+        while any(thread.is_alive() for thread in self.threads) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        return any(thread.is_alive() for thread in self.threads)
+
+
+END = object()
+
+
+def _pull(ahead: Iterator[Any]) -> Any:
+    """Return the next batch, or `END`; what the learner's generator raises is the learner's."""
+    try:
+        return next(ahead, END)
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001
+        raise Raised(without_this_frame(error)) from None
+
+
+def _pull_in_time(ahead: Iterator[Any], given: Sequence[Any], judge: Judge) -> Any:
+    """Return the next batch as `_pull` does; refuse a generator that waits for a thread that has ended."""
+    result: Future[Any] = Future()
+
+    def pull() -> None:
+        try:
+            result.set_result(_pull(ahead))
+        except (OSError, Raised) as error:
+            result.set_exception(error)
+
+    threading.Thread(target=pull, daemon=True).start()
+    try:
+        return result.result(timeout=1.0)
+    except FutureTimeout:
+        judge.no("hangs", seen=f"{list(given)}, then the loop waits", expected="the OSError")
+
+
+def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
+    for n, bound in ((6, 2), (3, 1), (0, 2), (2, 4)):
+        ahead = judge.is_a(answer(_Source(n), bound), Generator, "a generator")
+        got = list(iter(functools.partial(_pull, ahead), END))
+        if got != list(range(n)):
+            judge.no("other-batches", seen=f"{got}, bound {bound}", expected=list(range(n)))
+    _judge_failure(answer, judge)
+    for bound in (1, 3):
+        source = _Source(20)
+        ahead = answer(source, bound)
+        for taken in (1, 2):
+            _pull(ahead)
+            loaded = source.settle(taken + bound)
+            seen = f"{loaded} batches loaded when {taken} were taken, bound {bound}"
+            if threading.current_thread() in source.threads or loaded <= taken:
+                judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
+            if loaded > taken + bound + 1:
+                judge.no("no-bound", seen=seen, expected=f"no more than {taken + bound}")
+            if loaded < taken + bound:
+                judge.no("too-few", seen=seen, expected=f"{taken + bound}")
+        ahead.close()
+        if source.working():
+            judge.no(
+                "thread-stays",
+                seen="the loading thread is still there after the loop was left",
+                expected="it ends",
+            )
+
+
+def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
+    got: list[Any] = []
+    ahead = answer(_Source(6, fails_at=3), 2)
+    try:
+        while (batch := _pull_in_time(ahead, got, judge)) is not END:
+            got.append(batch)
+    except OSError:
+        if got != [0, 1, 2]:
+            judge.no("too-soon", seen=f"{got}, then the error", expected="[0, 1, 2] first")
+        return
+    judge.no("error-lost", seen=f"{got}, and no error", expected="[0, 1, 2], then the OSError")
+
+
+EXERCISE = Exercise(
+    id="08.prefetch",
+    title="Load ahead, but not too far",
+    level=3,
+    minutes=15,
+    task="""
+Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, and has another
+thread load the next ones meanwhile. When a batch is given out, up to `bound` more are loaded ahead of it, and
+no further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the
+error. When the loop is left early, the thread ends.
+""",
+    hints=(
+        "A `ThreadPoolExecutor(max_workers=1)` does what it is given in order, in one thread; its `with` block "
+        "ends the thread, also when a generator is closed. `deque` and `ThreadPoolExecutor` are imported.",
+        "`loader.submit(next, source, end)` gives a future. Its `.result()` waits, and raises what loading "
+        "raised. `end` is an object that no batch can be.",
+        "Submit `bound` times at first. Then, for each batch: take the oldest future's result, submit one more, "
+        "and only then `yield`.",
+    ),
+    reference=prefetch,
+    check_answer=_check_prefetch,
+    why="A `DataLoader` with workers keeps the same four promises, with processes in the place of a thread and "
+    "`prefetch_factor` in the place of the bound. A thread is enough where loading lets go of Python's lock: "
+    "reading files, decoding images, copying to the device.",
+    diagnoses={
+        "not-ahead": "Nothing is loaded while the loop works on a batch: loading takes place when the loop "
+        "asks.",
+        "no-bound": "Far more is loaded ahead than the bound allows. With a large data set the memory fills.",
+        "too-few": "Less is loaded ahead than the bound allows, so that a slow batch is felt sooner.",
+        "other-batches": "These are not the batches, each once and in order.",
+        "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with a "
+        "part of it.",
+        "hangs": "Loading failed, and the loop waits for ever: the thread ended with the error, and nobody told the loop.",
+        "too-soon": "The error came before the batches that had been loaded.",
+        "thread-stays": "The thread still waits to hand over its batch when nobody will take it.",
+    },
+)

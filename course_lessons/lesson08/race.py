@@ -1,0 +1,176 @@
+"""Write the race."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from course_utils.exercises import Exercise, Judge
+
+from .checking import other_device
+
+
+def race(sizes, devices, measure):
+    rows = []
+    for n in sizes:
+        times = []
+        for device in devices:
+            a, b = torch.rand(2, n, n, device=device)
+            times.append(measure(lambda a=a, b=b: a @ b, device=device).median)
+        rows.append((n, *times, times[0] / times[1]))
+    return rows
+
+
+_PRODUCTS = {"mm", "bmm", "matmul", "addmm", "baddbmm"}
+
+
+class _Operations(TorchDispatchMode):
+    """Notes the operations that run within it: name, device, and the shape and dtype of the result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, Tensor]] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = op(*args, **(kwargs or {}))
+        first = out[0] if isinstance(out, (tuple, list)) else out
+        if isinstance(first, Tensor):
+            self.seen.append((op.overloadpacket.__name__, first))
+        return out
+
+
+class _Timer:
+    """Stands in for ``measure``: looks at what the work does, and gives a time that the check chose."""
+
+    def __init__(self, times: dict[tuple[str, int], float]) -> None:
+        self.times = times
+        self.timed: list[tuple[str, int]] = []
+        self.fault: tuple[str, str, str] | None = None
+
+    def __call__(self, fn: Any, label: str = "", *, device: Any = None, **_: Any) -> Any:
+        self.fault = self.fault or self._look(fn, device)
+        t = self.times.get(self.timed[-1], 1.0) if self.timed else 1.0
+        return SimpleNamespace(median=t, q1=0.9 * t, q3=1.2 * t, n=5, label=label, kind="measured")
+
+    def _look(self, fn: Any, device: Any) -> tuple[str, str, str] | None:
+        """Run the work once; return diagnosis, what was seen and what is expected, if it is wrong."""
+        if not callable(fn):
+            return "not-a-function-timed", f"a {type(fn).__name__}", "a function"
+        with _Operations() as ops:
+            fn()
+        products = [out for name, out in ops.seen if name in _PRODUCTS]
+        if not products:
+            names = ", ".join(name for name, _ in ops.seen) or "nothing"
+            return "no-product", f"the timed work did: {names}", "a @ b"
+        for name, _ in ops.seen:
+            if name in ("_to_copy", "copy_"):
+                return "times-copy", "a copy inside the timed work", "the product alone"
+            if name.startswith(("rand", "empty", "uniform", "normal", "ones", "zeros")):
+                return "times-creation", f"{name} inside the timed work", "the product alone"
+        out = products[0]
+        if out.dtype != torch.float32:
+            return "other-dtype", f"a product in {out.dtype}", "torch.float32"
+        if device is not None and torch.device(device).type != out.device.type:
+            waits = f"work on {out.device}, and measure(…, device={str(device)!r})"
+            return "other-device", waits, "one and the same device"
+        place = out.device.type, out.shape[-1]
+        if place not in self.times or out.dim() != 2 or out.shape[0] != out.shape[1]:
+            return "other-product", f"a result of {tuple(out.shape)} on {place[0]}", "n × n"
+        self.timed.append(place)
+        return None
+
+
+def _check_race(answer: Callable[..., Any], judge: Judge) -> None:
+    with other_device() as other:
+        for sizes, devices in (([8, 32], ("cpu", other)), ([5, 3, 24], (other, "cpu"))):
+            _judge_race(answer, sizes, devices, judge)
+
+
+def _judge_race(
+    answer: Callable[..., Any], sizes: list[int], devices: tuple[Any, Any], judge: Judge
+) -> None:
+    first, second = (torch.device(device).type for device in devices)
+    times = {(first, n): 1e-9 * n**3 for n in sizes} | {
+        (second, n): 2e-6 + 1e-10 * n**3 for n in sizes
+    }
+    timer = _Timer(times)
+    got = judge.is_a(answer(sizes, devices, timer), (list, tuple), "a list of rows")
+    if timer.fault:
+        diagnosis, seen, expected = timer.fault
+        judge.no(diagnosis, seen=seen, expected=expected)
+    for place in [(device, n) for n in sizes for device in (first, second)]:
+        if place not in timer.timed:
+            seen = f"never timed: {place[1]} × {place[1]} on {place[0]}"
+            judge.no("not-measured", seen=seen, expected="each size on both devices")
+    if len(got) != len(sizes):
+        judge.no("rows", seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
+    for n, row in zip(sizes, got, strict=True):
+        _judge_row(row, n, times[first, n], times[second, n], judge)
+
+
+def _judge_row(row: Any, n: int, first: float, second: float, judge: Judge) -> None:
+    judge.is_a(row, (tuple, list), "a row: size, two times, speed-up")
+    expected = (n, first, second, first / second)
+    if len(row) != 4 or row[0] != n:
+        judge.no("rows", seen=row, expected=expected)
+    if any(hasattr(value, "median") for value in row):
+        judge.no("whole-measurement", seen="a Measurement in a row", expected="its median")
+    numbers = tuple(judge.number(value) for value in row)
+    for name, wrong in (
+        ("upside-down", (n, first, second, second / first)),
+        ("swapped", (n, second, first, second / first)),
+        ("difference", (n, first, second, first - second)),
+    ):
+        if np.allclose(numbers, wrong, rtol=1e-6, atol=0):
+            judge.no(name, seen=numbers, expected=expected)
+    if not np.allclose(numbers, expected, rtol=1e-6, atol=0):
+        judge.no("wrong-row", seen=numbers, expected=expected)
+
+
+EXERCISE = Exercise(
+    id="08.race",
+    title="Write the race",
+    level=2,
+    minutes=10,
+    task="""
+Write `race(sizes, devices, measure)`. `devices` is a pair such as `("cpu", "cuda")`, and `measure` is the
+course's. For each n in `sizes`, in this order, time the product of two random n × n float32 matrices on
+both devices. Return a list of tuples: **n**, the median seconds on the first device, those on the second,
+and the speed-up of the second over the first. Nothing but the product may be timed.
+""",
+    hints=(
+        "What must be there before the clock starts, and on which device?",
+        "`measure(fn, device=device)` wants a function without arguments, such as `lambda: a @ b`. What it "
+        "returns has a `.median`.",
+        "For each n and each device: `a, b = torch.rand(2, n, n, device=device)`, then measure. The "
+        "speed-up is the first time over the second.",
+    ),
+    reference=race,
+    check_answer=_check_race,
+    why="A speed-up means something only with its size, its format and what was timed beside it. With the creation "
+    "or the copy of the matrices inside, you would have compared random number generators, or a bus.",
+    diagnoses={
+        "not-a-function-timed": "`measure` got a result, not work to time: the product ran before the clock did. "
+        "Hand over a function.",
+        "no-product": "The timed work holds no matrix product. `*` multiplies element by element.",
+        "times-copy": "A copy or a conversion ran inside the timed work. Create the matrices on the device, before "
+        "the clock starts.",
+        "times-creation": "The matrices are made inside the timed work, so their random numbers are timed too.",
+        "other-dtype": "The product is to be in float32.",
+        "other-device": "The matrices lie on one device, and `measure` was told to wait for another.",
+        "other-product": "The timed product has another size, or lies on another device, than was asked for.",
+        "not-measured": "Not every size was timed on both devices. Are the matrices on the device whose turn it is?",
+        "rows": "There must be one row of four values for each size, in the order of `sizes`.",
+        "whole-measurement": "A row holds whole measurements. Take the `.median` of each.",
+        "upside-down": "The speed-up is upside down: a faster second device must give more than 1.",
+        "swapped": "The two devices are swapped: the first of the pair comes first.",
+        "difference": "That is a difference of times. A speed-up is a ratio.",
+        "wrong-row": "The row does not hold what was measured.",
+    },
+)

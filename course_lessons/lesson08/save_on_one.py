@@ -1,0 +1,106 @@
+"""Four ranks, one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from course_lessons.shared.checking import on_ranks
+from course_utils.exercises import Exercise, Judge
+from simgpu import cluster
+
+
+def save_on_one(model, dist, save):
+    if dist.get_rank() == 0:
+        save(model.module.state_dict())
+    dist.barrier()
+
+
+class _Net(nn.Module):
+    """A network with buffers, and with a child that is called ``module``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.module = nn.Linear(3, 4)
+        self.norm = nn.BatchNorm1d(4)
+
+
+def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
+    for ranks in (2, 1, 4):
+        saved: list[tuple[int, Any]] = []
+
+        def program(
+            dist: Any, call: Callable[..., Any], saved: list[tuple[int, Any]] = saved
+        ) -> dict[str, Tensor]:
+            model = cluster.DistributedDataParallel(_Net(), dist)
+            dist.barrier()
+
+            def save(values: Any) -> None:
+                cluster.compute(dist, 1.0, "save")
+                saved.append((dist.get_rank(), values))
+
+            call(model, dist, save)
+            cluster.compute(dist, 0.1, "go on")
+            return model.module.state_dict()
+
+        run = on_ranks(program, answer, ranks, judge, "hang")
+        writers = [rank for rank, _ in saved]
+        if writers != [0]:
+            judge.no(
+                "every-rank" if len(writers) > 1 else "other-rank",
+                seen=f"saved by ranks {writers} of {ranks}",
+                expected="saved by rank 0, once",
+            )
+        state, right = saved[0][1], run.results[0]
+        judge.is_a(state, Mapping, "a state_dict")
+        if list(state) != list(right):
+            judge.no("wrapped-keys", seen=list(state), expected=list(right))
+        if any(not torch.equal(state[key], right[key]) for key in right):
+            judge.no("other-values", seen="other values", expected="those of the model")
+        done = max(span.end for span in run.spans if span.name == "save")
+        early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]
+        if early:
+            judge.no(
+                "no-wait",
+                seen=f"ranks {early} of {ranks} went on before the file was there",
+                expected="all ranks wait for it",
+            )
+
+
+EXERCISE = Exercise(
+    id="08.save_on_one",
+    title="Four ranks, one file",
+    level=2,
+    minutes=6,
+    task="""
+In the cell, every rank writes the same file at the same time, with keys that the plain model does not know.
+Write `save_on_one(model, dist, save)`. `model` is wrapped by `DistributedDataParallel`; `save(state)` writes
+the file, which takes a while. Rank 0 saves once, with the keys of the model inside. All ranks call the
+function, and when it returns on any rank, the file is there. (`dist` stands for `torch.distributed`.)
+""",
+    hints=(
+        "Which of the ranks need the file, which must write it, and what do the others do meanwhile?",
+        "The wrapper keeps the model in `model.module`. Take its `state_dict()`, and no text has to be cut from "
+        "any key.",
+        "`dist.barrier()` lets everybody wait until everybody is there. So every rank must come to it, and rank "
+        "0 after it has saved.",
+    ),
+    reference=save_on_one,
+    check_answer=_check_save_on_one,
+    why="All replicas are alike, so one copy is enough. The barrier is for what comes next: a rank that loads "
+    "the file at once, or that ends the job, must not be faster than the disk. With FSDP no rank has all of the "
+    "model, and then `torch.distributed.checkpoint` lets each save its part.",
+    diagnoses={
+        "every-rank": "Several ranks write the same file at the same time.",
+        "other-rank": "Rank 0 is to save, once.",
+        "wrapped-keys": "The keys are not those of the model inside. (Its own child may be called `module` too, "
+        "so do not cut texts.)",
+        "other-values": "The values are not those of the model.",
+        "no-wait": "Some ranks go on while rank 0 still writes.",
+        "hang": "Ranks wait for ever. A barrier counts only where every rank comes to it.",
+    },
+    may_change=True,
+)

@@ -1,0 +1,129 @@
+"""Count the waits."""
+
+from __future__ import annotations
+
+import io
+from contextlib import redirect_stdout
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import simgpu
+from course_utils import memory
+from course_utils.exercises import Exercise, Judge
+
+
+def waits():
+    copies = 4 * 2
+    decisions = 4
+    printed = 2
+    at_the_end = 1
+    return copies + decisions + printed + at_the_end
+
+
+def four_steps(model, loader, optimizer, device):
+    total = torch.zeros((), device=device)
+    for step, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        outputs = model(x)
+        loss = F.cross_entropy(outputs, y)
+        if loss > 100:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        total += (outputs.argmax(1) == y).sum()
+        if step % 2 == 0:
+            print(f"loss {loss:.3f}")
+    return total.item()
+
+
+WAITS = 15
+"""What ``four_steps`` counts on the simulated device; for a PyTorch that cannot have it."""
+
+
+def count_waits() -> int:
+    """Run ``four_steps`` on a simulated device of its own; return how often the host waited."""
+    if simgpu.problem():
+        return WAITS
+    with memory.spare_device("1 GB") as device:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        loader = [(torch.randn(4, 6), torch.randint(0, 3, (4,))) for _ in range(4)]
+        with simgpu.count() as counted, redirect_stdout(io.StringIO()):
+            four_steps(model, loader, optimizer, device)
+    return counted.synchronizations
+
+
+def _check_waits(answer: Any, judge: Judge) -> None:
+    got, right = judge.number(answer), count_waits()
+    diagnosis = {
+        right - 8: "no-copies",
+        right - 4: "no-decisions",
+        right - 2: "no-printing",
+        right - 1: "no-end",
+        right + 2: "all-prints",
+        right + 4: "too-many",
+        1: "end-only",
+    }.get(int(got), "wrong-count")
+    if got != right:
+        judge.no(diagnosis, seen=f"{got:g}")
+
+
+EXERCISE = Exercise(
+    id="08.waits",
+    title="Count the waits",
+    level=2,
+    minutes=6,
+    task="""
+How often does the host wait for the device in this loop? The loader gives **four** batches, pairs of tensors in
+ordinary (pageable) memory, and no loss is above 100. Answer with a number. The check runs the loop on the simulated device and
+counts.
+
+```python
+def four_steps(model, loader, optimizer, device):
+    total = torch.zeros((), device=device)
+    for step, (x, y) in enumerate(loader):
+        x, y = x.to(device), y.to(device)
+        outputs = model(x)
+        loss = F.cross_entropy(outputs, y)
+        if loss > 100:
+            break
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        total += (outputs.argmax(1) == y).sum()
+        if step % 2 == 0:
+            print(f"loss {loss:.3f}")
+    return total.item()
+```
+""",
+    hints=(
+        "The host waits where Python needs a value: to decide, to print, to return a number. And for a copy "
+        "out of memory that is not pinned.",
+        "`total +=`, `argmax`, `==` and the clipping leave their results on the device. Go through the "
+        "lines that are left, and count how often each one runs.",
+    ),
+    reference=waits,
+    check_answer=_check_waits,
+    why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a print are the waits that "
+    "profiles find, and the first of them goes away with pinned memory and `non_blocking=True`.",
+    diagnoses={
+        "no-copies": "A copy from pageable memory makes the host wait until the data have left. There are two "
+        "in each step.",
+        "no-decisions": "`if loss > 100` needs a Python truth value, so the host waits for the loss.",
+        "no-printing": "To print a loss the host must have it. How many of the four steps print?",
+        "no-end": "The result at the end is read as well.",
+        "end-only": "`.item()` is not the only line that waits. What does an `if` need, or a copy from "
+        "ordinary memory?",
+        "all-prints": "Not every step prints.",
+        "too-many": "Something was counted in each step that stays on the device. Which of the lines needs no value in "
+        "Python?",
+        "wrong-count": "The host waits another number of times.",
+    },
+)

@@ -1,0 +1,258 @@
+"""A random crop for each image, all at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import simgpu
+from course_utils import memory
+from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.judge import Raised
+
+
+def crop_flip(images, pad, flip):
+    n, _, height, width = images.shape
+    windows = F.pad(images, (pad, pad, pad, pad)).unfold(2, height, 1).unfold(3, width, 1)
+    top, left = torch.randint(2 * pad + 1, (2, n), device=images.device)
+    cut = windows[torch.arange(n, device=images.device), :, top, left]
+    mirrored = torch.rand((n, 1, 1, 1), device=images.device) < flip
+    return torch.where(mirrored, cut.flip(3), cut)
+
+
+class _Operations(TorchDispatchMode):
+    """Counts operations, and notes those for which the host would have to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.waits = 0, 0
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        name = str(op.overloadpacket).removeprefix("aten.")
+        by_mask = name in ("index", "index_put_", "index_put") and any(
+            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
+        )
+        self.waits += by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select")
+        return op(*args, **(kwargs or {}))
+
+
+def _numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
+    """Return images whose pixels say where they are: row and column from 1 on, and the image's number."""
+    rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
+    columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
+    number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
+    return torch.stack([rows, columns, number], dim=1).to(dtype)
+
+
+def _candidates(images: Tensor, pad: int) -> Tensor:
+    """Return all crops of each image: (places, mirrored or not, n, channels, height, width)."""
+    padded = F.pad(images, (pad, pad, pad, pad))
+    height, width = images.shape[2:]
+    cuts = [
+        padded[:, :, top : top + height, left : left + width]
+        for top in range(2 * pad + 1)
+        for left in range(2 * pad + 1)
+    ]
+    return torch.stack([torch.stack([cut, cut.flip(3)]) for cut in cuts])
+
+
+def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
+    for seed, (shape, dtype, pad, flip) in enumerate(_CROPS):
+        images = _numbered(*shape, dtype)
+        crops = _candidates(images, pad)
+        torch.manual_seed(_SEED + seed)
+        calls = []
+        for _ in range(2):
+            got = judge.is_a(answer(images, pad, flip), Tensor, "a tensor")
+            if got.shape != images.shape or got.dtype != dtype:
+                judge.no(
+                    "other-shape",
+                    seen=f"{tuple(got.shape)}, {got.dtype}",
+                    expected=f"{tuple(images.shape)}, {dtype}",
+                )
+            calls.append(_read_crops(crops, got, pad, judge))
+            _judge_spread(*calls[-1], pad, flip, judge)
+        _judge_second(*calls, pad, flip, judge)
+        if torch.initial_seed() != _SEED + seed:
+            judge.no("seeded", seen="torch's random numbers began anew", expected="they go on")
+    few, many = (_operations(_bare(answer), n) for n in (8, 40))
+    if many.count >= few.count + 32:
+        judge.no(
+            "one-by-one",
+            seen=f"{few.count} operations for 8 images, {many.count} for 40",
+            expected="as many for 40 as for 8",
+        )
+    if many.waits:
+        judge.no(
+            "waits",
+            seen=f"{many.waits} operations whose result the host must know before it goes on",
+            expected="none",
+        )
+    if not simgpu.problem():
+        _judge_elsewhere(answer, judge)
+
+
+def _operations(answer: Callable[..., Any], n: int) -> _Operations:
+    images = _numbered(n, 6, 6, torch.uint8)
+    with _Operations() as seen:
+        answer(images, 2, 0.5)
+    return seen
+
+
+def _bare(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the learner's function without the checker's own operations on its arguments."""
+
+    def call(*args: Any) -> Any:
+        try:
+            return answer.__wrapped__(*args)
+        except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+            raise Raised(error) from None
+
+    return call
+
+
+def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
+    with memory.spare_device("1 GB") as device:
+        images = _numbered(8, 6, 6, torch.uint8).to(device)
+        with simgpu.count() as asked:
+            got = _bare(answer)(images, 2, 0.5)
+        if got.device != images.device or asked.copies:
+            judge.no(
+                "made-on-the-host",
+                seen=f"{len(asked.copies)} copies between host and device, result on {got.device.type}",
+                expected="no copy: everything is made where the images are",
+            )
+
+
+_SEED = 905_117
+"""No seed that anybody takes, so that an answer which sets one is noticed."""
+
+
+_CROPS = (
+    ((500, 6, 5), torch.uint8, 1, 0.5),
+    ((600, 4, 6), torch.float32, 2, 0.0),
+    ((200, 5, 5), torch.float32, 1, 1.0),
+    ((500, 5, 4), torch.uint8, 1, 0.25),
+)
+
+
+def _read_crops(crops: Tensor, got: Tensor, pad: int, judge: Judge) -> tuple[Tensor, Tensor]:
+    """Return for each image which crop it is, and whether it is mirrored."""
+    match = (crops == got).flatten(3).all(3)  # (places, 2, n)
+    found = match.flatten(0, 1)
+    if not found.any(0).all():
+        first = int((~found.any(0)).nonzero()[0])
+        over = (crops == got.flip(2)).flatten(3).all(3).flatten(0, 1)
+        if (found | over).any(0).all():
+            judge.no(
+                "upside-down-images", seen="images mirrored top to bottom", expected="left to right"
+            )
+        inside = not bool((got[first] == 0).any())
+        judge.no(
+            "no-border" if inside and pad else "no-crop",
+            seen=f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)",
+            expected="a window of the image with a border of zeros",
+        )
+    which = found.float().argmax(0)
+    return which // 2, which % 2 == 1
+
+
+def _judge_spread(places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge) -> None:
+    side = 2 * pad + 1
+    top, left = places // side, places % side
+    seen = f"{len(places.unique())} different places in {len(places)} images"
+    if len(places.unique()) == 1:
+        judge.no("one-offset", seen=seen, expected=f"{side * side}")
+    if bool((top == left).all()):
+        judge.no(
+            "diagonal", seen="as far down as to the right, in all images", expected="two draws"
+        )
+    counts = torch.bincount(places, minlength=side * side)
+    fair = len(places) / side**2
+    if int(counts.min()) == 0:
+        judge.no("missing-places", seen=seen, expected=f"{side * side}")
+    if bool(((counts - fair).abs() > 6 * math.sqrt(fair)).any()):
+        judge.no("unfair", seen=f"{counts.tolist()} images a place", expected=f"about {fair:.0f}")
+    share = float(mirrored.float().mean())
+    if share in (0.0, 1.0) and flip not in (0.0, 1.0):
+        judge.no("one-coin", seen=f"{share:.0%} mirrored", expected=f"about {flip:.0%}")
+    if abs(share - flip) > 5 * math.sqrt(max(flip * (1 - flip), 1e-9) / len(places)) + 1e-9:
+        judge.no("flip-share", seen=f"{share:.0%} mirrored", expected=f"about {flip:.0%}")
+
+
+def _judge_second(
+    first: tuple[Tensor, Tensor],
+    second: tuple[Tensor, Tensor],
+    pad: int,
+    flip: float,
+    judge: Judge,
+) -> None:
+    """Judge whether a second call drew anew: down, to the right, and the coins."""
+    side = 2 * pad + 1
+    down = bool((first[0] // side == second[0] // side).all())
+    right = bool((first[0] % side == second[0] % side).all())
+    coins = bool((first[1] == second[1]).all())
+    seen = "a second call with the same images gave the same "
+    if down and right and coins and 0 < flip < 1:
+        judge.no("same-again", seen=f"{seen}crops", expected="others")
+    if down or right:
+        judge.no("same-places", seen=f"{seen}places", expected="others")
+    if coins and 0 < flip < 1:
+        judge.no("same-mirrored", seen=f"{seen}mirrored ones", expected="others")
+
+
+EXERCISE = Exercise(
+    id="09.crop_flip",
+    title="A random crop for each image, all at once",
+    level=3,
+    minutes=20,
+    task="""
+Write `crop_flip(images, pad, flip)`: for a batch `(n, channels, height, width)` on any device, of any
+dtype, put a border of `pad` zeros around each image, cut a window of the old size out of it at a random place, and mirror
+it left to right with probability `flip`. **Each image** has a place and a coin of its own, all places are
+equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
+""",
+    hints=(
+        "How many windows has one padded image? `tensor.unfold(dim, size, 1)` shows all of them along a dimension, as a "
+        "view, without copying a byte.",
+        "After two `unfold`s, `windows[which, :, top, left]` picks one window for each image, if `which`, `top` and "
+        "`left` are index tensors of n numbers. There are 2·pad + 1 places each way.",
+        "Draw `torch.rand((n, 1, 1, 1)) < flip`, and let `torch.where` choose between the window and its mirror image. "
+        "Make every new tensor on `images.device`.",
+    ),
+    reference=crop_flip,
+    check_answer=_check_crop_flip,
+    why="The same handful of operations serves 8 images or 8,000. Per image the work was tiny; what was slow was to "
+    "ask for it once for each.",
+    diagnoses={
+        "other-shape": "Shape and dtype of the batch must stay as they are.",
+        "no-crop": "An image is not one of the windows that the task allows, mirrored or not.",
+        "no-border": "An image moved, but nothing of the border is to be seen: what left on one side came back on the "
+        "other, or the places are wrong.",
+        "upside-down-images": "The images were mirrored top to bottom. Which dimension is the width?",
+        "one-offset": "The whole batch was moved by the same offset. Each image needs its own draw.",
+        "diagonal": "Every image moves as far down as it moves to the right: one draw was used for both.",
+        "missing-places": "Some places never come. A border of `pad` on both sides leaves 2·pad + 1 places each "
+        "way, the last one included.",
+        "unfair": "All places come, but not equally often.",
+        "one-coin": "The whole batch was mirrored, or none of it: one coin for all.",
+        "flip-share": "The share of mirrored images is not the probability that was asked for.",
+        "same-again": "Called twice, it does the same to the same images. Is a seed set inside? Then every epoch has the same crops.",
+        "same-places": "Called again, each image moves as far down, or as far to the right, as before: that follows from its number, "
+        "or from a fixed seed.",
+        "same-mirrored": "In each call the same images are mirrored. Each image tosses a coin of its own, every time.",
+        "seeded": "Your function starts torch's random numbers anew, and with them those of the whole program.",
+        "waits": "On a GPU the host would have to wait here: for `.item()`, or for a mask used as an index, whose number of "
+        "hits it must know.",
+        "made-on-the-host": "The images are on a device, and something that you drew or counted was on the host: it had to "
+        "be carried across. Say `device=images.device` wherever a tensor is made.",
+        "one-by-one": "The number of operations grows with the batch: somewhere there is a loop over images.",
+    },
+)

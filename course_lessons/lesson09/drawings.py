@@ -1,0 +1,202 @@
+"""Drawings of lesson 09: the ladder, the runs to a target, and the report card."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.axes import Axes
+
+from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
+
+
+class Height(NamedTuple):
+    """A rung as it is drawn.
+
+    ``reached`` is its images a second, lower quartile, median and upper quartile, or None where it was
+    not measured; ``factor`` is how many times as fast as below it that is; ``guess`` is what the learner's
+    prediction would have come to.
+    """
+
+    name: str
+    reached: tuple[float, ...] | None
+    kept: bool
+    factor: float | None = None
+    guess: float | None = None
+
+
+def ladder(heights: Sequence[Height], limit: float | None = None) -> None:
+    """Draw a ladder from bottom to top: images a second, rung by rung.
+
+    Parameters
+    ----------
+    heights
+        The rungs, the first loop first.
+    limit
+        The images a second that the floor allows, if known.
+    """
+    fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
+    _rungs(ax, heights, limit)
+    fig.legend(loc="outside upper center", ncols=4, fontsize=9)
+    present(fig, f"The ladder, from the bottom up. {_said(heights, limit)}")
+
+
+def report_card(
+    heights: Sequence[Height],
+    title: str,
+    results: Mapping[str, str],
+    headlines: Sequence[str],
+    path: Path,
+) -> None:
+    """Draw some results in large print, the ladder, and all results below it; show and save it.
+
+    Parameters
+    ----------
+    heights
+        The rungs, the first loop first.
+    title
+        Machine, version and date.
+    results
+        For each name the figure in words.
+    headlines
+        The names of those in large print.
+    path
+        The PNG file to write.
+    """
+    large = [name for name in headlines if name in results]
+    small = [name for name in results if name not in large]
+    tall = (1.1 if large else 0.1, 0.3 * len(heights) + 0.9, 0.25 * len(small) + 0.3)
+    fig, (top, ax, below) = plt.subplots(
+        3, 1, figsize=(8.2, sum(tall) + 0.9), layout="constrained", height_ratios=tall
+    )
+    fig.suptitle(textwrap.fill(f"Capstone · {title}", 90), fontsize=10.5)
+    for column, name in enumerate(large):
+        x = (column + 0.5) / len(large)
+        figure = results[name].split(" (")[0]
+        top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
+        caption = textwrap.fill(name, 84 // len(large))
+        top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)
+    _rungs(ax, heights, None)
+    ax.legend(loc="lower right", fontsize=8.5, frameon=True, facecolor="#fdfdfb", framealpha=1)
+    for row, name in enumerate(small):
+        y = 1 - (row + 0.5) / len(small)
+        below.text(0.33, y, name, ha="right", va="center", fontsize=9.5)
+        below.text(0.35, y, results[name], va="center", fontsize=9.5, weight="bold")
+    for empty in (top, below):
+        empty.axis("off")
+    fig.savefig(path, dpi=150)
+    each = "; ".join(f"{name}: {value}" for name, value in results.items())
+    present(fig, f"Report card of {title}. {_said(heights, None)} {each}.")
+
+
+def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None) -> None:
+    labels: set[str] = set()
+
+    def once(label: str) -> str:
+        new = label not in labels
+        labels.add(label)
+        return label if new else ""
+
+    measured = [rung for rung in heights if rung.reached]
+    stands = measured[0].reached[1] if measured else 1.0
+    for y, rung in enumerate(measured):
+        low, middle, high = rung.reached
+        ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1)
+        ax.errorbar(
+            middle,
+            y,
+            xerr=[[middle - low], [high - middle]],
+            fmt="o",
+            color=BLUE if rung.kept else ORANGE,
+            markerfacecolor=BLUE if rung.kept else "white",
+            capsize=4,
+            markersize=8,
+            label=once("kept" if rung.kept else "left out"),
+        )
+        if rung.guess:
+            ax.plot(rung.guess, y, "|", color=GREEN, markersize=14, label=once("predicted"))
+        if rung.factor:
+            place = ax.get_yaxis_transform()
+            ax.text(1.01, y, f"{rung.factor:.2f}×", transform=place, va="center", fontsize=9.5)
+        if rung.kept:
+            stands = middle
+    if limit:
+        ax.axvline(limit, color="black", linestyle=":", label="the floor allows")
+    ax.set_xscale("log")
+    ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
+    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights))
+    ax.grid(axis="y", visible=False)
+    log_ticks(ax.xaxis)
+
+
+def _below(heights: Sequence[Height]) -> str:
+    missing = ", ".join(rung.name for rung in heights if not rung.reached)
+    label = "images/s (measured: median and quartiles)"
+    return f"{label}\nnot measured here: {missing}" if missing else label
+
+
+def _said(heights: Sequence[Height], limit: float | None) -> str:
+    words = [
+        f"{r.name}: {r.reached[1]:,.0f} images/s, {'kept' if r.kept else 'left out'}"
+        if r.reached
+        else f"{r.name}: not measured"
+        for r in heights
+    ]
+    end = f" The floor allows {limit:,.0f} images/s." if limit else ""
+    return "; ".join(words) + "." + end
+
+
+Run = Sequence[tuple[float, float]]
+"""What the evaluations of a training found: seconds so far, and accuracy."""
+
+
+def runs(best: Sequence[Run], first: Run, target: float) -> None:
+    """Draw runs of two loops, time against accuracy, with the target as a line.
+
+    Parameters
+    ----------
+    best
+        The runs of the best loop, one for each seed.
+    first
+        One run of the first loop.
+    target
+        The accuracy to reach.
+    """
+    fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
+    for number, run in enumerate(best):
+        _run(ax, run, "o", BLUE, "" if number else f"best loop, {len(best)} seeds")
+    _run(ax, first, "s", ORANGE, "first loop, one seed, after each epoch")
+    ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label="target")
+    ax.set(xscale="log", xlabel="training time, s (measured)", ylabel="held-out accuracy, %")
+    log_ticks(ax.xaxis)
+    ax.legend(loc="best", fontsize=9)
+    got = sum(any(score >= target for _, score in run) for run in best)
+    ends = [run[-1][0] for run in best]
+    seconds, score = first[-1]
+    present(
+        fig,
+        f"{got} of {len(best)} runs reach {target:.0%}, in {min(ends):.2g} to {max(ends):.2g} s; the "
+        f"first loop has {score:.1%} after {seconds:.3g} s.",
+    )
+
+
+def _run(ax: Axes, run: Run, marker: str, colour: str, label: str) -> None:
+    times, scores = zip(*run, strict=True)
+    ax.plot(times, [100 * s for s in scores], marker, ls="-", color=colour, label=label)
+
+
+def crops(images: torch.Tensor, cut: torch.Tensor) -> None:
+    """Draw images (n, 3, h, w) of bytes above what random cropping made of them."""
+    fig, axes = plt.subplots(2, len(images), figsize=(8, 2.3), layout="constrained")
+    for column, pair in enumerate(zip(images, cut, strict=True)):
+        for ax, image in zip(axes[:, column], pair, strict=True):
+            ax.imshow(image.permute(1, 2, 0).cpu().numpy())
+            ax.set(xticks=[], yticks=[])
+            ax.grid(visible=False)
+    axes[0, 0].set_ylabel("stored")
+    axes[1, 0].set_ylabel("cropped")
+    present(fig, f"{len(images)} images, and below each its random crop, each moved differently.")

@@ -1,0 +1,95 @@
+"""What the checks of several lessons share."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from course_utils.exercises import Judge
+from course_utils.exercises.judge import NotTried, NotYet, Raised
+from simgpu import cluster
+
+
+def norm(tensors: Sequence[Tensor]) -> float:
+    """Return the length of tensors, taken as one vector."""
+    return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
+
+
+def how_far_off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+    """Return how far tensors are from the right ones, as a share of their size."""
+    return norm([g - r for g, r in zip(got, right, strict=True)]) / (norm(right) or 1.0)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread for a while: tensors this small do not pay for waking a second."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class Alive:
+    """Knows the memory of which tensors is still held, and the most bytes that ever was."""
+
+    def __init__(self) -> None:
+        self.peak = 0
+        self._seen: list[tuple[weakref.ref[Any], int]] = []
+
+    def add(self, *tensors: Tensor) -> None:
+        """Watch tensors from now on."""
+        # A tensor's memory may go on in another tensor: what counts is the storage.
+        self._seen += [(weakref.ref(t.untyped_storage()), t.nbytes) for t in tensors]
+        self.peak = max(self.peak, self.bytes)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of those that are alive now."""
+        return sum(nbytes for ref, nbytes in self._seen if ref() is not None)
+
+
+def on_ranks(
+    program: Callable[..., Any],
+    answer: Callable[..., Any],
+    ranks: int,
+    judge: Judge,
+    hang: str,
+    mismatch: str = "",
+) -> cluster.Run:
+    """Run ``program(dist, answer)`` on each rank.
+
+    Ranks that wait for ever are refused as ``hang``, calls that do not fit together as ``mismatch``, or
+    as ``hang`` too.
+    """
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return answer(*arguments)
+        except Raised as raised:  # the cluster must see what it was, and tells its own from it
+            raise raised.error from None
+
+    try:
+        with one_thread():
+            return cluster.run(lambda dist: program(dist, call), ranks=ranks)
+    except cluster.Deadlock as error:
+        judge.no(hang, seen=str(error), expected="no rank that waits for ever")
+    except cluster.Mismatch as error:
+        judge.no(mismatch or hang, seen=str(error), expected="the same calls on every rank")
+    except (NotTried, NotYet):
+        raise
+    except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+        raise Raised(error) from None
+
+
+def values_of(tensor: Tensor) -> str:
+    """Write a tensor's first values."""
+    values = tensor.detach().flatten().tolist()
+    return f"[{', '.join(f'{v:.4g}' for v in values[:6])}{', …' if len(values) > 6 else ''}]"

@@ -1,0 +1,33 @@
+"""What the documents that set the subject claim in numbers, and how far it is true.
+
+``listed.py`` holds the claims; ``weighing.py`` says how numbers are formed from records and weighed. The page
+``claims.md`` and the card in a lesson are made from these and from ``recorded/`` alone.
+"""
+
+from __future__ import annotations
+
+from course_utils.show import show
+
+from .listed import CLAIMS
+from .weighing import WORDS, Claim, Found, Rate, Ratio, Value, card, weigh
+
+__all__ = ["CLAIMS", "WORDS", "Claim", "Found", "Rate", "Ratio", "Value", "card", "claim", "weigh"]
+
+
+def claim(id: str) -> None:
+    """Show a claim, the verdict and the numbers behind it.
+
+    Parameters
+    ----------
+    id
+        Such as ``"amp-speed"``; ``claims.md`` lists them.
+
+    Raises
+    ------
+    ValueError
+        Where there is no such claim.
+    """
+    known = {c.id: c for c in CLAIMS}
+    if id not in known:
+        raise ValueError(f"There is no claim {id!r}; choose from {', '.join(known)}.")
+    show(card(known[id]))

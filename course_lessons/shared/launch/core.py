@@ -1,0 +1,286 @@
+"""``run``: start torchrun, wait with a limit, show what the ranks said, leave no process behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from course_utils.tqdm_bar import bar
+
+from . import prepare, processes
+from .output import Output, RankError, exits, group
+from .prepare import Kill
+
+_NODE_GRACE = 5.0  # seconds the other nodes get to end by themselves when one has failed
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a launch ended.
+
+    Attributes
+    ----------
+    ok
+        Whether every rank ended without an error, in the last attempt.
+    lines
+        What each rank said, in its order; all attempts one after the other.
+    seconds
+        From start to end, as the clock on the wall has it.
+    error
+        The error that came first in the last attempt, if there was one.
+    attempts
+        How often the ranks were started.
+    command
+        What a learner would type in a terminal.
+    stopped
+        Why the launch was ended from outside: ``"time limit"``, ``"port in use"``, or nothing.
+    """
+
+    ok: bool
+    lines: dict[int, list[str]] = field(repr=False)
+    seconds: float
+    error: RankError | None
+    attempts: int
+    command: str
+    stopped: str = ""
+
+
+def run(
+    script: str | os.PathLike[str],
+    *arguments: str,
+    ranks: int | str = 2,
+    seconds: float = 60.0,
+    restarts: int = 0,
+    nodes: int = 1,
+    kill: Kill | None = None,
+    environment: Mapping[str, str] | None = None,
+    port: int | None = None,
+    quiet: bool = False,
+) -> Finished:
+    """Run a script as several processes with torchrun, on this machine, and show what they say.
+
+    What happens in the ranks raises nothing here: it is printed, and stands in the result.
+
+    Parameters
+    ----------
+    script
+        The script's path.
+    arguments
+        What the script gets on its command line.
+    ranks
+        Processes in all, the same number on each node; ``"auto"`` is one a GPU, two where there are fewer.
+    seconds
+        The time limit. A collective that not every rank calls would wait for ever.
+    restarts
+        How often torchrun may start all ranks again after one has failed.
+    nodes
+        How many torchruns meet at ``port`` as those of as many machines would.
+    kill
+        Kill a rank on purpose.
+    environment
+        Variables for the ranks, beside those of this process.
+    port
+        Where the torchruns meet; a free one by default.
+    quiet
+        Print nothing.
+
+    Raises
+    ------
+    ValueError
+        Where there is no such script, or a number makes no sense.
+    RuntimeError
+        Where this PyTorch, or this Python, cannot run several processes.
+    KeyboardInterrupt
+        Where the cell is interrupted, after all processes have ended.
+
+    Examples
+    --------
+    >>> done = run("work/train.py", "--epochs", "2", ranks=2, seconds=60)
+    """
+    script, count = Path(script), prepare.count_ranks(ranks)
+    prepare.check(script, count, seconds, restarts, nodes, kill, port)
+    prepare.check_pytorch(count)
+    say = _silent if quiet else print
+    own = [str(script), *map(str, arguments)]
+    if port is None and nodes > 1:
+        port = prepare.free_port()
+    options = prepare.options(count, nodes, restarts, port)
+    environment = {name: str(value) for name, value in (environment or {}).items()}
+    if restarts:
+        # Else gloo finds the addresses of dead ranks in the store (pytorch/pytorch#135712).
+        environment = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **environment}
+    given = "".join(f"{name}={shlex.quote(value)} " for name, value in environment.items())
+    command = given + shlex.join(["torchrun", *options, *own])
+    say(f"$ {command}" + (f"    # on each of {nodes} nodes" if nodes > 1 else ""))
+    if port is not None and prepare.is_busy(port):
+        say(f"Port {port} is in use on this machine: choose another one, or leave `port` out.")
+        return Finished(False, {}, 0.0, None, 0, command, "port in use")
+
+    with tempfile.TemporaryDirectory(prefix="launch-", ignore_cleanup_errors=True) as folder:
+        launch = _Launch(Path(folder), script, count, nodes)
+        try:
+            launch.start([*options, *own], prepare.environment(count, folder, environment))
+            stopped = launch.wait(seconds, kill, quiet)
+            left = launch.who_is_left() if stopped else []
+        except KeyboardInterrupt:
+            launch.end()
+            launch.tell(say, failed=False)
+            say("Interrupted: all ranks were stopped.")
+            raise
+        finally:
+            launch.end()
+        ok = not stopped and all(agent.returncode == 0 for agent in launch.agents)
+        lines, error = launch.tell(say, failed=not ok and not stopped)
+        if kill and not launch.killed:
+            say(f"No rank said {kill.after!r}, so none was killed.")
+        if stopped:
+            say(f"Stopped at the time limit of {seconds:g} s.")
+            for line in left:
+                say(f"    {line}")
+            say("A collective that not every rank calls waits for ever.")
+        attempts = launch.output.attempts
+        return Finished(ok, lines, launch.seconds, error, attempts, command, stopped)
+
+
+class _Launch:
+    """The processes of one launch, and what they wrote.
+
+    Parameters
+    ----------
+    folder
+        An empty folder for torchrun's files.
+    script
+        The learner's script.
+    ranks, nodes
+        How many in all.
+    """
+
+    def __init__(self, folder: Path, script: Path, ranks: int, nodes: int) -> None:
+        self.mark = uuid.uuid4().hex
+        self.agents: list[subprocess.Popen] = []
+        self.folders = [folder / f"node{node}" for node in range(nodes)]
+        self.logs = [folder / f"node{node}.log" for node in range(nodes)]
+        self.output = Output(self.folders, ranks // nodes, script)
+        self.began = time.monotonic()
+        self.seconds = 0.0
+        self.progress = ""
+        self.killed = False
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        """Start one torchrun a node."""
+        for node, (folder, log) in enumerate(zip(self.folders, self.logs, strict=True)):
+            folder.mkdir()
+            # Nodes are numbered in the order of their addresses, and both of these are this machine.
+            address = "127.0.0.1" if node == 0 else "localhost"
+            with log.open("wb") as file:
+                agent = subprocess.Popen(
+                    [
+                        *(sys.executable, "-m", "course_lessons.shared.launch.agent"),
+                        *(f"--local-addr={address}", f"--log-dir={folder}", "--redirects=3"),
+                        *arguments,
+                    ],
+                    env={**environment, processes.MARK: self.mark},
+                    stdin=subprocess.PIPE,
+                    stdout=file,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+                )
+            self.agents.append(agent)
+
+    def wait(self, limit: float, kill: Kill | None, quiet: bool) -> str:
+        """Wait until all have ended; return why the wait was given up, or nothing."""
+        failed_at = None
+        with bar(disable=quiet, bar_format=" ") as progress:
+            while any(agent.poll() is None for agent in self.agents):
+                new = self.output.read()
+                self.seconds = time.monotonic() - self.began
+                if kill and not self.killed and any(kill.after in line for line in new):
+                    processes.kill(processes.ranks(self.mark).get(kill.rank, []))
+                    self.killed = True
+                if any(agent.returncode for agent in self.agents):
+                    failed_at = failed_at or self.seconds
+                    if self.seconds > failed_at + _NODE_GRACE:
+                        break
+                if self.seconds > limit:
+                    return "time limit"
+                self._show(progress, self.output.last)
+                time.sleep(0.05)
+            self.seconds = time.monotonic() - self.began
+            self._show(progress, "")
+        return ""
+
+    def _show(self, progress: bar, last: str) -> None:
+        count = len(self.output.ranks)
+        ranks = f"{count} rank{'s' * (count > 1)}"
+        text = f"{ranks}, {self.seconds:.0f} s   {last}"[:100].rstrip()
+        if text != self.progress:
+            progress.bar_format = text.replace("{", "{{").replace("}", "}}")
+            progress.refresh()
+            self.progress = text
+
+    def who_is_left(self) -> list[str]:
+        """Say which ranks still run, and what each said last."""
+        alive = processes.ranks(self.mark)
+        self.output.read(to_end=True)
+        out = []
+        for rank in self.output.ranks:
+            said = self.output.shown(rank, self.output.attempts - 1, failed=False)
+            state = "still ran" if rank in alive else "had ended"
+            out.append(f"rank {rank} {state}; it said {f'last: {said[-1]}' if said else 'nothing'}")
+        return out
+
+    def end(self) -> None:
+        """End what still runs."""
+        processes.end_all(self.agents, self.mark)
+
+    def tell(
+        self, say: Callable[[str], None], *, failed: bool
+    ) -> tuple[dict[int, list[str]], RankError | None]:
+        """Show what was said and what went wrong in each attempt; return the lines and the last error."""
+        output, error = self.output, None
+        output.read(to_end=True)
+        codes = exits(self.logs, output.per_node)
+        lines: dict[int, list[str]] = {rank: [] for rank in output.ranks}
+        for attempt in range(output.attempts):
+            again = attempt < output.attempts - 1
+            said = [output.shown(rank, attempt, failed=failed or again) for rank in output.ranks]
+            for rank, own in enumerate(said):
+                lines[rank] += own
+            for line in group(said):
+                say(line)
+            error = output.error(attempt, codes.get(attempt, {})) if failed or again else None
+            if error:
+                self._tell_error(say, error)
+            elif failed and not again:
+                say(f"torchrun itself stopped: {_last_line(self.logs)}")
+            if again:
+                say(f"torchrun started all ranks again: attempt {attempt + 2}.")
+        return lines, error
+
+    def _tell_error(self, say: Callable[[str], None], error: RankError) -> None:
+        say(str(error))
+        for line in error.trace:
+            say(f"    {line}")
+        if error.kind == "SIGKILL" and not self.killed:
+            say("Systems do this to a process when the memory runs out.")
+        if len(error.ranks) < len(self.output.ranks):
+            say("The other ranks were stopped.")
+
+
+def _last_line(logs: Sequence[Path]) -> str:
+    texts = [log.read_text(encoding="utf-8", errors="replace").split("\n") for log in logs]
+    said = [line.strip() for text in texts for line in text if line.strip()]
+    return said[-1] if said else "it said nothing."
+
+
+def _silent(line: str) -> None:
+    pass

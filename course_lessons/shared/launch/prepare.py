@@ -1,0 +1,145 @@
+"""What comes before a launch: what is refused, torchrun's options, the environment of the ranks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_utils.this_machine import usable_cores
+
+from .processes import psutil_or_error
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill one rank's process in the first attempt, as soon as any rank says a line with ``after`` in it."""
+
+    rank: int
+    after: str
+
+
+def count_ranks(ranks: int | str) -> int:
+    """Return how many ranks ``"auto"`` is here; refuse what is no number of ranks."""
+    if ranks == "auto":
+        import torch
+
+        return max(torch.cuda.device_count(), 2)
+    if isinstance(ranks, bool) or not isinstance(ranks, int) or ranks < 1:
+        raise ValueError(f'ranks is a whole number from 1 on, or "auto"; you gave {ranks!r}')
+    return ranks
+
+
+def check(
+    script: Path,
+    ranks: int,
+    seconds: float,
+    restarts: int,
+    nodes: int,
+    kill: Kill | None,
+    port: int | None,
+) -> None:
+    """Refuse what makes no sense, each with a sentence that says what would."""
+    if not script.is_file():
+        raise ValueError(
+            f"there is no file {str(script)!r} in {Path.cwd()}; run the cell that writes it first"
+        )
+    if seconds <= 0:
+        raise ValueError(f"seconds is the time limit and must be over 0; you gave {seconds!r}")
+    if restarts < 0:
+        raise ValueError(f"restarts must be 0 or more; you gave {restarts!r}")
+    if nodes < 1 or ranks % nodes:
+        raise ValueError(f"{ranks} ranks do not spread evenly over {nodes} nodes")
+    if kill and not 0 <= kill.rank < ranks:
+        raise ValueError(f"there is no rank {kill.rank} to kill: ranks go from 0 to {ranks - 1}")
+    if port is not None and not 0 < port < 65536:
+        raise ValueError(f"a port is a number from 1 to 65535; you gave {port!r}")
+
+
+def check_pytorch(ranks: int) -> None:
+    """Refuse where PyTorch or Python lacks what a launch needs."""
+    import torch
+
+    psutil_or_error()
+    if not torch.distributed.is_available():
+        raise RuntimeError(
+            "this PyTorch was built without torch.distributed; install one from pytorch.org"
+        )
+    on_gpus = torch.distributed.is_nccl_available() and torch.cuda.device_count() >= ranks
+    if not (torch.distributed.is_gloo_available() or on_gpus):
+        raise RuntimeError(
+            "this PyTorch was built without gloo, with which processes exchange tensors on the CPU; "
+            "install one from pytorch.org"
+        )
+
+
+def options(ranks: int, nodes: int, restarts: int, port: int | None) -> list[str]:
+    """Return torchrun's options, as a learner would give them."""
+    meeting = ["--standalone"]
+    if port is not None:
+        meeting = [f"--nnodes={nodes}", "--rdzv-backend=c10d"]
+        meeting += [f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-id=course"]
+    again = [f"--max-restarts={restarts}"] if restarts else []
+    return [*meeting, f"--nproc-per-node={ranks // nodes}", *again]
+
+
+def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of torchrun and its ranks."""
+    # What would change torchrun's own options, or belongs to a torchrun that started this process.
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PET_", "TORCHELASTIC_")) and name != "LOGLEVEL"
+    }
+    paths = [{**kept, **given}.get("PYTHONPATH", "")]
+    home = Path(__file__).resolve().parents[3]
+    if home.name not in ("site-packages", "dist-packages"):  # else Python finds it by itself
+        paths.append(str(home))
+    own = {
+        "OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)),
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONIOENCODING": "utf-8",
+        "KINETO_LOG_LEVEL": "6",  # the profiler's messages about itself
+        "COURSE_PROGRESS": str(Path(folder) / "progress.jsonl"),  # the learner's is not the ranks'
+    }
+    loopback = {name for _, name in socket.if_nameindex()} & {"lo", "lo0"}
+    if loopback:
+        own["GLOO_SOCKET_IFNAME"] = loopback.pop()
+    if not _has_libuv():
+        own["USE_LIBUV"] = "0"
+    return {**kept, **own, **given, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def _has_libuv() -> bool:
+    """Return whether PyTorch was built with libuv, which torchrun uses where nothing else is said."""
+    from torch.distributed import TCPStore
+
+    try:
+        TCPStore("127.0.0.1", 0, 1, True, wait_for_workers=False, use_libuv=True)
+    except RuntimeError:
+        return False
+    return True
+
+
+def free_port() -> int:
+    """Return a port of this machine that nothing uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def is_busy(port: int) -> bool:
+    """Return whether a port of this machine is in use."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", port)) == 0:
+            return True
+    with socket.socket() as probe:
+        if os.name == "posix":  # a port of a launch that just ended can be used again
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
+    return False

@@ -1,0 +1,75 @@
+"""What the driver reports of a card while work runs on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+
+import torch
+
+from course_utils.devices import synchronize
+from course_utils.plots import LivePlot
+
+
+def unavailable(device: torch.device | str) -> str | None:
+    """Return in one sentence why the driver cannot be asked about a device, or None where it can."""
+    device = torch.device(device)
+    if device.type != "cuda":
+        return f"{device} has no driver that counts: a live plot needs a graphics card."
+    try:
+        torch.cuda.utilization(device)
+    except ImportError:
+        return (
+            "A live plot needs one package more: run %pip install nvidia-ml-py and this cell again."
+        )
+    except Exception as error:  # noqa: BLE001  (NVIDIA's errors and AMD's have no base in common)
+        return f"The driver does not say how busy this card is: {error}"
+    return None
+
+
+def watch(work: Callable[[], object], device: torch.device | str, seconds: float = 3.0) -> None:
+    """Run work again and again, and plot how busy the driver says the card is.
+
+    Where the driver cannot be asked, one sentence says so, and nothing runs.
+
+    Parameters
+    ----------
+    work
+        A function without arguments.
+    device
+        Where it runs.
+    seconds
+        For how long.
+    """
+    if reason := unavailable(device):
+        print(reason)
+        return
+    plot = LivePlot("time, s", "GPU-Util, %", alt="GPU-Util over time while the work runs.")
+    begin = perf_counter()
+    while (now := perf_counter() - begin) < seconds:
+        work()
+        synchronize(device)
+        plot.add(now, {"GPU-Util": torch.cuda.utilization(device)})
+    plot.close()
+
+
+def joules(device: torch.device | str) -> float | None:
+    """Return the energy in joules that a card has taken since its driver was loaded; None where nothing tells.
+
+    The difference of two readings is the energy of what ran in between, of the whole card.
+    """
+    device = torch.device(device)
+    if device.type != "cuda":
+        return None
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        name = f"GPU-{torch.cuda.get_device_properties(device).uuid}"
+        card = pynvml.nvmlDeviceGetHandleByUUID(name)
+        return pynvml.nvmlDeviceGetTotalEnergyConsumption(card) / 1000
+    except (ImportError, AttributeError):
+        return None
+    except Exception as error:  # noqa: BLE001  (NVIDIA's errors have no base in the standard library)
+        print(f"The driver does not say what energy this card takes: {error}")
+        return None

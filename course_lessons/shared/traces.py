@@ -1,0 +1,258 @@
+"""Traces: what the host and the device did when, to draw in a notebook or to open in Perfetto.
+
+A trace comes from the simulated device's clock, from ``torch.profiler``, or from a file that either
+wrote. ``python -m tools.records.trace_of_loops`` records the one that is shipped.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch.profiler import profile, supported_activities
+
+import simgpu
+from course_utils import content
+from course_utils.devices import synchronize
+from simgpu.clock import Span
+
+RECORDED = content.recorded("trace_simulated_t4.json.gz")
+"""Two steps of each of five loops on the simulated T4, written by ``python -m tools.records.trace_of_loops``."""
+
+
+LOADING = "load a batch"
+"""The name of host work that stands for loading."""
+
+
+class Trace:
+    """What happened, in the order in which it began.
+
+    Attributes
+    ----------
+    spans
+        Everything that took time, on the lane ``"host"`` or on one of a device; times in seconds. What the
+        program named with ``record_function`` is on the lane ``"phases"``.
+    kind
+        ``"measured"`` or ``"modelled"``.
+    """
+
+    def __init__(self, spans: Iterable[Span], kind: str) -> None:
+        self.spans = sorted(spans, key=lambda span: span.start)
+        self.kind = kind
+
+    @property
+    def start(self) -> float:
+        """When the first span begins."""
+        return min((span.start for span in self.spans), default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        """From the first span's begin to the last one's end."""
+        return max((span.end for span in self.spans), default=0.0) - self.start
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes: what the program called its phases, the host, then the device's."""
+        return sorted(
+            {span.lane for span in self.spans},
+            key=lambda lane: (lane != "phases", lane != "host", "compute" not in lane, lane),
+        )
+
+    def share(self, kind: str, on_host: bool = False) -> float:
+        """Return for which share of the time something of a kind went on.
+
+        Parameters
+        ----------
+        kind
+            ``"kernel"``, ``"copy"``, ``"launch"``, ``"work"``, ``"wait"`` or ``"operation"``.
+        on_host
+            On the host rather than on the device.
+        """
+        if not self.seconds:
+            return 0.0
+        total, until = 0.0, self.start
+        for span in self.spans:
+            if span.kind == kind and (span.lane == "host") is on_host and span.end > until:
+                total += span.end - max(span.start, until)
+                until = span.end
+        return total / self.seconds
+
+
+def tracing_device(device: torch.device | str) -> torch.device:
+    """Return a device of which both the host's and the device's side can be traced: this one, or ``sim``.
+
+    ``torch.profiler`` sees what a CUDA, ROCm or XPU device does, not what Apple's does. Where this PyTorch
+    cannot have the simulated device, it is the CPU, whose two sides are one.
+
+    Parameters
+    ----------
+    device
+        A device that works.
+    """
+    device = torch.device(device)
+    if device.type in ("cuda", "xpu", "sim"):
+        return device
+    return torch.device("cpu") if simgpu.problem() else simgpu.first()
+
+
+def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1) -> Trace:
+    """Run a piece of work and return what the host and the device did.
+
+    On the simulated device that is what its clock says. Elsewhere ``torch.profiler`` looks on, which
+    makes everything the host does slower.
+
+    Parameters
+    ----------
+    work
+        A function without arguments. It is called once more before, to warm up.
+    device
+        The device it works on.
+    calls
+        How often to run it.
+    """
+    device = torch.device(device)
+    work()
+    synchronize(device)
+    if device.type == "sim":
+        with simgpu.timeline() as seen:
+            for _ in range(calls):
+                work()
+        return Trace(seen.spans, "modelled")
+    with profile(activities=supported_activities()) as seen:
+        for _ in range(calls):
+            work()
+        synchronize(device)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        seen.export_chrome_trace(str(path))
+        return read(path)
+
+
+def read(path: str | Path, process: str | None = None) -> Trace:
+    """Return a trace from a file that ``torch.profiler`` or a simulated device's timeline exported.
+
+    Parameters
+    ----------
+    path
+        A file ending in ``.json`` or ``.json.gz``.
+    process
+        Of a file with several recordings, the one to read; see `names`.
+
+    Raises
+    ------
+    ValueError
+        Where the file is no such trace, or lacks that recording.
+    """
+    events = read_events(Path(path))
+    spans = list(_simulated(events, process))
+    if spans:
+        return Trace(spans, "modelled")
+    if process is not None:
+        raise ValueError(f"{path} has no recording {process!r}; it has {', '.join(names(path))}.")
+    return Trace(_profiled(events), "measured")
+
+
+def names(path: str | Path = RECORDED) -> list[str]:
+    """Return the names of the recordings in a file of simulated devices."""
+    return list(dict.fromkeys(name for name, _ in _threads(read_events(Path(path))).values()))
+
+
+def host_busy(seconds: float, device: torch.device | str) -> None:
+    """Keep the host busy, as decoding and augmenting a batch would; on ``sim`` by the virtual clock."""
+    if torch.device(device).type == "sim":
+        simgpu.host_work(seconds, LOADING)
+        return
+    with torch.profiler.record_function(LOADING):
+        until = perf_counter() + seconds
+        while perf_counter() < until:
+            pass
+
+
+# --- Reading a trace file
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a trace file, compressed or not."""
+    data = path.read_bytes()
+    try:
+        content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+        events: list[dict[str, Any]] = content["traceEvents"]
+    except (ValueError, KeyError, TypeError, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{path} is no trace: export one with export_chrome_trace(...) or timeline.export(...)."
+        ) from error
+    return events
+
+
+def _threads(events: Iterable[Mapping[str, Any]]) -> dict[tuple[Any, Any], tuple[str, str]]:
+    """Return for each thread of a simulated device's trace its recording and its lane."""
+    processes, threads = {}, {}
+    for event in events:
+        if event.get("ph") == "M" and event["name"] == "process_name":
+            processes[event["pid"]] = event["args"]["name"]
+        elif event.get("ph") == "M" and event["name"] == "thread_name":
+            threads[event["pid"], event.get("tid")] = event["args"]["name"]
+    found = {}
+    for (pid, tid), thread in threads.items():
+        owner = processes.get(pid, "")
+        if not owner.endswith("(modelled)"):
+            continue
+        name, _, place = owner.removesuffix("(modelled)").strip().rpartition(": ")
+        found[pid, tid] = (name, "host" if place == "host" else f"{place} {thread}")
+    return found
+
+
+def _simulated(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterator[Span]:
+    threads = _threads(events)
+    for event in events:
+        recording, lane = threads.get((event.get("pid"), event.get("tid")), (None, ""))
+        if event.get("ph") == "X" and recording is not None and name in (None, recording):
+            yield _span(event, lane, event["cat"])
+
+
+_ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "kernel"}
+_CALLS = ("cuda_runtime", "cuda_driver", "xpu_runtime")
+_OWN = ("ProfilerStep", "Optimizer.")  # what PyTorch annotates by itself
+
+
+def _profiled(events: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
+    """Turn what ``torch.profiler`` exported into spans: device work, calls of the driver, operations."""
+    outermost: dict[Any, float] = {}  # for each thread, when its outermost operation ends
+    whole = [event for event in events if event.get("ph") == "X"]
+    for event in sorted(whole, key=lambda event: (float(event["ts"]), -float(event["dur"]))):
+        category, name = event.get("cat"), event["name"]
+        if category in _ON_DEVICE:
+            lane = "copy" if category == "gpu_memcpy" else "compute"
+            yield _span(event, f"device {lane}", _ON_DEVICE[category])
+        elif category in _CALLS:
+            if "Synchronize" in name or "hipMemcpyWithStream" in name:
+                yield _span(event, "host", "wait")
+            elif "Launch" in name or "Memcpy" in name or "Memset" in name:
+                yield _span(event, "host", "launch")
+        elif category == "user_annotation" and name == LOADING:
+            yield _span(event, "host", "work")
+        elif category == "user_annotation" and not name.startswith(_OWN):
+            yield _span(event, "phases", "phase")
+        elif category == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
+            outermost[event["tid"]] = float(event["ts"]) + float(event["dur"])
+            yield _span(event, "host", "operation")
+
+
+def _span(event: Mapping[str, Any], lane: str, kind: str) -> Span:
+    start = float(event["ts"]) / 1e6
+    details = event.get("args", {})
+    return Span(
+        lane,
+        event["name"],
+        start,
+        start + float(event["dur"]) / 1e6,
+        kind,
+        bytes=float(details.get("bytes", 0)),
+        flops=float(details.get("flops", 0)),
+    )

@@ -1,0 +1,338 @@
+"""The checker: runs a learner's answer safely, judges what it does, and says so kindly.
+
+An answer has one of four outcomes: *not tried* (the stub is still there), *raised* (the learner's
+code failed, with its line), *not yet* (what was seen, what was expected, and which misunderstanding
+that suggests) and *right* (and why it matters). Whatever the answer does, the notebook goes on.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import functools
+import inspect
+import io
+import textwrap
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import progress_file
+from ..show import show
+from ..this_machine import in_notebook
+from . import guard
+from .guard import torch_state
+from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo, brief, same
+from .result import Result
+
+LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}
+"""How an exercise's difficulty is shown."""
+
+
+@dataclass
+class Exercise:
+    """One exercise: its texts, its reference solution, and a check of behaviour.
+
+    Parameters
+    ----------
+    id
+        Lesson and name, such as ``"01.speedup"``; the name is the stub's and the reference's.
+    title, task
+        What the learner reads; ``task`` is Markdown.
+    level
+        Difficulty, 1 to 3.
+    minutes
+        How long it should take.
+    hints
+        Two or three, from a nudge to nearly the answer. Markdown.
+    reference
+        The solution: a function with the stub's name and arguments. For an exercise that asks for
+        a value, a function without arguments that ends in ``return VALUE``.
+    check
+        Called as ``check(answer, judge)``. It looks at what the answer does and calls ``judge.no``
+        at the first thing that is wrong; it returns where the answer is right.
+    why
+        Why the right answer matters: shown with *right*.
+    diagnoses
+        For each id that the check may give, what the learner is told.
+    limit
+        How long a check may take, in seconds.
+    may_change
+        Whether the answer is meant to change what it is given.
+    """
+
+    id: str
+    title: str
+    task: str
+    level: int
+    minutes: int
+    hints: tuple[str, ...]
+    reference: Callable[..., Any]
+    check_answer: Callable[[Any, Judge], None]
+    why: str
+    diagnoses: Mapping[str, str]
+    limit: float = 10.0
+    may_change: bool = False
+    _hints_given: int = field(default=0, repr=False)
+    _hints_told: bool = field(default=False, repr=False)
+
+    @property
+    def slug(self) -> str:
+        """The name without the lesson: ``"speedup"``."""
+        return self.id.split(".", 1)[1]
+
+    @property
+    def wants_value(self) -> bool:
+        """Whether the answer is a value and not a function."""
+        return not inspect.signature(self.reference).parameters
+
+    def check(self, answer: Any) -> None:
+        """Judge an answer, show what was found, and note it in the local progress file.
+
+        The first time that it is *not yet*, the hints are mentioned.
+        """
+        result = self.result(answer)
+        if result.outcome == "not_yet" and not self._hints_told:
+            result = dataclasses.replace(result, aside=f"Stuck? `ex.{self.slug}.hint()` helps.")
+            self._hints_told = True
+        if result.outcome != "not_tried":
+            progress_file.note(self.id, result.outcome, result.diagnosis)
+        show(result.bundle())
+
+    def result(self, answer: Any) -> Result:
+        """Judge an answer without showing or noting anything.
+
+        Parameters
+        ----------
+        answer
+            The learner's function, or value.
+        """
+        output = _Output()
+        with redirect_stdout(output), redirect_stderr(output):
+            result = self._found(answer)
+        printed = output.text() if result.outcome != "not_tried" else ""
+        return dataclasses.replace(result, printed=printed)
+
+    def or_reference(self, answer: Any) -> Any:
+        """Return the answer where it is right, else the reference: later cells go on with either."""
+        return answer if self.result(answer).outcome == "right" else self.reference
+
+    def hint(self) -> None:
+        """Show the next hint, from a nudge to nearly the answer."""
+        if self._hints_given >= len(self.hints):
+            self._hints_given = 0
+            self._say(f"That was the last hint. `ex.{self.slug}.solution()` shows the answer.")
+            return
+        self._hints_given += 1
+        self._say(
+            f"**Hint {self._hints_given} of {len(self.hints)}.** {self.hints[self._hints_given - 1]}"
+        )
+
+    def solution(self) -> None:
+        """Show the reference solution: the code that the course's tests run."""
+        source = _as_value(self.source) if self.wants_value else self.source
+        self._say(f"```python\n{source}```\n\n{self.why}")
+
+    @property
+    def source(self) -> str:
+        """The reference's source code."""
+        return textwrap.dedent(inspect.getsource(self.reference))
+
+    def _say(self, markdown: str) -> None:
+        if in_notebook():
+            from IPython.display import Markdown, display
+
+            display(Markdown(markdown))
+        else:
+            print(markdown)
+
+    def _found(self, answer: Any) -> Result:
+        problems: list[BaseException] = []
+        shown: list[Result] = []
+
+        def judge() -> None:
+            try:
+                self._judge(answer)
+            except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
+                problems.append(error)
+
+        def explain() -> None:
+            shown.append(self._explain(problems.pop()))
+
+        ended = guard.run(judge, self.limit, answer, self)
+        if not ended or isinstance(next(iter(problems), None), guard.Stop):
+            seen = (("Seen", f"more than {self.limit:g} s"),)
+            return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
+        if not problems:
+            return Result(self.id, "right", text=self.why)
+        if isinstance(problems[0], (NotTried, NotYet)):
+            return self._explain(problems[0])
+        with suppress(Exception):  # what an error says of itself is the learner's code too
+            guard.run(explain, 1.0, None, self)
+        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
+
+    def _judge(self, answer: Any) -> None:
+        if isinstance(answer, Todo):
+            raise NotTried
+        judge = Judge()
+        if self.wants_value:
+            if answer is None:
+                judge.no("no-value", seen="None", expected="a value")
+            if callable(answer):
+                judge.no("not-a-value", seen="a function", expected="a value")
+            self.check_answer(answer, judge)
+            return
+        if not callable(answer):
+            judge.no("not-a-function", seen=answer, expected=f"the function {self.slug}")
+        if not _same_arguments(answer, self.reference):
+            judge.no(
+                "wrong-arguments",
+                seen=f"{self.slug}{_signature(answer)}",
+                expected=f"{self.slug}{_signature(self.reference)}",
+            )
+        self.check_answer(_guarded(answer, judge, self.may_change), judge)
+
+    def _explain(self, problem: BaseException) -> Result:
+        if isinstance(problem, NotTried):
+            return Result(
+                self.id,
+                "not_tried",
+                text=f"Replace `todo()` with your answer and run the cell again. Stuck? "
+                f"`ex.{self.slug}.hint()` gives a nudge.",
+            )
+        if isinstance(problem, NotYet):
+            text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]
+            pairs = (("Seen", problem.seen), ("Expected", problem.expected))
+            details = tuple((name, value) for name, value in pairs if value)
+            return Result(self.id, "not_yet", problem.diagnosis, text, details)
+        error = problem.error if isinstance(problem, Raised) else problem
+        no_room = isinstance(error, MemoryError) or "can't allocate memory" in brief(error)
+        return Result(
+            self.id,
+            "raised",
+            brief(type(error).__name__),
+            _NO_ROOM if no_room else "The check called your code, and this came out:",
+            _where(error, in_answer=isinstance(problem, Raised)),
+        )
+
+
+_NO_WORDS = (
+    "The check called your code, and an error came out that cannot be shown: it fails itself."
+)
+_NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
+
+
+def _as_value(source: str) -> str:
+    """Turn a function without arguments that ends in ``return VALUE`` into ``answer = VALUE``."""
+    lines = source.splitlines()
+    body = ast.parse(source).body[0].body
+    last = body[-1].lineno - 1
+    lines[last] = lines[last].replace("return", "answer =", 1)
+    return textwrap.dedent("\n".join(lines[body[0].lineno - 1 :])) + "\n"
+
+
+def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Callable[..., Any]:
+    """Wrap the learner's function: tell its errors from the check's, see stubs and changed inputs."""
+
+    @functools.wraps(answer)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        before = (
+            [] if may_change else [(value, _snapshot(value)) for value in given if _plain(value)]
+        )
+        modes = torch_state.modes()
+        try:
+            got = answer(*args, **kwargs)
+        except guard.Stop:
+            raise
+        except BaseException as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+            raise Raised(error) from None
+        finally:
+            torch_state.take_off_modes(modes)
+        if isinstance(got, Todo):
+            raise NotTried
+        for value, old in before:
+            if not same(value, old):
+                judge.no("changed-input", seen=value, expected=old)
+        return got
+
+    return call
+
+
+def _plain(value: object) -> bool:
+    """Whether a value is data that can be compared before and after a call."""
+    if isinstance(value, (list, tuple)):
+        return all(_plain(item) for item in value)
+    if isinstance(value, Mapping):
+        return all(_plain(item) for item in value.values())
+    is_array = hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "tolist")
+    return is_array or isinstance(value, (int, float, str, bytes, bool, type(None)))
+
+
+def _snapshot(value: Any) -> Any:
+    """A copy that shares nothing with the value; a tensor's copy is outside the autograd graph."""
+    if isinstance(value, (list, tuple)):
+        items = [_snapshot(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, Mapping):
+        return {key: _snapshot(item) for key, item in value.items()}
+    if hasattr(value, "detach"):
+        return value.detach().clone()
+    return copy.deepcopy(value)
+
+
+def _same_arguments(answer: Callable[..., Any], reference: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(answer).bind(*inspect.signature(reference).parameters)
+    except TypeError:
+        return False
+    except ValueError:  # a built-in without a signature: let the check call it
+        return True
+    return True
+
+
+def _signature(function: Callable[..., Any]) -> str:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+        return f"({', '.join(p.name for p in parameters)})"
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]:
+    """The learner's line that failed, and what it raised."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "course_utils" not in frame.filename
+    ]
+    own = [
+        frame for frame in frames if "ipykernel" in frame.filename or "ipython" in frame.filename
+    ]
+    message = "".join(traceback.format_exception_only(type(error), error)).strip()
+    details = []
+    if in_answer and (frame := (own or frames or [None])[-1 if own else 0]):
+        details.append((f"Line {frame.lineno}, in {frame.name}", frame.line or ""))
+    return (*details, ("Error", brief(message, 600)))
+
+
+class _Output(io.StringIO):
+    """Keeps what an answer prints, up to a limit, so that an endless loop cannot fill the memory."""
+
+    most = 20_000
+
+    def write(self, text: str) -> int:
+        """Keep the text while there is room."""
+        if self.tell() < self.most:
+            super().write(text[: self.most - self.tell()])
+        return len(text)
+
+    def text(self) -> str:
+        """The printed text, abbreviated for showing."""
+        return brief(io.StringIO.getvalue(self).strip(), 1000)
+
+    def close(self) -> None:
+        """Stay open: the answer may close what it prints to, the check goes on."""

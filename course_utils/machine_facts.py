@@ -1,0 +1,265 @@
+"""What `doctor` asks of a machine: versions, memory, driver, PyTorch, and a real kernel on each backend.
+
+It needs no more than the standard library until it tries torch.
+"""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .this_machine import cpu_name, usable_cores, where
+
+PACKAGES = ("torch", "numpy", "matplotlib", "ipython", "jupyterlab", "notebook", "ipykernel")
+
+
+def gather() -> dict[str, Any]:
+    """Return the facts of this machine; whatever fails is itself a fact."""
+    facts: dict[str, Any] = {
+        "platform": where(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in PACKAGES},
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+        "memory_gb": memory_gb(),
+        "disk_gb": shutil.disk_usage(Path.cwd()).free / 1e9,
+        "driver": _find_driver(),
+    }
+    facts["torch"] = {"imports": False, "error": None}
+    if importlib.util.find_spec("torch") is not None:
+        try:
+            import torch  # noqa: F401
+        except (ImportError, OSError, AttributeError) as error:
+            facts["torch"]["error"] = _first_line(error)
+        else:
+            import simgpu
+
+            _ask_torch(facts)
+            facts["simulated"] = simgpu.problem() is None
+    return facts
+
+
+def memory_gb() -> float | None:
+    """Return the memory of the machine, or of the container if that has less, in GB."""
+    sizes = [size for size in (_physical_memory(), _container_memory()) if size]
+    return min(sizes) / 1e9 if sizes else None
+
+
+def _physical_memory() -> int | None:
+    if os.name == "nt":
+        return _windows_memory()
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        found = _output(["sysctl", "-n", "hw.memsize"])
+        return int(found) if found and found.isdigit() else None
+
+
+def _windows_memory() -> int:
+    class Status(ctypes.Structure):
+        _fields_ = [
+            ("length", ctypes.c_ulong),
+            ("load", ctypes.c_ulong),
+            *((name, ctypes.c_ulonglong) for name in ("total", "b", "c", "d", "e", "f", "g")),
+        ]
+
+    status = Status(length=ctypes.sizeof(Status))
+    ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
+    return int(status.total)
+
+
+def _container_memory() -> int | None:
+    limit = Path("/sys/fs/cgroup/memory.max")
+    try:
+        text = limit.read_text(encoding="ascii").strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _find_driver() -> dict[str, Any]:
+    """Ask the system, not torch: ``kind``, ``version``, ``gpus`` (names), ``problem``."""
+    if sys.platform == "darwin":
+        return {"kind": "apple" if platform.machine() == "arm64" else None}
+    smi = _nvidia_smi()
+    module = _nvidia_module()
+    if smi is not None:
+        rows = _smi_rows(smi)
+        if rows:
+            return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
+        if module:
+            return {
+                "kind": "nvidia",
+                "version": module,
+                "problem": "nvidia-smi cannot reach the GPU",
+            }
+    elif module:
+        return {"kind": "nvidia", "version": module}
+    if Path("/dev/kfd").exists():
+        return {"kind": "amd"}
+    return {"kind": None}
+
+
+def _nvidia_smi() -> str | None:
+    if found := shutil.which("nvidia-smi"):
+        return found
+    places = (
+        Path("/usr/lib/wsl/lib/nvidia-smi"),
+        Path(os.environ.get("SYSTEMROOT", r"C:\Windows")) / "System32" / "nvidia-smi.exe",
+    )
+    return next((str(place) for place in places if place.is_file()), None)
+
+
+def _nvidia_module() -> str | None:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+    return found[0] if found else "of unknown version"
+
+
+def _smi_rows(smi: str) -> list[list[str]]:
+    said = _output([smi, "--query-gpu=name,driver_version", "--format=csv,noheader"])
+    rows = csv.reader((said or "").splitlines(), skipinitialspace=True)
+    return [row for row in rows if len(row) == 2]
+
+
+def _output(call: list[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            call, capture_output=True, text=True, errors="replace", timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _ask_torch(facts: dict[str, Any]) -> None:
+    """Add what torch says: its build, the device, a kernel's result, native bf16."""
+    import torch
+
+    build = _build()
+    facts["torch"] |= {
+        "imports": True,
+        "version": str(torch.__version__),
+        "build": build,
+        "cuda": torch.version.cuda,
+    }
+    driver = facts["driver"]
+    backend = "cuda" if build in ("cuda", "rocm") else build
+    if build == "cpu":
+        return
+    if not _available(backend):
+        if driver.get("kind") == _KIND[build] and not driver.get("problem"):
+            driver["problem"] = _why_not(backend)
+        return
+    driver["kind"] = driver.get("kind") or _KIND[build]
+    try:
+        facts["device"] = {"type": backend, "build": build, **_device(backend, build)}
+    except (RuntimeError, AssertionError) as error:
+        driver["problem"] = _first_line(error)
+        return
+    facts["kernel"] = _try_kernel(backend)
+    facts["bf16"] = _native_bf16(backend) if facts["kernel"]["ran"] else None
+
+
+_KIND = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel", "mps": "apple"}
+
+
+def _build() -> str:
+    import torch
+
+    if torch.version.hip is not None:
+        return "rocm"
+    if torch.version.cuda is not None:
+        return "cuda"
+    if getattr(torch.version, "xpu", None) is not None:
+        return "xpu"
+    return "mps" if torch.backends.mps.is_built() else "cpu"
+
+
+def _available(backend: str) -> bool:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        module = torch.backends.mps if backend == "mps" else getattr(torch, backend)
+        return bool(module.is_available())
+
+
+def _why_not(backend: str) -> str:
+    """Return why a built-in backend cannot be used, in torch's words."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            torch.zeros(1, device=backend)
+        except (RuntimeError, AssertionError, NotImplementedError) as error:
+            return _first_line(error)
+    return "torch cannot use it"
+
+
+def _device(backend: str, build: str) -> dict[str, Any]:
+    import torch
+
+    if backend == "mps":
+        return {"name": f"the GPU of {cpu_name()}"}
+    module = getattr(torch, backend)
+    properties = module.get_device_properties(0)
+    found = {"name": properties.name, "memory_gb": properties.total_memory / 1e9}
+    if build == "cuda":
+        found["arch"] = f"sm_{properties.major}{properties.minor}"
+        found["arch_list"] = module.get_arch_list()
+    elif build == "rocm":
+        found["arch"] = properties.gcnArchName.split(":")[0]
+        found["arch_list"] = module.get_arch_list()
+    return found
+
+
+def _try_kernel(backend: str) -> dict[str, Any]:
+    """Multiply two matrices there, and compare with the CPU."""
+    import torch
+
+    left = torch.arange(64, dtype=torch.float32).reshape(8, 8) / 64
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            right = (left.to(backend) @ left.to(backend)).cpu()
+        except (RuntimeError, NotImplementedError) as error:
+            return {"ran": False, "error": _first_line(error)}
+    if torch.allclose(right, left @ left, rtol=1e-2, atol=1e-2):  # TF32 keeps 10 bits
+        return {"ran": True}
+    return {"ran": False, "error": "its result differs from the CPU's"}
+
+
+def _native_bf16(backend: str) -> bool | None:
+    import torch
+
+    if backend == "mps":
+        return None
+    return bool(getattr(torch, backend).is_bf16_supported(including_emulation=False))

@@ -1,0 +1,56 @@
+"""The out-of-memory message of PyTorch, read into numbers."""
+
+from __future__ import annotations
+
+import re
+
+
+def figures(message: str) -> dict[str, int]:
+    """Return the figures in an out-of-memory message, in bytes.
+
+    Parameters
+    ----------
+    message
+        The text of a ``torch.OutOfMemoryError``.
+
+    Returns
+    -------
+    dict
+        ``"requested"``: what was asked for; ``"capacity"`` of the device; ``"free"``: what nobody holds;
+        ``"process"``: what this process holds; ``"allocated"``: what its tensors take of that;
+        ``"unallocated"``: what PyTorch keeps reserved beside them.
+
+    Raises
+    ------
+    ValueError
+        Where the text lacks one of them.
+    """
+    found = {}
+    for name, words in _FIGURES.items():
+        sizes = _sizes(words, message)
+        if not sizes:
+            raise ValueError(f"This message does not say what is {name}: {message[:80]!r}")
+        found[name] = sizes[0]
+    if numbered := _sizes("Process [0-9]+ has {size}", message):
+        # In a container one's own process is listed by its number. It holds what PyTorch has reserved,
+        # and the CUDA context.
+        reserved = found["allocated"] + found["unallocated"]
+        own = min(numbered, key=lambda nbytes: abs(nbytes - reserved))
+        found["process"] = next(iter(_sizes("this process has {size}", message)), own)
+    return found
+
+
+_FIGURES = {
+    "requested": "Tried to allocate {size}",
+    "capacity": "total capacity of {size}",
+    "free": "of which {size}",
+    "process": "(?:this process|Process [0-9]+) has {size}",
+    "allocated": "Of the allocated memory {size}",
+    "unallocated": "and {size} is reserved by PyTorch",
+}
+_UNITS = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
+
+
+def _sizes(words: str, message: str) -> list[int]:
+    found = re.findall(words.format(size="([0-9.]+) ([A-Za-z]+)"), message)
+    return [round(float(number) * _UNITS[unit]) for number, unit in found]

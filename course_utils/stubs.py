@@ -1,0 +1,135 @@
+"""The stub of an exercise in a cell: found, and replaced by an answer, by syntax-tree positions."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from .exercises import Exercise
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+
+class AuthoringError(ValueError):
+    """Something an author must mend by hand; the message is one sentence with the remedy."""
+
+
+@dataclass(frozen=True)
+class Stub:
+    """Where an exercise is answered: a function or a value, lines ``first`` to ``last`` of a cell."""
+
+    exercise: str
+    name: str
+    is_value: bool
+    first: int
+    last: int
+
+
+def exercise_id(cell: NotebookNode) -> str | None:
+    """Return the id of the exercise a cell holds, such as ``01.speedup``, or None."""
+    if "exercise" not in cell.metadata.get("tags", []):
+        return None
+    return cell.metadata.get("course", {}).get("exercise")
+
+
+def replaced(source: str, stub: Stub, answer: str) -> str:
+    """Return an exercise cell's source with an answer, or with nothing, in place of its stub."""
+    lines = source.splitlines()
+    lines[stub.first - 1 : stub.last] = answer.splitlines()
+    return "\n".join(lines)
+
+
+def find_stub(cell: NotebookNode, exercise: Exercise) -> Stub:
+    """Return the one stub of an exercise cell.
+
+    Raises
+    ------
+    AuthoringError
+        If there is none, more than one, or its name or arguments are not the reference's.
+    """
+    try:
+        body = ast.parse(cell.source).body
+    except SyntaxError as error:
+        raise AuthoringError(
+            f"{exercise.id}: the cell is not plain Python ({error.msg}, line {error.lineno})"
+        ) from None
+    found = [node for node in body if _holds_todo(node)]
+    if len(found) != 1:
+        raise AuthoringError(f"{exercise.id}: the cell has {len(found)} stubs with todo(), not one")
+    node = found[0]
+    match node:
+        case ast.FunctionDef():
+            _same_signature(node, exercise)
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            return Stub(exercise.id, node.name, False, first, node.end_lineno or node.lineno)
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="todo"))):
+            if not exercise.wants_value:
+                raise AuthoringError(
+                    f"{exercise.id}: the stub is a value, but the reference takes arguments"
+                )
+            return Stub(exercise.id, name, True, node.lineno, node.end_lineno or node.lineno)
+    raise AuthoringError(
+        f"{exercise.id}: todo() stands neither in a function nor in  name = todo()"
+    )
+
+
+def _holds_todo(node: ast.AST) -> bool:
+    return any(
+        isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id == "todo"
+        for inner in ast.walk(node)
+    )
+
+
+def _reference(exercise: Exercise) -> tuple[str, ast.FunctionDef]:
+    source = textwrap.dedent(inspect.getsource(exercise.reference))
+    node = ast.parse(source).body[0]
+    if not isinstance(node, ast.FunctionDef):
+        raise AuthoringError(f"{exercise.id}: the reference is not a function written with def")
+    return source, node
+
+
+def _same_signature(stub: ast.FunctionDef, exercise: Exercise) -> None:
+    _, reference = _reference(exercise)
+    if stub.name != reference.name:
+        raise AuthoringError(
+            f"{exercise.id}: the stub is called {stub.name}, the reference {reference.name}"
+        )
+    mine, theirs = (_argument_names(node) for node in (stub, reference))
+    if mine != theirs:
+        raise AuthoringError(
+            f"{exercise.id}: the stub takes ({', '.join(mine)}), "
+            f"the reference ({', '.join(theirs)})"
+        )
+
+
+def _argument_names(node: ast.FunctionDef) -> list[str]:
+    args = copy.deepcopy(node.args)
+    for arg in ast.walk(args):
+        if isinstance(arg, ast.arg):
+            arg.annotation = None
+    return [part.strip() for part in ast.unparse(args).split(",") if part.strip()]
+
+
+def solution(exercise: Exercise, stub: Stub) -> str:
+    """Return the reference in the form of a stub: a function, or ``name = VALUE``."""
+    source, node = _reference(exercise)
+    if not stub.is_value:
+        return source.rstrip()
+    *before, last = node.body
+    returns = [inner for inner in ast.walk(node) if isinstance(inner, ast.Return)]
+    if not isinstance(last, ast.Return) or last.value is None or len(returns) != 1:
+        raise AuthoringError(f"{exercise.id}: the reference must end in its only  return VALUE")
+    if before and isinstance(before[0], ast.Expr) and isinstance(before[0].value, ast.Constant):
+        before = before[1:]
+    lines = source.splitlines()
+    first = before[0].lineno if before else last.lineno
+    text = textwrap.dedent("\n".join(lines[first - 1 : last.end_lineno]))
+    kept = text.splitlines()
+    place = last.lineno - first
+    kept[place] = f"{stub.name} = {kept[place].removeprefix('return').lstrip()}"
+    return "\n".join(kept)

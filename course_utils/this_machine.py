@@ -1,0 +1,75 @@
+"""Where the course runs: the machine and the platform, in words."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from pathlib import Path
+
+OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
+
+
+CLICKS = {
+    "colab": "Runtime > Change runtime type > T4 GPU",
+    "kaggle": "Settings > Accelerator > GPU T4 x2",
+}
+"""Where a notebook's GPU is switched on."""
+
+
+def old_torch(version: str) -> str | None:
+    """Return the sentence for a PyTorch that is older than the course needs, None for another one.
+
+    Parameters
+    ----------
+    version
+        As ``torch.__version__``.
+    """
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= OLDEST_TORCH:
+        return None
+    oldest = ".".join(map(str, OLDEST_TORCH))
+    return (
+        f"This is PyTorch {version}, and the course needs {oldest} or newer: update it with  "
+        "python -m pip install --upgrade torch  (in Colab and Kaggle, start a fresh runtime)."
+    )
+
+
+def where() -> str:
+    """Return ``"colab"``, ``"kaggle"`` or ``"local"``."""
+    if "COLAB_RELEASE_TAG" in os.environ or "google.colab" in sys.modules:
+        return "colab"
+    return "kaggle" if "KAGGLE_KERNEL_RUN_TYPE" in os.environ else "local"
+
+
+def usable_cores() -> int:
+    """Return how many CPU cores this process may use (an affinity mask can make them fewer)."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def cpu_name() -> str:
+    """Return the processor's name, as the system gives it."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine() or "CPU"
+
+
+def cpu_flags() -> frozenset[str]:
+    """Return the processor's feature flags; empty where the system does not list them."""
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(("flags", "Features")):
+                return frozenset(line.split(":", 1)[1].split())
+    return frozenset()
+
+
+def in_notebook() -> bool:
+    """Return whether the code runs in a Jupyter kernel (not in plain Python or an IPython shell)."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,0 +1,688 @@
+"""Compare the simulated device with the CPU over PyTorch's own databases of operators and modules.
+
+Run: ``python -m simgpu.conformance``. Every operator runs over every sample that PyTorch
+ships for its own tests, forward and backward, and so does every ``nn`` module; the device must return
+what the CPU returns. The cases run in worker processes, so that one that crashes or hangs is one line
+of the report.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import math
+import multiprocessing
+import platform
+import queue
+import random
+import sys
+import time
+import types
+import unittest
+import warnings
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+import simgpu
+
+GOAL = 99.5  # percent
+LIMIT = 240.0  # seconds for one case
+START = 180.0  # seconds for a worker to import PyTorch's databases
+SEED = 1234
+
+# Cases that may differ, and why.
+REASONS: dict[str, str] = {
+    "sparse.sampled_addmm": "needs compressed sparse rows, a layout the simulated device refuses",
+    "sparse.mm.reduce": "needs compressed sparse rows, a layout the simulated device refuses",
+}
+
+# Their values are whatever lay in memory.
+UNSET = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+
+# Their tensor arguments but the first stay on the CPU, as with CUDA.
+HOST_ARGUMENTS = ("tensor_split",)
+
+# What the tests run: these, by kind, and one in DRAWN of the others, which nobody chose.
+DRAWN = 5
+SAMPLE = {
+    "pointwise": "add sub mul div pow maximum where lerp eq isnan exp sqrt sigmoid tanh clamp copysign",
+    "reductions": "sum mean std amax argmax cumsum norm logsumexp softmax sort topk median",
+    "products": "matmul mm bmm addmm einsum linalg.inv",
+    "views": "reshape view permute transpose expand squeeze as_strided chunk tensor_split conj imag",
+    "joins and indices": "cat stack gather scatter_add index_put masked_fill masked_select nonzero __getitem__",
+    "sparse": "to_sparse sparse.mm",
+    "factories": "zeros_like arange randn bernoulli item to clone",
+    "functional": "nn.functional.conv2d nn.functional.batch_norm nn.functional.gelu nn.functional.dropout "
+    "nn.functional.embedding nn.functional.scaled_dot_product_attention nn.functional.pad",
+    "modules": "nn.Linear nn.Conv2d nn.ConvTranspose2d nn.BatchNorm2d nn.LayerNorm nn.GroupNorm "
+    "nn.Embedding nn.ReLU nn.MaxPool2d nn.AdaptiveAvgPool2d nn.LSTM nn.GRUCell nn.MultiheadAttention "
+    "nn.CrossEntropyLoss nn.LazyConv2d",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one operator or module.
+
+    Attributes
+    ----------
+    name
+        As PyTorch's database has it.
+    verdict
+        ``equal`` (bit for bit), ``close`` (but for rounding), ``differs``, ``raises``, ``crashes``,
+        ``hangs``, or ``not run`` where the CPU itself runs no sample of it.
+    samples
+        How many samples the CPU ran.
+    message
+        The first sample that is not equal, and why.
+    seconds
+        Time it took.
+    """
+
+    name: str
+    verdict: str
+    samples: int = 0
+    message: str = ""
+    seconds: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Whether the device returned what the CPU returns."""
+        return self.verdict in ("equal", "close")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One sample: what to call on a device, and whether a gradient is asked for.
+
+    ``call`` takes the device's name and returns what it was given, what it returned, and the part of
+    that which is differentiated.
+    """
+
+    text: str
+    call: Callable[[str], tuple[Any, Any, Any]]
+    backward: bool
+    values: bool = True
+
+
+# ---------------------------------------------------------------------------- one sample, two devices
+
+
+def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
+    """Run every sample on the CPU and on the device, and compare.
+
+    Parameters
+    ----------
+    name
+        What the outcome is called.
+    trials
+        The samples.
+    device
+        The device under test.
+
+    Returns
+    -------
+    Outcome
+        The worst of all samples, with the first message of that kind.
+    """
+    started = time.perf_counter()
+    ran = 0
+    verdict, message, refused = "equal", "", ""
+    for trial in trials:
+        expected = _attempt(trial, "cpu")
+        if isinstance(expected["forward"], Exception):
+            if not isinstance(_attempt(trial, device)["forward"], Exception):
+                verdict = "differs"
+                message = f"{trial.text}: the CPU raises {_sentence(expected['forward'])}"
+                break
+            refused = refused or f"{trial.text}: {_sentence(expected['forward'])}"
+            continue
+        ran += 1
+        found, why = _compare(trial, expected, _attempt(trial, device), device)
+        if found != "equal" and (verdict == "equal" or found != "close"):
+            verdict, message = found, f"{trial.text}: {why}"
+        if verdict in ("differs", "raises"):
+            break
+    if not ran and verdict == "equal":
+        verdict, message = "not run", refused or "there is no sample"
+    return Outcome(name, verdict, ran, message, round(time.perf_counter() - started, 3))
+
+
+def _attempt(trial: Trial, device: str) -> dict[str, Any]:
+    """Return the results by stage; the exception where a stage raised."""
+    torch.manual_seed(SEED)
+    try:
+        given, returned, differentiated = trial.call(device)
+    except Exception as error:  # noqa: BLE001  (what it raises is the result)
+        return {"forward": error}
+    results: dict[str, Any] = {"forward": (returned, given)}
+    if trial.backward:
+        try:
+            _differentiate(differentiated, device)
+            results["backward"] = [leaf.grad for leaf in _leaves(given)]
+        except Exception as error:  # noqa: BLE001
+            results["backward"] = error
+    return results
+
+
+def _differentiate(outputs: Any, device: str) -> None:
+    """Run backward from all outputs, with a fixed random cotangent each."""
+    outputs = [x for x in _tensors(outputs) if x.requires_grad]
+    generator = torch.Generator().manual_seed(SEED)
+    cotangents = [torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in outputs]
+    if outputs:
+        torch.autograd.backward(outputs, [place(c, device) for c in cotangents])
+
+
+def _compare(
+    trial: Trial, expected: dict[str, Any], actual: dict[str, Any], device: str
+) -> tuple[str, str]:
+    """Return the verdict on one sample, and the reason."""
+    verdict, why = "equal", ""
+    for stage, wanted in expected.items():
+        got = actual[stage]
+        if isinstance(wanted, Exception):
+            if not isinstance(got, Exception):
+                return "differs", f"{stage}: the CPU raises {_sentence(wanted)}"
+            continue
+        if isinstance(got, Exception):
+            return "raises", f"{stage}: {_sentence(got)}"
+        reason = difference(wanted, got, device, values=trial.values)
+        if not reason:
+            continue
+        again = _attempt(trial, "cpu")[stage]
+        if difference(wanted, again, "cpu") and not difference(wanted, got, device, values=False):
+            continue  # the CPU does not agree with itself
+        worse = difference(wanted, got, device, exact=False, values=trial.values)
+        if worse:
+            return "differs", f"{stage}: {worse}"
+        verdict, why = "close", f"{stage}: {reason}"
+    return verdict, why
+
+
+def difference(
+    wanted: Any, got: Any, device: str, *, exact: bool = True, values: bool = True
+) -> str:
+    """Say how results of a device differ from what the CPU returned.
+
+    Parameters
+    ----------
+    wanted
+        What the CPU returned: tensors and plain values in tuples, lists and dicts.
+    got
+        What the device returned.
+    device
+        Type of the device that the tensors must lie on.
+    exact
+        Bit for bit; False allows the rounding that ``torch.testing.assert_close`` allows.
+    values
+        Whether the values of tensors count; False compares structure, shape, dtype and device.
+
+    Returns
+    -------
+    str
+        The first difference, in one line; empty where there is none.
+    """
+    wanted_leaves, wanted_structure = pytree.tree_flatten(wanted)
+    got_leaves, got_structure = pytree.tree_flatten(got)
+    if wanted_structure != got_structure:
+        return f"the structure is {got_structure}, not {wanted_structure}"
+    for a, b in zip(wanted_leaves, got_leaves, strict=True):
+        if not isinstance(a, torch.Tensor):
+            found = _plain_difference(a, b, device)
+        else:
+            found = _tensor_difference(a, b, device, exact, values)
+        if found:
+            return found
+    return ""
+
+
+def _plain_difference(a: Any, b: Any, device: str) -> str:
+    if isinstance(a, torch.device):
+        a = torch.device(device)
+        b = torch.device(b.type) if isinstance(b, torch.device) else b
+    both_nan = isinstance(a, float) and isinstance(b, float) and math.isnan(a) and math.isnan(b)
+    return "" if type(a) is type(b) and (both_nan or a == b) else f"{b!r}, not {a!r}"
+
+
+def _tensor_difference(a: torch.Tensor, b: Any, device: str, exact: bool, values: bool) -> str:
+    if not isinstance(b, torch.Tensor):
+        return f"{type(b).__name__}, not a tensor"
+    if b.device.type != torch.device(device).type:
+        return f"the result lies on {b.device}, not on {device}"
+    for word in ("dtype", "layout", "shape", "requires_grad"):
+        if getattr(a, word) != getattr(b, word):
+            return f"{word} is {getattr(b, word)}, not {getattr(a, word)}"
+    if not values:
+        return ""
+    tolerance = {"rtol": 0, "atol": 0} if exact else {}
+    a, b = a.detach(), b.detach().cpu()
+    if a.dtype.is_floating_point and a.dtype.itemsize == 1:  # float8 has no comparison
+        a, b = a.float(), b.float()
+    try:
+        torch.testing.assert_close(b, a, equal_nan=True, check_stride=False, **tolerance)
+    except AssertionError as error:
+        return f"{'x'.join(map(str, a.shape)) or 'scalar'}: {_line(error)}"
+    return ""
+
+
+def _sentence(error: Exception) -> str:
+    return f"{type(error).__name__}: {_line(error)}"
+
+
+def _line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) < 400 else text[:397] + "..."
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [x for x in pytree.tree_leaves(tree) if isinstance(x, torch.Tensor)]
+
+
+def _leaves(tree: Any) -> list[torch.Tensor]:
+    return [x for x in _tensors(tree) if x.requires_grad and x.is_leaf]
+
+
+def place(tree: Any, device: str) -> Any:
+    """Copy arguments to a device, as autograd leaves with the strides they have.
+
+    Parameters
+    ----------
+    tree
+        Tensors, devices and plain values, in tuples, lists and dicts. A tensor that occurs twice
+        stays one tensor; a mention of the CPU becomes one of the device.
+    device
+        Where to.
+    """
+    done: dict[int, torch.Tensor] = {}
+
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if id(value) not in done:
+                done[id(value)] = _copy(value, device)
+            return done[id(value)]
+        if isinstance(value, torch.device) and value.type == "cpu":
+            return torch.device(device)
+        return device if isinstance(value, str) and value == "cpu" else value
+
+    return pytree.tree_map(move, tree)
+
+
+def _copy(tensor: torch.Tensor, device: str) -> torch.Tensor:
+    plain = tensor.detach()
+    moved = plain.to(device, copy=True)
+    if plain.layout is torch.strided and not plain.is_nested and moved.stride() != plain.stride():
+        sizes = zip(plain.shape, plain.stride(), strict=True)
+        extent = 1 + sum((size - 1) * stride for size, stride in sizes)
+        flat = plain.as_strided((extent,), (1,)).to(device, copy=True)
+        moved = flat.as_strided(plain.shape, plain.stride())
+    return moved.requires_grad_(tensor.requires_grad)
+
+
+# ---------------------------------------------------------------------------- PyTorch's databases
+
+
+def _databases() -> dict[str, dict[str, Any]]:
+    """Return ``{"operators": ..., "modules": ...}``, each by name."""
+    try:
+        import expecttest  # noqa: F401
+    except ImportError:  # PyTorch's test helpers take a base class from it, which nothing here uses
+        stand_in: Any = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase
+        sys.modules["expecttest"] = stand_in
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.common_modules import module_db
+
+    return {
+        "operators": {op.full_name: op for op in op_db},
+        "modules": {module.name: module for module in module_db},
+    }
+
+
+def operator_trials(op: Any) -> Iterator[Trial]:
+    """Give the samples of an operator of ``op_db``: float32, or else another dtype that it takes."""
+    dtypes = op.supported_dtypes("cpu")
+    if not dtypes:
+        return
+    dtype = torch.float32 if torch.float32 in dtypes else min(dtypes, key=_preference)
+    backward = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
+    _seed()
+    for number, sample in enumerate(_samples(op, dtype, backward), 1):
+        yield Trial(
+            text=f"sample {number}, {_describe((sample.input, *sample.args), sample.kwargs)}",
+            call=partial(_call_operator, op, sample),
+            backward=backward,
+            values=op.name not in UNSET,
+        )
+
+
+def _samples(op: Any, dtype: torch.dtype, backward: bool) -> Iterator[Any]:
+    """Give an operator's samples; none where PyTorch asks a GPU which ones there are to be."""
+    try:
+        yield from op.sample_inputs("cpu", dtype, requires_grad=backward)
+    except (RuntimeError, AssertionError) as error:  # the latter of a PyTorch without CUDA
+        if "NVIDIA driver" not in str(error) and "compiled with CUDA" not in str(error):
+            raise
+
+
+def _seed() -> None:
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+
+
+def _preference(dtype: torch.dtype) -> tuple[bool, bool, int, str]:
+    """Order dtypes: floats first, then complex numbers, the widest of each."""
+    return (not dtype.is_floating_point, not dtype.is_complex, -dtype.itemsize, str(dtype))
+
+
+def _call_operator(op: Any, sample: Any, device: str) -> tuple[Any, Any, Any]:
+    first, args, kwargs = place((sample.input, sample.args, sample.kwargs), device)
+    if op.name in HOST_ARGUMENTS:
+        args, kwargs = place((sample.args, sample.kwargs), "cpu")
+        given: Any = first
+    else:
+        given = (first, args, kwargs)
+    with nullcontext() if _says_where(sample) else torch.device(device):
+        returned = op(first, *args, **kwargs)
+    return _tensors(given), returned, sample.output_process_fn_grad(returned)
+
+
+def _says_where(sample: Any) -> bool:
+    """Whether a tensor or a device among the arguments tells the operator where to work."""
+    leaves = pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
+    return any(isinstance(x, (torch.Tensor, torch.device)) or x == "cpu" for x in leaves)
+
+
+def module_trials(info: Any, dtype: torch.dtype = torch.float32) -> Iterator[Trial]:
+    """Give the samples of a module of ``module_db``, in training and in evaluation."""
+    for training in (True, False) if info.train_and_eval_differ else (True,):
+        _seed()
+        inputs = info.module_inputs_func(
+            info, device="cpu", dtype=dtype, requires_grad=True, training=training
+        )
+        mode = "train" if training else "eval"
+        for number, sample in enumerate(inputs, 1):
+            built, given = sample.constructor_input, sample.forward_input
+            yield Trial(
+                text=f"sample {number} {mode}, {_describe(built.args, built.kwargs)}",
+                call=partial(_call_module, info.module_cls, training, built, given),
+                backward=True,
+            )
+
+
+def _call_module(
+    module_class: Any, training: bool, built: Any, given: Any, device: str
+) -> tuple[Any, Any, Any]:
+    module = module_class(*deepcopy(built.args), **deepcopy(built.kwargs)).train(training)
+    module.to(device)
+    torch.manual_seed(SEED)
+    args, kwargs = place((given.args, given.kwargs), device)
+    returned = module(*args, **kwargs)
+    state = dict(module.state_dict(keep_vars=True))
+    return (_tensors((args, kwargs)), state), returned, returned
+
+
+def _describe(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+    words = [_word(x) for x in args] + [f"{k}={_word(v)}" for k, v in kwargs.items()]
+    text = ", ".join(words)
+    return f"({text if len(text) < 160 else text[:157] + '...'})"
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(_word(x) for x in value)}]"
+    return repr(value)
+
+
+# ---------------------------------------------------------------------------- workers
+
+
+def work(connection: Any) -> None:
+    """Answer names with outcomes until there is no more to do; first say which names there are."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)  # the order of a sum must not depend on the machine's load
+    simgpu.enable()
+    databases = _databases()
+    connection.send({family: list(cases) for family, cases in databases.items()})
+    while name := connection.recv():
+        if name in databases["operators"]:
+            outcome = judge(name, operator_trials(databases["operators"][name]))
+        else:
+            outcome = judge(name, module_trials(databases["modules"][name]))
+            if outcome.verdict == "not run":  # its samples are of float64
+                outcome = judge(name, module_trials(databases["modules"][name], torch.float64))
+        connection.send(outcome)
+
+
+class Worker:
+    """A process that judges one case at a time, and is replaced when it dies or takes too long.
+
+    Parameters
+    ----------
+    target
+        What runs in the process, with its end of a connection: see ``work``.
+    limit
+        Seconds for one case.
+    """
+
+    def __init__(self, target: Callable[[Any], None] = work, limit: float = LIMIT) -> None:
+        self._target, self._limit = target, limit
+        self._process: Any = None
+        self.names: dict[str, list[str]] = {}
+
+    def start(self) -> None:
+        """Start the process, unless it runs, and learn which cases it has."""
+        if self._process is not None:
+            return
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=self._target, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        try:
+            if not self._connection.poll(START):
+                raise TimeoutError
+            self.names = self._connection.recv()
+        except (EOFError, OSError) as error:
+            self.stop()
+            raise RuntimeError("A worker stopped before its first case; see above why.") from error
+
+    def judge(self, name: str) -> Outcome:
+        """Judge one case; one that takes the process down is an outcome, too."""
+        self.start()
+        started = time.perf_counter()
+        try:
+            self._connection.send(name)
+            if self._connection.poll(self._limit):
+                return self._connection.recv()
+            verdict, message = "hangs", f"no answer within {self._limit:g} s"
+        except (EOFError, OSError):
+            self._process.join(5)
+            verdict, message = "crashes", f"the process ended with {self._process.exitcode}"
+        self.stop()
+        return Outcome(name, verdict, 0, message, round(time.perf_counter() - started, 3))
+
+    def stop(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._connection.close()
+            self._process = None
+
+
+def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
+    """Judge cases in some workers, with a progress bar.
+
+    Parameters
+    ----------
+    names
+        The cases.
+    workers
+        As many run at a time; the caller stops them.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the names.
+    """
+    idle: queue.Queue[Worker] = queue.Queue()
+    for worker in workers:
+        idle.put(worker)
+
+    def one(name: str) -> Outcome:
+        worker = idle.get()
+        try:
+            return worker.judge(name)
+        finally:
+            idle.put(worker)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        return list(_counted(pool.map(one, names), len(names)))
+
+
+def _counted(outcomes: Iterator[Outcome], total: int) -> Iterator[Outcome]:
+    """Say on a terminal how far it is."""
+    for number, outcome in enumerate(outcomes, 1):
+        if sys.stderr.isatty():
+            print(f"\r{number} of {total}", end="", file=sys.stderr, flush=True)
+        yield outcome
+
+
+# ---------------------------------------------------------------------------- report
+
+
+def share(outcomes: Iterable[Outcome]) -> float:
+    """Return the percentage that is equal of what the CPU runs; 100 where it runs none."""
+    ran = _run_ones(outcomes)
+    return 100 * sum(outcome.good for outcome in ran) / len(ran) if ran else 100.0
+
+
+def _run_ones(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.verdict != "not run"]
+
+
+def passed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the goal is reached, and every exception has its reason in ``REASONS``."""
+    return share(outcomes) >= GOAL and all(o.good or o.name in REASONS for o in _run_ones(outcomes))
+
+
+def report(family: str, outcomes: Sequence[Outcome]) -> str:
+    """Return the summary of operators or of modules, as text."""
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    good = counts["equal"] + counts["close"]
+    samples = sum(outcome.samples for outcome in outcomes)
+    lines = [
+        f"{family}: {len(_run_ones(outcomes))} of {len(outcomes)} run on the CPU ({samples} samples), "
+        f"{good} equal = {share(outcomes):.2f} % (the goal is {GOAL} %)"
+    ]
+    lines += [
+        f"  {o.verdict:<8} {o.name}: {o.message}\n"
+        f"           {REASONS.get(o.name, 'no reason on record')}"
+        for o in _run_ones(outcomes)
+        if not o.good
+    ]
+    for verdict, text in (
+        ("close", "equal but for rounding"),
+        ("not run", "do not run on the CPU"),
+    ):
+        names = [outcome.name for outcome in outcomes if outcome.verdict == verdict]
+        if names:
+            lines.append(f"  {text} ({len(names)}): {', '.join(names)}")
+    healed = [o.name for o in outcomes if o.good and o.name in REASONS]
+    if healed:
+        lines.append(f"  no longer an exception: {', '.join(healed)}")
+    return "\n".join(lines)
+
+
+def _select(known: dict[str, list[str]], args: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the cases that the command line asks for, by family."""
+    wanted = {
+        family: names for family, names in known.items() if not args.family or args.family == family
+    }
+    if args.sample:
+        wanted = {family: [n for n in names if _in_sample(n)] for family, names in wanted.items()}
+    if args.only:
+        everything = [name for names in wanted.values() for name in names]
+        for name in args.only:
+            if name not in everything:
+                close = difflib.get_close_matches(name, everything, n=3)
+                hint = f" Did you mean {' or '.join(close)}?" if close else ""
+                raise SystemExit(f"There is no operator or module {name} here.{hint}")
+        wanted = {family: [n for n in names if n in args.only] for family, names in wanted.items()}
+    return {family: names for family, names in wanted.items() if names}
+
+
+def _in_sample(name: str) -> bool:
+    chosen = any(name in names.split() for names in SAMPLE.values())
+    return chosen or zlib.crc32(name.encode()) % DRAWN == 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; 1 below the goal, or where a difference has no reason on record."""
+    parser = argparse.ArgumentParser(prog="python -m simgpu.conformance", description=__doc__)
+    family = parser.add_mutually_exclusive_group()
+    family.add_argument(
+        "--ops", dest="family", action="store_const", const="operators", help="operators only"
+    )
+    family.add_argument(
+        "--modules", dest="family", action="store_const", const="modules", help="modules only"
+    )
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these operators or modules only")
+    parser.add_argument("--sample", action="store_true", help="the fixed sample that the tests run")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write every outcome as JSON")
+    args = parser.parse_args(argv)
+    if args.output and not args.output.parent.is_dir():
+        parser.error(f"There is no folder {args.output.parent} to write to.")
+    if problem := simgpu.problem():
+        print(problem)
+        return 1
+    started = time.perf_counter()
+    workers = [Worker() for _ in range(max(1, args.jobs))]
+    try:
+        workers[0].start()
+        chosen = _select(workers[0].names, args)
+        outcomes = run([name for names in chosen.values() for name in names], workers)
+    finally:
+        for worker in workers:
+            worker.stop()
+    by_name = {outcome.name: outcome for outcome in outcomes}
+    families = {family: [by_name[name] for name in names] for family, names in chosen.items()}
+    for family_name, found in families.items():
+        print(report(family_name, found))
+    seconds = time.perf_counter() - started
+    print(f"{seconds:.0f} s, torch {torch.__version__}, Python {platform.python_version()}")
+    if args.output:
+        write(args.output, families, seconds)
+    return 0 if all(passed(found) for found in families.values()) else 1
+
+
+def write(path: Path, families: dict[str, list[Outcome]], seconds: float) -> None:
+    """Write every outcome to a JSON file."""
+    data = {
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "seconds": round(seconds, 1),
+        "equal_percent": {family: round(share(found), 3) for family, found in families.items()},
+        "outcomes": {family: [asdict(o) for o in found] for family, found in families.items()},
+    }
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""For pytest: the fixture ``sim``, a simulated GPU of a test's own, and the marker ``simgpu``.
+
+``@pytest.mark.simgpu(memory="300 MB")`` limits its memory, ``profile="A100"`` names the GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", "simgpu(memory=..., profile='T4'): the device that the fixture `sim` gives"
+    )
+
+
+@pytest.fixture
+def sim(request: pytest.FixtureRequest) -> Iterator[object]:
+    """Give a simulated GPU, empty and of the size that the marker asks for, for the time of a test."""
+    import simgpu
+    from simgpu.profiles import load
+    from simgpu.spare import spare_device
+
+    if reason := simgpu.problem():
+        pytest.fail(reason, pytrace=False)
+    mark = request.node.get_closest_marker("simgpu")
+    asked = {} if mark is None else dict(mark.kwargs)
+    profile = asked.pop("profile", "T4")
+    memory = asked.pop("memory", None) or load(profile).total_memory
+    if asked or (mark and mark.args):
+        pytest.fail(
+            "The marker simgpu takes memory=... and profile=..., by name, and nothing else.",
+            pytrace=False,
+        )
+    with spare_device(memory, profile) as device:
+        yield device

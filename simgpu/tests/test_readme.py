@@ -1,0 +1,78 @@
+"""What the README shows is what a run shows; and the package works alone."""
+
+import contextlib
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import simgpu
+
+HOME = Path(simgpu.__file__).parent
+README = (HOME / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re.DOTALL)
+
+
+def test_each_example_prints_what_the_readme_says():
+    names: dict[str, object] = {}
+    examples = [(code, says) for code, says in BLOCKS if not code.startswith("# test_")]
+    assert len(examples) >= 4
+    for code, says in examples:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, "README.md", "exec"), names)
+        assert printed.getvalue() == says
+
+
+def run_pytest(folder: Path, text: str) -> str:
+    (folder / "test_it.py").write_text(text, encoding="utf-8")
+    call = [sys.executable, "-m", "pytest", "-q", "-p", "simgpu.pytest_plugin", "--strict-markers"]
+    env = os.environ | {"PYTHONPATH": str(HOME.parent), "PYTEST_ADDOPTS": ""}
+    (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    return subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True).stdout
+
+
+def test_the_plugins_tests_pass_and_those_that_should_fail_do(tmp_path):
+    (text,) = (code for code, _ in BLOCKS if code.startswith("# test_"))
+    wrong = {
+        "memory='2 MB'": "torch.empty(2**20, device=sim)",
+        "profile='A100'": "assert torch.ones(2, device=sim).sum() == 3",
+        "size=3": "pass",
+    }
+    for number, (mark, body) in enumerate(wrong.items()):
+        text += f"\n\n@pytest.mark.simgpu({mark})\ndef test_wrong_{number}(sim):\n    {body}\n"
+    said = run_pytest(tmp_path, text)
+    assert "2 passed" in said and "2 failed" in said and "1 error" in said
+    assert "OutOfMemoryError" in said and "takes memory=... and profile=..., by name" in said
+
+
+@pytest.mark.slow
+def test_its_own_wheel_works_without_the_course(tmp_path):
+    shutil.copytree(HOME, tmp_path / "source", ignore=shutil.ignore_patterns("__pycache__"))
+    call = [sys.executable, "-m", "uv", "build", "--quiet", "--wheel", "--out-dir", str(tmp_path)]
+    done = subprocess.run([*call, "source"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("simgpu-*.whl")
+    assert wheel.stat().st_size < 200_000
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        packed.extractall(tmp_path / "site")
+    assert "simgpu/profiles.json" in names and not [n for n in names if "tests/" in n]
+    code = (
+        "import sys, torch, simgpu\n"
+        "x = torch.ones(3, device=simgpu.enable('T4'))\n"
+        "from simgpu import cluster, hollow, pytest_plugin, spare\n"
+        "ours = [m for m in sys.modules if m.startswith(('course_', 'tools'))]\n"
+        "print(x.sum().item(), simgpu.__file__, ours)\n"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    env["PYTHONPATH"] = str(tmp_path / "site")
+    call = [sys.executable, "-c", code]
+    said = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True).stdout
+    assert said.startswith("3.0") and str(tmp_path / "site") in said and said.endswith("[]\n")

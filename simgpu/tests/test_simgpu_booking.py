@@ -1,0 +1,174 @@
+"""What the simulated device only books (cost, timeline, counters, history) never stops an operation."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.flop_counter import flop_registry
+
+import simgpu
+from simgpu import cost, trial
+from simgpu.clock import Clock
+from simgpu.history import History
+
+pytestmark = pytest.mark.usefixtures("two_devices")
+
+
+def broken(*_, **__):
+    raise AssertionError("this formula does not know its shapes")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_remembered():
+    for kept in (cost._known, cost._NO_WORK):
+        kept.clear()
+    yield
+    for kept in (cost._known, cost._NO_WORK):
+        kept.clear()
+
+
+def step(place):
+    """Train once on layers that have formulas of their own; return loss, weights and a copy."""
+    torch.manual_seed(3)
+    net = nn.ModuleDict({"conv": nn.Conv2d(1, 4, 3), "up": nn.ConvTranspose2d(4, 4, 2)})
+    net["head"] = nn.Linear(4, 4)
+    net.to(place)
+    x = torch.linspace(0, 1, 2 * 36).reshape(2, 1, 6, 6).to(place)
+    rows = net["head"](net["up"](net["conv"](x)).flatten(2).transpose(1, 2))
+    heads = rows.unflatten(-1, (2, 2)).transpose(1, 2)
+    loss = (F.scaled_dot_product_attention(heads, heads, heads) @ heads.mT).square().mean()
+    loss.backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    return [value.detach().cpu() for value in (loss, *net.parameters(), heads[..., :1].clone())]
+
+
+EXPECTED = step("cpu")
+
+
+def same(found):
+    return all(torch.equal(a, b) for a, b in zip(found, EXPECTED, strict=True))
+
+
+CERTAIN = (
+    "aten.convolution",
+    "aten.convolution_backward",
+    "aten.bmm",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward",
+)
+"""Formulas that `step` needs with every release."""
+
+
+def formulas():
+    known = [str(packet) for packet in flop_registry]
+    return sorted({*known, *cost._MORE})
+
+
+@pytest.mark.parametrize("name", formulas())
+def test_a_formula_that_fails_stops_nothing(name, monkeypatch):
+    for packet in list(flop_registry):
+        if str(packet) == name:
+            monkeypatch.setitem(flop_registry, packet, broken)
+    if name in cost._MORE:
+        monkeypatch.setitem(cost._MORE, name, broken)
+    with simgpu.count() as counted:
+        assert same(step("sim"))
+    assert counted.unmodelled or name not in CERTAIN
+    assert ("cost only guessed" in str(counted)) == bool(counted.unmodelled)
+
+
+def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):
+    monkeypatch.setattr(cost, "_formula", lambda packet: broken)
+    with simgpu.count() as counted:
+        start = simgpu.clock().device
+        assert same(step("sim"))
+    assert counted.unmodelled > 20
+    assert simgpu.clock().device > start
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(cost, "_work"), (cost, "seconds"), (Clock, "launch"), (Clock, "copy"), (History, "note")],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_no_part_of_the_books_stops_an_operation(owner, name, monkeypatch):
+    torch.sim.memory._record_memory_history()
+    monkeypatch.setattr(owner, name, broken)
+    try:
+        with simgpu.count() as counted:
+            assert same(step("sim"))
+    finally:
+        torch.sim.memory._record_memory_history(None)
+    assert counted.unmodelled
+    assert "cost only guessed" in str(counted)
+
+
+def test_a_listener_that_fails_stops_nothing():
+    listeners = simgpu.clock()._host.listeners
+    listeners.append(broken)
+    try:
+        with simgpu.count() as counted:
+            assert same(step("sim"))
+    finally:
+        listeners.remove(broken)
+    assert counted.unmodelled
+
+
+def test_where_all_is_known_nothing_is_guessed():
+    with simgpu.count() as counted:
+        assert same(step("sim"))
+    assert counted.unmodelled == 0
+    assert "guessed" not in str(counted)
+
+
+# --- A training step is tried before the device is trusted
+
+
+@pytest.fixture
+def untried():
+    trial.fault.cache_clear()
+    yield
+    trial.fault.cache_clear()
+
+
+def test_the_trial_leaves_no_trace(untried):
+    torch.sim.manual_seed(5)
+    held = torch.ones(10, device="sim")
+    before = (
+        torch.get_rng_state().tolist(),
+        torch.sim.get_rng_state().tolist(),
+        torch.sim.memory_stats(),
+        simgpu.clock().host,
+    )
+    with simgpu.count() as counted:
+        assert simgpu.fault() is None
+    after = (
+        torch.get_rng_state().tolist(),
+        torch.sim.get_rng_state().tolist(),
+        torch.sim.memory_stats(),
+        simgpu.clock().host,
+    )
+    assert before == after and counted.launches == 0 and held.sum() == 10
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (torch.optim.AdamW, "step"),
+        (torch.amp.GradScaler, "step"),
+        (torch, "autocast"),
+        (torch, "load"),
+    ],
+    ids=lambda value: getattr(value, "__name__", value),
+)
+def test_a_step_that_fails_is_told_in_a_line(owner, name, untried, monkeypatch):
+    def new(*_, **__):
+        raise AttributeError("a name that only a newer device has\nand more")
+
+    monkeypatch.setattr(owner, name, new)
+    assert simgpu.fault() == "AttributeError: a name that only a newer device has"
+
+
+def test_a_step_that_comes_out_wrong_is_told(untried, monkeypatch):
+    monkeypatch.setattr(trial, "_trained", lambda place: [torch.ones(1) * len(place)])
+    assert simgpu.fault() == "a training step came out wrong"

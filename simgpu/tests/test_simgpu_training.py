@@ -1,0 +1,696 @@
+"""Whole networks train on the simulated device as on the CPU: layers, optimizers, mixed precision."""
+
+import copy
+import inspect
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
+from torch.utils.flop_counter import FlopCounterMode
+
+import simgpu
+
+pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
+
+SIM = "sim"
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.inner = kind(4, 6, 2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.head(self.inner(x.unflatten(1, (2, 2)).repeat(1, 1, 2))[0][:, -1])
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x):
+        h = self.inner(x[:, None, :] * torch.ones(1, 3, 1, device=x.device))
+        return self.head(F.scaled_dot_product_attention(h, h, h, is_causal=True).mean(1))
+
+
+class Pieces(nn.Module):
+    """A ParameterList, a ParameterDict and buffers, one of them not saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ParameterList([torch.randn(4, 3) for _ in range(2)])
+        self.named = nn.ParameterDict({"bias": nn.Parameter(torch.zeros(3))})
+        self.register_buffer("scale", torch.tensor([2.0]))
+        self.register_buffer("hidden", torch.ones(3), persistent=False)
+
+    def forward(self, x):
+        return (
+            x @ self.parts[0] + x @ self.parts[1] + self.named["bias"]
+        ) * self.scale + self.hidden
+
+
+def image(*layers):
+    return nn.Sequential(nn.Unflatten(1, (1, 2, 2)), *layers, nn.Flatten())
+
+
+NETS = {
+    "mlp": lambda: nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)),
+    "batch norm": lambda: nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.Linear(8, 3)
+    ),
+    "cnn": lambda: image(nn.Conv2d(1, 6, 2), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 3, 1)),
+    "transposed": lambda: image(
+        nn.ConvTranspose2d(1, 3, 2), nn.GroupNorm(1, 3), nn.AdaptiveAvgPool2d(1)
+    ),
+    "embedding": lambda: nn.Sequential(Whole(), nn.EmbeddingBag(8, 3)),
+    "lstm": lambda: Recurrent(nn.LSTM),
+    "gru": lambda: Recurrent(nn.GRU),
+    "rnn": lambda: Recurrent(nn.RNN),
+    "attention": Attention,
+    "pieces": Pieces,
+}
+
+
+class Whole(nn.Module):
+    def forward(self, x):
+        return x.abs().mul(3).clamp(max=7).long()
+
+
+def batch(device):
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(16, 4, generator=generator)
+    return x.to(device), torch.randint(0, 3, (16,), generator=generator).to(device)
+
+
+def train(make, device, optimizer=torch.optim.SGD, steps=3, **settings):
+    """Return the network and the optimizer after some steps, and the losses."""
+    torch.manual_seed(0)
+    net = make().to(device)
+    x, y = batch(device)
+    settings = {"lr": 0.05, **settings}
+    opt = optimizer(net.parameters(), **settings)
+
+    def closure():
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        return loss
+
+    losses = [opt.step(closure).item() for _ in range(steps)]
+    return net, opt, losses
+
+
+def same(a, b, **tolerance):
+    """Whether two networks hold the same values."""
+    for name, value in b.state_dict().items():
+        torch.testing.assert_close(value.cpu(), a.state_dict()[name].cpu(), **tolerance)
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_training_equals_the_cpus(name):
+    on_cpu, _, expected = train(NETS[name], "cpu")
+    on_sim, _, losses = train(NETS[name], SIM)
+    assert {p.device.type for p in [*on_sim.parameters(), *on_sim.buffers()]} == {"sim"}
+    assert losses == pytest.approx(expected, rel=1e-5)
+    assert losses[0] != losses[-1]
+    same(on_cpu, on_sim)
+
+
+def test_dropout():
+    x = torch.ones(2000, device=SIM)
+    y = nn.Dropout(0.25)(x)
+    assert y.unique().tolist() == pytest.approx([0, 4 / 3]) and 400 < y.eq(0).sum() < 600
+    assert torch.equal(nn.Dropout(0.25).eval()(x), x)
+
+
+def test_packed_sequences():
+    results = {}
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        lstm = nn.LSTM(2, 3, batch_first=True).to(device)
+        x = torch.randn(3, 5, 2).to(device)
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, torch.tensor([5, 2, 4]), batch_first=True, enforce_sorted=False
+        )
+        out, lengths = nn.utils.rnn.pad_packed_sequence(lstm(packed)[0], batch_first=True)
+        out.pow(2).sum().backward()
+        assert out.device.type == device and lengths.tolist() == [5, 2, 4]
+        results[device] = [out.detach().cpu(), lstm.weight_hh_l0.grad.cpu()]
+    torch.testing.assert_close(results[SIM], results["cpu"])
+
+
+@pytest.mark.parametrize("name", ["silu", "mish"])
+def test_the_gradient_of_an_activation_is_one_kernel_and_the_cpus(name):
+    x = torch.linspace(-6, 6, 4001, requires_grad=True)
+    y = x.detach().to(SIM).requires_grad_()
+    getattr(F, name)(x).sum().backward()
+    out = getattr(F, name)(y)
+    grad = torch.ones_like(out)
+    with simgpu.count() as counters:
+        out.backward(grad)
+    assert torch.equal(y.grad.cpu(), x.grad)
+    assert counters.launches == 1
+
+
+MASK = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(3)) > 0.4
+
+
+@pytest.mark.parametrize(
+    ("heads", "mask", "settings"),
+    [
+        pytest.param(4, None, {"is_causal": True}, id="causal"),
+        pytest.param(4, MASK, {}, id="mask"),
+        pytest.param(4, MASK.float(), {}, id="mask that is added"),
+        pytest.param(4, MASK[0], {"dropout_p": 0.3}, id="mask and dropout"),
+        pytest.param(1, MASK, {}, id="mask, all heads share a key"),
+        pytest.param(2, MASK[0], {"enable_gqa": True}, id="mask, two heads share a key"),
+    ],
+)
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["no batch", "batch"])
+def test_attention(heads, mask, settings, batch):
+    results = {}
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        x = [torch.randn(*batch, n, rows, 8) for n, rows in ((4, 5), (heads, 6), (heads, 6))]
+        x = [tensor.to(device).requires_grad_() for tensor in x]
+        torch.manual_seed(0)
+        mask = None if mask is None else mask.to(device)
+        out = F.scaled_dot_product_attention(*x, mask, **settings)
+        out.pow(2).sum().backward()
+        assert out.device.type == device
+        results[device] = [out.detach().cpu(), *(tensor.grad.cpu() for tensor in x)]
+    assert results["cpu"][0].isfinite().all()
+    for got, expected in zip(results[SIM], results["cpu"], strict=True):
+        assert torch.equal(got, expected)
+
+
+# --- Moving modules
+
+
+def test_a_module_that_moves_keeps_its_parameters():
+    net = nn.Linear(3, 3)
+    weight = net.weight
+    for device in ("sim:0", "sim:1", "cpu", "sim:0"):
+        assert net.to(device) is net and net.weight is weight
+        assert weight.device == torch.device(device) and isinstance(weight, nn.Parameter)
+        assert weight.is_leaf and weight.requires_grad
+        net(torch.ones(1, 3, device=device)).sum().backward()
+        assert weight.grad.device == torch.device(device)
+    assert weight.grad.sum() == 4 * 9  # the gradient moved along
+    assert net.cpu().weight.__class__ is nn.Parameter
+    assert net.sim(1).weight.get_device() == 1
+
+
+def test_dtype_and_device():
+    assert nn.Linear(2, 2).to(SIM, torch.float16).weight.type() == "torch.sim.HalfTensor"
+    net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).sim()
+    weight = net[0].weight
+    net.half()
+    assert net[0].weight is weight and weight.dtype is torch.float16 and weight.is_sim
+    assert net[1].num_batches_tracked.dtype is torch.long
+    assert net.bfloat16().float().double()[1].running_mean.dtype is torch.float64
+    with pytest.raises(
+        RuntimeError, match="mat1 and mat2 must have the same dtype, but got Float and Half"
+    ):
+        nn.Linear(2, 2).sim().half()(torch.ones(1, 2, device=SIM))
+    with pytest.raises(RuntimeError) as caught:
+        nn.Conv2d(1, 1, 1, bias=False).sim().half()(torch.ones(1, 1, 2, 2, device=SIM))
+    assert str(caught.value) == (
+        "Input type (torch.sim.FloatTensor) and weight type (torch.sim.HalfTensor) should be the same"
+    )
+
+
+def test_made_on_the_device_or_on_meta():
+    net = nn.Linear(2, 2, device="sim:1")
+    assert isinstance(net.weight, nn.Parameter) and net.weight.get_device() == 1
+    empty = nn.Linear(2, 2).to("meta").to_empty(device=SIM)
+    empty.reset_parameters()
+    assert empty.weight.is_sim and empty.weight.abs().max() <= 1
+
+
+def test_load_state_dict():
+    net = nn.Linear(2, 2, device=SIM)
+    weight = net.weight
+    net.load_state_dict({"weight": torch.full((2, 2), 3.0), "bias": torch.zeros(2, device="sim:1")})
+    assert net.weight is weight and weight.is_sim and weight.eq(3).all() and net.bias.is_sim
+    net.load_state_dict(nn.Linear(2, 2, device="sim:1").state_dict(), assign=True)
+    assert net.weight.get_device() == 1 and isinstance(net.weight, nn.Parameter)
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        net.load_state_dict(nn.Linear(3, 2).state_dict())
+
+
+@pytest.mark.parametrize("how", ["argument", "context"])
+def test_lazy_modules_made_on_the_device(how):
+    with torch.device(SIM if how == "context" else "cpu"):
+        net = nn.LazyLinear(3) if how == "context" else nn.LazyLinear(3, device=SIM)
+    y = net(torch.ones(2, 5, device=SIM))
+    y.sum().backward()
+    assert net.weight.device == net.weight.grad.device == torch.device("sim:0")
+    assert net.weight.requires_grad and type(net) is nn.Linear
+    assert nn.LazyLinear(2)(torch.ones(1, 4)).device.type == "cpu"
+
+
+@pytest.mark.parametrize("place", ["cpu", SIM])
+def test_ctc_loss_takes_lengths_from_either_side(place):
+    torch.manual_seed(0)
+    log_probs = torch.randn(50, 4, 20).log_softmax(2)
+    targets = torch.randint(1, 20, (4, 30))
+    lengths = torch.full((4,), 50), torch.tensor([10, 17, 29, 1])
+    found = []
+    for x, to in ((log_probs.clone(), "cpu"), (log_probs.to(SIM), place)):
+        x.requires_grad_()
+        loss = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        loss.backward()
+        with torch.inference_mode():
+            again = F.ctc_loss(x, targets.to(x.device), *(n.to(to) for n in lengths))
+        assert torch.equal(loss.detach(), again)
+        found.append((loss.detach().cpu(), x.grad.cpu()))
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_of_grouped_queries(causal, dtype):
+    torch.manual_seed(0)
+    query = torch.randn(2, 8, 16, 32, dtype=dtype)
+    key, value = (torch.randn(2, 2, 24, 32, dtype=dtype) for _ in range(2))
+    found = []
+    for place in ("cpu", SIM):
+        inputs = [x.clone().to(place).requires_grad_() for x in (query, key, value)]
+        with simgpu.timeline() as timeline:
+            out = F.scaled_dot_product_attention(*inputs, is_causal=causal, enable_gqa=True)
+            out.float().square().sum().backward()
+        found.append([x.cpu() for x in (out.detach(), *(i.grad for i in inputs))])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    flops = {
+        s.name: s.flops for s in timeline.spans if "attention" in s.name and s.kind == "kernel"
+    }
+    product = (
+        2 * 2 * 8 * 16 * 24 * 32
+    )  # 2 for a multiplication with an addition; batch, heads, sizes
+    assert [value / product for _, value in sorted(flops.items())] == [2, 5]
+
+
+def test_lazy_modules():
+    net = nn.Sequential(nn.LazyLinear(5), nn.LazyBatchNorm1d(), nn.Linear(5, 3)).sim()
+    x, y = batch(SIM)
+    net(x)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    F.cross_entropy(net(x), y).backward()
+    before = net[0].weight.detach().clone()
+    optimizer.step()
+    assert {t.device.type for t in [*net.parameters(), *net.buffers()]} == {"sim"}
+    assert net[0].weight.shape == (5, 4) and not torch.equal(before, net[0].weight)
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm", "orthogonal"])
+def test_parametrizations(name):
+    parametrize = getattr(nn.utils.parametrizations, name)
+    results = {}
+    for device in ("cpu", SIM):
+        torch.manual_seed(0)
+        net = parametrize(nn.Linear(4, 4)).to(device)
+        loss = net(batch(device)[0]).pow(2).sum()
+        loss.backward()
+        assert net.weight.device.type == device
+        results[device] = [loss.detach().cpu(), *(p.grad.cpu() for p in net.parameters())]
+    torch.testing.assert_close(results[SIM], results["cpu"])
+
+
+# --- Optimizers
+
+
+def optimizers():
+    """Every optimizer of this PyTorch, each way it can be asked for."""
+    for name, kind in inspect.getmembers(torch.optim, inspect.isclass):
+        if kind is not torch.optim.Optimizer and issubclass(kind, torch.optim.Optimizer):
+            accepted = inspect.signature(kind).parameters
+            yield pytest.param(kind, {}, id=name)
+            for setting in ("foreach", "fused", "capturable"):
+                if setting in accepted:
+                    yield pytest.param(kind, {setting: True}, id=f"{name}-{setting}")
+
+
+def net_for(kind):
+    if kind is torch.optim.SparseAdam:
+        return nn.Sequential(Whole(), nn.Flatten(), nn.EmbeddingBag(8, 3, sparse=True, mode="sum"))
+    if kind.__name__ == "Muon":  # only for matrices
+        return nn.Sequential(nn.Linear(4, 8, bias=False), nn.Tanh(), nn.Linear(8, 3, bias=False))
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+@pytest.mark.parametrize(("kind", "settings"), list(optimizers()))
+def test_every_optimizer_steps_as_on_the_cpu(kind, settings):
+    on_cpu, _, _ = train(lambda: net_for(kind), "cpu", kind)
+    on_sim, opt, losses = train(lambda: net_for(kind), SIM, kind, **settings)
+    same(on_cpu, on_sim, rtol=1e-5, atol=1e-5)
+    assert losses[0] != losses[-1]
+    for state in opt.state.values():
+        for name, value in state.items():
+            if torch.is_tensor(value) and name not in (
+                "step",
+                "mu_product",
+            ):  # on the host, as on CUDA
+                assert value.is_sim, name
+
+
+def test_many_tensors_at_a_time_is_the_default_as_on_cuda():
+    net, opt, _ = train(NETS["mlp"], SIM, torch.optim.AdamW)
+    assert opt.state[net[0].weight]["step"].is_cpu
+    with simgpu.count() as several:
+        opt.step()
+    opt.param_groups[0]["foreach"] = False
+    with simgpu.count() as single:
+        opt.step()
+    assert 0 < several.launches < single.launches / 2
+
+
+def test_an_optimizer_made_before_the_move_is_still_valid():
+    x, y = batch(SIM)
+    net = NETS["mlp"]()
+    opt = torch.optim.Adam(net.parameters(), lr=0.1)
+    alive = net(batch("cpu")[0]).sum()  # a graph on the CPU still knows the parameters
+    net.sim()
+    before = copy.deepcopy(net)
+    F.cross_entropy(net(x), y).backward()
+    opt.step()
+    assert not torch.equal(net[0].weight, before[0].weight) and alive.is_cpu
+    assert opt.state[net[0].weight]["exp_avg"].is_sim
+
+
+def test_an_optimizers_state_goes_to_the_parameters_device():
+    _, opt, _ = train(NETS["mlp"], SIM, torch.optim.AdamW)
+    file = io.BytesIO()
+    torch.save(opt.state_dict(), file)
+    file.seek(0)
+    net = NETS["mlp"]().sim(1)
+    resumed = torch.optim.AdamW(net.parameters())
+    resumed.load_state_dict(torch.load(file, map_location="cpu"))
+    state = resumed.state[net[0].weight]
+    assert state["exp_avg"].get_device() == 1 and state["step"] == 3
+
+
+def test_gradient_clipping():
+    weight = nn.Parameter(torch.tensor([3.0, 4.0], device=SIM))
+    weight.grad = weight.detach().clone()
+    assert nn.utils.clip_grad_norm_([weight], 1.0).item() == pytest.approx(5)
+    assert weight.grad.tolist() == pytest.approx([0.6, 0.8])
+
+
+# --- Mixed precision: CUDA's lists
+
+HALF = torch.float16
+FULL = torch.float32
+
+
+def loss_of(name):
+    return lambda x, h: getattr(F, name)(h, h.detach().clamp(0.1, 0.9))
+
+
+AUTOCAST = {
+    # in the 16-bit dtype
+    "matmul": (lambda x, h: x @ x, "low"),
+    "addmm": (lambda x, h: torch.addmm(x, x, x), "low"),
+    "bmm": (lambda x, h: torch.bmm(x[None], x[None]), "low"),
+    "baddbmm": (lambda x, h: torch.baddbmm(x[None], x[None], x[None]), "low"),
+    "mv": (lambda x, h: x @ x[0], "low"),
+    "einsum": (lambda x, h: torch.einsum("ij,jk->ik", x, x), "low"),
+    "linear": (lambda x, h: F.linear(x, x), "low"),
+    "conv1d": (lambda x, h: F.conv1d(x[None], x[:, :, None]), "low"),
+    "conv2d": (lambda x, h: F.conv2d(x[None, None], x[None, None]), "low"),
+    "conv_transpose2d": (lambda x, h: F.conv_transpose2d(x[None, None], x[None, None]), "low"),
+    "prelu": (lambda x, h: F.prelu(x, x[0]), "low"),
+    "attention": (lambda x, h: F.scaled_dot_product_attention(x[None], x[None], x[None]), "low"),
+    "multi_dot": (lambda x, h: torch.linalg.multi_dot([x, x, x]), "low"),
+    # in float32
+    **{
+        name: (lambda x, h, name=name: getattr(torch, name)(h * 0.5 + 1.2), FULL)
+        for name in (
+            "cosh",
+            "exp",
+            "expm1",
+            "log",
+            "log10",
+            "log1p",
+            "reciprocal",
+            "rsqrt",
+            "sinh",
+            "tan",
+        )
+    },
+    "acos": (lambda x, h: torch.acos(h * 0), FULL),
+    "pow": (lambda x, h: h.pow(2), FULL),
+    "rpow": (lambda x, h: 2**h, FULL),
+    "softplus": (lambda x, h: F.softplus(h), FULL),
+    "layer_norm": (lambda x, h: F.layer_norm(h, (4,)), FULL),
+    "group_norm": (lambda x, h: F.group_norm(h, 2), FULL),
+    "norm": (lambda x, h: h.norm(), FULL),
+    "dist": (lambda x, h: torch.dist(h, h), FULL),
+    "cdist": (lambda x, h: torch.cdist(h, h), FULL),
+    "renorm": (lambda x, h: h.renorm(2, 0, 1), FULL),
+    "logsumexp": (lambda x, h: h.logsumexp(1), FULL),
+    "cosine_similarity": (lambda x, h: F.cosine_similarity(h, h), FULL),
+    "nll_loss": (lambda x, h: F.nll_loss(h, torch.tensor([0, 1, 2, 3], device=SIM)), FULL),
+    "cross_entropy": (
+        lambda x, h: F.cross_entropy(h, torch.tensor([0, 1, 2, 3], device=SIM)),
+        FULL,
+    ),
+    **{
+        name: (loss_of(name), FULL)
+        for name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss")
+    },
+    "kl_div": (lambda x, h: F.kl_div(h, h, reduction="sum"), FULL),
+    "bce": (lambda x, h: F.binary_cross_entropy_with_logits(h, h), FULL),
+    # a float32 result
+    "softmax": (lambda x, h: h.softmax(1), FULL),
+    "log_softmax": (lambda x, h: F.log_softmax(h, 1), FULL),
+    "sum": (lambda x, h: h.sum(), FULL),
+    "sum over a dimension": (lambda x, h: h.sum(1), FULL),
+    "prod": (lambda x, h: h.prod(), FULL),
+    "cumsum": (lambda x, h: h.cumsum(0), FULL),
+    "cumprod": (lambda x, h: h.cumprod(0), FULL),
+    "vector norm": (lambda x, h: torch.linalg.vector_norm(h), FULL),
+    "sum with a dtype": (lambda x, h: h.sum(dtype=torch.float64), torch.float64),
+    "softmax with a dtype": (lambda x, h: h.softmax(1, dtype=torch.float64), torch.float64),
+    # in the widest dtype
+    "cat": (lambda x, h: torch.cat([x, h]), FULL),
+    "stack": (lambda x, h: torch.stack([h, x]), FULL),
+    "addcmul": (lambda x, h: torch.addcmul(h, x, h), FULL),
+    "atan2": (lambda x, h: torch.atan2(h, x), FULL),
+    "dot": (lambda x, h: torch.dot(h[0], x[0]), FULL),
+    "bilinear": (lambda x, h: F.bilinear(h, x, x[None]), FULL),
+    "cat of one dtype": (lambda x, h: torch.cat([h, h]), "low"),
+    # on no list: the dtype that comes in
+    "relu": (lambda x, h: h.relu(), "low"),
+    "gelu": (lambda x, h: F.gelu(h), "low"),
+    "tanh": (lambda x, h: h.tanh(), "low"),
+    "mean": (lambda x, h: h.mean(), "low"),
+    "max": (lambda x, h: h.max(), "low"),
+    "batch_norm": (lambda x, h: F.batch_norm(h, None, None, training=True), "low"),
+    "dropout": (lambda x, h: F.dropout(h), "low"),
+    "relu of float32": (lambda x, h: x.relu(), FULL),
+    "add": (lambda x, h: x + h, FULL),
+    # not eligible
+    "float64": (lambda x, h: x.double() @ x.double(), torch.float64),
+    "integers": (lambda x, h: x.long().sum(), torch.int64),
+    "on the cpu": (lambda x, h: x.cpu() @ x.cpu(), FULL),
+}
+
+
+@pytest.mark.parametrize("low", [torch.float16, torch.bfloat16], ids=["float16", "bfloat16"])
+@pytest.mark.parametrize("name", AUTOCAST)
+def test_autocast_gives_the_dtype_of_cudas_lists(name, low):
+    work, expected = AUTOCAST[name]
+    torch.manual_seed(0)
+    x = torch.rand(4, 4, device=SIM)
+    with torch.autocast(SIM, dtype=low):
+        assert work(x, x.to(low)).dtype is (low if expected == "low" else expected)
+
+
+def test_autocast_of_recurrent_layers():
+    x = torch.rand(2, 3, 4, device=SIM)
+    with torch.autocast(SIM, dtype=torch.bfloat16):
+        for kind in (nn.LSTM, nn.GRU, nn.RNN):
+            assert kind(4, 3).sim()(x)[0].dtype is torch.bfloat16
+        assert nn.LSTMCell(4, 3).sim()(x[0])[0].dtype is torch.bfloat16
+
+
+def test_autocast_begins_and_ends():
+    x = torch.rand(4, 4, device=SIM)
+    with torch.autocast(SIM):
+        assert (x @ x).dtype is torch.float16
+        with torch.autocast(SIM, enabled=False):
+            assert (x @ x).dtype is torch.float32
+        with torch.autocast(SIM, dtype=torch.bfloat16):
+            assert (x @ x).dtype is torch.bfloat16
+        assert (x @ x).dtype is torch.float16
+    assert (x @ x).dtype is torch.float32 and not torch.is_autocast_enabled(SIM)
+    assert torch.autocast(SIM, dtype=torch.bfloat16)(lambda: x @ x)().dtype is torch.bfloat16
+    with torch.autocast("cpu"):
+        assert (x @ x).dtype is torch.float32 and (x.cpu() @ x.cpu()).dtype is torch.bfloat16
+
+
+def test_autocast_keeps_the_gradients_in_float32():
+    net = nn.Linear(4, 3).sim()
+    x, y = batch(SIM)
+    with torch.autocast(SIM):
+        loss = F.cross_entropy(net(x), y)
+    loss.backward()
+    assert net.weight.grad.dtype is torch.float32
+    reference = nn.Linear(4, 3)
+    reference.load_state_dict(net.state_dict())
+    F.cross_entropy(reference(x.cpu()), y.cpu()).backward()
+    torch.testing.assert_close(net.weight.grad.cpu(), reference.weight.grad, rtol=0.02, atol=1e-3)
+
+
+def test_autocast_casts_a_weight_once_and_lets_the_copy_go():
+    net, x = nn.Linear(64, 64, bias=False).sim(), torch.rand(2, 64, device=SIM)
+    with torch.autocast(SIM):
+        with simgpu.count() as first:
+            net(x)
+        with simgpu.count() as second:
+            net(x)
+    assert second.launches == first.launches - 1
+    before = torch.sim.memory_allocated()
+    with torch.autocast(SIM):
+        net(x)
+        assert torch.sim.memory_allocated() == before + 64 * 64 * 2
+        with torch.autocast(SIM, enabled=False):
+            pass
+        assert torch.sim.memory_allocated() == before + 64 * 64 * 2
+    assert torch.sim.memory_allocated() == before
+    with torch.autocast(SIM, cache_enabled=False):
+        net(x)
+        assert torch.sim.memory_allocated() == before
+    with torch.no_grad(), torch.autocast(SIM):  # a weight that changed is cast anew
+        old = net(x)
+    with torch.no_grad():
+        net.weight.mul_(2)
+        with torch.autocast(SIM):
+            assert torch.equal(net(x), old * 2)
+
+
+def test_autocast_refuses_bce_and_custom_functions_choose():
+    x = torch.rand(4, device=SIM)
+    with torch.autocast(SIM), pytest.raises(RuntimeError, match="unsafe to autocast"):
+        nn.BCELoss()(x, x)
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type=SIM, cast_inputs=torch.float32)
+        def forward(ctx, a):
+            assert not torch.is_autocast_enabled(SIM)
+            return a * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type=SIM)
+        def backward(ctx, grad):
+            return grad * 2
+
+    half = x.half().requires_grad_()
+    with torch.autocast(SIM):
+        out = Double.apply(half)
+    out.sum().backward()
+    assert out.dtype is torch.float32 and half.grad.tolist() == [2] * 4
+
+
+def test_grad_scaler():
+    weight = nn.Parameter(torch.ones(1, device=SIM))
+    opt = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.amp.GradScaler(SIM, init_scale=4.0, growth_interval=2)
+    seen = []
+    for factor in (1.0, float("inf"), 1.0, 1.0):
+        opt.zero_grad()
+        scaler.scale((weight * factor).sum()).backward()
+        assert weight.grad.item() == factor * scaler.get_scale()
+        scaler.unscale_(opt)
+        nn.utils.clip_grad_norm_([weight], 0.5)
+        scaler.step(opt)
+        scaler.update()
+        seen.append((round(weight.item(), 4), scaler.get_scale()))
+    # clipped to 0.5; skipped, and the scale halved; two good steps, and the scale doubled
+    assert seen == [(0.5, 4), (0.5, 2), (0, 2), (-0.5, 4)]
+    resumed = torch.amp.GradScaler(SIM)
+    resumed.load_state_dict(scaler.state_dict())
+    assert resumed.get_scale() == 4
+
+
+# --- Activation checkpointing, counting, profiling
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_saves_memory_and_repeats_its_dropout(reentrant):
+    torch.manual_seed(1)
+    net = nn.Sequential(
+        *[nn.Sequential(nn.Linear(64, 64), nn.Dropout(), nn.ReLU()) for _ in range(6)]
+    ).sim()
+    x = torch.randn(256, 64, device=SIM, requires_grad=True)
+
+    def step(block):
+        torch.manual_seed(2)
+        net.zero_grad()
+        x.grad = None
+        before = torch.sim.memory_allocated()
+        h = x
+        with torch.autocast(SIM):
+            for layer in net:
+                h = block(layer, h)
+        held = torch.sim.memory_allocated() - before
+        h.float().sum().backward()
+        return held, [x.grad, *(p.grad for p in net.parameters())]
+
+    plain, expected = step(lambda layer, h: layer(h))
+    saved, gradients = step(lambda layer, h: checkpoint(layer, h, use_reentrant=reentrant))
+    assert saved < 0.7 * plain
+    assert all(torch.equal(a, b) for a, b in zip(expected, gradients, strict=True))
+    checkpoint_sequential(net, 2, x, use_reentrant=reentrant).sum().backward()
+
+
+def test_saving_activations_on_the_host():
+    with torch.autograd.graph.save_on_cpu(pin_memory=True), simgpu.count() as counts:
+        x = torch.ones(3, device=SIM, requires_grad=True)
+        y = (x * x).sum()
+    y.backward()
+    assert x.grad.tolist() == [2, 2, 2] and counts.copies_to_host == 2
+
+
+def test_the_flop_counter_counts_the_same():
+    flops = {}
+    for device in ("cpu", SIM):
+        net = NETS["cnn"]().to(device)
+        x, _ = batch(device)
+        with FlopCounterMode(display=False) as counter:
+            net(x).sum().backward()
+        flops[device] = counter.get_total_flops()
+    assert flops[SIM] == flops["cpu"] > 0
+
+
+def test_the_profiler_names_operations():
+    x = torch.rand(8, 8, device=SIM)
+    block = torch.profiler.record_function("my block")
+    with torch.profiler.profile(record_shapes=True, profile_memory=True) as profile, block:
+        (x @ x).sum().item()
+    names = {event.key for event in profile.key_averages()}
+    assert {"my block", "aten::mm", "aten::sum"} <= names
+    assert "aten::mm" in profile.key_averages().table(row_limit=20)
+
+
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_compiled_network_runs_on_the_device_as_it_stands(backend, recwarn):
+    net = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Dropout()).sim().eval()
+    x, y = batch(SIM)
+    compiled = torch.compile(net, backend=backend)
+    for _ in range(2):
+        loss = F.cross_entropy(compiled(x), y)
+        assert torch.equal(loss, F.cross_entropy(net(x), y))
+    loss.backward()
+    with torch.autocast(SIM):
+        assert compiled(x).dtype is torch.float16
+    assert net[0].weight.grad.is_sim
+    assert not [w for w in recwarn if "trace" in str(w.message)]

@@ -1,0 +1,231 @@
+"""What happened when: the spans of the virtual clock as a picture, a table and a trace file."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .clock import Span
+from .display import Table, seconds
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_KINDS = {
+    "kernel": ("computing", "#0072B2", ""),
+    "copy": ("copying", "#E69F00", "////"),
+    "launch": ("launching", "#56B4E9", ""),
+    "work": ("loading", "#009E73", "...."),
+    "wait": ("waiting", "#d0d0cc", ""),
+}
+"""For each kind of span: its name in the legend, its colour, its hatching."""
+
+
+class Timeline:
+    """The spans of a while, in the order in which they were issued.
+
+    Parameters
+    ----------
+    spans
+        The spans; the list may still grow. Times are modelled, in seconds.
+    """
+
+    def __init__(self, spans: Iterable[Span] = ()) -> None:
+        self.spans = spans if isinstance(spans, list) else list(spans)
+
+    @property
+    def start(self) -> float:
+        """When the first span starts."""
+        return min((span.start for span in self.spans), default=0.0)
+
+    @property
+    def seconds(self) -> float:
+        """From the start of the first span to the end of the last."""
+        return max((span.end for span in self.spans), default=0.0) - self.start
+
+    @property
+    def lanes(self) -> list[str]:
+        """The lanes on which something happened: the host, then each device's."""
+        order = ("host", "host to device", "compute", "device to host", "device to device")
+
+        def place(lane: str) -> tuple[str, int]:
+            device, _, engine = lane.partition(" ")
+            return ("", 0) if lane == "host" else (device, order.index(engine))
+
+        return sorted({span.lane for span in self.spans}, key=place)
+
+    @property
+    def races(self) -> list[Span]:
+        """The spans that used memory which another stream was still writing."""
+        return [span for span in self.spans if span.race]
+
+    def busy_seconds(self, lane: str) -> float:
+        """Return for how long something happened on a lane; on the host, waiting is not busy."""
+        return sum(end - start for start, end in self._busy(lane))
+
+    def overlap_seconds(self, lane: str, other: str) -> float:
+        """Return for how long two lanes were busy at the same time."""
+        total, mine, theirs = 0.0, self._busy(lane), self._busy(other)
+        i = j = 0
+        while i < len(mine) and j < len(theirs):
+            total += max(0.0, min(mine[i][1], theirs[j][1]) - max(mine[i][0], theirs[j][0]))
+            if mine[i][1] < theirs[j][1]:
+                i += 1
+            else:
+                j += 1
+        return total
+
+    def _busy(self, lane: str) -> list[tuple[float, float]]:
+        """Return the stretches in which a lane is busy, in order and apart from each other."""
+        apart: list[tuple[float, float]] = []
+        for span in sorted(self.spans, key=lambda span: span.start):
+            if span.lane != lane or span.kind == "wait":
+                continue
+            if apart and span.start <= apart[-1][1]:
+                apart[-1] = (apart[-1][0], max(apart[-1][1], span.end))
+            else:
+                apart.append((span.start, span.end))
+        return apart
+
+    def table(self, rows: int = 10) -> Table:
+        """Return what took the device longest, by name: calls and modelled time.
+
+        Parameters
+        ----------
+        rows
+            The most names to show.
+        """
+        groups: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for span in self.spans:
+            if span.kind in ("kernel", "copy") and span.lane != "host":
+                groups[span.lane, span.name].append(span.seconds)
+        longest = sorted(groups.items(), key=lambda item: -sum(item[1]))[:rows]
+        cells = [
+            (name, lane, len(times), seconds(sum(times)), seconds(sum(times) / len(times)))
+            for (lane, name), times in longest
+        ]
+        head = ("Operation", "Where", "Calls", "Total, modelled", "Each")
+        return Table(head, cells)
+
+    def plot(self, title: str | None = None, until: float | None = None) -> Figure:
+        """Return a picture with a lane each for the host and for what the devices do.
+
+        Show it with ``plots.present(timeline.plot(), timeline.alt())``.
+
+        Parameters
+        ----------
+        title
+            A short title; "modelled" is added to it.
+        until
+            Where the time axis ends, in seconds after the start: the same for two timelines that are to
+            be compared. Without it, where this one ends.
+        """
+        import matplotlib.pyplot as plt
+        from matplotlib.patches import Patch
+
+        lanes = self.lanes
+        length = until or self.seconds
+        unit, scale = ("ms", 1e3) if length >= 1e-3 else ("µs", 1e6)
+        fig, ax = plt.subplots(figsize=(7.6, 1.5 + 0.5 * len(lanes)), layout="constrained")
+        legend = []
+        for kind, (label, colour, hatch) in _KINDS.items():
+            spans = [span for span in self.spans if span.kind == kind]
+            if spans:
+                look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.5}
+                legend.append(Patch(label=label, **look))
+            for y, lane in enumerate(lanes):
+                bars = [
+                    ((span.start - self.start) * scale, span.seconds * scale)
+                    for span in spans
+                    if span.lane == lane
+                ]
+                if bars:
+                    # A white edge parts neighbours, but would hide a bar that is only a hairline.
+                    wide = length * scale / 150
+                    edges = ["white" if width > wide else colour for _, width in bars]
+                    ax.broken_barh(
+                        bars,
+                        (y - 0.36, 0.72),
+                        facecolor=colour,
+                        hatch=hatch,
+                        edgecolor=edges,
+                        linewidth=0.5,
+                    )
+        for span in self.races:
+            x, y = (span.start - self.start) * scale, lanes.index(span.lane)
+            (marker,) = ax.plot(x, y - 0.36, "v", color="#D55E00", label="race", clip_on=False)
+            legend += [marker] if span is self.races[0] else []
+        ax.set_yticks(range(len(lanes)), lanes)
+        ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
+        if length:
+            ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
+        ax.set_xlabel(f"modelled time ({unit})")
+        ax.grid(visible=False, axis="y")
+        ax.set_title(f"{title} (modelled)" if title else "Modelled timeline")
+        if self.spans:
+            ax.legend(handles=legend, loc="upper left", bbox_to_anchor=(1, 1))
+        return fig
+
+    def alt(self) -> str:
+        """Return one sentence that says what the picture shows."""
+        if not self.spans:
+            return "An empty modelled timeline."
+        parts = [f"{lane} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes]
+        return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
+
+    def export(self, path: str | Path) -> Path:
+        """Write a trace that https://ui.perfetto.dev and chrome://tracing open.
+
+        Parameters
+        ----------
+        path
+            The file to write, such as ``"trace.json"``.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        path = Path(path)
+        trace = {"displayTimeUnit": "ms", "traceEvents": _events(self.spans, self.lanes)}
+        path.write_text(json.dumps(trace), encoding="utf-8")
+        return path
+
+
+def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the events of a trace: one process for the host and each device, one thread a lane."""
+    owners = list(dict.fromkeys(lane.split(" ")[0] for lane in lanes))
+    place = {lane: (owners.index(lane.split(" ")[0]), i) for i, lane in enumerate(lanes)}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": f"{owner} (modelled)"}}
+        for pid, owner in enumerate(owners)
+    ]
+    for lane, (pid, tid) in place.items():
+        thread = {"name": lane.partition(" ")[2] or lane}
+        events.append(
+            {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": thread},
+        )
+    for span in spans:
+        pid, tid = place[span.lane]
+        # In µs, both ends on whole ns: Perfetto drops an event that overlaps its neighbour by rounding.
+        start, end = (
+            round(seconds * 1e6, 3) for seconds in (span.start, span.start + span.seconds)
+        )
+        details = {"stream": span.stream, "bytes": span.bytes, "flops": span.flops}
+        events.append(
+            {
+                "ph": "X",
+                "pid": pid,
+                "tid": tid,
+                "name": span.name,
+                "cat": span.kind,
+                "ts": start,
+                "dur": round(end - start, 3),
+                "args": {**details, "race": True} if span.race else details,
+            }
+        )
+    return events

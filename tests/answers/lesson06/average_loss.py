@@ -1,0 +1,58 @@
+"""Known wrong answers to 06.average_loss, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+import torch
+
+from course_lessons.lesson06.average_loss import LOSS_TWINS
+
+
+def _average_with_graph(model, batches, loss_fn):
+    total = count = 0
+    for x, y in batches:
+        total += loss_fn(model(x), y) * len(x)
+        count += len(x)
+    return (total / count).item()
+
+
+def _average_with_short_graph(model, batches, loss_fn):
+    total = count = 0
+    for x, y in batches:
+        total += loss_fn(model(x), y).item() * len(x)
+        count += len(x)
+    return total / count
+
+
+def _average_of_list(model, batches, loss_fn):
+    batches = list(batches)
+    with torch.no_grad():
+        total = sum(loss_fn(model(x), y).item() * len(x) for x, y in batches)
+    return total / sum(len(x) for x, _ in batches)
+
+
+def _average_of_outputs(model, batches, loss_fn):
+    outputs, targets = [], []
+    with torch.no_grad():
+        for x, y in batches:
+            outputs.append(model(x))
+            targets.append(y.clone())
+        return loss_fn(torch.cat(outputs), torch.cat(targets)).item()
+
+
+def _average_as_tensor(model, batches, loss_fn):
+    total = count = 0
+    with torch.no_grad():
+        for x, y in batches:
+            total += loss_fn(model(x), y) * len(x)
+            count += len(x)
+    return total / count
+
+
+WRONG = {
+    "leak": _average_with_graph,
+    "graph": _average_with_short_graph,
+    "keeps-batches": _average_of_list,
+    "keeps-outputs": _average_of_outputs,
+    **LOSS_TWINS,
+    "tensor": _average_as_tensor,
+}

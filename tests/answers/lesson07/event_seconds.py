@@ -1,0 +1,98 @@
+"""Known wrong answers to 07.event_seconds, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import torch
+
+import simgpu
+from course_lessons.lesson07.event_seconds import event_seconds
+
+
+def _events_in_ms(work, device, repeats):
+    return 1e3 * event_seconds(work, device, repeats)
+
+
+def _events_divided_on_the_cpu(work, device, repeats):
+    found = event_seconds(work, device, repeats)
+    return found / 1000 if device.type == "cpu" else found
+
+
+def _events_of_all(work, device, repeats):
+    return repeats * event_seconds(work, device, repeats)
+
+
+def _events_cold(work, device, repeats):
+    return event_seconds(_later(work), device, repeats)
+
+
+def _events_around_all(work, device, repeats):
+    def together():
+        for _ in range(repeats + 1):
+            work()
+
+    return event_seconds(_later(together), device, 1) / repeats
+
+
+def _later(work):
+    """Skip the first call."""
+    calls = []
+
+    def skipping():
+        calls.append(1)
+        if len(calls) > 1:
+            work()
+
+    return skipping
+
+
+def _events_of_launches(work, device, repeats):
+    work()
+    torch.accelerator.synchronize()
+    clock = simgpu.clock(device) if device.type == "sim" else None
+    begin = clock.host if clock else perf_counter()
+    for _ in range(repeats):
+        work()
+    return ((clock.host if clock else perf_counter()) - begin) / repeats
+
+
+def _events_by_perf_counter(work, device, repeats):
+    wait = (lambda: None) if device.type == "cpu" else torch.accelerator.synchronize
+    work()
+    wait()
+    begin = perf_counter()
+    for _ in range(repeats):
+        work()
+    wait()
+    return (perf_counter() - begin) / repeats
+
+
+def _events_with_waits(work, device, repeats):
+    work()
+    return sum(event_seconds(_later(work), device, 1) for _ in range(repeats)) / repeats
+
+
+def _events_without_branch(work, device, repeats):
+    module = torch.get_device_module(device)
+    start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+    work()
+    start.record()
+    for _ in range(repeats):
+        work()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1000 / repeats
+
+
+WRONG = {
+    "milliseconds": _events_in_ms,
+    "divided-twice": _events_divided_on_the_cpu,
+    "all-calls": _events_of_all,
+    "no-warm-up": _events_cold,
+    "only-launches": _events_of_launches,
+    "cold": _events_around_all,
+    "host-clock": _events_by_perf_counter,
+    "waits-between": _events_with_waits,
+    "no-branch": _events_without_branch,
+}

@@ -1,0 +1,60 @@
+"""Known wrong answers to 07.mend_c, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from course_lessons.lesson07 import detective
+from course_lessons.lesson07.mend_b import b_step
+
+
+def _c_with(**options: Any) -> Callable[..., Any]:
+    def mend_c(model, make_loader, epochs, optimizer, device):
+        losses = []
+        loader = make_loader(**options)
+        for _ in range(epochs):
+            for x, y in loader:
+                x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+                losses.append(b_step(model, x, y, optimizer))
+        return torch.stack(losses).tolist()
+
+    return mend_c
+
+
+def _c_by_item(model, make_loader, epochs, optimizer, device):
+    losses = []
+    loader = make_loader(num_workers=4, persistent_workers=True)
+    for _ in range(epochs):
+        for x, y in loader:
+            losses.append(b_step(model, x.to(device), y.to(device), optimizer).item())
+    return losses
+
+
+def _c_loads_first(model, make_loader, epochs, optimizer, device):
+    losses = []
+    batches = [batch for _ in range(epochs) for batch in make_loader()]
+    for x, y in batches:
+        losses.append(b_step(model, x.to(device), y.to(device), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def _c_one_epoch(model, make_loader, epochs, optimizer, device):
+    losses = []
+    for x, y in make_loader(num_workers=4):
+        losses.append(b_step(model, x.to(device), y.to(device), optimizer))
+    return torch.stack(losses).tolist()
+
+
+WRONG = {
+    "in-line": detective.loop_c,
+    "only-copies": _c_with(pin_memory=True),
+    "loads-first": _c_loads_first,
+    "workers-restart": _c_with(num_workers=4, pin_memory=True),
+    "too-few-workers": _c_with(num_workers=1, persistent_workers=True),
+    "too-many-workers": _c_with(num_workers=12, persistent_workers=True),
+    "other-length": _c_one_epoch,
+    "waits-each-step": _c_by_item,
+}

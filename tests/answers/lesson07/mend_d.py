@@ -1,0 +1,45 @@
+"""Known wrong answers to 07.mend_d, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from course_lessons.lesson07.mend_d import d_mean, d_unweighted, d_with, one_by_one
+from course_lessons.lesson07.mend_f import stepped
+
+_d_each_model = d_with(
+    lambda model, x, y, w: (
+        (w * F.cross_entropy(torch.stack([model(row) for row in x]), y, reduction="none")).sum()
+        / w.sum()
+    )
+)
+
+
+_d_pieces = d_with(
+    lambda model, x, y, w: (
+        sum(
+            (wp * one_by_one(model, xp, yp)).sum()
+            for xp, yp, wp in zip(x.split(2), y.split(2), w.split(2), strict=True)
+        )
+        / w.sum()
+    )
+)
+
+
+def _d_by_item(model, batches, optimizer):
+    losses = []
+    for x, y, weights in batches:
+        loss = (weights * one_by_one(model, x, y)).sum() / weights.sum()
+        losses.append(loss.item())
+        stepped(loss, optimizer)
+    return losses
+
+
+WRONG = {
+    "each-sample": _d_each_model,
+    "small-pieces": _d_pieces,
+    "unweighted": d_unweighted,
+    "divided-by-count": d_mean,
+    "waits-each-step": _d_by_item,
+}

@@ -1,0 +1,15 @@
+"""Known wrong answers to 08.memory_ledger, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+WRONG = {
+    "view": [4, 6, 6, 10, 12, 12, 10, 8, 24],
+    "in-place": [4, 4, 8, 8, 10, 10, 6, 6, 22],
+    "still-held": [4, 4, 4, 4, 6, 6, 6, 6, 22],
+    "half": [4, 4, 4, 8, 6, 6, 2, 2, 18],
+    "expand": [4, 4, 4, 8, 10, 26, 22, 20, 36],
+    "let-go": [4, 4, 4, 8, 10, 10, 10, 10, 26],
+    "view-holds": [4, 4, 4, 8, 10, 10, 6, 4, 20],
+    "expanded": [4, 4, 4, 8, 10, 10, 6, 6, 38],
+    "other-length": [4, 8],
+}

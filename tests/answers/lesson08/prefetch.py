@@ -1,0 +1,101 @@
+"""Known wrong answers to 08.prefetch, by the diagnosis that each must get."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from course_lessons.lesson08.prefetch import END, prefetch
+
+
+def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
+    """Make a prefetcher of a queue and of a thread that does not notice when the loop is left."""
+
+    def prefetch(batches, bound):
+        waiting: queue.Queue[Any] = queue.Queue(size(bound))
+
+        def put(item):
+            with suppress(queue.Full):  # so that no test leaves a thread for ever
+                waiting.put(item, timeout=3)
+
+        def load():
+            error = None
+            try:
+                for batch in batches:
+                    put((batch, None))
+            except Exception as problem:  # noqa: BLE001  (handed on)
+                error = problem
+            put((END, error))
+
+        threading.Thread(target=load, daemon=True).start()
+        while True:
+            batch, error = waiting.get()
+            if error is not None:
+                raise error
+            if batch is END:
+                return
+            yield batch
+
+    return prefetch
+
+
+def _prefetch_mute(batches, bound):
+    waiting: queue.Queue[Any] = queue.Queue(bound)
+
+    def load():
+        with suppress(Exception):  # so that no traceback is printed
+            for batch in batches:
+                waiting.put(batch)
+            waiting.put(END)
+
+    threading.Thread(target=load, daemon=True).start()
+    with suppress(queue.Empty):  # so that no test leaves a thread for ever
+        while (batch := waiting.get(timeout=3)) is not END:
+            yield batch
+
+
+def _prefetch_swallowing(batches, bound):
+    def whole():
+        with suppress(Exception):
+            yield from batches
+
+    yield from prefetch(whole(), bound)
+
+
+def _prefetch_all_first(batches, bound):
+    yield from prefetch(list(batches), bound)
+
+
+def _prefetch_in_line(batches, bound):
+    yield from batches
+
+
+def _prefetch_short(batches, bound):
+    end, source = object(), iter(batches)
+    with ThreadPoolExecutor(max_workers=1) as loader:
+        ahead = deque([loader.submit(next, source, end)])
+        while (batch := ahead.popleft().result()) is not end:
+            ahead.append(loader.submit(next, source, end))
+            yield batch
+
+
+def _prefetch_mixed(batches, bound):
+    given = list(batches)
+    yield from reversed(given)
+
+
+WRONG = {
+    "not-ahead": _prefetch_in_line,
+    "no-bound": _prefetch_by_queue(lambda bound: 0),
+    "too-few": _prefetch_short,
+    "error-lost": _prefetch_swallowing,
+    "hangs": _prefetch_mute,
+    "too-soon": _prefetch_all_first,
+    "thread-stays": _prefetch_by_queue(lambda bound: bound - 1 or 1),
+    "other-batches": _prefetch_mixed,
+}

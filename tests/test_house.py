@@ -1,0 +1,260 @@
+"""The house: who may import whom, how large a room may be, and a map that is true."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import grimp
+import pytest
+from harness import NOTEBOOKS, ROOT
+
+from course_utils import cli
+
+ROOMS = ("simgpu", "course_utils", "course_lessons", "tools")
+MOST_LINES, MOST_IN_A_FILE, MOST_IN_AN_EXERCISE = 7_500, 400, 300
+
+
+def sources(*rooms: str) -> list[Path]:
+    return [
+        path
+        for room in rooms
+        for path in sorted((ROOT / room).rglob("*.py"))
+        if "tests" not in path.relative_to(ROOT).parts
+    ]
+
+
+def module_of(path: Path, root: Path = ROOT) -> str:
+    parts = path.relative_to(root).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return grimp.build_graph(*ROOMS, exclude_type_checking_imports=True, cache_dir=None)
+
+
+# --- layers and circles
+
+
+def broken_contracts(folder: Path) -> str:
+    """Return what import-linter says of the packages in a folder, or nothing where all is well."""
+    code = "import sys; sys.path.insert(0, '.'); from importlinter.cli import lint_imports_command as run; run()"
+    call = [sys.executable, "-c", code, "--no-cache", "--config", str(ROOT / "pyproject.toml")]
+    done = subprocess.run(call, cwd=folder, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_each_room_imports_only_what_stands_below_it():
+    assert broken_contracts(ROOT) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "culprit"),
+    [
+        ("simgpu/cost.py", "import course_utils.show", "simgpu.cost -> course_utils.show"),
+        ("course_utils/show.py", "import tools", "course_utils.show -> tools"),
+        (
+            "course_lessons/lesson01/speedup.py",
+            "import course_lessons.lesson02.move",
+            "course_lessons.lesson01.speedup -> course_lessons.lesson02.move",
+        ),
+    ],
+)
+def test_an_import_upwards_is_named(tmp_path, file, line, culprit):
+    for room in ROOMS:
+        leave = shutil.ignore_patterns("__pycache__", "tests", "*.json", "*.npz", "*.gz")
+        shutil.copytree(ROOT / room, tmp_path / room, ignore=leave)
+    path = tmp_path / file
+    path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
+    assert culprit in broken_contracts(tmp_path)
+
+
+def circles(graph: grimp.ImportGraph) -> list[list[str]]:
+    """Return the circles of imports, each as the modules on it."""
+    reach = {m: graph.find_downstream_modules(m) for m in graph.modules}
+    found: dict[frozenset[str], list[str]] = {}
+    for module in sorted(graph.modules):
+        ring = frozenset({module} | {m for m in reach[module] if module in reach.get(m, ())})
+        if len(ring) > 1:
+            found[ring] = sorted(ring)
+    return list(found.values())
+
+
+def test_no_imports_run_in_a_circle(graph):
+    assert circles(graph) == []
+    graph.add_import(importer="simgpu.cost", imported="simgpu.tensor")
+    try:
+        (ring,) = circles(graph)
+        assert {"simgpu.cost", "simgpu.tensor"} <= set(ring)
+    finally:
+        graph.remove_import(importer="simgpu.cost", imported="simgpu.tensor")
+
+
+# --- what travels to Colab is used there
+
+
+def named_by(text: str) -> Iterator[str]:
+    """Yield the modules that code names in its imports; `from a import b` may name ``a.b``."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def code_of(notebook: Path) -> str:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
+    return re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.MULTILINE)
+
+
+def unreached(graph: grimp.ImportGraph) -> set[str]:
+    """Return the modules of the wheel that neither a notebook nor a learner's command comes to."""
+    starts = {"course_utils.__main__", "course_utils.session", "course_utils.catchup"}
+    starts |= {
+        f"course_utils.{home}"
+        for home in vars(sys.modules["course_utils"])["_HOME"].values()
+        if home
+    }
+    starts |= {cli.module_of(n).__name__ for n in cli.COMMANDS if n not in cli.FOR_MAINTAINERS}
+    starts |= {
+        m for m in graph.modules if re.fullmatch(r"course_lessons\.lesson\d\d\.exercises", m)
+    }
+    for notebook in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"):
+        starts |= set(named_by(code_of(notebook)))
+    starts |= {"course_lessons.shared.launch.agent"}  # torchrun's own process, called by its name
+    starts &= graph.modules
+    seen = starts | {m for start in starts for m in graph.find_upstream_modules(start)}
+    packages = {m.rpartition(".")[0] for m in seen}
+    wheel = {m for m in graph.modules if not m.startswith("tools")}
+    return {m for m in wheel - seen - packages if not any(s.startswith(m + ".") for s in seen)}
+
+
+BY_ITSELF = {
+    "simgpu.conformance",
+    "simgpu.pytest_plugin",
+}  # for who tests with the simulated device
+
+
+def test_every_module_of_the_wheel_is_reached(graph):
+    assert unreached(graph) == BY_ITSELF
+    graph.add_module("course_utils.nobodys")
+    assert "course_utils.nobodys" in unreached(graph)
+    graph.remove_module("course_utils.nobodys")
+
+
+def test_a_notebook_reaches_its_own_lesson_only():
+    for notebook in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"):
+        others = {
+            name
+            for name in named_by(code_of(notebook))
+            if re.match(rf"course_lessons\.lesson(?!{notebook.name[:2]})", name)
+            or name.startswith("tools")
+        }
+        assert not others, f"{notebook.name}: {others}"
+
+
+# --- budgets
+
+
+def too_large(rooms: dict[Path, int]) -> list[str]:
+    """Return the files that are over their budget, and the helper package where it is."""
+    found = []
+    helpers = {path: n for path, n in rooms.items() if path.parts[0] == "course_utils"}
+    if sum(helpers.values()) > MOST_LINES:
+        found.append(f"course_utils has {sum(helpers.values())} lines, and may have {MOST_LINES}")
+    found += [f"{path} has {n} lines" for path, n in helpers.items() if n > MOST_IN_A_FILE]
+    found += [
+        f"{path} has {n} lines"
+        for path, n in rooms.items()
+        if re.match(r"course_lessons/lesson\d\d/", path.as_posix())
+        and path.stem not in ("drawings", "checking", "detective", "ledger", "exercises")
+        and n > MOST_IN_AN_EXERCISE
+    ]
+    return found
+
+
+def test_rooms_and_files_keep_to_their_budgets():
+    lines = {
+        path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines())
+        for path in sources(*ROOMS)
+    }
+    assert too_large(lines) == []
+    more = lines | {Path("course_utils/huge.py"): 401, Path("course_lessons/lesson01/x.py"): 301}
+    assert len(too_large(more)) == 2
+
+
+# --- private names
+
+
+def private_imports(text: str) -> list[str]:
+    """Return the private names of our own packages that code takes from another module."""
+    found, modules = [], set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.level or node.module.split(".")[0] in ROOMS):
+            found += [a.name for a in node.names if re.match(r"_[a-zA-Z]", a.name)]
+            modules |= {a.asname or a.name for a in node.names if a.name.islower()}
+    found += [
+        f"{node.value.id}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in modules
+        and re.match(r"_[a-zA-Z]", node.attr)
+    ]
+    return found
+
+
+def test_no_module_takes_another_ones_private_names():
+    found = {
+        module_of(path): names
+        for path in sources(*ROOMS)
+        if (names := private_imports(path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+    assert private_imports("from .a import _b\nfrom . import c\nc._d") == ["_b", "c._d"]
+
+
+# --- the map
+
+
+def rooms_on_the_map() -> set[str]:
+    """Return what CONTRIBUTING's map names, as paths."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    block = text.split("```")[1]
+    found, folder = set(), ""
+    for line in block.splitlines():
+        match = re.match(r"( *)([\w./]+)", line)
+        if match is None:
+            continue
+        name = match[2]
+        if match[1]:
+            found.add(folder + name)
+        else:
+            folder = name
+            found.add(name)
+    return found
+
+
+def test_the_map_is_the_folders():
+    named = rooms_on_the_map()
+    there = {f"{room}/" for room in ROOMS}
+    for room in ROOMS:
+        for path in (ROOT / room).iterdir():
+            if path.is_dir() and path.name != "__pycache__" and not path.name.startswith("lesson"):
+                there.add(f"{room}/{path.name}/")
+            elif room == "course_utils" and path.suffix == ".py":
+                there.add(f"{room}/{path.name}")
+    missing = there - named
+    assert not missing, f"not on CONTRIBUTING's map: {sorted(missing)}"
+    gone = {name for name in named if not (ROOT / name).exists() and "NN" not in name}
+    assert not gone, f"on CONTRIBUTING's map, and not there: {sorted(gone)}"

@@ -1,0 +1,218 @@
+"""What a lesson must contain and must not, and the house numbers."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+
+from course_utils.exercises import Exercise
+from course_utils.stubs import AuthoringError, exercise_id, find_stub
+from tools.authoring.form import Problem, cell_name, tags
+
+LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself")
+
+_FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
+_FORBIDDEN = [
+    (
+        re.compile(r"^[ \t]*except[ \t]*:", re.MULTILINE),
+        "has a bare except",
+        "name the exception it is for",
+    ),
+    (
+        re.compile(r"\btorch\.cuda(\.amp\b|\s+import\s+amp\b)"),
+        "uses torch.cuda.amp, which PyTorch deprecates",
+        "use torch.amp",
+    ),
+    (
+        re.compile(r"\bpip3?\s+install\b[^\n]*(?<![\w./-])(?:torch|numpy)(?![\w./-])"),
+        "installs torch or numpy",
+        "remove it: Colab and Kaggle bring their own",
+    ),
+    (
+        re.compile(
+            r"(?<![\w.:/~})-])/(?:bin|content|dev|etc|home|kaggle|mnt|opt|proc|root|tmp|usr|Users|var)"
+            r"(?:/|\b)"
+            r"|[\"'][A-Za-z]:(?:\\|/(?!/))"
+        ),
+        "holds an absolute path",
+        "use a relative path, or tempfile",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A Markdown heading: its level, its text, and the cell or line it stands in."""
+
+    level: int
+    text: str
+    place: str
+
+
+@dataclass(frozen=True)
+class HouseNumbers:
+    """A notebook's size: what CONTRIBUTING.md calls the house numbers."""
+
+    cells: int
+    code_median: float
+    code_p90: float
+    prose_median: float
+    kilobytes: float
+
+    def outside(self) -> list[str]:
+        """Name the numbers that lie outside the house's."""
+        rules = {
+            "cells": 25 <= self.cells <= 45,
+            "code_median": self.code_median <= 7,
+            "code_p90": self.code_p90 <= 15,
+            "prose_median": self.prose_median <= 60,
+            "kilobytes": self.kilobytes <= 60,
+        }
+        return [name for name, holds in rules.items() if not holds]
+
+
+def without_code(markdown: str) -> str:
+    """Return Markdown with fenced blocks and inline code blanked."""
+    text = _FENCE.sub(lambda m: "\n" * m[0].count("\n"), markdown)
+    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text, flags=re.DOTALL)
+
+
+def headings(markdown: str, place: str = "") -> list[Heading]:
+    """Return the ATX headings of a Markdown text, in order."""
+    found = re.findall(
+        r"^ {0,3}(#{1,6})[ \t]+(.*?)[ \t#]*$", _FENCE.sub("", markdown), re.MULTILINE
+    )
+    return [Heading(len(marks), text.strip(), place) for marks, text in found]
+
+
+def notebook_headings(nb: NotebookNode) -> list[Heading]:
+    """Return a notebook's headings, each with the name of its cell."""
+    return [
+        heading
+        for i, cell in enumerate(nb.cells)
+        if cell.cell_type == "markdown"
+        for heading in headings(cell.source, cell_name(nb, i))
+    ]
+
+
+def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str) -> list[Problem]:
+    """List what is missing from a lesson, or has no place in it."""
+    found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
+    found += _prediction_problems(nb)
+    return [Problem(file, *entry) for entry in found]
+
+
+def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    all_headings = notebook_headings(nb)
+    for extra in [h for h in all_headings if h.level == 1][1:]:
+        yield extra.place, f"holds a second title: # {extra.text}", "use ## for a section"
+    level = 0
+    for heading in all_headings:
+        if heading.level > level + 1:
+            what = f"heading '{heading.text}' jumps from level {level} to {heading.level}"
+            yield heading.place, what, f"use {'#' * (level + 1)}"
+        level = heading.level
+    sections = [h.text for h in all_headings if h.level == 2]
+    for name in LAST_SECTIONS:
+        if name not in sections:
+            yield "", f"has no section '{name}'", f"write it under  ## {name}"
+    if set(LAST_SECTIONS) <= set(sections) and tuple(sections[-3:]) != LAST_SECTIONS:
+        order = ", ".join(LAST_SECTIONS)
+        yield "", "does not end with its three closing sections in order", f"order them: {order}"
+
+
+def _exercise_problems(
+    nb: NotebookNode, exercises: Iterable[Exercise]
+) -> Iterator[tuple[str, str, str]]:
+    known = {exercise.id: exercise for exercise in exercises}
+    placed: set[str] = set()
+    for i, cell in enumerate(nb.cells):
+        name = cell_name(nb, i)
+        ident = exercise_id(cell)
+        if "exercise" not in tags(cell):
+            continue
+        if ident not in known:
+            ids = ", ".join(known) or "none yet"
+            what = f"names no exercise of this lesson: {ident}"
+            yield name, what, f"set metadata.course.exercise to one of: {ids}"
+            continue
+        if ident in placed:
+            yield name, f"holds exercise {ident} a second time", "remove one of the cells"
+        placed.add(ident)
+        exercise = known[ident]
+        before = nb.cells[i - 1].get("id") if i else None
+        if before != f"task-{exercise.slug}":
+            yield name, "does not follow its task", "python -m course_utils notebooks --fix"
+        try:
+            find_stub(cell, exercise)
+        except AuthoringError as error:
+            yield name, f"has no usable stub: {error}", "see CONTRIBUTING.md, Writing an exercise"
+        if not re.search(rf"\bex\.{re.escape(exercise.slug)}\.check\(", cell.source):
+            yield (
+                name,
+                "does not check its answer",
+                f"end the cell with ex.{exercise.slug}.check(…)",
+            )
+    for ident in known:
+        if ident not in placed:
+            yield "", f"never asks exercise {ident}", "add a cell tagged exercise that names it"
+
+
+def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    lesson = nb.metadata.get("course", {}).get("lesson", "")
+    seen: set[str] = set()
+    for i, cell in enumerate(nb.cells):
+        if cell.cell_type != "code" or not re.search(r"\bpredict\(", cell.source):
+            continue
+        made = re.fullmatch(
+            r"(?:.*\n)*?(\w+) = predict\(\s*\"([^\"]+)\",\s*todo\(\)(?:.*\n?)*", cell.source
+        )
+        name = cell_name(nb, i)
+        if not made:
+            what = "asks for a prediction in an unusual way"
+            yield name, what, f'write  name = predict("{lesson}.name", todo(), unit=…)'
+            continue
+        variable, ident = made.groups()
+        if not ident.startswith(f"{lesson}.") or ident in seen:
+            what = f"names its prediction {ident}"
+            yield name, what, f"choose a name that begins with {lesson}. and is used once"
+        seen.add(ident)
+        later = [c.source for c in nb.cells[i + 1 :] if c.cell_type == "code"]
+        if not any(re.search(rf"\b{variable}\.reveal\(", source) for source in later):
+            yield (
+                name,
+                f"never reveals {variable}",
+                f"call {variable}.reveal(…) where it is measured",
+            )
+
+
+def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    for i, cell in enumerate(nb.cells):
+        if cell.cell_type != "code":
+            continue
+        for pattern, what, mend in _FORBIDDEN:
+            if match := pattern.search(cell.source):
+                yield cell_name(nb, i), f"{what} ({match[0].strip()})", mend
+
+
+def house_numbers(nb: NotebookNode, size: int) -> HouseNumbers:
+    """Measure a notebook; ``size`` is in bytes on disk. Generated cells count as cells only."""
+    own = [cell for cell in nb.cells if "generated" not in tags(cell)]
+    lines = [len(c.source.splitlines()) for c in own if c.cell_type == "code"] or [0]
+    prose = [
+        re.sub(r"<!--.*?-->", "", c.source, flags=re.DOTALL)
+        for c in own
+        if c.cell_type == "markdown"
+    ]
+    words = [len(text.split()) for text in prose] or [0]
+    return HouseNumbers(
+        cells=len(nb.cells),
+        code_median=statistics.median(lines),
+        code_p90=sorted(lines)[int(0.9 * (len(lines) - 1) + 0.5)],
+        prose_median=statistics.median(words),
+        kilobytes=size / 1000,
+    )

@@ -1,0 +1,219 @@
+"""The generated cells of a lesson: header, setup, exercise tasks, footer."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_utils.course import Course, Lesson
+from course_utils.exercises import Exercise
+from course_utils.exercises.exercise import LEVELS
+from course_utils.stubs import exercise_id
+from tools.authoring.form import FIX, Problem, tags, tidy
+
+COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
+
+_OWN_ID = re.compile(r"header|setup|footer|task-.+")
+
+SETUP = """\
+import importlib.util
+import sys
+from pathlib import Path
+
+clone = Path.cwd().parent
+if (clone / "course_utils").is_dir() and str(clone) not in sys.path:
+    sys.path.insert(0, str(clone))
+if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the course's helpers only
+    wheel = "pytorch_gpu_course-*-any.whl"  # uploaded by hand, where GitHub is out of reach
+    uploaded = [*Path.cwd().glob(wheel), *clone.glob(f"input/**/{{wheel}}")]
+    source = uploaded[0] if uploaded else "{source}"
+    %pip install -q --no-deps "{{source}}"
+    importlib.invalidate_caches()
+    if importlib.util.find_spec("course_utils") is None:
+        raise SystemExit(
+            "The course's helpers could not be fetched. Turn the internet on (Kaggle: Settings > "
+            "Internet), or upload the wheel from the course's zip (Colab: beside the notebook; "
+            "Kaggle: Add Input), then run this cell again."
+        )
+import course_utils
+
+ex = course_utils.start("{lesson}")"""
+
+
+def label(lesson: Lesson) -> str:
+    """Return a lesson's number and title, such as ``01 · Devices: why GPUs are fast``."""
+    return f"{lesson.id} · {lesson.title}"
+
+
+def row(*cells: str) -> str:
+    """Return a row of a Markdown table."""
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def colab_url(course: Course, lesson: Lesson) -> str:
+    """Return the address that opens a lesson in Colab."""
+    place = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
+    return f"https://colab.research.google.com/github/{place}"
+
+
+def kaggle_url(course: Course, lesson: Lesson) -> str:
+    """Return the address that opens a lesson in Kaggle."""
+    place = f"{course.repository}/blob/{course.branch}/notebooks/{lesson.file}"
+    return f"https://kaggle.com/kernels/welcome?src=https://github.com/{place}"
+
+
+def colab_badge(course: Course, lesson: Lesson) -> str:
+    """Return the Colab badge of a lesson, as Markdown."""
+    return f"[![Open in Colab]({COLAB_BADGE})]({colab_url(course, lesson)})"
+
+
+def kaggle_badge(course: Course, lesson: Lesson) -> str:
+    """Return the Kaggle badge of a lesson, as Markdown."""
+    return f"[![Open in Kaggle]({KAGGLE_BADGE})]({kaggle_url(course, lesson)})"
+
+
+def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
+    """Return title, badges, question, objectives, minutes and what comes before."""
+    facts = [f"**{lesson.minutes} minutes**", _needs(course, lesson), lesson.hardware]
+    parts = [
+        f"# {label(lesson)}",
+        f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}",
+        f"*{lesson.question}*",
+        "**After this lesson you can**",
+        "\n".join(f"- {objective}" for objective in lesson.objectives),
+        " · ".join(fact for fact in facts if fact),
+    ]
+    return _markdown("header", "\n\n".join(parts))
+
+
+def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:
+    """Return the cell that finds or fetches ``course_utils`` and starts the lesson.
+
+    Parameters
+    ----------
+    source : str, optional
+        What pip installs where there is no clone; by default the course's repository and branch.
+    """
+    source = source or f"git+https://github.com/{course.repository}@{course.branch}"
+    cell = nbformat.v4.new_code_cell(SETUP.format(source=source, lesson=lesson.id), id="setup")
+    return _generated(cell)
+
+
+def task_cell(exercise: Exercise, number: int) -> NotebookNode:
+    """Return the task of an exercise; ``number`` is its place in the notebook, from 1."""
+    minutes = f"{exercise.minutes} minute{'' if exercise.minutes == 1 else 's'}"
+    parts = [
+        f"### Exercise {number} · {exercise.title}",
+        f"{LEVELS[exercise.level]} · about {minutes}",
+        exercise.task.strip(),
+    ]
+    cell = _markdown(f"task-{exercise.slug}", "\n\n".join(parts))
+    cell.metadata["course"] = {"exercise": exercise.id}
+    return cell
+
+
+def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
+    """Return the way to the previous lesson, the course map and the next lesson."""
+    place = course.lessons.index(lesson)
+    before = [other for other in course.lessons[:place] if not other.planned]
+    parts = [f"← [{label(before[-1])}]({before[-1].file})"] if before else []
+    online = f"https://github.com/{course.repository}#course-map"
+    parts.append(f"[Course map](../README.md#course-map) ([online]({online}))")
+    planned = []
+    for other in course.lessons[place + 1 :]:
+        if not other.planned:
+            parts.append(
+                f"Next: [{label(other)}]({other.file}) ([in Colab]({colab_url(course, other)}))"
+            )
+            break
+        planned.append(other)
+    if planned:
+        parts.append(f"planned: {', '.join(label(other) for other in planned)}")
+    return _markdown("footer", "---\n\n" + " · ".join(parts))
+
+
+def regenerate(
+    nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
+) -> NotebookNode:
+    """Return a copy with every generated cell fresh and in its place.
+
+    A cell is replaced only if it is tagged ``generated`` and carries one of the ids kept for
+    generated cells, or equals a fresh cell. Any other cell so tagged loses the tag and stays.
+    """
+    nb = copy.deepcopy(nb)
+    kept = [cell for cell in nb.cells if not _is_own(cell)]
+    cells = [header_cell(course, lesson), setup_cell(course, lesson)]
+    known = {exercise.id: exercise for exercise in exercises}
+    number = 0
+    for cell in kept:
+        exercise = known.get(exercise_id(cell))
+        if exercise:
+            number += 1
+            cells.append(task_cell(exercise, number))
+        cells.append(cell)
+    cells.append(footer_cell(course, lesson))
+    fresh = {cell.source for cell in cells if _is_own(cell)}
+    nb.cells = []
+    for cell in cells:
+        if "generated" in tags(cell) and not _is_own(cell):
+            if cell.source in fresh:
+                continue
+            cell.metadata["tags"].remove("generated")
+        nb.cells.append(cell)
+    return nb
+
+
+def generated_problems(
+    nb: NotebookNode,
+    course: Course,
+    lesson: Lesson,
+    exercises: Iterable[Exercise],
+    file: str,
+) -> list[Problem]:
+    """List generated cells that are missing, out of date, out of place, or not ours."""
+    problems = []
+    for cell in nb.cells:
+        if "generated" in tags(cell) and not _is_own(cell):
+            what = "is tagged generated, but no tool writes it"
+            problems.append(Problem(file, cell.get("id", ""), what, FIX))
+    want = regenerate(nb, course, lesson, exercises).cells
+    have = {cell.get("id"): cell for cell in nb.cells if _is_own(cell)}
+    ids = [cell.get("id") for cell in nb.cells]
+    for i, cell in enumerate(want):
+        if not _is_own(cell):
+            continue
+        old = have.pop(cell.id, None)
+        if old is None:
+            problems.append(Problem(file, cell.id, "is missing", FIX))
+        elif (old.source, old.metadata) != (cell.source, cell.metadata):
+            problems.append(Problem(file, cell.id, "is out of date", FIX))
+        elif i >= len(ids) or ids[i] != cell.id:
+            problems.append(Problem(file, cell.id, f"is not in its place, cell {i + 1}", FIX))
+    problems += [Problem(file, name, "is generated for nothing here", FIX) for name in have]
+    return problems
+
+
+def _is_own(cell: NotebookNode) -> bool:
+    return "generated" in tags(cell) and bool(_OWN_ID.fullmatch(cell.get("id") or ""))
+
+
+def _needs(course: Course, lesson: Lesson) -> str:
+    needed = [other for other in course.lessons if other.id in lesson.needs]
+    links = [o.id if o.planned else f"[{o.id}]({o.file})" for o in needed]
+    if not links:
+        return ""
+    return f"needs lesson{'s' if len(links) > 1 else ''} {' and '.join(links)}"
+
+
+def _markdown(ident: str, source: str) -> NotebookNode:
+    return _generated(nbformat.v4.new_markdown_cell(tidy(source), id=ident))
+
+
+def _generated(cell: NotebookNode) -> NotebookNode:
+    cell.metadata.update({"deletable": False, "editable": False, "tags": ["generated"]})
+    return cell

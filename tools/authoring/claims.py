@@ -1,0 +1,228 @@
+"""The page ``claims.md`` and its chart: made from the claims and the records, and from nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lessons.shared.claims import CLAIMS, Claim, weigh
+from course_lessons.shared.claims.weighing import Found, between, kind_of, weighed, written
+from course_utils.evidence import KINDS
+from tools.authoring.form import FIX, Problem
+
+PAGE, CHART = "claims.md", "images/claims.svg"
+RATIOS, RATES = ("×", "memory"), ("images/s",)
+"""The units of the chart's upper and lower part."""
+
+INTRODUCTION = """\
+# What is claimed, and how far it is true
+
+Five documents set the subject of this course. They say in numbers what a GPU gains. Here is each such claim, with where it stands,
+what it would need to be true, the numbers that speak to it, and a verdict. `notebooks --fix` writes this page from
+[the claims](course_lessons/shared/claims/listed.py) and [the records](course_lessons/recorded/); no number found is typed by hand.
+
+There are four kinds of numbers in this course. *Measured* is what a lesson finds on your machine, so there is none here. *Recorded* was
+measured with this course on the machine that is named. *Modelled* is what the simulated GPU says: a sketch, which decides
+nothing. *Published* was printed elsewhere, by the source that is linked.
+
+A verdict follows from the recorded and published numbers. **Holds**: they all lie in the claimed range, with some tolerance. **Depends**: some do.
+**Not seen**: none does. **Cannot be so**: even the records for this task fall short. **Open**: there is none. *Related* numbers, pale in the chart, are of
+another task or of a CPU; they are shown and not weighed.
+"""
+
+
+def page(claims: Sequence[Claim] = CLAIMS) -> str:
+    """Return the page, as Markdown."""
+    parts = [INTRODUCTION, f"![{alt(claims)}]({CHART})\n", _overview(claims)]
+    for group in dict.fromkeys(claim.group for claim in claims):
+        parts.append(f"## {group}\n")
+        parts += [_block(claim) for claim in claims if claim.group == group]
+    return "\n".join(parts)
+
+
+def alt(claims: Sequence[Claim]) -> str:
+    """Say in a sentence or two what the chart shows."""
+    words = Counter(weigh(claim) for claim in claims)
+    counts = ", ".join(f"{word} {n}" for word, n in words.items())
+    return (
+        "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
+        f"a logarithmic axis. Verdicts: {counts}. The table below says the same in words."
+    )
+
+
+def problems(root: Path) -> list[Problem]:
+    """List what is out of date; a course without the page has no problem with it."""
+    path = root / PAGE
+    if not path.exists():
+        return []
+    found = []
+    if path.read_text(encoding="utf-8") != page():
+        found.append(Problem(PAGE, "", "is out of date with the claims or the records", FIX))
+    chart = root / CHART
+    if not chart.exists() or digest(CLAIMS) not in chart.read_text(encoding="utf-8"):
+        found.append(Problem(CHART, "", "is out of date with the claims or the records", FIX))
+    return found
+
+
+def renew(root: Path) -> list[str]:
+    """Write the page and the chart where they are out of date; return which."""
+    stale = [problem.file for problem in problems(root)]
+    if PAGE in stale:
+        (root / PAGE).write_text(page(), encoding="utf-8", newline="\n")
+    if CHART in stale:
+        draw(root / CHART)
+    return stale
+
+
+def _overview(claims: Sequence[Claim]) -> str:
+    rows = ["| Claim | Claimed | Found | Verdict |", "|---|---:|---:|---|"]
+    for claim in claims:
+        name = f"[{claim.short or claim.text}](#claim-{claim.id})"
+        rows.append(f"| {name} | {claim.claimed} | {_summary(claim)} | {weigh(claim)} |")
+    return "\n".join(rows) + "\n"
+
+
+def _summary(claim: Claim) -> str:
+    deciding = weighed(claim)
+    if deciding:
+        return _range(claim, deciding)
+    modelled = [f for f in claim.found if f.kind == "modelled"]
+    return f"modelled only: {_range(claim, modelled)}" if modelled else "–"
+
+
+def _range(claim: Claim, found: Sequence[Found]) -> str:
+    values = [f.value for f in found]
+    if claim.unit == "error":
+        return " to ".join(written(v, claim.unit) for v in (min(values), max(values)))
+    return between(min(values), max(values), claim.unit)
+
+
+def _block(claim: Claim) -> str:
+    lines = [
+        f'<a id="claim-{claim.id}"></a>',
+        "",
+        f"### {claim.text}",
+        "",
+        f"**{weigh(claim)}.** {claim.sentence}",
+        "",
+        f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
+        f"- *To be true it needs:* {claim.needs}",
+    ]
+    if claim.lacks_gpu:
+        lines.append(f"- *Not measured yet: needs a GPU.* `{claim.command}`")
+    elif claim.experiments:
+        lines.append(f"- *To measure it yourself:* `{claim.command}`")
+    if claim.found:
+        lines += ["", f"<details><summary>{_counts(claim.found)}</summary>", "", _numbers(claim)]
+        lines += ["", "</details>"]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(found: Sequence[Found]) -> str:
+    kinds = Counter(f.kind for f in found)
+    each = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS.values() if kinds[kind])
+    return f"The number{'s' if len(found) > 1 else ''}: {each}"
+
+
+def _numbers(claim: Claim) -> str:
+    rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
+    for f in claim.found:
+        number = written(f.value, claim.unit)
+        ends = between(f.low, f.high, claim.unit) if claim.unit != "error" else number
+        number += f" ({ends})" if ends != number else ""
+        source = _link(f.source) if f.source else f.date
+        rows.append(f"| {number} | {kind_of(f)} | {f.what} | {f.where} | {source} |")
+    return "\n".join(rows)
+
+
+def _link(sources: str) -> str:
+    """Turn ``"a title, 2024, https://…; another title"`` into links."""
+    parts = (source.rpartition(", ") for source in sources.split("; "))
+    return "; ".join(
+        f"[{title}]({end})" if end.startswith("http") else title + comma + end
+        for title, comma, end in parts
+    )
+
+
+# --- the chart ----------------------------------------------------------------------------------
+
+
+def digest(claims: Sequence[Claim]) -> str:
+    """Return what stands in the chart's file to tell whether it shows these claims and records."""
+    rows = [
+        (c.short, c.claimed, [(f"{f.value:.4g}", f.kind, f.weighed) for f in c.found])
+        for c in claims
+    ]
+    content = json.dumps(rows, ensure_ascii=False)
+    return f"shows {hashlib.sha256(content.encode()).hexdigest()[:16]}"
+
+
+def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
+    """Draw the chart into an SVG file."""
+    import matplotlib.pyplot as plt
+
+    from course_utils.plots import use_style
+
+    upper = [claim for claim in claims if claim.unit in RATIOS]
+    lower = [claim for claim in claims if claim.unit in RATES]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context({"svg.hashsalt": "claims", "svg.fonttype": "path"}):
+        use_style()
+        fig, axes = plt.subplots(
+            2,
+            figsize=(9.6, 0.33 * len([*upper, *lower]) + 2.2),
+            height_ratios=[len(upper), len(lower) + 0.5],
+            layout="constrained",
+        )
+        _rows(axes[0], upper, "times as fast, or times less memory")
+        _rows(axes[1], lower, "images a second")
+        _legend(fig)
+        about = f"{alt(claims)} This file {digest(claims)}."
+        fig.savefig(path, format="svg", metadata={"Date": None, "Description": about})
+        plt.close(fig)
+
+
+OFFSETS = {"recorded": -0.22, "modelled": 0.0, "published": 0.22}
+BAR = "#f2c38f"
+
+
+def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
+    from course_utils.plots import LOOKS, log_ticks
+
+    every = [f.value for claim in claims for f in claim.found]
+    ends = [end for claim in claims for end in (claim.low, claim.high) if end]
+    left, right = min(every + ends) / 1.6, max(every + ends) * 1.6
+    ax.set(xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel=xlabel)
+    for row, claim in enumerate(claims):
+        low, high = (claim.low or left) / 1.03, (claim.high or right) * 1.03
+        ax.barh(row, high - low, left=low, height=0.8, color=BAR, zorder=1)
+        for f in claim.found:
+            spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
+            y, pale = row + OFFSETS[f.kind], 1 if f.weighed else 0.35
+            look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}
+            ax.errorbar(f.value, y, xerr=spread, zorder=3, **look)
+    names = [f"{claim.short}: {claim.claimed}" for claim in claims]
+    ax.set_yticks(range(len(claims)), names)
+    ax.tick_params(axis="y", length=0, labelsize=9)
+    log_ticks(ax.xaxis)
+    if xlabel.startswith("times"):
+        ax.axvline(1, color="#666666", linewidth=1, zorder=2)
+
+
+def _legend(fig) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    from course_utils.plots import LOOKS
+
+    handles = [Patch(color=BAR, label="claimed")]
+    handles += [Line2D([], [], linestyle="", label=kind, **LOOKS[kind]) for kind in KINDS.values()]
+    handles.append(
+        Line2D(
+            [], [], linestyle="", label="pale: related, not weighed", marker="o", color="#bbbbbb"
+        )
+    )
+    fig.legend(handles=handles, loc="outside upper center", ncols=5)

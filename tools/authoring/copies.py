@@ -1,0 +1,130 @@
+"""Executed copies of the lessons as they are shipped, for those who read and do not run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from nbformat import NotebookNode
+
+from course_utils.cli.bootstrap import ROOT
+from course_utils.course import Course, Lesson
+from course_utils.stubs import AuthoringError
+from tools.authoring.form import dumps, parse, read
+from tools.authoring.lesson import executed
+
+SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
+_RUN = ("course_utils", "course_lessons", "simgpu")
+_NOT_RUN = {"__pycache__", "cli", "tests"}  # what no lesson uses
+_USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
+
+
+def facts(device: str = "") -> dict[str, Any]:
+    """Describe what a lesson runs on here.
+
+    Parameters
+    ----------
+    device
+        As ``COURSE_DEVICE``; by default the best device that works.
+    """
+    import torch
+
+    from course_utils.devices import abilities, get_device
+    from course_utils.this_machine import cpu_name, usable_cores
+
+    return {
+        "date": date.today().isoformat(),
+        "torch": torch.__version__,
+        "device": abilities(get_device(device or None, quiet=True)).name,
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+    }
+
+
+def executed_copy(
+    course: Course,
+    lesson: Lesson,
+    folder: Path,
+    device: str = "",
+    on_cell: Callable[[int], None] = lambda index: None,
+) -> NotebookNode:
+    """Return a lesson with its outputs, from the copy kept of an earlier run where nothing has changed.
+
+    The lesson runs in an empty folder, unsolved, as a learner gets it. ``metadata.course.run`` of the copy
+    says on what it ran.
+
+    Parameters
+    ----------
+    folder
+        Where copies are kept, ``FILE`` for each lesson.
+    device
+        As ``COURSE_DEVICE``; by default the best device that works.
+    on_cell
+        Told the position of each cell as it starts; not called where the kept copy serves.
+
+    Raises
+    ------
+    AuthoringError
+        If a cell fails or takes too long.
+    """
+    nb = read(course.path.parent / lesson.file)
+    run = facts(device)
+    key = _key(dumps(nb), run)
+    kept = folder / lesson.file
+    if kept.is_file():
+        try:
+            copy = read(kept)
+        except AuthoringError:
+            copy = None
+        if copy is not None and copy.metadata.get("course", {}).get("run", {}).get("key") == key:
+            return copy
+    done = _run(nb, device, on_cell)
+    done.metadata.setdefault("course", {})["run"] = run | {"key": key}
+    folder.mkdir(parents=True, exist_ok=True)
+    scratch = kept.with_suffix(".new")
+    scratch.write_text(dumps(done), encoding="utf-8")
+    scratch.replace(kept)
+    return done
+
+
+def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> NotebookNode:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        place = Path(scratch).resolve()
+        notebooks = place / "notebooks"
+        for folder in (notebooks, place / "tmp"):
+            folder.mkdir()
+        env = {name: value for name, value in os.environ.items() if not _USERS_OWN.match(name)}
+        path = [str(ROOT), *filter(None, [env.get("PYTHONPATH")])]
+        env |= {
+            "PYTHONPATH": os.pathsep.join(path),
+            "COURSE_PROGRESS": str(place / "progress.jsonl"),
+            "TMPDIR": str(place / "tmp"),
+            "IPYTHONDIR": str(place / "ipython"),
+            "JUPYTER_CONFIG_DIR": str(place / "jupyter"),
+            "JUPYTER_PREFER_ENV_PATH": "1",
+        }
+        if device:
+            env["COURSE_DEVICE"] = device
+        done = executed(nb, notebooks, env, on_cell)
+        text = dumps(done)
+        for own in (place, ROOT):
+            text = text.replace(json.dumps(str(own))[1:-1], SHOWN)
+        return parse(text)
+
+
+def _key(text: str, run: dict[str, Any]) -> str:
+    """Tell apart what would run differently: the lesson, what it imports, PyTorch and the machine."""
+    sums = hashlib.sha256(text.encode())
+    sums.update(repr([run[name] for name in ("torch", "device", "cpu", "cores")]).encode())
+    for path in sorted(path for name in _RUN for path in (ROOT / name).rglob("*")):
+        parts = path.relative_to(ROOT).parts
+        if path.is_file() and not _NOT_RUN & set(parts):
+            sums.update("/".join(parts).encode() + path.read_bytes())
+    return sums.hexdigest()

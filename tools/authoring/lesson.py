@@ -1,0 +1,156 @@
+"""A whole lesson: everything that is wrong with it, the mended notebook, the executed one."""
+
+from __future__ import annotations
+
+import copy
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+from nbformat import NotebookNode
+
+from course_utils.course import Course, Lesson
+from course_utils.exercises import Exercise
+from course_utils.stubs import AuthoringError
+from tools.authoring.anatomy import anatomy_problems
+from tools.authoring.cells import generated_problems, regenerate
+from tools.authoring.form import (
+    CHECK_OUTPUT,
+    FIX,
+    Problem,
+    canonical,
+    cell_name,
+    dumps,
+    form_problems,
+    parse,
+    schema_problems,
+    tags,
+    uncomparable,
+)
+from tools.authoring.numbers import number_problems
+
+CELL_SECONDS = 600
+
+
+def problems(
+    text: str, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
+) -> list[Problem]:
+    """List what is wrong with a notebook, given its text on disk."""
+    nb = parse(text)
+    file = lesson.file
+    found = form_problems(nb, lesson.id, file)
+    found += generated_problems(nb, course, lesson, exercises, file)
+    found += anatomy_problems(nb, exercises, file)
+    found += number_problems(nb, file)
+    mended = mend(nb, course, lesson, exercises)
+    found += schema_problems(mended, file)
+    if not found and dumps(mended) != text:
+        what = "is not written as it should be (order of keys, indent, end of file)"
+        found.append(Problem(file, "", what, FIX))
+    return found
+
+
+def mend(
+    nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
+) -> NotebookNode:
+    """Return a copy in canonical form with fresh generated cells. No hand-written cell is lost."""
+    return canonical(regenerate(nb, course, lesson, exercises), lesson.id)
+
+
+def with_outputs(
+    nb: NotebookNode, folder: Path, on_cell: Callable[[int], None] = lambda index: None
+) -> NotebookNode:
+    """Run a notebook in a clean kernel on the CPU; keep the outputs that are to be compared.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the kernel starts.
+    on_cell : callable
+        Told the position of each cell as it starts.
+
+    Raises
+    ------
+    AuthoringError
+        If a cell fails, takes too long, or prints what cannot be compared.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        progress = str(Path(scratch) / "progress.jsonl")
+        env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
+        return _keep_compared(nb, executed(nb, folder, env, on_cell))
+
+
+def executed(
+    nb: NotebookNode,
+    folder: Path,
+    env: Mapping[str, str],
+    on_cell: Callable[[int], None] = lambda index: None,
+) -> NotebookNode:
+    """Return a copy of a notebook with the outputs of a run in a kernel of its own.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the kernel starts.
+    env : Mapping
+        The kernel's environment.
+    on_cell : callable
+        Told the position of each cell as it starts.
+
+    Raises
+    ------
+    AuthoringError
+        If a cell fails or takes too long.
+    """
+    done = copy.deepcopy(nb)
+    running = 0
+
+    def started(cell: NotebookNode, cell_index: int) -> None:
+        nonlocal running
+        running = cell_index
+        on_cell(cell_index)
+
+    client = NotebookClient(
+        done,
+        timeout=CELL_SECONDS,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(folder)}},
+        on_cell_start=started,
+    )
+    try:
+        client.execute(env=dict(env))
+    except CellExecutionError as error:
+        raise AuthoringError(
+            f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
+        ) from None
+    except CellTimeoutError:
+        raise AuthoringError(
+            f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
+        ) from None
+    except DeadKernelError:
+        raise AuthoringError(f"the kernel died in cell {cell_name(nb, running)}") from None
+    return done
+
+
+def _keep_compared(nb: NotebookNode, done: NotebookNode) -> NotebookNode:
+    result = copy.deepcopy(nb)
+    position = 0
+    for i, (cell, ran) in enumerate(zip(result.cells, done.cells, strict=True)):
+        if cell.cell_type != "code":
+            continue
+        position += 1
+        if CHECK_OUTPUT not in tags(cell):
+            continue
+        faults = [fault for output in ran.outputs if (fault := uncomparable(output))]
+        if not ran.outputs:
+            faults = ["no output"]
+        if faults:
+            raise AuthoringError(
+                f"cell {cell_name(nb, i)} is to be compared but gave {faults[0]}: "
+                f"print text there, or remove its tag {CHECK_OUTPUT}"
+            )
+        cell.outputs, cell.execution_count = ran.outputs, position
+    return result

@@ -1,0 +1,99 @@
+"""The generated parts of pages: README.md's map and benchmark, colab_links.md's table, the workshop's guide.
+
+A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
+is written by hand.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from course_utils.course import Course, Lesson
+from course_utils.stubs import AuthoringError
+from tools.authoring.benchmark_tables import beside
+from tools.authoring.cells import colab_badge, kaggle_badge, label, row
+from tools.authoring.form import FIX, Problem
+from tools.authoring.guide import lesson_notes, schedules
+
+
+def course_map(course: Course) -> str:
+    """Return the table of lessons for README.md, as Markdown."""
+    rows = [
+        row(_linked(lesson), lesson.question, str(lesson.minutes), _open(course, lesson))
+        for lesson in course.lessons
+    ]
+    head = [row("Lesson", "The question it answers", "Minutes", "Open"), "|---|---|---:|---|"]
+    return "\n".join(['<a id="course-map"></a>', "", *head, *rows])
+
+
+def lesson_links(course: Course) -> str:
+    """Return the table of open-in badges for colab_links.md, as Markdown."""
+    rows = []
+    for lesson in course.lessons:
+        badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
+        rows.append(row(_linked(lesson), *(["planned", "planned"] if lesson.planned else badges)))
+    return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
+
+
+PAGES = {
+    "README.md": {"course-map": course_map, "beside": beside},
+    "colab_links.md": {"lesson-links": lesson_links},
+    "workshop/README.md": {"schedules": schedules},
+    "workshop/lessons.md": {"lesson-notes": lesson_notes},
+}
+
+
+def pages_of(course: Course) -> dict[str, Path]:
+    """Return the pages that a course has, and where; one without a workshop has no guide."""
+    root = course.path.parent.parent
+    return {page: root / page for page in PAGES if (root / page).parent.is_dir()}
+
+
+def render(course: Course, page: str, text: str) -> str:
+    """Return a page with its generated parts fresh.
+
+    Parameters
+    ----------
+    page : str
+        One of `PAGES`.
+    text : str
+        The page as it is.
+
+    Raises
+    ------
+    AuthoringError
+        If the page has not exactly one pair of markers for each part.
+    """
+    for name, part in PAGES[page].items():
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
+            raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
+        before, _, rest = text.partition(begin)
+        after = rest.partition(end)[2]
+        text = f"{before}{begin}\n{part(course)}\n{end}{after}"
+    return text
+
+
+def page_problems(course: Course) -> list[Problem]:
+    """List the pages that are missing, or whose generated part is out of date."""
+    problems = []
+    for page, path in pages_of(course).items():
+        try:
+            text = path.read_text(encoding="utf-8")
+            if render(course, page, text) != text:
+                problems.append(Problem(page, "", "a table in it is out of date", FIX))
+        except FileNotFoundError:
+            problems.append(Problem(page, "", "does not exist", "write it"))
+        except AuthoringError as error:
+            problems.append(Problem(page, "", "has no place for its table", str(error)))
+    return problems
+
+
+def _linked(lesson: Lesson) -> str:
+    return label(lesson) if lesson.planned else f"[{label(lesson)}](notebooks/{lesson.file})"
+
+
+def _open(course: Course, lesson: Lesson) -> str:
+    if lesson.planned:
+        return "planned"
+    return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"

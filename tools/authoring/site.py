@@ -1,0 +1,175 @@
+"""The reader's site: what Sphinx builds from, made of the executed lessons and the pages."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import hashlib
+import json
+import posixpath
+import re
+import shutil
+from collections.abc import Collection, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import nbformat
+from nbformat import NotebookNode
+
+from course_utils.course import Course
+from course_utils.exercises.result import RESULT_MIME
+from tools.authoring.cells import label, row
+from tools.authoring.form import dumps
+
+OWN = ("index.md", "about.md")  # in site/, and written for it
+SHARED = ("colab_links.md", "claims.md")  # in the repository's root
+MAP = "@course-map@"  # in index.md, the place of the table of lessons
+REPOSITORY = "@repository@"  # owner/name, in the pages of site/
+
+_LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
+_BADGE = re.compile(r"\[!\[(Open in \w+)\]\([^)]*\)\]\(([^)\s]+)\)")
+_ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
+_COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
+
+
+def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) -> None:
+    """Write what Sphinx needs into an empty folder.
+
+    Parameters
+    ----------
+    course
+        The table of contents.
+    copies
+        The executed lessons, by file name.
+    folder
+        Where to write; it is made.
+    """
+    root = course.path.parent.parent
+    shutil.copytree(root / "site" / "_static", folder / "_static")
+    shutil.copytree(root / "images", folder / "images")
+    shutil.copy2(root / "site" / "conf.py", folder)
+    for place, name in [*(("site/", name) for name in OWN), *(("", name) for name in SHARED)]:
+        text = (root / place / name).read_text(encoding="utf-8")
+        text = text.replace(REPOSITORY, course.repository)
+        if MAP in text:
+            text = text.replace(MAP, _map(course)) + _contents(copies)
+        (folder / name).write_text(page_text(course, text, place + name, copies), encoding="utf-8")
+    texts: dict[str, str] = {}
+    for file, nb in copies.items():
+        (folder / file).write_text(dumps(lesson_page(course, nb, file, copies)), encoding="utf-8")
+        texts |= alternatives(nb)
+    (folder / "alternatives.json").write_text(json.dumps(texts), encoding="utf-8")
+
+
+def lesson_page(
+    course: Course, nb: NotebookNode, file: str, lessons: Collection[str]
+) -> NotebookNode:
+    """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
+    nb = copy.deepcopy(nb)
+    cells = []
+    for cell in nb.cells:
+        if cell.get("id") == "footer":  # the site has its own way back and on
+            continue
+        if cell.cell_type == "markdown":
+            cell.source = page_text(course, cell.source, f"notebooks/{file}", lessons)
+        for output in cell.get("outputs", ()):
+            output.get("data", {}).pop(RESULT_MIME, None)  # for tests, not for readers
+        cells.append(cell)
+        if cell.get("id") == "header":
+            cells.append(_about_run(nb.metadata.get("course", {}).get("run")))
+        elif cell.get("id") == "setup":
+            cell.metadata.setdefault("tags", []).append("hide-input")
+    nb.cells = cells
+    return nb
+
+
+def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> str:
+    """Return Markdown of the repository as Markdown of the site.
+
+    Comments go; badges, which are pictures from elsewhere, become buttons; a link to a page of the site
+    leads there, any other link into the repository to GitHub.
+
+    Parameters
+    ----------
+    at
+        Where the text stands in the repository, such as ``"notebooks/01_devices.ipynb"``.
+    lessons
+        The lessons' files that the site has.
+    """
+    text = _COMMENT.sub("", text)
+    text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
+    text = _ANCHOR.sub(r"(\1)=", text)
+    return _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons), text)
+
+
+def alternatives(nb: NotebookNode) -> dict[str, str]:
+    """Return the alternative text of each picture among the outputs, by the SHA-256 of its bytes.
+
+    MyST-NB names a picture's file by that sum, and has no other place for a text that belongs to one
+    output.
+    """
+    found = {}
+    for cell in nb.cells:
+        for output in cell.get("outputs", ()):
+            alt = output.get("metadata", {}).get("image/png", {}).get("alt")
+            if alt:
+                data = base64.b64decode(output.data["image/png"])
+                found[hashlib.sha256(data).hexdigest()] = alt
+    return found
+
+
+def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> str:
+    if re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
+        return target
+    place, _, fragment = target.partition("#")
+    path = posixpath.normpath(posixpath.join(posixpath.dirname(at), unquote(place)))
+    end = f"#{fragment}" if fragment else ""
+    pages = {"README.md": "index.md", **{name: name for name in SHARED}}
+    pages |= {f"site/{name}": name for name in OWN} | {f"notebooks/{f}": f for f in lessons}
+    if path in pages:
+        return pages[path] + end
+    if path.startswith("images/"):
+        return path
+    goal = course.path.parent.parent / path
+    if not goal.exists():
+        return target  # Sphinx will say that it is dead
+    kind = "tree" if goal.is_dir() else "blob"
+    return f"https://github.com/{course.repository}/{kind}/{course.branch}/{path}{end}"
+
+
+def _about_run(run: Mapping[str, Any] | None) -> NotebookNode:
+    if run is None:
+        said = "This copy does not say where and when it ran."
+    else:
+        day = date.fromisoformat(run["date"])
+        where = run["device"]
+        if where != run["cpu"]:
+            where += f" on {run['cpu']}"
+        cores = "1 core" if run["cores"] == 1 else f"{run['cores']} cores"
+        said = (
+            f"The outputs are those of one run, on {day.day} {day:%B %Y}: PyTorch {run['torch']}, {where}, "
+            f"{cores}. Yours will differ."
+        )
+    source = f'<p class="run">{said} Predictions are left empty and exercises unanswered.</p>'
+    return nbformat.v4.new_markdown_cell(source, id="about-run")
+
+
+def _map(course: Course) -> str:
+    rows = [row("Lesson", "The question it answers", "Minutes"), "|---|---|---:|"]
+    for lesson in course.lessons:
+        name = label(lesson) if lesson.planned else f"[{label(lesson)}](../notebooks/{lesson.file})"
+        rows.append(
+            row(name, lesson.question, "planned" if lesson.planned else str(lesson.minutes))
+        )
+    return "\n".join(rows)
+
+
+def _contents(files: Collection[str]) -> str:
+    parts = {"Lessons": sorted(files), "More": ["about.md", *SHARED]}
+    blocks = [
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```"])
+        for caption, names in parts.items()
+    ]
+    return "\n" + "\n\n".join(blocks) + "\n"

@@ -1,0 +1,1 @@
+"""For instructors: what a class handed in, and whether seats are ready."""

@@ -1,0 +1,235 @@
+"""``python -m course_utils notebooks``: check, mend and run the lessons' notebooks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+
+from course_utils import exercises
+from course_utils.course import Course, Lesson, load_course
+from course_utils.set_aside import is_dated
+from course_utils.stubs import AuthoringError
+from tools.authoring import claims
+from tools.authoring.anatomy import HouseNumbers, house_numbers
+from tools.authoring.form import Problem, dumps, parse, read
+from tools.authoring.lesson import mend, problems, with_outputs
+from tools.authoring.numbers import exercise_number_problems, page_number_problems
+from tools.authoring.pages import page_problems, pages_of, render
+
+NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
+
+ExercisesOf = Callable[[str], Iterable[exercises.Exercise]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument(
+        "--check", action="store_true", help="say what is wrong, file by file, cell by cell"
+    )
+    action.add_argument(
+        "--fix", action="store_true", help="write the canonical form, generated cells and pages"
+    )
+    action.add_argument(
+        "--run", action="store_true", help="run on the CPU and store the outputs that are compared"
+    )
+    parser.add_argument(
+        "files", nargs="*", help="notebooks; without any, all that course.yml lists as ready"
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what was asked; 0 if nothing is wrong, else 1."""
+    action = check if args.check else fix if args.fix else run
+    try:
+        return action(load_course(), args.files)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+def check(
+    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
+) -> int:
+    """Print one line a problem, then the house numbers; 0 if there is no problem."""
+    files = list(files)
+    found = []
+    if not files:
+        found = [*_strangers(course), *page_problems(course), *page_number_problems(course)]
+        found += claims.problems(course.path.parent.parent)
+    numbers = {}
+    for lesson, path in _chosen(course, files):
+        try:
+            text = _text(path)
+            known = exercises_of(lesson.id)
+            found += problems(text, course, lesson, known)
+            found += exercise_number_problems(lesson, known)
+            numbers[lesson.file] = house_numbers(parse(text), len(text.encode()))
+        except AuthoringError as error:
+            found.append(_unreadable(lesson, error))
+    for problem in found:
+        print(problem)
+    if numbers:
+        print(table(numbers))
+    print(f"{len(numbers)} notebooks read, {len(found)} problems.")
+    return 1 if found else 0
+
+
+def fix(
+    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
+) -> int:
+    """Write every lesson in canonical form and renew the pages; 1 if something needs a hand."""
+    left: list[Problem] = []
+    for lesson, path in _chosen(course, files):
+        try:
+            text = _text(path)
+            known = exercises_of(lesson.id)
+            before = problems(text, course, lesson, known)
+            mended = dumps(mend(parse(text), course, lesson, known))
+            after = problems(mended, course, lesson, known)
+        except AuthoringError as error:
+            left.append(_unreadable(lesson, error))
+            continue
+        left += after
+        if mended == text:
+            print(f"{lesson.file}: nothing to change")
+            continue
+        write(path, mended)
+        print(f"{lesson.file}: written")
+        for problem in before:
+            if problem not in after:
+                print(f"  mended: {problem.cell or 'notebook'}: {problem.what}")
+    for page, path in pages_of(course).items():
+        try:
+            text = path.read_text(encoding="utf-8")
+            fresh = render(course, page, text)
+        except FileNotFoundError:
+            left.append(Problem(page, "", "does not exist", "write it"))
+        except AuthoringError as error:
+            left.append(Problem(page, "", "has no place for its table", str(error)))
+        else:
+            if fresh != text:
+                write(path, fresh)
+                print(f"{page}: tables renewed")
+    for file in claims.renew(course.path.parent.parent):
+        print(f"{file}: renewed from the claims and the records")
+    if left:
+        print("Left to mend by hand:")
+        for problem in left:
+            print(f"  {problem}")
+    return 1 if left else 0
+
+
+def run(
+    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
+) -> int:
+    """Run lessons as shipped and store the compared outputs; a lesson that fails stays as it was."""
+    failed = 0
+    for lesson, path in _chosen(course, files):
+        start = time.monotonic()
+        try:
+            nb = read(path)
+            on_cell = partial(_progress, lesson.file, len(nb.cells))
+            done = with_outputs(nb, path.parent, on_cell)
+        except AuthoringError as error:
+            failed += 1
+            _clear_line()
+            print(f"{lesson.file}: {error}; the file is unchanged")
+            continue
+        text = dumps(mend(done, course, lesson, exercises_of(lesson.id)))
+        changed = text != _text(path)
+        if changed:
+            write(path, text)
+        minutes = (time.monotonic() - start) / 60
+        ran = sum(cell.cell_type == "code" for cell in nb.cells)
+        kept = sum(bool(cell.get("outputs")) for cell in parse(text).cells)
+        state = "written" if changed else "unchanged"
+        _clear_line()
+        print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {kept} outputs kept, {state}")
+    return 1 if failed else 0
+
+
+def table(numbers: dict[str, HouseNumbers]) -> str:
+    """Return the house numbers as a table; a star marks one that lies outside."""
+    columns = {
+        "cells": "cells",
+        "code_median": "code lines, median",
+        "code_p90": "nine in ten",
+        "prose_median": "prose words, median",
+        "kilobytes": "KB",
+    }
+    width = max(len("notebook"), *(len(file) for file in numbers))
+    lines = ["", "  ".join(["notebook".ljust(width), *columns.values()])]
+    starred = False
+    for file, row in numbers.items():
+        outside = row.outside()
+        starred = starred or bool(outside)
+        values = [
+            f"{getattr(row, key):.0f}{'*' if key in outside else ' '}".rjust(len(title))
+            for key, title in columns.items()
+        ]
+        lines.append("  ".join([file.ljust(width), *values]))
+    if starred:
+        lines.append("* outside the house numbers: see CONTRIBUTING.md")
+    return "\n".join([*lines, ""])
+
+
+def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
+    folder = course.path.parent
+    files = list(files)
+    if not files:
+        if not folder.joinpath("..", "pyproject.toml").is_file():
+            raise AuthoringError("there is no clone here: run this from a clone of the course")
+        return [(lesson, folder / lesson.file) for lesson in course.ready]
+    by_file = {lesson.file: lesson for lesson in course.lessons}
+    chosen = []
+    for file in files:
+        path = Path(file)
+        if path.name not in by_file:
+            raise AuthoringError(f"{file} is no lesson of course.yml: add it there first")
+        chosen.append((by_file[path.name], path if path.exists() else folder / path.name))
+    return chosen
+
+
+def _strangers(course: Course) -> list[Problem]:
+    known = {lesson.file for lesson in course.lessons}
+    return [
+        Problem(path.name, "", "is not in course.yml", "add it there, or move it out of notebooks/")
+        for path in sorted(course.path.parent.glob("*.ipynb"))
+        if path.name not in known and not is_dated(path.name)
+    ]
+
+
+def _unreadable(lesson: Lesson, error: AuthoringError) -> Problem:
+    what = str(error).removeprefix(f"{lesson.file} ")
+    return Problem(lesson.file, "", what, "see CONTRIBUTING.md")
+
+
+def _text(path: Path) -> str:
+    read(path)  # one clear sentence where it is missing or no notebook
+    return path.read_text(encoding="utf-8")
+
+
+def write(path: Path, text: str) -> None:
+    """Replace a file in one step, so that an interruption leaves the old one whole."""
+    scratch = path.with_name(path.name + ".new")
+    with scratch.open("w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+    os.replace(scratch, path)
+
+
+def _progress(file: str, total: int, index: int) -> None:
+    if sys.stdout.isatty():
+        print(f"\r{file}: cell {index + 1} of {total}", end="", flush=True)
+    elif index == 0:
+        print(f"{file}: running {total} cells", flush=True)
+
+
+def _clear_line() -> None:
+    if sys.stdout.isatty():
+        print("\r\033[K", end="")

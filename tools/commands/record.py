@@ -1,0 +1,224 @@
+"""``record``: measure what the lessons quote on this machine, and keep it in one file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from tools.records.checks import problems
+
+if TYPE_CHECKING:
+    import torch
+
+    from tools.records import Experiment, LeftOut, Point, Record
+
+NEEDS = ("torch", "tqdm", "jsonschema")
+LINE = "{desc}{n_fmt} of {total_fmt}, {elapsed} gone{postfix}"
+PROFILES = ("T4", "A100", "H200")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("--list", action="store_true", help="say what can be measured, and stop")
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", help="only this; may be repeated"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer sizes")
+    parser.add_argument("--again", action="store_true", help="measure anew what the file holds")
+    parser.add_argument("--note", help="a remark on the machine, kept in the file")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FOLDER",
+        help="where the file goes (default: course_lessons/recorded)",
+    )
+    parser.add_argument(
+        "--modelled",
+        choices=PROFILES,
+        help="run on this simulated GPU instead, and write what its clock says",
+    )
+    parser.add_argument(
+        "--check",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="say what is wrong with these files, and stop",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Measure what is missing, and say what was found.
+
+    Returns
+    -------
+    int
+        0 where everything asked for is in the file or cannot be measured here, 1 where an experiment
+        failed or a file cannot be read or written, 2 for a name that does not exist.
+    """
+    if args.check:
+        return _check(args.check)
+    from course_utils import evidence
+    from tools import records
+
+    known = records.EXPERIMENTS
+    names = args.only or list(known)
+    if unknown := [name for name in names if name not in known]:
+        print(
+            f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr
+        )
+        return 2
+    chosen = [known[name] for name in names]
+    if args.list:
+        _list(chosen, args.quick)
+        return 0
+    try:
+        devices = _devices(args.modelled)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    description = records.machine(devices)
+    path = (args.output or evidence.FOLDER) / records.file_name(description)
+    try:
+        return _record(args, chosen, devices, records.Record(path, description, args.again))
+    except evidence.RecordError as error:
+        print(f"{error} The file was not touched.", file=sys.stderr)
+    except OSError as error:
+        print(
+            f"{path} cannot be written ({error.strerror}): name another place with --output FOLDER.",
+            file=sys.stderr,
+        )
+    return 1
+
+
+def _devices(profile: str | None) -> list[torch.device]:
+    import simgpu
+    from tools import records
+
+    return [simgpu.enable(profile)] if profile else records.working_devices()
+
+
+def _record(
+    args: argparse.Namespace,
+    chosen: Sequence[Experiment],
+    devices: Sequence[torch.device],
+    record: Record,
+) -> int:
+    from tools import records
+
+    if args.note is not None:
+        record.note = args.note
+    asked = records.points(chosen, devices, args.quick)
+    if not asked:
+        print("Nothing to do: what the host does, such as loading data, is not modelled.")
+        return 0
+    todo = [point for point in asked if args.again or point not in record]
+    if kept := len(asked) - len(todo):
+        print(
+            f"{kept} of {len(asked)} are in {record.path.name} already; --again measures them anew."
+        )
+    if todo or args.note is not None:
+        record.write()  # shows at once whether the place can be written
+    if not todo:
+        return 0
+    print(
+        f"{len(todo)} measurements on {' and '.join(map(str, devices))}, {_about(_guess(todo))} on two "
+        "CPU cores. Keep the machine quiet; Ctrl-C loses nothing."
+    )
+    failed = _run(todo, record)
+    print(f"{len(record)} results in {record.path}")
+    return 1 if failed else 0
+
+
+def _run(todo: Sequence[Point], record: Record) -> bool:
+    """Measure, and say what has no result and why; return whether something failed."""
+    from course_utils import bar
+    from course_utils.evidence import RecordError
+    from tools import records
+
+    left_out: list[tuple[Point, records.LeftOut]] = []
+    progress = bar(total=len(todo), desc=str(todo[0]), bar_format=LINE)
+    start = perf_counter()
+    for done, (point, found) in enumerate(records.run_points(todo), start=1):
+        if isinstance(found, records.LeftOut):
+            left_out.append((point, found))
+        else:
+            try:
+                record.add(point, found)
+            except RecordError as error:
+                left_out.append((point, records.LeftOut(str(error), failed=True)))
+        pace = (perf_counter() - start) / _guess(todo[:done])
+        rest = _guess(todo[done:])
+        progress.set_postfix_str(f"{_about(rest * pace)} left" if rest else "", refresh=False)
+        progress.set_description(str(todo[done]) if rest else "record", refresh=False)
+        progress.update()
+    progress.close()
+    for why, points in _by_reason(left_out):
+        more = f" and {len(points) - 1} more" if len(points) > 1 else ""
+        print(
+            f"{'Failed' if why.failed else 'Left out'}: {points[0]}{more}: {why.reason.removesuffix('.')}."
+        )
+    return any(why.failed for _, why in left_out)
+
+
+def _by_reason(left_out: Sequence[tuple[Point, LeftOut]]) -> list[tuple[LeftOut, list[Point]]]:
+    """Gather the points of one experiment on one device that have the same reason."""
+    groups: dict[tuple[object, ...], list[Point]] = {}
+    for point, why in left_out:
+        groups.setdefault((why, point.experiment.name, point.device), []).append(point)
+    return [(why, points) for (why, *_), points in groups.items()]
+
+
+def _guess(points: Sequence[Point]) -> float:
+    return sum(point.experiment.seconds for point in points)
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds:.0f} s" if seconds < 90 else f"about {seconds / 60:.0f} min"
+
+
+def _list(chosen: Sequence[Experiment], quick: bool) -> None:
+    width = max(len(experiment.name) for experiment in chosen)
+    for experiment in chosen:
+        sweep = experiment.quick if quick else experiment.sweep
+        facts = [
+            f"{len(sweep)} point{'s' if len(sweep) > 1 else ''}",
+            f"{_about(len(sweep) * experiment.seconds)} a device",
+        ]
+        if experiment.needs:
+            lacks = f" (missing: {', '.join(experiment.missing)})" if experiment.missing else ""
+            facts.append(f"needs {', '.join(experiment.needs)}{lacks}")
+        print(f"{experiment.name:{width}}  {'; '.join(facts)}")
+        print(f"{'':{width}}  {experiment.about}")
+
+
+def _check(paths: Sequence[Path]) -> int:
+    """Say of each file what is wrong with it, or that nothing is."""
+    from course_utils import evidence
+
+    status = 0
+    for path in paths:
+        found = problems(path)
+        for problem in found or _unknown(path):
+            print(problem, file=sys.stderr)
+            status = 1
+        if not found:
+            print(f"{path.name}: {len(evidence.read_records(path))} results in the right form.")
+    return status
+
+
+def _unknown(path: Path) -> list[str]:
+    """Return a sentence for each experiment of a good file that this copy of the course has not."""
+    from course_utils import evidence
+    from tools.records import EXPERIMENTS
+
+    measured = [m for m in evidence.read_records(path) if m.kind != "published"]
+    names = dict.fromkeys(
+        m.experiment if m.experiment not in EXPERIMENTS else m.label
+        for m in measured
+        if m.experiment not in EXPERIMENTS or not EXPERIMENTS[m.experiment].takes(m.parameters)
+    )
+    return [f"{path.name}: this copy of the course has no experiment {name}." for name in names]

@@ -1,0 +1,191 @@
+"""``site``: run the lessons, and build them into a web site that needs no network."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_utils.cli import bootstrap
+from course_utils.cli.bootstrap import ROOT
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+    from course_utils.course import Course
+
+PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
+MARK = ".buildinfo"  # Sphinx made this folder: only such a folder is ever replaced
+LINE = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=ROOT / "site" / "_build",
+        metavar="FOLDER",
+        help="where the site goes (default: site/_build)",
+    )
+    parser.add_argument(
+        "--device",
+        default="",
+        metavar="DEVICE",
+        help="run the lessons on this device (cpu, sim, cuda, ...); by default the best that works",
+    )
+    parser.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FOLDER",
+        help="take the executed lessons of this folder, as they are, and run none",
+    )
+    parser.add_argument(
+        "--visit",
+        action="store_true",
+        help="also visit every address outside the site (needs the network), and say which do not answer",
+    )
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run what has changed, build, and look for dead links.
+
+    Returns
+    -------
+    int
+        0 for a site without a fault, 1 where a lesson fails or the site has one, 2 for a folder that cannot
+        be used.
+    """
+    output = args.output.resolve()
+    if not (ROOT / "site" / "conf.py").is_file():
+        print("There is no clone here: call this from a clone of the course.", file=sys.stderr)
+        return 2
+    if not _replaceable(output):
+        print(
+            f"{args.output} holds something else: name another place with --output FOLDER.",
+            file=sys.stderr,
+        )
+        return 2
+    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
+        python = bootstrap.prepare("everywhere")
+        return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
+    from course_utils.course import load_course
+
+    try:
+        course = load_course()
+        copies = _taken(course, args.source) if args.source else _run(course, args.device)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2 if args.source else 1
+    return build(course, copies, output, visit=args.visit)
+
+
+def build(
+    course: Course, copies: Mapping[str, NotebookNode], output: Path, *, visit: bool = False
+) -> int:
+    """Build the site of some executed lessons, and say what is wrong with it.
+
+    Parameters
+    ----------
+    course
+        The table of contents.
+    copies
+        The executed lessons, by file name.
+    output
+        Where the site goes; what is there is replaced.
+    visit
+        Whether to visit addresses outside the site.
+
+    Returns
+    -------
+    int
+        0 where nothing is wrong.
+    """
+    from tools.authoring.built_site import built_problems
+    from tools.authoring.site import lay_out
+
+    with tempfile.TemporaryDirectory() as scratch:
+        source, pages = Path(scratch) / "source", Path(scratch) / "pages"
+        source.mkdir()
+        lay_out(course, copies, source)
+        faults = _sphinx("html", source, pages)
+        if visit:
+            faults += _sphinx("linkcheck", source, Path(scratch) / "visited")
+        if (pages / MARK).is_file():
+            faults += built_problems(pages)
+            if output.exists():
+                shutil.rmtree(output)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(pages, output)
+            print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _replaceable(output: Path) -> bool:
+    """Return whether nothing is lost with this folder."""
+    if not output.exists() or (output / MARK).is_file():
+        return True
+    return output.is_dir() and not any(output.iterdir())
+
+
+def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
+    """Run one of Sphinx's builders; return what it warned of."""
+    call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [*call, "-d", str(source.parent / "doctrees"), str(source), str(output)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    said = [line.replace(f"{source}{os.sep}", "") for line in done.stdout.splitlines() if line]
+    return said or [f"Sphinx ended with status {done.returncode}."] if done.returncode else []
+
+
+def _run(course: Course, device: str) -> dict[str, NotebookNode]:
+    from course_utils import bar
+    from course_utils.stubs import AuthoringError
+    from tools.authoring.copies import executed_copy
+    from tools.authoring.form import read
+
+    sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in course.ready]
+    copies = {}
+    with bar(total=sum(sizes), bar_format=LINE) as progress:
+        for i, lesson in enumerate(course.ready):
+            before = sum(sizes[:i])
+            progress.set_description(lesson.file)
+            try:
+                copies[lesson.file] = executed_copy(
+                    course,
+                    lesson,
+                    ROOT / "executed" / "site",
+                    device,
+                    lambda cell, before=before: progress.update(before + cell - progress.n),
+                )
+            except AuthoringError as error:
+                raise AuthoringError(f"{lesson.file}: {error}") from None
+            progress.update(before + sizes[i] - progress.n)
+    return copies
+
+
+def _taken(course: Course, folder: Path) -> dict[str, NotebookNode]:
+    from course_utils.stubs import AuthoringError
+    from tools.authoring.form import read
+
+    try:
+        return {lesson.file: read(folder / lesson.file) for lesson in course.ready}
+    except AuthoringError as error:
+        raise AuthoringError(f"{folder} lacks an executed lesson: {error}") from None

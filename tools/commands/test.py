@@ -1,0 +1,228 @@
+"""`test`: set up the course and run its tests, stage by stage."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_utils.cli import bootstrap
+from course_utils.cli.bootstrap import ROOT, SetupError
+from course_utils.cli.torch_build import add_torch_argument
+from tools.commands.pairs import all_pairs, find_python, run_each
+
+NO_TESTS = 5  # pytest's status where it found no test
+KINDS = ("passed", "failed", "skipped")
+TOGETHER = ("-n", "2", "--dist", "loadfile")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One call of a tool: its name, the words after ``python -m``, and whether it runs tests."""
+
+    name: str
+    call: tuple[str, ...]
+    pytest: bool = True
+
+
+LINT = (
+    Stage("ruff check", ("ruff", "check", "."), pytest=False),
+    Stage("ruff format", ("ruff", "format", "--check", "."), pytest=False),
+)
+ALONE = "not serial and not everywhere"
+QUICK = (
+    Stage("quick tests", ("pytest", "-m", f"not slow and not notebook and {ALONE}", *TOGETHER)),
+)
+FULL = (
+    Stage("slow tests", ("pytest", "-m", f"slow and not notebook and {ALONE}", *TOGETHER)),
+    Stage(
+        "notebooks, two at a time",
+        ("pytest", "-m", f"notebook and {ALONE}", "-n", "2", "--dist", "load"),
+    ),
+    Stage("what measures, one at a time", ("pytest", "-m", "serial and not everywhere")),
+)
+EVERYWHERE = (
+    Stage("everywhere, two at a time", ("pytest", "-m", "everywhere and not serial", *TOGETHER)),
+    Stage("everywhere, one at a time", ("pytest", "-m", "everywhere and serial")),
+)
+
+
+# What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
+COMPAT = (
+    *QUICK,
+    Stage(
+        "lessons as shipped",
+        ("pytest", "tests/test_as_shipped.py", "-m", "notebook", "-n", "2", "--dist", "load"),
+    ),
+    Stage(
+        "the simulated device",
+        (
+            *("pytest", "tests/test_simgpu_conformance.py", "simgpu/tests/test_simgpu_training.py"),
+            *("tests/test_simgpu_programs.py", "-m", f"slow and {ALONE}", *TOGETHER),
+        ),
+    ),
+    Stage(
+        "answers to exercises",
+        (
+            *(
+                "pytest",
+                "tests/test_exercises.py",
+                *(f"tests/test_lesson0{n}.py" for n in range(1, 10)),
+            ),
+            *("-m", f"slow and {ALONE}", "-k", "not mutation", *TOGETHER),
+        ),
+    ),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `test`."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="leave out what takes long")
+    which.add_argument(
+        "--everywhere",
+        action="store_true",
+        help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
+        "simulated device, the hub, the site, the browser, endurance (installs more)",
+    )
+    which.add_argument(
+        "--compat",
+        action="store_true",
+        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as shipped, "
+        "every answer to an exercise (with --pair the default)",
+    )
+    which.add_argument(
+        "--full", action="store_true", help="the plain test (without --pair the default)"
+    )
+    parser.add_argument(
+        "--pair",
+        metavar="NAME,…|all",
+        help=f"with the exact versions of .ci/pairs/NAME.txt ({', '.join(all_pairs(ROOT))}), on the pair's "
+        "own Python, in .venv.NAME",
+    )
+    add_torch_argument(parser)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Set up, then run every stage; 1 if one of them fails."""
+    if args.pair:
+        return _with_pairs(args)
+    python = bootstrap.prepare("everywhere" if args.everywhere else "test", args.torch)
+    return run_stages(python, stages_of(args), args.rest)
+
+
+def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
+    """Return the stages that the options ask for."""
+    if args.everywhere:
+        return EVERYWHERE
+    if args.compat or (args.pair and not args.quick and not args.full):
+        return COMPAT
+    return [*LINT, *QUICK, *(() if args.quick else FULL)]
+
+
+def _with_pairs(args: argparse.Namespace) -> int:
+    """Run one pair here if this is its Python; else start each with its own."""
+    known = all_pairs(ROOT)
+    names = list(known) if args.pair == "all" else args.pair.split(",")
+    if wrong := [name for name in names if name not in known]:
+        raise SetupError(f"There is no pair {wrong[0]}: choose from {', '.join(known)}, or all.")
+    pairs = [known[name] for name in names]
+    if len(pairs) > 1 or find_python(pairs[0].python) != sys.executable:
+        asked = [
+            f"--{name}" for name in ("quick", "everywhere", "compat", "full") if vars(args)[name]
+        ]
+        torch = ["--torch", args.torch] if args.torch else []
+        return run_each(pairs, [*asked, *torch, *(["--", *args.rest] if args.rest else [])], ROOT)
+    os.environ["COURSE_CONSTRAINTS"] = str(pairs[0].file)
+    torch = args.torch or os.environ.get("COURSE_TORCH") or pairs[0].torch
+    os.environ["COURSE_TORCH"] = torch  # for the tests that make an environment of their own
+    extra = "everywhere" if args.everywhere else "test"
+    python = bootstrap.prepare(extra, torch, name=f".venv.{pairs[0].name}")
+    return run_stages(python, stages_of(args), args.rest)
+
+
+def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
+    """Run stages one after the other, and sum up.
+
+    Parameters
+    ----------
+    python
+        The Python that has ruff and pytest.
+    stages
+        What to run.
+    rest
+        Words for every pytest. With them a stage may find no test, as long as another one does.
+    root
+        Where to run.
+
+    Returns
+    -------
+    int
+        0 if every stage passed and at least one test ran.
+    """
+    summary = os.environ.pop("COURSE_TEST_SUMMARY", None)  # for the table of several pairs
+    env = bootstrap.child_environment(python.parents[1])
+    total: Counter[str] = Counter()
+    lines, noted = [], []
+    for stage in stages:
+        print(f"\n== {stage.name}", flush=True)
+        started = time.monotonic()
+        counts = _run(python, stage, rest, env, root)
+        total += counts
+        verdict = "failed" if counts["failed"] else "passed" if counts["passed"] else "no test"
+        seconds = time.monotonic() - started
+        lines.append(f"  {verdict:<7} {seconds:6.1f} s  {stage.name}")
+        noted.append({"name": stage.name, "seconds": seconds, **{k: counts[k] for k in KINDS}})
+    if not total["tests"]:
+        total["failed"] += 1
+        lines.append("  failed            no test ran")
+    print("\n" + "\n".join(lines))
+    skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
+    print(f"{total['passed']} passed, {total['failed']} failed{skipped}", flush=True)
+    if summary:
+        Path(summary).write_text(json.dumps(noted), encoding="utf-8")
+    return 1 if total["failed"] else 0
+
+
+def _run(
+    python: Path, stage: Stage, rest: list[str], env: dict[str, str], root: Path
+) -> Counter[str]:
+    """Return how many tests ran, passed, failed and were skipped; a linter counts as one check."""
+    call = [str(python), "-m", *stage.call]
+    if not stage.pytest:
+        status = subprocess.run(call, env=env, cwd=root, check=False).returncode
+        return Counter({"failed" if status else "passed": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        call += [f"--junitxml={report}", *rest]
+        if "-n" in stage.call:  # a core each: threads that wait for each other count as work
+            env = env | {"OMP_NUM_THREADS": "1"}
+        status = subprocess.run(call, env=env, cwd=root, check=False).returncode
+        counts = _count(report)
+    if status == NO_TESTS:
+        return counts if rest else counts + Counter(failed=1)
+    if status and not counts["failed"]:
+        counts["failed"] = 1  # pytest itself stopped
+    return counts
+
+
+def _count(report: Path) -> Counter[str]:
+    """Sum up a JUnit report; empty where pytest stopped before it wrote one."""
+    if not report.is_file():
+        return Counter()
+    found: Counter[str] = Counter()
+    for suite in ET.parse(report).getroot().iter("testsuite"):
+        for name in ("tests", "failures", "errors", "skipped"):
+            found[name] += int(suite.get(name, 0))
+    failed = found["failures"] + found["errors"]
+    passed = max(found["tests"] - failed - found["skipped"], 0)
+    return Counter(tests=found["tests"], passed=passed, failed=failed, skipped=found["skipped"])

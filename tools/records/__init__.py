@@ -1,0 +1,41 @@
+"""What ``python -m course_utils record`` measures: one function a quantity that the lessons quote.
+
+``experiments.py`` says what an experiment is; ``lessonNN.py`` holds those that lesson NN quotes; ``files.py``
+keeps the results. A recorded number and a learner's own come from the same lines.
+"""
+
+import importlib
+import pkgutil
+
+from .experiments import REGISTRY as EXPERIMENTS
+from .experiments import (
+    Experiment,
+    LeftOut,
+    Point,
+    Samples,
+    Unsuitable,
+    experiment,
+    points,
+    run_points,
+)
+from .files import Record, file_name, machine, working_devices
+
+__all__ = [
+    "EXPERIMENTS",
+    "Experiment",
+    "LeftOut",
+    "Point",
+    "Record",
+    "Samples",
+    "Unsuitable",
+    "experiment",
+    "file_name",
+    "machine",
+    "points",
+    "run_points",
+    "working_devices",
+]
+
+for _module in sorted(module.name for module in pkgutil.iter_modules(__path__)):
+    if _module.startswith("lesson"):
+        importlib.import_module(f"{__name__}.{_module}")

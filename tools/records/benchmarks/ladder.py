@@ -1,0 +1,308 @@
+"""The capstone's steps from a slow script to a fast one, each measured against the slow one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+from torch.utils.flop_counter import FlopCounterMode
+
+from course_utils.devices import abilities
+
+from ..experiments import Unsuitable
+from ..networks import float32_precision, need_accelerator, resnet50
+from .comparison import Turn, calibrated
+from .loops import images, normalised, tutorial_cnn
+
+MARGIN = 4
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network, its images and where its ladder begins.
+
+    Attributes
+    ----------
+    make
+        Makes it.
+    pixels, count
+        The side of its synthetic images, and how many there are: a multiple of each batch.
+    shifted
+        Whether images are shifted by up to four pixels each way and flipped, as well as normalised.
+    small, large, larger
+        The batch of the slow script, the large one on a CPU, and that on an accelerator.
+    accelerator
+        Why it needs an accelerator, if it does.
+    """
+
+    make: Callable[[], nn.Module]
+    pixels: int
+    count: int
+    shifted: bool
+    small: int
+    large: int
+    larger: int
+    accelerator: str = ""
+
+
+def airbench_net() -> nn.Module:
+    """Return a network of the shape of airbench94's: 0.71 GFLOP an image to train."""
+
+    def block(inp: int, out: int) -> list[nn.Module]:
+        return [
+            *(nn.Conv2d(inp, out, 3, padding=1, bias=False), nn.MaxPool2d(2)),
+            *(nn.BatchNorm2d(out), nn.GELU()),
+            *(nn.Conv2d(out, out, 3, padding=1, bias=False), nn.BatchNorm2d(out), nn.GELU()),
+        ]
+
+    return nn.Sequential(
+        *(nn.Conv2d(3, 24, 2), nn.GELU(), *block(24, 64), *block(64, 256), *block(256, 256)),
+        *(nn.MaxPool2d(3), nn.Flatten(), nn.Linear(256, 10, bias=False)),
+    )
+
+
+NETWORKS: Mapping[str, Network] = {
+    "tutorial": Network(tutorial_cnn, 32, 8192, False, small=4, large=512, larger=4096),
+    "airbench": Network(airbench_net, 32, 8192, True, small=64, large=256, larger=2048),
+    "resnet50": Network(
+        resnet50,
+        224,
+        512,
+        False,
+        small=64,
+        large=64,
+        larger=256,
+        accelerator="a step of ResNet-50 takes many seconds on a CPU",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a training loop is made of; as it stands, the slow script."""
+
+    large_batch: bool = False
+    on_device: bool = False
+    ask: bool = True
+    fused: bool = False
+    channels_last: bool = False
+    tf32: bool = False
+    half: bool = False
+    compiled: str = ""
+
+
+RUNGS: Mapping[str, Mapping[str, bool | str]] = {
+    "none": {},
+    "data on the device": {"on_device": True},
+    "no .item()": {"ask": False},
+    "fused optimiser": {"fused": True},
+    "large batch": {"large_batch": True},
+    "channels_last": {"channels_last": True},
+    "TF32": {"tf32": True},
+    "16 bits": {"half": True},
+    "compiled": {"compiled": "default"},
+    "CUDA graphs": {"compiled": "reduce-overhead"},
+}
+"""The rungs, in order, and what each changes. ``"none"`` is the slow script against itself."""
+
+
+def lacks(device: torch.device, rung: str) -> str:
+    """Return why a rung cannot be climbed on a device, or nothing where it can."""
+    can = abilities(device)
+    if rung == "TF32" and not can.tf32:
+        return "it has no TF32 units"
+    if rung == "16 bits" and not can.bf16 and device.type != "cuda":
+        return "it has no units for 16 bits"
+    if rung == "compiled" and device.type == "cpu":
+        return "the ladder compiles on accelerators only"
+    if rung == "CUDA graphs" and device.type != "cuda":
+        return "it has no CUDA graphs"
+    return ""
+
+
+def climbed(device: torch.device, rung: str) -> Parts:
+    """Return the loop after a rung, with all those below it that the device has.
+
+    Raises
+    ------
+    Unsuitable
+        Where the device lacks the rung itself.
+    """
+    if why := lacks(device, rung):
+        raise Unsuitable(why)
+    parts = Parts()
+    for name, change in RUNGS.items():
+        if not lacks(device, name):
+            parts = replace(parts, **change)
+        if name == rung:
+            break
+    return parts
+
+
+class Samples(Dataset):
+    """Images that pass through their transforms one by one, as a tutorial's ``Dataset`` hands them out."""
+
+    def __init__(self, x: Tensor, y: Tensor, shifted: bool) -> None:
+        self.x, self.y, self.shifted = x, y, shifted
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        x = normalised(self.x[index])
+        if self.shifted:
+            side = x.shape[-1]
+            top, left = torch.randint(2 * MARGIN + 1, (2,)).tolist()
+            x = F.pad(x, [MARGIN] * 4)[:, top : top + side, left : left + side]
+            if torch.rand(()) < 0.5:
+                x = x.flip(-1)
+        return x, self.y[index]
+
+
+def shift(padded: Tensor, side: int) -> Tensor:
+    """Return a window of each image, at a place of its own, every second one flipped.
+
+    Parameters
+    ----------
+    padded
+        Images (n, c, h, w).
+    side
+        Height and width of the windows.
+
+    Returns
+    -------
+    Tensor
+        (n, c, side, side), on the same device.
+    """
+    n, c, high, wide = padded.shape
+    device = padded.device
+    top = torch.randint(high - side + 1, (n, 1), device=device)
+    left = torch.randint(wide - side + 1, (n, 1), device=device)
+    steps = torch.arange(side, device=device)
+    flipped = torch.rand(n, 1, device=device) < 0.5
+    rows, columns = top + steps, left + torch.where(flipped, side - 1 - steps, steps)
+    image = torch.arange(n, device=device)[:, None, None, None]
+    channel = torch.arange(c, device=device)[None, :, None, None]
+    return padded[image, channel, rows[:, None, :, None], columns[:, None, None, :]]
+
+
+def loaded(
+    network: Network, x: Tensor, y: Tensor, batch: int, device: torch.device
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches for ever, from a loader that transforms image by image."""
+    loader = DataLoader(Samples(x, y, network.shifted), batch_size=batch, shuffle=True)
+    while True:
+        for some_x, some_y in loader:
+            yield some_x.to(device), some_y.to(device)
+
+
+def sliced(
+    network: Network,
+    x: Tensor,
+    y: Tensor,
+    batch: int,
+    device: torch.device,
+    layout: torch.memory_format,
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield batches for ever, slices of data on the device that is shuffled once a pass.
+
+    What is the same in every pass is done once: without shifts, the images are normalised before the first.
+    """
+    x, y = x.to(device), y.to(device)
+    x = F.pad(x, [MARGIN] * 4, value=128) if network.shifted else normalised(x)
+    while True:
+        order = torch.randperm(len(x), device=device)
+        x, y = x[order].contiguous(memory_format=layout), y[order]
+        for some_x, some_y in zip(x.split(batch), y.split(batch), strict=True):
+            if network.shifted:
+                some_x = normalised(shift(some_x, network.pixels)).contiguous(memory_format=layout)
+            yield some_x, some_y
+
+
+def training(
+    network: Network, parts: Parts, device: torch.device
+) -> tuple[Callable[[], None], int]:
+    """Return one step of a loop, and how many images it takes.
+
+    The optimiser is SGD with momentum. Sixteen bits are bfloat16 where the device computes in it, else
+    float16 with a gradient scaler.
+    """
+    large = network.large if device.type == "cpu" else network.larger
+    batch = large if parts.large_batch else network.small
+    x, y = images(network.count, network.pixels)
+    layout = torch.channels_last if parts.channels_last else torch.contiguous_format
+    if parts.on_device:
+        batches = sliced(network, x, y, batch, device, layout)
+    else:
+        batches = loaded(network, x, y, batch, device)
+    model = network.make().to(device).to(memory_format=layout)
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=1e-3, momentum=0.9, fused=parts.fused or None
+    )
+    dtype = torch.bfloat16 if abilities(device).bf16 else torch.float16
+    scaler = torch.amp.GradScaler(device.type, enabled=parts.half and dtype == torch.float16)
+    torch.compiler.reset()  # else the networks compiled before this one count against a limit
+    forward = torch.compile(model, mode=parts.compiled) if parts.compiled else model
+    running = 0.0
+
+    def step() -> None:
+        nonlocal running
+        inputs, labels = next(batches)
+        with torch.autocast(device.type, dtype, enabled=parts.half):
+            loss = F.cross_entropy(forward(inputs), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        if parts.ask:
+            running += loss.item()
+
+    return step, batch
+
+
+def turn(network: str, parts: Parts, device: torch.device) -> Turn:
+    """Return a turn of a loop, in seconds an image.
+
+    Raises
+    ------
+    Unsuitable
+        Where the network needs an accelerator, or cannot be compiled here.
+    """
+    kind = NETWORKS[network]
+    if kind.accelerator:
+        need_accelerator(device, kind.accelerator)
+    step, batch = training(kind, parts, device)
+    with float32_precision(tf32=parts.tf32):
+        if parts.compiled:
+            try:
+                step()
+            except (RuntimeError, ImportError, OSError) as error:
+                raise Unsuitable(f"it cannot compile ({type(error).__name__})") from error
+        steps = calibrated(step, device)
+
+    def run() -> float:
+        with float32_precision(tf32=parts.tf32):
+            return steps() / batch
+
+    return run
+
+
+def flops_an_image(network: str) -> float:
+    """Return the floating-point operations of matrix products and convolutions to train with one image."""
+    kind = NETWORKS[network]
+    model = kind.make()
+    x, y = images(2, kind.pixels)
+    with FlopCounterMode(display=False) as counter:
+        F.cross_entropy(model(normalised(x)), y).backward()
+    return counter.get_total_flops() / 2
+
+
+def unit(parts: Parts, device: torch.device) -> str:
+    """Return the arithmetic that a loop's matrix products use: ``"fp32"``, ``"bf16"``, …"""
+    if parts.half:
+        return "bf16" if abilities(device).bf16 else "fp16"
+    return "tf32" if parts.tf32 else "fp32"

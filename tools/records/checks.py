@@ -1,0 +1,235 @@
+"""Why a file of records would be refused: its form, and what no schema can say."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from course_utils.evidence import FOLDER, RecordError, kind_of_file, label, load, published_gpus
+from course_utils.number_format import amount, is_share
+
+from .experiments import REGISTRY
+
+TOLERANCE = 1.05
+"""How far above a peak a rate may lie: a GPU's clock can exceed the one its figures are stated for."""
+
+
+def problems(path: Path) -> list[str]:
+    """Return everything for which a file is refused, one sentence each; nothing where it is good."""
+    try:
+        return faults(path, load(path))
+    except RecordError as error:
+        return [str(error)]
+
+
+def checked(path: Path) -> dict[str, Any]:
+    """Return the content of a file that has no problem.
+
+    Raises
+    ------
+    RecordError
+        Where it has one: the message names the first, and says how to see the others.
+    """
+    if found := problems(path):
+        more = f" ({len(found) - 1} more: `record --check {path.name}`)" if len(found) > 1 else ""
+        raise RecordError(found[0] + more)
+    return load(path)
+
+
+def faults(path: Path, content: Mapping[str, Any]) -> list[str]:
+    """Return why a file of this name and content would be refused, one sentence each."""
+    return list(_misshapen(path.name, content)) or list(_senseless(path, content))
+
+
+# --- form: what schema.json says ----------------------------------------------------------------
+
+
+@cache
+def _validator() -> Any:
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads((FOLDER / "schema.json").read_text(encoding="utf-8"))
+    checker = Draft202012Validator.FORMAT_CHECKER
+    return Draft202012Validator(schema, format_checker=checker)
+
+
+def _misshapen(name: str, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield for each part of the file the most telling way in which it breaks the schema."""
+    from jsonschema.exceptions import best_match
+
+    parts: dict[tuple[Any, ...], list[Any]] = {}
+    for error in _validator().iter_errors(content):
+        parts.setdefault(tuple(error.absolute_path)[:2], []).append(error)
+    for errors in parts.values():
+        error = best_match(errors)
+        place = list(error.absolute_path)
+        where = name
+        if place[:1] == ["results"] and len(place) > 1:
+            where += f", {_title(place[1], content['results'][place[1]])}"
+            place = place[2:]
+        field = ".".join(map(str, place))
+        said = textwrap.shorten(error.message, 160, placeholder=" …")
+        about = error.schema.get("description", "")
+        yield (
+            f"{where}: {f'{field}: ' if field else ''}{said}"
+            f"{f' ({about})' if about else ''}. Correct it, or record it anew."
+        )
+
+
+def _title(index: int, result: Any) -> str:
+    """Name a result, as far as it has a name: ``result 3 (matmul size 32, time)``."""
+    if not isinstance(result, dict):
+        return f"result {index + 1}"
+    parameters = result.get("parameters")
+    words = [
+        label(str(result.get("experiment")), parameters if isinstance(parameters, dict) else {}),
+        str(result.get("quantity")),
+    ]
+    return f"result {index + 1} ({', '.join(words)})"
+
+
+# --- sense: what no schema can say --------------------------------------------------------------
+
+
+def _senseless(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
+    kind = kind_of_file(path)
+    if kind is None:
+        yield (
+            f"{path.name}: its name says no kind. Name it machine_….json for what was recorded, "
+            "modelled_….json for what was modelled, or published.json."
+        )
+        return
+    if (content["machine"] is None) != (kind == "published"):
+        said = "a machine" if kind == "published" else "no machine"
+        yield f"{path.name}: {kind} results, and {said}. Correct `machine`."
+        return
+    if problem := _future(content["date"]):
+        yield f"{path.name}: {problem}"
+    seen: dict[str, int] = {}
+    for index, result in enumerate(content["results"]):
+        where = f"{path.name}, {_title(index, result)}"
+        if result["kind"] != kind:
+            yield f"{where}: its kind is {result['kind']}, and a file of this name holds what is {kind}."
+        for problem in (
+            _future(result["date"]),
+            _impossible(result),
+            _too_fast(content["machine"], result),
+        ):
+            if problem:
+                yield f"{where}: {problem}"
+        key = json.dumps(
+            [result.get(k) for k in ("experiment", "parameters", "quantity", "device", "source")],
+            sort_keys=True,
+        )
+        if key in seen:
+            yield f"{where}: result {seen[key] + 1} is of the same thing. Take one of them out."
+        seen.setdefault(key, index)
+
+
+def _future(day: str) -> str | None:
+    if date.fromisoformat(day) <= date.today() + timedelta(days=1):  # time zones
+        return None
+    return (
+        f"{day} is in the future (today is {date.today()}). Set the clock that is wrong, of this "
+        "machine or of the one that recorded it, and record anew."
+    )
+
+
+def _impossible(result: Mapping[str, Any]) -> str | None:
+    figures = {name: result[name] for name in ("q1", "median", "q3") if result[name] is not None}
+    wrong = [f"{name} {value}" for name, value in figures.items() if not math.isfinite(value)]
+    if wrong:
+        return f"{wrong[0]} is not a finite number. Record it anew."
+    if list(figures.values()) != sorted(figures.values()):
+        order = ", ".join(f"{name} {value:g}" for name, value in figures.items())
+        return f"the quartiles do not enclose the median ({order}). Record it anew."
+    share = result["unit"] == "1" and is_share(result["quantity"])
+    for name, value in figures.items():
+        if share and not 0 <= value <= 1:
+            return f"{name} {value:g} is no share: it lies outside 0 to 1. Record it anew."
+        if value <= 0 and (result["unit"] != "1" or result["quantity"] == "speed-up"):
+            return f"{name} {value:g} {result['unit']} is not above zero. Record it anew."
+    return None
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The most that a chip can do, FLOP/s and bytes/s, and who says so."""
+
+    flops: float
+    bytes: float
+    source: str
+
+
+ANY_CHIP = Ceiling(
+    flops=4 * 2.5e15,
+    bytes=4 * 8e12,
+    source="four times a GPU of NVIDIA's GB200 NVL72: datasheet, 2024, without sparsity",
+)
+"""For chips the course has no figures of, newer ones too: it stops a wrong unit, not a small mistake."""
+
+CYCLES, FLOPS_A_CYCLE, MATRIX_FLOPS_A_CYCLE = 6e9, 64, 2048
+"""What a CPU core can at most do: 6 GHz; two AVX-512 units of 16 float32 multiply-adds; one AMX unit of 1024 in bfloat16."""
+
+CACHE = 256e6
+"""Work that moves fewer bytes may be served by a GPU's cache, which is faster than its memory."""
+
+
+def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:
+    """Return the most that a device of a machine can do.
+
+    Parameters
+    ----------
+    machine
+        The machine as its file describes it; None for a published number.
+    device
+        The device as the result names it.
+    matrix_units
+        Whether tensor cores, or a CPU's matrix units, may have done the arithmetic.
+    """
+    if machine is not None and device.startswith("cpu"):
+        cycle = MATRIX_FLOPS_A_CYCLE if matrix_units else FLOPS_A_CYCLE
+        cores = machine["cores"]
+        source = f"{cores} cores × 6 GHz × {cycle} FLOPs a cycle"
+        return Ceiling(cores * CYCLES * cycle, ANY_CHIP.bytes, source)
+    name = device if machine is None else machine["device"]
+    words = re.split(r"[^A-Za-z0-9]+", name)
+    for gpu in published_gpus():
+        if gpu.name.split()[1] in words:
+            tflops = gpu.fp16_tensor_tflops if matrix_units else gpu.fp32_tflops
+            return Ceiling(tflops * 1e12, gpu.bandwidth_gb_s * 1e9, gpu.source)
+    return ANY_CHIP
+
+
+def _too_fast(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> str | None:
+    """Say which rate no such chip can reach; nothing where the work is not known in numbers."""
+    experiment = REGISTRY.get(result["experiment"])
+    matrix_units = experiment is None or experiment.matrix_units
+    most = ceiling(machine, result["device"], matrix_units)
+    for unit, rate in _rates(experiment, result):
+        peak = most.flops if unit == "FLOP/s" else most.bytes
+        if rate > TOLERANCE * peak:
+            return (
+                f"{amount(rate, unit)} is above the peak of {amount(peak, unit)} ({most.source}). "
+                "Was the device waited for? Record it anew."
+            )
+    return None
+
+
+def _rates(experiment: Any, result: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    if result["unit"] in ("FLOP/s", "B/s"):
+        yield result["unit"], result["median"]
+    fits = experiment is not None and experiment.takes(result["parameters"])
+    if fits and result["quantity"] == "time" and result["median"] > 0:
+        if experiment.flops:
+            yield "FLOP/s", experiment.flops(result["parameters"]) / result["median"]
+        if experiment.bytes and (moved := experiment.bytes(result["parameters"])) >= CACHE:
+            yield "B/s", moved / result["median"]

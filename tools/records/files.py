@@ -1,0 +1,204 @@
+"""The file of one machine: how it is named, what it says of the machine, and how results get into it."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_utils.devices import abilities, fault
+from course_utils.evidence import SCHEMA, RecordError
+from course_utils.this_machine import cpu_name, usable_cores
+from course_utils.timing import Measurement
+
+from .checks import checked, faults
+from .experiments import Point, key
+
+
+def working_devices() -> list[torch.device]:
+    """Return the CPU, and the accelerator where there is one that computes rightly.
+
+    The simulated device is never among them: a record is of hardware.
+    """
+    devices = [torch.device("cpu")]
+    if torch.accelerator.is_available():
+        accelerator = torch.device(torch.accelerator.current_accelerator())
+        if accelerator.type != "sim" and fault(accelerator) is None:
+            devices.append(accelerator)
+    return devices
+
+
+def machine(devices: Sequence[torch.device]) -> dict[str, Any]:
+    """Describe the machine: its last device, memory in bytes, driver, versions and processor."""
+    can = abilities(devices[-1])
+    simulated = devices[-1].type == "sim"
+    return {
+        "device": can.name,
+        "memory": can.memory,
+        "driver": None if simulated else _driver(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or torch.version.hip,
+        "os": f"{platform.system()} {platform.machine()}",
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+    }
+
+
+def file_name(description: Mapping[str, Any]) -> str:
+    """Return the name of a machine's file: ``machine_nvidia_h200.json``, ``modelled_nvidia_t4.json``."""
+    words = description["device"]
+    if words == description["cpu"]:
+        words += f" {description['cores']} cores"
+    kind = "modelled" if words.startswith(SIMULATED) else "machine"
+    words = words.removeprefix(SIMULATED).lower()
+    return f"{kind}_{re.sub('[^a-z0-9]+', '_', words).strip('_')}.json"
+
+
+SIMULATED = "Simulated "
+
+
+class Record:
+    """One machine's file: what it holds already, and what is added to it, result by result.
+
+    Parameters
+    ----------
+    path
+        The file; it need not exist yet.
+    description
+        The machine, as `machine` describes it.
+    again
+        Whether a file that another version of PyTorch wrote may be put aside, as ``….json.old``.
+
+    Raises
+    ------
+    RecordError
+        Where there is a file that ``record`` did not write, or that another machine or version of
+        PyTorch wrote. It is left as it is.
+    """
+
+    def __init__(self, path: Path, description: Mapping[str, Any], again: bool = False) -> None:
+        self.path = path
+        self.note = ""
+        self._description = dict(description)
+        self._results: dict[tuple[object, ...], list[dict[str, Any]]] = {}
+        if not path.exists():
+            return
+        content = checked(path)
+        if changed := self._changed(content["machine"]):
+            if not again:
+                raise RecordError(
+                    f"{path.name} holds what {changed} gave, and one file holds one setting. Record "
+                    "all of it with --again, which keeps the old file under another name, or "
+                    "elsewhere with --output FOLDER."
+                )
+            put_aside(path)
+        else:
+            for result in content["results"]:
+                place = key(result["experiment"], result["parameters"], result["device"])
+                self._results.setdefault(place, []).append(result)
+        self.note = content.get("note", "")
+
+    def __contains__(self, point: Point) -> bool:
+        return point.key in self._results
+
+    def __len__(self) -> int:
+        return sum(map(len, self._results.values()))
+
+    def add(self, point: Point, found: Sequence[Measurement]) -> None:
+        """Keep a point's results, and write the file: an interruption loses nothing that is finished.
+
+        Raises
+        ------
+        RecordError
+            Where the file would be refused with these results in it. They are not kept.
+        ValueError
+            Where what is modelled would get among what is recorded, or the other way round.
+        """
+        for m in found:
+            if (m.kind == "modelled") != self._modelled:
+                raise ValueError(
+                    f"{m.label} is {m.kind}, on {m.machine}: nothing for {self.path.name}."
+                )
+        results = [as_result(m) for m in found]
+        if problems := faults(self.path, self._content(results)):
+            raise RecordError(problems[0])
+        self._results[point.key] = results
+        self.write()
+
+    @property
+    def _modelled(self) -> bool:
+        return self._description["device"].startswith(SIMULATED)
+
+    def _changed(self, old: Mapping[str, Any]) -> str:
+        """Say what was otherwise when the file was written: ``"torch 2.12.0 (now 2.13.0)"``."""
+        new = self._description
+        names = ("torch",) if self._modelled else ("torch", "cuda", "driver", "os", "cpu", "cores")
+        return ", ".join(
+            f"{name} {old[name]} (now {new[name]})" for name in names if old[name] != new[name]
+        )
+
+    def _content(self, results: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "schema": SCHEMA,
+            "machine": self._description,
+            "date": date.today().isoformat(),
+            **({"note": self.note} if self.note else {}),
+            "results": results,
+        }
+
+    def write(self) -> None:
+        """Write the file whole, or not at all."""
+        content = self._content(
+            [result for results in self._results.values() for result in results]
+        )
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        os.replace(part, self.path)
+
+
+def put_aside(path: Path) -> Path:
+    """Give a file a free name beside it, ``….json.old``, and return that."""
+    names = (path.with_name(f"{path.name}.old{i or ''}") for i in itertools.count())
+    aside = next(name for name in names if not name.exists())
+    return path.rename(aside)
+
+
+def _driver() -> str | None:
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return None
+    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return (done.stdout.split() or [None])[0]
+
+
+def as_result(m: Measurement) -> dict[str, Any]:
+    """Return a measurement as a result of a file: what was measured becomes what is recorded."""
+    # The last digits of the virtual clock are rounding; bytes are exact.
+    digits = 6 if m.kind == "modelled" and m.unit != "B" else 17
+    return {
+        "experiment": m.experiment,
+        "parameters": dict(m.parameters),
+        "quantity": m.quantity,
+        "unit": m.unit,
+        **{name: float(f"{getattr(m, name):.{digits}g}") for name in ("median", "q1", "q3")},
+        "n": m.n,
+        "device": m.device,
+        "threads": m.threads,
+        "date": m.date,
+        "kind": "recorded" if m.kind == "measured" else m.kind,
+    }

@@ -1,0 +1,224 @@
+"""Experiments of lesson 07: switches that are said to make training faster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lessons.shared.traces import host_busy
+from course_utils.devices import abilities, synchronize
+
+from .experiments import Samples, Unsuitable, Work, experiment
+
+REPEATS = 20
+
+
+@experiment(
+    sweep=[
+        {"batch": batch, "benchmark": benchmark} for batch in (8, 64) for benchmark in (False, True)
+    ],
+    seconds=5,
+    modelled=False,
+)
+def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mapping[str, Samples]:
+    """Train eight convolutions of 64 to 256 channels on 56 × 56 synthetic images: the first step, and later ones.
+
+    Claimed: ``cudnn.benchmark = True`` is a trick for performance (seed "PyTorch GPU加速训练核心技术指南", part 3);
+    by how much is not said.
+    Refuted by: later steps that take as long as without it. The first step shows what the search costs.
+    """
+    if device.type != "cuda" or not torch.backends.cudnn.is_available():
+        raise Unsuitable("cuDNN is for NVIDIA's GPUs, MIOpen for AMD's")
+    widths = (64, 64, 64, 128, 128, 128, 256, 256, 256)
+    layers = [
+        layer
+        for before, after in pairwise(widths)
+        for layer in (nn.Conv2d(before, after, 3, padding=1), nn.ReLU())
+    ]
+    model = nn.Sequential(*layers).to(device)
+    images = torch.randn(batch, 64, 56, 56).to(device)
+    torch.backends.cudnn.benchmark = False
+    model(
+        images[:, :, :40, :40]
+    ).mean().backward()  # another shape: loads the library, nothing else
+    torch.backends.cudnn.benchmark = benchmark
+
+    def step() -> float:
+        synchronize(device)
+        start = perf_counter()
+        model.zero_grad()
+        model(images).mean().backward()
+        synchronize(device)
+        return perf_counter() - start
+
+    first = step()
+    step()
+    return {"first call": Samples([first]), "time": Samples([step() for _ in range(REPEATS)])}
+
+
+def gelu_by_hand(x: Tensor) -> Tensor:
+    """Return GELU as written in a paper: nine operations, each of which reads and writes everything."""
+    return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+class Mlp(nn.Module):
+    """Linear layers of these sizes, with GELU between them: PyTorch's own, or written by hand."""
+
+    def __init__(self, sizes: Sequence[int], fused: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.gelu = nn.GELU(approximate="tanh") if fused else gelu_by_hand
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits."""
+        *layers, last = self.layers
+        for layer in layers:
+            x = self.gelu(layer(x))
+        return last(x)
+
+
+USUAL: Mapping[str, Any] = {
+    "load": 1e-4,
+    "ask": False,
+    "fused": True,
+    "half": False,
+    "pieces": 1,
+    "times": 1,
+}
+
+LOOPS: Mapping[str, Mapping[str, Any]] = {
+    "loader": {**USUAL, "sizes": (256, 512, 512, 10), "batch": 128, "load": 2e-3},
+    "synchronisation": {**USUAL, "sizes": (*[256] * 7, 10), "batch": 512, "ask": True},
+    "launch": {**USUAL, "sizes": (*[64] * 9, 10), "batch": 32, "fused": False},
+    "memory": {**USUAL, "sizes": (32, 2048, 10), "batch": 512, "fused": False},
+    "compute": {**USUAL, "sizes": (*[768] * 3, 10), "batch": 768},
+}
+"""One training loop for each thing that can set the pace."""
+
+CHANGES: Mapping[str, Mapping[str, Any]] = {
+    "none": {},
+    "no loading": {"load": 0.0},
+    "no questions": {"ask": False},
+    "4 times the batch": {"times": 4},
+    "fewer kernels": {"fused": True},
+    "16 bits": {"half": True},
+    "4 pieces": {"pieces": 4},
+}
+"""What is changed in a loop, one thing at a time."""
+
+
+def make_step(
+    device: torch.device,
+    sizes: Sequence[int],
+    batch: int,
+    *,
+    load: float,
+    ask: bool,
+    fused: bool,
+    half: bool,
+    pieces: int,
+    times: int,
+) -> Work:
+    """Return one training step of an MLP on random data.
+
+    Parameters
+    ----------
+    device
+        Where it trains.
+    sizes
+        Inputs, hidden layers, classes.
+    batch
+        Samples in a step.
+    load
+        Seconds for which the host is busy with the data of each step.
+    ask
+        Whether the host asks for the norm of each gradient.
+    fused
+        Whether GELU and AdamW's update are one kernel each.
+    half
+        Whether it trains in 16 bits: in bfloat16 where there are units for it, else in float16.
+    pieces
+        The pieces of the batch whose gradients are accumulated.
+    times
+        How many times as large to make the batch, and with it the loading.
+    """
+    net = Mlp(sizes, fused).to(device)
+    optimizer = torch.optim.AdamW(net.parameters(), fused=fused, foreach=False)
+    dtype = torch.bfloat16 if abilities(device).bf16 or device.type == "cpu" else torch.float16
+    scaler = torch.amp.GradScaler(device.type, enabled=half and dtype == torch.float16)
+    x = torch.rand(times * batch, sizes[0]).to(device)
+    y = torch.randint(sizes[-1], (times * batch,)).to(device)
+
+    def step() -> None:
+        host_busy(times * load, device)
+        optimizer.zero_grad()
+        for some_x, some_y in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
+            with torch.autocast(device.type, dtype, enabled=half):
+                loss = F.cross_entropy(net(some_x), some_y) / pieces
+            scaler.scale(loss).backward()
+        if ask:
+            for p in net.parameters():
+                p.grad.norm().item()
+        scaler.step(optimizer)
+        scaler.update()
+
+    return step
+
+
+@experiment(
+    sweep=[
+        {"loop": loop, "change": change}
+        for loop, how in LOOPS.items()
+        for change, new in CHANGES.items()
+        if change == "none" or not new.items() <= how.items()
+    ],
+    quick=[{"loop": loop, "change": "none"} for loop in LOOPS],
+    seconds=2,
+)
+def loop_step(device: torch.device, loop: str, change: str) -> Work:
+    """Train one of five small loops, each held up by something else, for a step, with one thing changed.
+
+    Claimed: mixed precision makes training 30 to 50 % faster, loading 20 to 40 % (seed "PyTorch GPU加速训练核心技术指南",
+    part 8).
+    Refuted by: a change that helps each of the five loops by as much.
+    """
+    return make_step(device, **{**LOOPS[loop], **CHANGES[change]})
+
+
+@experiment(
+    sweep=[{"how": how} for how in ("by hand", "compiled", "built in")],
+    seconds=15,
+    modelled=False,
+)
+def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
+    """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own; first call and later ones.
+
+    Claimed: nothing; the lesson quotes it for what torch.compile costs and gains.
+    Refuted by: a compiled function that is no faster than the nine operations.
+    """
+    x = torch.randn(2**22).to(device)
+    work = {
+        "by hand": gelu_by_hand,
+        "compiled": torch.compile(gelu_by_hand),
+        "built in": lambda x: F.gelu(x, approximate="tanh"),
+    }[how]
+
+    def call() -> float:
+        synchronize(device)
+        start = perf_counter()
+        work(x)
+        synchronize(device)
+        return perf_counter() - start
+
+    try:
+        first = call()
+    except (RuntimeError, ImportError, OSError) as error:
+        raise Unsuitable(f"torch.compile cannot work here ({type(error).__name__})") from error
+    call()
+    return {"first call": Samples([first]), "time": Samples([call() for _ in range(REPEATS)])}

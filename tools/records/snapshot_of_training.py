@@ -1,0 +1,103 @@
+"""The memory snapshot that is shipped: three steps of a small training. Run it with ``python -m``."""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
+
+from course_lessons.lesson06.snapshots import RECORDED
+from course_utils.cli.bootstrap import ROOT
+from course_utils.devices import get_device
+from course_utils.memory import metering_device
+
+
+def record(path: str | Path, device: torch.device | str) -> None:
+    """Record three steps of a small training into a file.
+
+    Parameters
+    ----------
+    path
+        Where to write it. File names in it are kept without the folders of this machine.
+    device
+        A CUDA or a simulated device.
+    """
+    memory: Any = torch.get_device_module(device).memory
+    torch.manual_seed(0)
+    memory._record_memory_history(max_entries=100_000)
+    model, images, labels = prepare(torch.device(device))
+    optimizer = torch.optim.Adam(model.parameters())
+    for _ in range(3):
+        loss = forward(model, images, labels)
+        backward(loss)
+        update(optimizer)
+        clear(optimizer)
+    snapshot = memory._snapshot()
+    memory._record_memory_history(enabled=None)
+    Path(path).write_bytes(pickle.dumps(_without_folders(snapshot), protocol=4))
+
+
+def prepare(device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:
+    """Return a model, images and labels on the device."""
+    sizes = (784, 1024, 1024, 1024, 10)
+    layers = [part for a, b in pairwise(sizes) for part in (nn.Linear(a, b), nn.ReLU())]
+    model = nn.Sequential(*layers[:-1]).to(device)
+    return model, torch.rand(2048, 784).to(device), torch.randint(10, (2048,)).to(device)
+
+
+def forward(model: nn.Module, images: Tensor, labels: Tensor) -> Tensor:
+    """Return the loss."""
+    return cross_entropy(model(images), labels)
+
+
+def backward(loss: Tensor) -> None:
+    """Compute the gradients."""
+    loss.backward()
+
+
+def update(optimizer: Optimizer) -> None:
+    """Change the weights."""
+    optimizer.step()
+
+
+def clear(optimizer: Optimizer) -> None:
+    """Drop the gradients."""
+    optimizer.zero_grad()
+
+
+def _without_folders(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """Shorten the file names in a snapshot, and keep every stack once."""
+    home = ROOT
+    stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+
+    def short(filename: str) -> str:
+        path = Path(filename)
+        if "site-packages" in path.parts:
+            return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
+        return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+
+    def tidy(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        key = tuple((short(f["filename"]), f["line"], f["name"]) for f in frames)
+        made = [{"filename": name, "line": line, "name": function} for name, line, function in key]
+        return stacks.setdefault(key, made)
+
+    for event in (event for trace in snapshot["device_traces"] for event in trace):
+        event["frames"] = tidy(event["frames"])
+    for block in (block for segment in snapshot["segments"] for block in segment["blocks"]):
+        block["frames"] = tidy(block["frames"])
+    return snapshot
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Record the memory snapshot of a small training.")
+    parser.add_argument("path", nargs="?", type=Path, default=RECORDED)
+    asked = parser.parse_args()
+    record(asked.path, metering_device(get_device(quiet=True)))
+    print(f"{asked.path}: {asked.path.stat().st_size / 1024:.0f} KiB")
