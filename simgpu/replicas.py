@@ -32,7 +32,7 @@ def register() -> None:
     for owner in (torch._utils, data_parallel):
         _route(owner, "_get_available_device_type", lambda: "sim", lambda: bool(_chosen))
     _route(nccl, "is_available", lambda tensors: False, _on_sim)
-    _route(comm, "broadcast_coalesced", _broadcast, lambda tensors, *_, **__: _on_sim(tensors))
+    _route(comm, "broadcast_coalesced", _broadcast, _is_to_broadcast)
     _route(comm, "gather", _gather, lambda tensors, *_, **__: _on_sim(tensors))
     _route(comm, "scatter", _scatter, lambda tensor, *_, **__: _on_sim([tensor]) or _is_default())
     _route(_functions, "_get_stream", torch.sim.current_stream, lambda device: _is_default())
@@ -82,6 +82,11 @@ def _on_sim(tensors: Iterable[Tensor]) -> bool:
     return any(isinstance(tensor, SimTensor) for tensor in tensors)
 
 
+def _is_to_broadcast(tensors: Sequence[Tensor], *_: Any, **__: Any) -> bool:
+    """Whether tensors, or none where a model has no buffers, go to simulated devices."""
+    return _on_sim(tensors) if tensors else _is_default()
+
+
 def _is_default() -> bool:
     """Whether a number for a device means a simulated one."""
     return torch._utils._get_available_device_type() == "sim"
@@ -97,6 +102,8 @@ def _broadcast(
     tensors: Sequence[Tensor], devices: Sequence[Any], buffer_size: int = 10 * 2**20
 ) -> list[list[Tensor]]:
     """Copy tensors to each device, many at a time; on their own device they are what they were."""
+    if not tensors:
+        return [[] for _ in devices]
     copies: list[list[Tensor]] = []
     for place in map(_place, devices):
         copied: dict[int, Tensor] = {}

@@ -305,7 +305,7 @@ def _all_on_a_stream_of_its_own(batches, step, device):
 
 
 def _norm_layer(mean, std):
-    norm = nn.BatchNorm2d(len(mean), affine=False, eps=0).eval()
+    norm = nn.BatchNorm2d(len(mean), affine=False, eps=1e-12).eval()  # PyTorch 2.10 refuses 0
     norm.running_mean, norm.running_var = torch.tensor(mean), torch.tensor(std) ** 2
     return norm
 
