@@ -520,6 +520,7 @@ def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
         torch.set_float32_matmul_precision(before)
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_a_check_is_quick(sim, exercise):
     exercise.result(exercise.reference)  # what the check works out once

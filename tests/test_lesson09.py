@@ -240,6 +240,7 @@ def test_an_error_on_another_device_is_the_learners():
     assert judged("crop_flip", crop_flip)[0] == "raised"
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_a_check_is_quick_and_a_stub_is_not_tried(exercise):
     assert exercise.result(exercise.reference).outcome == "right"
