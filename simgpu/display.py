@@ -15,6 +15,13 @@ def seconds(value: float) -> str:
     return f"{value / 1e-9:.3g} ns"
 
 
+def _cell(text: str) -> str:
+    keep = (
+        ";white-space:nowrap" if len(text) <= 24 else ""
+    )  # a figure and its unit stay on one line
+    return f'<td style="text-align:left{keep}">{html.escape(text)}</td>'
+
+
 class Table:
     """Rows under column names: ``text`` for a terminal, ``html`` for a notebook, which shows it by itself."""
 
@@ -28,7 +35,7 @@ class Table:
         left = 'style="text-align:left"'
         titles = "".join(f"<th {left}>{html.escape(name)}</th>" for name in head)
         body = "".join(
-            f"<tr>{''.join(f'<td {left}>{html.escape(cell)}</td>' for cell in row)}</tr>"
+            f'<tr style="font-style:italic">{"".join(map(_cell, row))}</tr>'  # modelled: set in italics
             for row in cells
         )
         self.html = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
