@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
-from answers import wrong
+from answers import every_wrong
 from mutation import mutants
 
 from course_utils.course import load_course
@@ -224,7 +224,7 @@ def cases() -> Iterator[Case]:
             code = name.removeprefix("returns: ")
             yield Case(f"is: {code}", exercise, lambda c=code: _value(c), True)
     for exercise in EXERCISES:
-        for diagnosis, answer in wrong(exercise).items():
+        for diagnosis, answer in every_wrong(exercise):
             yield Case(f"wrong: {diagnosis}", exercise, lambda a=answer: a, False)
     dice = random.Random(6)
     every = [(e, m) for e in EXERCISES if not e.wants_value for m in mutants(e.source)]

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
-from answers import wrong
+from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
@@ -20,7 +20,8 @@ from course_utils.exercises.judge import COMMON, Todo
 from tools.authoring.solve import stubs
 
 EXERCISES = [exercise for entry in LESSONS for exercise in lesson(entry.id)]
-WRONG = [(exercise, diagnosis) for exercise in EXERCISES for diagnosis in wrong(exercise)]
+WRONG = [(exercise, *known) for exercise in EXERCISES for known in every_wrong(exercise)]
+RIGHT = [(exercise, name) for exercise in EXERCISES for name in right(exercise)]
 FLOOR = 0.9
 EQUIVALENT = yaml.safe_load(
     Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8")
@@ -82,12 +83,20 @@ def test_the_stub_in_the_notebook_is_not_tried(exercise):
 
 
 @pytest.mark.parametrize(
-    ("exercise", "diagnosis"), WRONG, ids=[f"{e.id}-{diagnosis}" for e, diagnosis in WRONG]
+    ("exercise", "diagnosis", "answer"),
+    WRONG,
+    ids=[f"{e.id}-{diagnosis}" for e, diagnosis, _ in WRONG],
 )
-def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis):
-    result = exercise.result(wrong(exercise)[diagnosis])
+def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis, answer):
+    result = exercise.result(answer)
     assert (result.outcome, result.diagnosis) == ("not_yet", diagnosis), result.bundle().text
     assert result.text and any(value for _, value in result.details), "say what was seen"
+
+
+@pytest.mark.parametrize(("exercise", "name"), RIGHT, ids=[f"{e.id}-{name}" for e, name in RIGHT])
+def test_a_right_answer_by_another_road_is_right(exercise, name):
+    result = exercise.result(right(exercise)[name])
+    assert result.outcome == "right", result.bundle().text
 
 
 @each_exercise

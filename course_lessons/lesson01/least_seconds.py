@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
-
-from .checking import near
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, near
 
 
 def least_seconds(flops, bytes_moved, peak_flops, bandwidth):
@@ -16,35 +17,42 @@ def least_seconds(flops, bytes_moved, peak_flops, bandwidth):
     return max(compute, memory), limit
 
 
-def _check_least_seconds(answer: Any, judge: Judge) -> None:
-    for flops, moved, peak, bandwidth in (
-        (2e12, 1e9, 1e13, 1e12),
-        (1e9, 12e9, 1e13, 1e12),
-        (3e6, 4e6, 2e11, 4e10),
-        (8e9, 2e8, 2e11, 4e10),
-        (5e11, 7e10, 8.1e12, 3.2e11),
-        (0.0, 6e8, 1e13, 3e11),
-    ):
-        got = answer(flops, moved, peak, bandwidth)
-        judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
-        if len(got) != 2:
-            judge.no("pair", seen=got, expected="two things: seconds, and the limit's name")
-        compute, memory = flops / peak, moved / bandwidth
-        seconds, right = max(compute, memory), "compute" if compute > memory else "memory"
-        number = judge.number(got[0])
-        case = f"{flops:g} FLOPs, {moved:g} B, {peak:g} FLOP/s, {bandwidth:g} B/s"
-        given = {"seen": f"{number:g} s, for {case}", "expected": f"{seconds:g} s"}
-        for diagnosis, value in (
-            ("added", compute + memory),
-            ("easier-limit", min(compute, memory)),
-            ("upside-down", max(peak / max(flops, 1), bandwidth / moved)),
-        ):
-            if near(number, value) and not near(value, seconds):
-                judge.no(diagnosis, **given)
-        if not near(number, seconds):
-            judge.no("wrong-value", **given)
-        if got[1] != right:
-            judge.no("other-limit", seen=f"{got[1]!r}, for {case}", expected=repr(right))
+_CASES = (
+    (2e12, 1e9, 1e13, 1e12),
+    (1e9, 12e9, 1e13, 1e12),
+    (3e6, 4e6, 2e11, 4e10),
+    (8e9, 2e8, 2e11, 4e10),
+    (5e11, 7e10, 8.1e12, 3.2e11),
+    (0.0, 6e8, 1e13, 3e11),
+)
+
+
+def _read(judge: Judge, got: Any) -> tuple[float, Any]:
+    judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
+    if len(got) != 2:
+        judge.no("pair", seen=got, expected="two things: seconds, and the limit's name")
+    return judge.number(got[0]), got[1]
+
+
+def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:
+    return near(got[0], right[0]) and right[1] in (None, got[1])
+
+
+def _seconds(of: Callable[..., float]) -> Callable[..., tuple[float, None]]:
+    """Return a twin with other seconds, whatever limit it names."""
+    return lambda *case: (of(*case), None)
+
+
+_TWINS = {
+    "added": _seconds(lambda flops, moved, peak, bandwidth: flops / peak + moved / bandwidth),
+    "easier-limit": _seconds(
+        lambda flops, moved, peak, bandwidth: min(flops / peak, moved / bandwidth)
+    ),
+    "upside-down": _seconds(
+        lambda flops, moved, peak, bandwidth: max(peak / max(flops, 1), bandwidth / moved)
+    ),
+    "other-limit": edited(least_seconds, {"compute > memory": "compute < memory"}),
+}
 
 
 EXERCISE = Exercise(
@@ -61,7 +69,7 @@ EXERCISE = Exercise(
         "They happen at the same time. Two people pack and carry boxes side by side: when is all done?",
     ),
     reference=least_seconds,
-    check_answer=_check_least_seconds,
+    check_answer=OverCases(least_seconds, _CASES, _TWINS, read=_read, alike=_alike),
     why="This is the roofline, written as a time. If a profile is far above this figure, something "
     "else is to blame: overhead, waiting, a bad memory pattern. Lesson 07 looks for it.",
     diagnoses={

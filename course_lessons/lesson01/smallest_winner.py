@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.judge import same
 
 
 def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -19,84 +22,54 @@ def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
 
 _SIZES = [2**k for k in range(4, 15)]
 
+_CASES = (
+    (_SIZES, 1e11, 1e13, 1e-5, 1e10),
+    (_SIZES, 1e11, 1e13, 5e-3, 1e11),
+    (_SIZES, 1e11, 1e13, 1e-6, 2e9),
+    (_SIZES, 2e11, 1e11, 1e-5, 1e10),
+    (_SIZES, 2e11, 2e11, 1e-5, 1e11),
+    (_SIZES, 1e11, 4e11, 1e-9, 4e9),
+    (_SIZES, 1e11, 1.5e11, 1e-9, 1e12),
+    (_SIZES, 1e10, 1e13, 3e-7, 1e12),
+    ([100, 200], 1e3, 2e3, 0.0, 120.0),  # a tie at 100
+    ([30, 60, 90], 1e3, 3e3, 0.0, 300.0),  # a tie at 30
+    ([100, 200, 300, 400, 500, 600], 1e11, 1e13, 1e-5, 1.6e10),
+    ([1200, 1300, 1400, 1500, 1600, 1700], 1e11, 1e13, 1e-5, 5.3e9),
+    ([30, 60, 90, 120, 150, 180], 1e11, 1e13, 5e-5, 1e12),
+    (list(range(10, 400, 10)), 1e11, 1e12, 2e-5, 2e10),
+    (list(range(10, 400, 10)), 1e11, 2e11, 1e-5, 1.5e10),
+    (list(range(10, 1000, 10)), 5e10, 9e10, 1e-6, 3e9),
+)
 
-def winner(
-    sizes: list[int], cpu: float, device: float, launch: float, bus: float, arrays: float
-) -> int | None:
-    def gain(n: int) -> float:
-        return 2 * n**3 / cpu - (launch + arrays * 4 * n**2 / bus + 2 * n**3 / device)
-
-    return next((n for n in sizes if gain(n) > 0), None)
-
-
-def _check_smallest_winner(answer: Any, judge: Judge) -> None:
-    doubt = None
-    for sizes, cpu, device, launch, bus in (
-        (_SIZES, 1e11, 1e13, 1e-5, 1e10),
-        (_SIZES, 1e11, 1e13, 5e-3, 1e11),
-        (_SIZES, 1e11, 1e13, 1e-6, 2e9),
-        (_SIZES, 2e11, 1e11, 1e-5, 1e10),
-        (_SIZES, 1e11, 4e11, 1e-9, 4e9),
-        (_SIZES, 1e11, 1.5e11, 1e-9, 1e12),
-        (_SIZES, 1e10, 1e13, 3e-7, 1e12),
-        ([100, 200], 1e3, 2e3, 0.0, 120.0),  # a tie at 100
-        ([100, 200, 300, 400, 500, 600], 1e11, 1e13, 1e-5, 1.6e10),
-        ([1200, 1300, 1400, 1500, 1600, 1700], 1e11, 1e13, 1e-5, 5.3e9),
-        ([30, 60, 90, 120, 150, 180], 1e11, 1e13, 5e-5, 1e12),
-        (list(range(10, 400, 10)), 1e11, 1e12, 2e-5, 2e10),
-        (list(range(10, 400, 10)), 1e11, 2e11, 1e-5, 1.5e10),
-        (list(range(10, 1000, 10)), 5e10, 9e10, 1e-6, 3e9),
-    ):
-        got = answer(sizes, cpu, device, launch, bus)
-        right = winner(sizes, cpu, device, launch, bus, 3)
-        case = f"CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, launch {launch:.3g} s, bus {bus:.3g} B/s"
-        if right is None and got is not None:
-            judge.no("no-winner", seen=f"{got} ({case})", expected="None")
-        if right is None:
-            continue
-        if got is None:
-            judge.no("none", seen=f"None ({case})", expected=right)
-        judge.is_a(got, int, "one of the sizes")
-        if got == right:
-            continue
-        given = {"seen": f"{got} ({case})", "expected": right}
-        matches = [
-            diagnosis
-            for diagnosis, other in (
-                ("tie", winner_or_tie(sizes, cpu, device, launch, bus)),
-                ("no-transfers", winner(sizes, cpu, device, launch, 1e30, 3)),
-                ("overlap", winner_overlapping(sizes, cpu, device, launch, bus)),
-                ("one-way", winner(sizes, cpu, device, launch, bus, 2)),
-                ("one-matrix", winner(sizes, cpu, device, launch, bus, 1)),
-                ("no-launch", winner(sizes, cpu, device, 0.0, bus, 3)),
-                ("not-bytes", winner(sizes, cpu, device, launch, bus * 4, 3)),
-                ("largest", max(sizes)),
-            )
-            if got == other
-        ]
-        if len(matches) == 1:
-            judge.no(matches[0], **given)
-        if not matches:
-            judge.no("other-size", **given)
-        doubt = doubt or (matches[0], given)  # several errors give this size: ask the next case
-    if doubt is not None:
-        judge.no(doubt[0], **doubt[1])
+_TRANSFERS = "transfers = 3 * 4 * n**2 / bus_bytes"
+_TWINS = {
+    "tie": edited(smallest_winner, {"device < cpu": "device <= cpu"}),
+    "no-transfers": edited(smallest_winner, {_TRANSFERS: "transfers = 0"}),
+    "overlap": edited(
+        smallest_winner,
+        {"transfers + 2 * n**3 / device_flops": "max(transfers, 2 * n**3 / device_flops)"},
+    ),
+    "one-way": edited(smallest_winner, {_TRANSFERS: "transfers = 2 * 4 * n**2 / bus_bytes"}),
+    "one-matrix": edited(smallest_winner, {_TRANSFERS: "transfers = 4 * n**2 / bus_bytes"}),
+    "no-launch": edited(smallest_winner, {"launch_seconds + transfers": "transfers"}),
+    "not-bytes": edited(smallest_winner, {_TRANSFERS: "transfers = 3 * n**2 / bus_bytes"}),
+    "no-winner": edited(smallest_winner, {"return None": "return sizes[-1]"}),
+    "largest": edited(smallest_winner, {"return n": "return max(sizes)"}),
+}
 
 
-def winner_or_tie(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
-    for n in sizes:
-        there = launch_seconds + 12 * n**2 / bus_bytes
-        if there + 2 * n**3 / device_flops <= 2 * n**3 / cpu_flops:
-            return n
-    return None
+def _read(judge: Judge, got: Any) -> int | None:
+    return None if got is None else judge.is_a(got, int, "one of the sizes")
 
 
-def winner_overlapping(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
-    for n in sizes:
-        transfer, compute = 12 * n**2 / bus_bytes, 2 * n**3 / device_flops
-        if launch_seconds + max(transfer, compute) < 2 * n**3 / cpu_flops:
-            return n
-    return None
+def _otherwise(got: int | None, right: int | None, *case: Any) -> str:
+    if right is None:
+        return "no-winner"
+    return "none" if got is None else "other-size"
+
+
+def _situation(sizes: list[int], cpu: float, device: float, launch: float, bus: float) -> str:
+    return f"CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, launch {launch:.3g} s, bus {bus:.3g} B/s"
 
 
 EXERCISE = Exercise(
@@ -115,7 +88,15 @@ EXERCISE = Exercise(
         "over the sizes and return the first for which that is less.",
     ),
     reference=smallest_winner,
-    check_answer=_check_smallest_winner,
+    check_answer=OverCases(
+        smallest_winner,
+        _CASES,
+        _TWINS,
+        read=_read,
+        alike=same,
+        otherwise=_otherwise,
+        situation=_situation,
+    ),
     why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
     "if the device computes faster, and the bus decides where that begins.",
     diagnoses={

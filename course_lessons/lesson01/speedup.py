@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from course_utils.exercises import Exercise, Judge
-
-from .checking import near
+from course_utils.exercises import Exercise
+from course_utils.exercises.forms import OverCases
 
 
 def speedup(cpu_seconds, device_seconds):
     return cpu_seconds / device_seconds
 
 
-def _check_speedup(answer: Any, judge: Judge) -> None:
-    for cpu, device in ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05)):
-        got = judge.number(answer(cpu, device))
-        right = cpu / device
-        for diagnosis, value in (
-            ("never-below-1", max(cpu, device) / min(cpu, device)),
-            ("upside-down", device / cpu),
-            ("difference", cpu - device),
-            ("gain", cpu / device - 1),
-            ("share-saved", 1 - device / cpu),
-            ("share-saved", 100 * (1 - device / cpu)),
-            ("percent", 100 * cpu / device),
-        ):
-            if near(got, value) and not near(value, right):
-                judge.no(diagnosis, seen=_for(got, cpu, device), expected=f"{right:g}")
-        if not near(got, right):
-            judge.no("wrong-value", seen=_for(got, cpu, device), expected=f"{right:g}")
+_CASES = ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05))
 
-
-def _for(got: float, cpu: float, device: float) -> str:
-    return f"{got:g} for {cpu:g} s on the CPU and {device:g} s on the device"
+_TWINS = {
+    "never-below-1": lambda cpu, device: max(cpu, device) / min(cpu, device),
+    "upside-down": lambda cpu, device: device / cpu,
+    "difference": lambda cpu, device: cpu - device,
+    "gain": lambda cpu, device: cpu / device - 1,
+    "share-saved": (
+        lambda cpu, device: 1 - device / cpu,
+        lambda cpu, device: 100 * (1 - device / cpu),
+    ),
+    "percent": lambda cpu, device: 100 * cpu / device,
+}
 
 
 EXERCISE = Exercise(
@@ -51,7 +40,7 @@ EXERCISE = Exercise(
         "larger number?",
     ),
     reference=speedup,
-    check_answer=_check_speedup,
+    check_answer=OverCases(speedup, _CASES, _TWINS),
     why="Below 1 the device is slower. Name both times when you quote a speed-up: a slow CPU is an "
     "easy way to a large one.",
     diagnoses={

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 from ..shared.checking import one_thread
 from .checking import (
@@ -89,45 +90,31 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
         )
 
 
-def accumulate_without_zero(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
+accumulate_without_zero = edited(accumulate, {"optimizer.zero_grad()": ""})
 
 
-def accumulate_undivided(model, batches, loss_fn, optimizer, scaler, dtype):
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y)
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
+accumulate_undivided = edited(
+    accumulate,
+    {
+        "count = sum(len(y) for _, y in batches)": "",
+        "(model(x), y) * len(y) / count": "(model(x), y)",
+    },
+)
 
 
-def accumulate_by_batches(model, batches, loss_fn, optimizer, scaler, dtype):
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) / len(batches)
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
+accumulate_by_batches = edited(
+    accumulate,
+    {"count = sum(len(y) for _, y in batches)": "", "* len(y) / count": "/ len(batches)"},
+)
 
 
-def accumulate_zero_inside(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
+accumulate_zero_inside = edited(
+    accumulate,
+    {
+        "optimizer.zero_grad()": "",
+        "scaler.scale(loss).backward()": ("optimizer.zero_grad()\nscaler.scale(loss).backward()"),
+    },
+)
 
 
 EXERCISE = Exercise(

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 from ..shared.checking import one_thread
 from .checking import REFUSED, Run, judge_result, judge_scaler, made_batches, watched
@@ -68,43 +69,28 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no(diagnosis, seen=got, expected=f"{norm:g}")
 
 
-def clip_without_zero(loss, model, optimizer, scaler, max_norm):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return norm
+clip_without_zero = edited(clipped_step, {"optimizer.zero_grad()": ""})
 
 
-def clip_scaled(loss, model, optimizer, scaler, max_norm):
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return norm
+clip_scaled = edited(clipped_step, {"scaler.unscale_(optimizer)": ""})
 
 
-def never_clip(loss, model, optimizer, scaler, max_norm):
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
-    scaler.step(optimizer)
-    scaler.update()
-    return norm
+never_clip = edited(
+    clipped_step,
+    {
+        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)": "norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
+    },
+)
 
 
-def clip_divided_twice(loss, model, optimizer, scaler, max_norm):
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    for parameter in model.parameters():
-        parameter.grad /= scaler.get_scale()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    scaler.step(optimizer)
-    scaler.update()
-    return norm
+clip_divided_twice = edited(
+    clipped_step,
+    {
+        "scaler.unscale_(optimizer)": (
+            "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
+        )
+    },
+)
 
 
 EXERCISE = Exercise(

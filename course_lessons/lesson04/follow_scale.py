@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 
 def follow_scale(overflows, init_scale, growth_interval):
@@ -81,16 +82,14 @@ def scale_by_number(overflows, init_scale, growth_interval):
     return scales
 
 
-def scale_grows_on(overflows, init_scale, growth_interval):
-    scale, good, scales = init_scale, 0, []
-    for overflow in overflows:
-        good = 0 if overflow else good + 1
-        if overflow:
-            scale = scale / 2
-        elif good >= growth_interval:
-            scale = scale * 2
-        scales.append(scale)
-    return scales
+scale_grows_on = edited(
+    follow_scale,
+    {
+        ("elif good == growth_interval:\n    scale, good = scale * 2, 0"): (
+            "elif good >= growth_interval:\n    scale = scale * 2"
+        )
+    },
+)
 
 
 def scale_before(overflows, init_scale, growth_interval):
@@ -102,28 +101,10 @@ def scale_one_late(overflows, init_scale, growth_interval):
     return follow_scale(overflows, init_scale, growth_interval + 1)
 
 
-def scale_back_to_start(overflows, init_scale, growth_interval):
-    scale, good, scales = init_scale, 0, []
-    for overflow in overflows:
-        good = 0 if overflow else good + 1
-        if overflow:
-            scale = init_scale
-        elif good == growth_interval:
-            scale, good = scale * 2, 0
-        scales.append(scale)
-    return scales
+scale_back_to_start = edited(follow_scale, {"scale = scale / 2": "scale = init_scale"})
 
 
-def scale_with_floor(overflows, init_scale, growth_interval):
-    scale, good, scales = init_scale, 0, []
-    for overflow in overflows:
-        good = 0 if overflow else good + 1
-        if overflow:
-            scale = max(scale / 2, 1.0)
-        elif good == growth_interval:
-            scale, good = scale * 2, 0
-        scales.append(scale)
-    return scales
+scale_with_floor = edited(follow_scale, {"scale = scale / 2": "scale = max(scale / 2, 1.0)"})
 
 
 EXERCISE = Exercise(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 
 def batch_that_fits(small, large, capacity):
@@ -75,9 +76,9 @@ def fit_fraction(small, large, capacity):
     return few + (capacity - low) * (many - few) / (high - low)
 
 
-def fit_whole_slope(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return max(0, few + (capacity - low) // ((high - low) // (many - few)))
+fit_whole_slope = edited(
+    batch_that_fits, {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"}
+)
 
 
 _FIT_TWINS = (

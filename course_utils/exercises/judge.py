@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -115,6 +115,61 @@ class Judge:
         if not math.isclose(number, expected, rel_tol=rel, abs_tol=1e-12):
             self.no(diagnosis, seen=number, expected=expected)
         return number
+
+    def closest(
+        self,
+        got: Sequence[Any],
+        right: Sequence[Any],
+        twins: Mapping[str, Sequence[Sequence[Any]]],
+        *,
+        alike: Callable[[Any, Any], bool] | None = None,
+        otherwise: str = "wrong-value",
+        seen: object = None,
+        expected: object = None,
+    ) -> None:
+        """Refuse results that are not right, with the diagnosis of the wrong twin that they follow.
+
+        An answer follows a twin where it is like it on every case on which the twin is wrong. Of several,
+        the one that explains the most cases is taken, and the first of these.
+
+        Parameters
+        ----------
+        got, right
+            What the answer and the reference gave, a value for each case.
+        twins
+            For each diagnosis, what one or more wrong functions gave, a value for each case.
+        alike
+            Whether two values count as equal; ``same`` unless told.
+        otherwise
+            The diagnosis of results that follow no twin.
+        seen, expected
+            What the learner is shown of the first case that is wrong; its two values unless told.
+        """
+        alike = alike or same
+        off = [
+            at for at, (g, r) in enumerate(zip(got, right, strict=True)) if not _like(alike, g, r)
+        ]
+        if not off:
+            return
+        best, most = otherwise, 0
+        for diagnosis, several in twins.items():
+            for twin in several:
+                wrong = [at for at, r in enumerate(right) if not _like(alike, twin[at], r)]
+                follows = all(_like(alike, got[at], twin[at]) for at in wrong)
+                if follows and off[0] in wrong and len(wrong) > most:
+                    best, most = diagnosis, len(wrong)
+        self.no(
+            best,
+            seen=got[off[0]] if seen is None else seen,
+            expected=right[off[0]] if expected is None else expected,
+        )
+
+
+def _like(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
+    try:
+        return bool(alike(a, b))
+    except Exception:  # noqa: BLE001  (values of other kinds are not alike)
+        return False
 
 
 def brief(value: object, most: int = 300) -> str:

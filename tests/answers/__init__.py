@@ -1,15 +1,45 @@
-"""Known wrong answers to every exercise, in a file of the exercise's name."""
+"""Known answers to every exercise, in a file of the exercise's name.
+
+``WRONG`` has, for each diagnosis, an answer that must get it, or several; ``RIGHT``, by name, answers
+written otherwise than the reference that must be accepted. The wrong twins of a check over cases are known
+wrong answers too: a file adds what no twin is, and an exercise for which there is nothing to add has none.
+"""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from course_utils.exercises import Exercise
+from course_utils.exercises.forms import OverCases, several
+
+
+def _listed(exercise: Exercise, name: str) -> Mapping[str, Any]:
+    lesson, slug = exercise.id.split(".")
+    if not (Path(__file__).parent / f"lesson{lesson}" / f"{slug}.py").exists():
+        return {}
+    return getattr(importlib.import_module(f"answers.lesson{lesson}.{slug}"), name, {})
+
+
+def every_wrong(exercise: Exercise) -> list[tuple[str, Any]]:
+    """Return each known wrong answer after the diagnosis that it must get."""
+    form = exercise.check_answer
+    both = [form.twins] if isinstance(form, OverCases) else []
+    return [
+        (diagnosis, answer)
+        for known in (*both, _listed(exercise, "WRONG"))
+        for diagnosis, answers in known.items()
+        for answer in (several(answers) if not exercise.wants_value else (answers,))
+    ]
 
 
 def wrong(exercise: Exercise) -> Mapping[str, Any]:
     """Return, for each diagnosis that has one, an answer that must receive it."""
-    lesson, name = exercise.id.split(".")
-    return importlib.import_module(f"answers.lesson{lesson}.{name}").WRONG
+    return dict(reversed(every_wrong(exercise)))
+
+
+def right(exercise: Exercise) -> Mapping[str, Any]:
+    """Return answers by other roads than the reference's, by a name."""
+    return _listed(exercise, "RIGHT")

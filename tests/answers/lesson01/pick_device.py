@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-
-def _pick_trusts(available, works):
-    for kind in ("cuda", "xpu", "mps"):
-        if kind in available:
-            return kind
-    return "cpu"
+from course_lessons.lesson01.pick_device import pick_device
+from course_utils.exercises.edited import edited
 
 
 def _pick_gives_up(available, works):
@@ -15,13 +11,6 @@ def _pick_gives_up(available, works):
         if kind in available:
             return kind if works(kind) else "cpu"
     return "cpu"
-
-
-def _pick_no_fallback(available, works):
-    for kind in ("cuda", "xpu", "mps"):
-        if kind in available and works(kind):
-            return kind
-    return None
 
 
 def _pick_two_kinds(available, works):
@@ -41,19 +30,14 @@ def _pick_any_order(available, works):
     return "cpu"
 
 
-def _pick_tries_all(available, works):
-    for kind in ("cuda", "xpu", "mps"):
-        if works(kind) and kind in available:
-            return kind
-    return "cpu"
-
-
 WRONG = {
-    "available-is-not-works": _pick_trusts,
+    "available-is-not-works": edited(pick_device, {"available and works(kind)": "available"}),
     "gave-up": _pick_gives_up,
-    "no-fallback": _pick_no_fallback,
+    "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
     "forgot-a-kind": _pick_two_kinds,
     "not-there": _pick_without_asking,
     "order": _pick_any_order,
-    "tried-an-absent-device": _pick_tries_all,
+    "tried-an-absent-device": edited(
+        pick_device, {"kind in available and works(kind)": "works(kind) and kind in available"}
+    ),
 }

@@ -4,62 +4,8 @@ from __future__ import annotations
 
 import statistics
 
-
-def _time_sync_before(launch, synchronize, clock, repeats):
-    launch()
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        start = clock()
-        launch()
-        times.append(clock() - start)
-    return statistics.median(times)
-
-
-def _time_cold(launch, synchronize, clock, repeats):
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return statistics.median(times)
-
-
-def _time_mean(launch, synchronize, clock, repeats):
-    launch()
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return sum(times) / repeats
-
-
-def _time_minimum(launch, synchronize, clock, repeats):
-    launch()
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return min(times)
-
-
-def _time_unsettled(launch, synchronize, clock, repeats):
-    launch()
-    times = []
-    for _ in range(repeats):
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return statistics.median(times)
+from course_lessons.lesson01.time_it import time_it
+from course_utils.exercises.edited import edited
 
 
 def _time_block(launch, synchronize, clock, repeats):
@@ -72,39 +18,15 @@ def _time_block(launch, synchronize, clock, repeats):
     return clock() - start
 
 
-def _time_clock_late(launch, synchronize, clock, repeats):
-    launch()
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        launch()
-        start = clock()
-        synchronize()
-        times.append(clock() - start)
-    return statistics.median(times)
-
-
-def _time_one_start(launch, synchronize, clock, repeats):
-    launch()
-    synchronize()
-    start = clock()
-    times = []
-    for _ in range(repeats):
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return statistics.median(times)
-
-
-def _times(launch, synchronize, clock, repeats):
-    times = []
-    for _ in range(repeats):
-        synchronize()
-        start = clock()
-        launch()
-        synchronize()
-        times.append(clock() - start)
-    return times
+_times = edited(
+    time_it,
+    {
+        (
+            "def time_it(launch, synchronize, clock, repeats):\n    launch()"
+        ): "def time_it(launch, synchronize, clock, repeats):",
+        "statistics.median(times)": "times",
+    },
+)
 
 
 def _time_last_dropped(launch, synchronize, clock, repeats):
@@ -116,14 +38,35 @@ def _time_too_few(launch, synchronize, clock, repeats):
 
 
 WRONG = {
-    "no-sync": _time_sync_before,
-    "queue-not-empty": _time_unsettled,
-    "warm-up-counted": _time_cold,
-    "mean": _time_mean,
-    "minimum": _time_minimum,
+    "no-sync": edited(time_it, {("launch()\nsynchronize()"): "launch()"}),
+    "queue-not-empty": edited(
+        time_it, {("for _ in range(repeats):\n    synchronize()"): "for _ in range(repeats):"}
+    ),
+    "warm-up-counted": edited(
+        time_it,
+        {
+            (
+                "def time_it(launch, synchronize, clock, repeats):\n    launch()"
+            ): "def time_it(launch, synchronize, clock, repeats):"
+        },
+    ),
+    "mean": edited(time_it, {"statistics.median(times)": "sum(times) / repeats"}),
+    "minimum": edited(time_it, {"statistics.median": "min"}),
     "total": _time_block,
-    "clock-late": _time_clock_late,
-    "one-start": _time_one_start,
+    "clock-late": edited(
+        time_it,
+        {
+            "start = clock()": ("launch()\nstart = clock()"),
+            ("start = clock()\nlaunch()"): "start = clock()",
+        },
+    ),
+    "one-start": edited(
+        time_it,
+        {
+            "times = []": ("synchronize()\nstart = clock()\ntimes = []"),
+            ("synchronize()\nstart = clock()"): "",
+        },
+    ),
     "last-dropped": _time_last_dropped,
     "too-few": _time_too_few,
 }

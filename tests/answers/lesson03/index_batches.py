@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from course_lessons.lesson03.index_batches import index_batches
+from course_utils.exercises.edited import edited
+
 
 def _batches_global_seed(n, size, seed, epoch, start):
     torch.manual_seed(seed + epoch)
@@ -25,16 +28,13 @@ def _batches_start_in_samples(n, size, seed, epoch, start):
     return list(torch.randperm(n, generator=generator)[start:].split(size))
 
 
-def _batches_drop_last(n, size, seed, epoch, start):
-    generator = torch.Generator().manual_seed(seed + epoch)
-    order = torch.randperm(n, generator=generator)
-    return list(order[: n // size * size].split(size))[start:]
-
-
 WRONG = {
     "global-generator": _batches_global_seed,
     "same-each-epoch": _batches_same_each_epoch,
     "not-the-rest": _batches_start_in_samples,
-    "not-each-once": _batches_drop_last,
+    "not-each-once": edited(
+        index_batches,
+        {"return list(order.split(size))": "return list(order[: n // size * size].split(size))"},
+    ),
     "other-seed": _batches_other_seed,
 }

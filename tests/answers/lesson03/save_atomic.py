@@ -9,6 +9,9 @@ from pathlib import Path
 
 import torch
 
+from course_lessons.lesson03.save_atomic import save_atomic
+from course_utils.exercises.edited import edited
+
 
 def _save_in_place(state, path):
     torch.save(state, path)
@@ -39,15 +42,6 @@ def _save_elsewhere(state, path):
         os.replace(new, path)
 
 
-def _save_remove_first(state, path):
-    new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
-        torch.save(state, file)
-        os.fsync(file.fileno())
-    path.unlink(missing_ok=True)
-    os.rename(new, path)
-
-
 def _save_under_new_names(state, path):
     handle, name = tempfile.mkstemp(dir=path.parent)
     with open(handle, "wb") as file:
@@ -61,6 +55,9 @@ WRONG = {
     "no-fsync": _save_without_fsync,
     "not-flushed": _save_without_flush,
     "other-folder": _save_elsewhere,
-    "gap": _save_remove_first,
+    "gap": edited(
+        save_atomic,
+        {"os.replace(new, path)": ("path.unlink(missing_ok=True)\nos.rename(new, path)")},
+    ),
     "leftovers": _save_under_new_names,
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from course_lessons.lesson03.step_losses import step_losses
+from course_utils.exercises.edited import edited
+
 
 def _losses_by_item(model, batches, optimizer):
     losses = []
@@ -17,28 +20,6 @@ def _losses_by_item(model, batches, optimizer):
     return losses
 
 
-def _losses_by_tensor(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return torch.tensor(losses).tolist()
-
-
-def _losses_as_tensors(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.detach())
-    return losses
-
-
 def _losses_without_training(model, batches, optimizer):
     with torch.inference_mode():
         return torch.stack([F.cross_entropy(model(x), y) for x, y in batches]).tolist()
@@ -46,7 +27,9 @@ def _losses_without_training(model, batches, optimizer):
 
 WRONG = {
     "reads-each-step": _losses_by_item,
-    "reads-at-the-end": _losses_by_tensor,
-    "not-floats": _losses_as_tensors,
+    "reads-at-the-end": edited(
+        step_losses, {"return torch.stack(losses)": "return torch.tensor(losses)"}
+    ),
+    "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
     "weights": _losses_without_training,
 }

@@ -5,34 +5,14 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson04.accumulate import (
+    accumulate,
     accumulate_by_batches,
     accumulate_undivided,
     accumulate_without_zero,
     accumulate_zero_inside,
 )
 from course_lessons.lesson04.amp_step import amp_step
-
-
-def _accumulate_step_each(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-
-
-def _accumulate_update_each(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        scaler.scale(loss).backward()
-        scaler.update()
-    scaler.step(optimizer)
+from course_utils.exercises.edited import edited
 
 
 def _accumulate_joined(model, batches, loss_fn, optimizer, scaler, dtype):
@@ -52,52 +32,47 @@ def _accumulate_one_backward(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
-def _accumulate_backward_inside(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-            scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-
-def _accumulate_mended(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        scaler.scale(loss).backward()
-        for parameter in model.parameters():
-            parameter.grad.nan_to_num_(0.0)
-    scaler.step(optimizer)
-    scaler.update()
-
-
-def _accumulate_finite(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y) * len(y) / count
-        if loss.isfinite():
-            scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-
 WRONG = {
     "by-batches": accumulate_by_batches,
     "sum-of-means": accumulate_undivided,
     "last-only": accumulate_zero_inside,
-    "steps": _accumulate_step_each,
-    "updates": _accumulate_update_each,
+    "steps": edited(
+        accumulate,
+        {
+            ("scaler.step(optimizer)\nscaler.update()"): (
+                "    scaler.step(optimizer)\n    scaler.update()"
+            )
+        },
+    ),
+    "updates": edited(
+        accumulate,
+        {
+            "scaler.scale(loss).backward()": ("scaler.scale(loss).backward()\nscaler.update()"),
+            "scaler.update()": "",
+        },
+    ),
     "large-batch": _accumulate_joined,
     "one-backward": _accumulate_one_backward,
-    "left-out": _accumulate_finite,
-    "overflow-kept": _accumulate_mended,
-    "backward-inside": _accumulate_backward_inside,
+    "left-out": edited(
+        accumulate,
+        {
+            "scaler.scale(loss).backward()": (
+                "if loss.isfinite():\n    scaler.scale(loss).backward()"
+            )
+        },
+    ),
+    "overflow-kept": edited(
+        accumulate,
+        {
+            "scaler.scale(loss).backward()": (
+                "scaler.scale(loss).backward()\n"
+                "for parameter in model.parameters():\n"
+                "    parameter.grad.nan_to_num_(0.0)"
+            )
+        },
+    ),
+    "backward-inside": edited(
+        accumulate, {"scaler.scale(loss).backward()": "    scaler.scale(loss).backward()"}
+    ),
     "piles-up": accumulate_without_zero,
 }

@@ -5,35 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson04.amp_step import amp_step, amp_without_zero
-
-
-def _amp_bare_step(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    optimizer.step()
-    scaler.update()
-    return loss.detach()
-
-
-def _amp_without_update(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    return loss.detach()
-
-
-def _amp_without_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+from course_utils.exercises.edited import edited
 
 
 def _amp_backward_inside(model, x, y, loss_fn, optimizer, scaler, dtype):
@@ -41,16 +13,6 @@ def _amp_backward_inside(model, x, y, loss_fn, optimizer, scaler, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         loss = loss_fn(model(x), y)
         scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
-
-
-def _amp_for_cuda(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast("cuda", dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
     return loss.detach()
@@ -75,53 +37,13 @@ def _amp_loss_outside(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _amp_keeps_graph(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss
-
-
 def _amp_item(model, x, y, loss_fn, optimizer, scaler, dtype):
     return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype).item()
-
-
-def _amp_scaled_loss(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = scaler.scale(loss_fn(model(x), y))
-    optimizer.zero_grad()
-    loss.backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
 
 
 def _amp_own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
     scaler = torch.amp.GradScaler(x.device.type)
     return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
-
-
-def _amp_scales_by_hand(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    (loss * scaler.get_scale()).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
-
-
-def _amp_zeroes_late(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    scaler.scale(loss).backward()
-    optimizer.zero_grad()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
 
 
 def _amp_leaves_out(model, x, y, loss_fn, optimizer, scaler, dtype):
@@ -137,18 +59,30 @@ def _amp_leaves_out(model, x, y, loss_fn, optimizer, scaler, dtype):
 
 WRONG = {
     "half-model": _amp_half_model,
-    "named-device": _amp_for_cuda,
+    "named-device": edited(amp_step, {"x.device.type": '"cuda"'}),
     "loss-outside": _amp_loss_outside,
     "backward-inside": _amp_backward_inside,
-    "step-bypassed": _amp_bare_step,
-    "not-scaled": _amp_without_scaler,
+    "step-bypassed": edited(amp_step, {"scaler.step(optimizer)": "optimizer.step()"}),
+    "not-scaled": edited(amp_step, {"scaler.scale(loss)": "loss"}),
     "own-scaler": _amp_own_scaler,
-    "reads-scale": _amp_scales_by_hand,
-    "zeroed-late": _amp_zeroes_late,
+    "reads-scale": edited(amp_step, {"scaler.scale(loss)": "(loss * scaler.get_scale())"}),
+    "zeroed-late": edited(
+        amp_step,
+        {
+            "optimizer.zero_grad()": ("scaler.scale(loss).backward()\noptimizer.zero_grad()"),
+            "scaler.scale(loss).backward()": "",
+        },
+    ),
     "scale-off": _amp_leaves_out,
-    "no-update": _amp_without_update,
+    "no-update": edited(amp_step, {"scaler.update()": ""}),
     "piles-up": amp_without_zero,
     "waits": _amp_item,
-    "keeps-graph": _amp_keeps_graph,
-    "scaled-loss": _amp_scaled_loss,
+    "keeps-graph": edited(amp_step, {"loss.detach()": "loss"}),
+    "scaled-loss": edited(
+        amp_step,
+        {
+            "loss = loss_fn(model(x), y)": "loss = scaler.scale(loss_fn(model(x), y))",
+            "scaler.scale(loss)": "loss",
+        },
+    ),
 }

@@ -11,6 +11,7 @@ from course_lessons.lesson04.clipped_step import (
     clipped_step,
     never_clip,
 )
+from course_utils.exercises.edited import edited
 
 
 def _clip_then_unscale(loss, model, optimizer, scaler, max_norm):
@@ -20,25 +21,6 @@ def _clip_then_unscale(loss, model, optimizer, scaler, max_norm):
     scaler.unscale_(optimizer)
     scaler.step(optimizer)
     scaler.update()
-    return norm
-
-
-def _clip_bare_step(loss, model, optimizer, scaler, max_norm):
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    optimizer.step()
-    scaler.update()
-    return norm
-
-
-def _clip_without_update(loss, model, optimizer, scaler, max_norm):
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
-    scaler.step(optimizer)
     return norm
 
 
@@ -63,8 +45,8 @@ WRONG = {
     "unscale-late": _clip_then_unscale,
     "never-clips": never_clip,
     "divided-twice": clip_divided_twice,
-    "step-bypassed": _clip_bare_step,
-    "no-update": _clip_without_update,
+    "step-bypassed": edited(clipped_step, {"scaler.step(optimizer)": "optimizer.step()"}),
+    "no-update": edited(clipped_step, {"scaler.update()": ""}),
     "piles-up": clip_without_zero,
     "scaled-norm": _clip_norm_of_scaled,
     "norm-after": _clip_norm_after,

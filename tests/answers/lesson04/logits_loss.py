@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from course_lessons.lesson04.logits_loss import logits_loss
+from course_utils.exercises.edited import edited
+
 
 def _bce_of_sigmoid(logits, targets):
     return F.binary_cross_entropy(torch.sigmoid(logits), targets)
@@ -31,10 +34,6 @@ def _bce_hard_targets(logits, targets):
     return F.binary_cross_entropy_with_logits(logits, (targets > 0.5).float())
 
 
-def _bce_made_only(logits, targets):
-    return torch.nn.BCEWithLogitsLoss(logits, targets)
-
-
 def _bce_sum(logits, targets):
     return F.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
 
@@ -46,6 +45,8 @@ WRONG = {
     "sigmoid-twice": _bce_sigmoid_twice,
     "rounded": _bce_in_half,
     "wrong-formula": _bce_hard_targets,
-    "made-not-called": _bce_made_only,
+    "made-not-called": edited(
+        logits_loss, {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
+    ),
     "sum": _bce_sum,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson05.average_gradients import average_gradients
+from course_utils.exercises.edited import edited
 
 
 def _average_skipping_none(model, dist):
@@ -59,15 +60,6 @@ def _average_copies(model, dist):
             mean /= dist.get_world_size()
 
 
-def _average_dividing_only(model, dist):
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad.clone())
-            parameter.grad /= dist.get_world_size()
-
-
 def _average_parameters(model, dist):
     for parameter in model.parameters():
         dist.all_reduce(parameter.data)
@@ -89,7 +81,7 @@ WRONG = {
     "not-divided": _average_summed,
     "other-count": _average_by_two,
     "own": _average_copies,
-    "own-divided": _average_dividing_only,
+    "own-divided": edited(average_gradients, {"(parameter.grad)": "(parameter.grad.clone())"}),
     "users-only": _average_of_users,
     "parameters": _average_parameters,
     "frozen": _average_all,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
+from course_utils.exercises.edited import edited
 
 
 def _ring_sends_first(x, dist):
@@ -55,28 +56,15 @@ def _ring_without_wait(x, dist):
         part.copy_(part + received if step < n - 1 else received)
 
 
-def _ring_half_way(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    parts = x.view(-1).tensor_split(n)
-    for step in range(n - 1):
-        part = parts[(rank - step - 1) % n]
-        received = torch.empty_like(part)
-        sending = dist.isend(parts[(rank - step) % n], (rank + 1) % n)
-        dist.recv(received, (rank - 1) % n)
-        sending.wait()
-        part += received
-
-
-def _ring_only_adding(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    parts = x.view(-1).tensor_split(n)
-    for step in range(2 * (n - 1)):
-        part = parts[(rank - step - 1) % n]
-        received = torch.empty_like(part)
-        sending = dist.isend(parts[(rank - step) % n], (rank + 1) % n)
-        dist.recv(received, (rank - 1) % n)
-        sending.wait()
-        part += received
+_ring_half_way = edited(
+    ring_all_reduce,
+    {
+        "for step in range(2 * (n - 1))": "for step in range(n - 1)",
+        (
+            "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
+        ): "part += received",
+    },
+)
 
 
 def _ring_rounding_down(x, dist):
@@ -127,7 +115,14 @@ WRONG = {
     "whole-tensors": _ring_of_whole_tensors,
     "too-many-steps": _ring_taking_turns,
     "half-way": _ring_half_way,
-    "too-much": _ring_only_adding,
+    "too-much": edited(
+        ring_all_reduce,
+        {
+            (
+                "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
+            ): "part += received"
+        },
+    ),
     "left-over": _ring_rounding_down,
     "no-wait": _ring_without_wait,
     "collective": _ring_by_collective,

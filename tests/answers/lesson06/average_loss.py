@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson06.average_loss import LOSS_TWINS
+from course_lessons.lesson06.average_loss import LOSS_TWINS, average_loss
+from course_utils.exercises.edited import edited
 
 
 def _average_with_graph(model, batches, loss_fn):
@@ -39,20 +40,13 @@ def _average_of_outputs(model, batches, loss_fn):
         return loss_fn(torch.cat(outputs), torch.cat(targets)).item()
 
 
-def _average_as_tensor(model, batches, loss_fn):
-    total = count = 0
-    with torch.no_grad():
-        for x, y in batches:
-            total += loss_fn(model(x), y) * len(x)
-            count += len(x)
-    return total / count
-
-
 WRONG = {
     "leak": _average_with_graph,
     "graph": _average_with_short_graph,
     "keeps-batches": _average_of_list,
     "keeps-outputs": _average_of_outputs,
     **LOSS_TWINS,
-    "tensor": _average_as_tensor,
+    "tensor": edited(
+        average_loss, {"inference_mode": "no_grad", "(model(x), y).item() *": "(model(x), y) *"}
+    ),
 }

@@ -5,12 +5,7 @@ from __future__ import annotations
 from torch.utils.checkpoint import checkpoint
 
 from course_lessons.lesson06.checkpointed import checkpointed, in_order
-
-
-def _checkpointed_never(blocks, x):
-    for block in blocks:
-        x = block(x)
-    return x
+from course_utils.exercises.edited import edited
 
 
 def _checkpointed_whole(blocks, x):
@@ -23,10 +18,9 @@ def _checkpointed_new_dropout(blocks, x):
     return x
 
 
-def _checkpointed_reentrant(blocks, x):
-    for block in blocks:
-        x = checkpoint(block, x, use_reentrant=True)
-    return x
+_checkpointed_reentrant = edited(
+    checkpointed, {"(block, x, use_reentrant=False)": "(block, x, use_reentrant=True)"}
+)
 
 
 def _checkpointed_first_half(blocks, x):
@@ -49,7 +43,7 @@ def _checkpointed_detached(blocks, x):
 
 
 WRONG = {
-    "kept": _checkpointed_never,
+    "kept": edited(checkpointed, {"x = checkpoint(block, x, use_reentrant=False)": "x = block(x)"}),
     "some-kept": _checkpointed_first_half,
     "one-piece": _checkpointed_whole,
     "other-dropout": _checkpointed_new_dropout,

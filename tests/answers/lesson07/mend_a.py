@@ -2,54 +2,10 @@
 
 from __future__ import annotations
 
-import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson07.mend_a import a_clipped, a_sums
-
-
-def _a_each_step(model, batches, optimizer):
-    norms = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item())
-        optimizer.step()
-    return norms
-
-
-def _a_cpu(model, batches, optimizer):
-    norms = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        norms.append(torch.stack([p.grad.norm().cpu() for p in model.parameters()]).norm())
-        optimizer.step()
-    return torch.stack(norms).tolist()
-
-
-def _a_tensors(model, batches, optimizer):
-    norms = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm())
-        optimizer.step()
-    return norms
-
-
-def _a_too_early(model, batches, optimizer):
-    norms = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm())
-        optimizer.step()
-    return torch.stack(norms).to("cpu", non_blocking=True).tolist()
+from course_lessons.lesson07.mend_a import a_clipped, a_sums, mend_a
+from course_utils.exercises.edited import edited
 
 
 def _a_without_norms(model, batches, optimizer):
@@ -62,11 +18,22 @@ def _a_without_norms(model, batches, optimizer):
 
 
 WRONG = {
-    "each-step": _a_each_step,
-    "each-parameter": _a_cpu,
-    "tensors": _a_tensors,
+    "each-step": edited(
+        mend_a,
+        {
+            "(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item())",
+            "torch.stack(norms).tolist()": "norms",
+        },
+    ),
+    "each-parameter": edited(
+        mend_a,
+        {
+            "norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "norms.append(torch.stack([p.grad.norm().cpu() for p in model.parameters()]).norm())"
+        },
+    ),
+    "tensors": edited(mend_a, {"torch.stack(norms).tolist()": "norms"}),
     "sum-of-norms": a_sums,
     "clipped": a_clipped,
     "other-length": _a_without_norms,
-    "too-early": _a_too_early,
+    "too-early": edited(mend_a, {"norms).tolist(": 'norms).to("cpu", non_blocking=True).tolist('}),
 }

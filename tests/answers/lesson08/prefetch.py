@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 from course_lessons.lesson08.prefetch import END, prefetch
+from course_utils.exercises.edited import edited
 
 
 def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
@@ -75,15 +74,6 @@ def _prefetch_in_line(batches, bound):
     yield from batches
 
 
-def _prefetch_short(batches, bound):
-    end, source = object(), iter(batches)
-    with ThreadPoolExecutor(max_workers=1) as loader:
-        ahead = deque([loader.submit(next, source, end)])
-        while (batch := ahead.popleft().result()) is not end:
-            ahead.append(loader.submit(next, source, end))
-            yield batch
-
-
 def _prefetch_mixed(batches, bound):
     given = list(batches)
     yield from reversed(given)
@@ -92,7 +82,12 @@ def _prefetch_mixed(batches, bound):
 WRONG = {
     "not-ahead": _prefetch_in_line,
     "no-bound": _prefetch_by_queue(lambda bound: 0),
-    "too-few": _prefetch_short,
+    "too-few": edited(
+        prefetch,
+        {
+            "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
+        },
+    ),
     "error-lost": _prefetch_swallowing,
     "hangs": _prefetch_mute,
     "too-soon": _prefetch_all_first,

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
+from course_lessons.lesson08.save_on_one import save_on_one
+from course_utils.exercises.edited import edited
+
 
 def _save_as_it_comes(model, dist, save):
     save(model.state_dict())
 
 
-def _save_wrapped(model, dist, save):
-    if dist.get_rank() == 0:
-        save(model.state_dict())
-    dist.barrier()
-
-
-def _save_without_waiting(model, dist, save):
-    if dist.get_rank() == 0:
-        save(model.module.state_dict())
-
-
-def _save_one_barrier(model, dist, save):
-    if dist.get_rank() == 0:
-        save(model.module.state_dict())
-        dist.barrier()
-
-
 WRONG = {
     "every-rank": _save_as_it_comes,
-    "wrapped-keys": _save_wrapped,
-    "no-wait": _save_without_waiting,
-    "hang": _save_one_barrier,
+    "wrapped-keys": edited(save_on_one, {".module.state_dict": ".state_dict"}),
+    "no-wait": edited(save_on_one, {"dist.barrier()": ""}),
+    "hang": edited(save_on_one, {"dist.barrier()": "    dist.barrier()"}),
 }

@@ -1,0 +1,66 @@
+"""A function with a line or two changed: a known mistake, written as what it changes."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import linecache
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any
+
+_number = itertools.count(1)
+
+
+def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any) -> Any:
+    """Return a copy of ``function`` in which some texts are replaced.
+
+    Parameters
+    ----------
+    function
+        A function whose source is in a file. It stays as it is.
+    edits
+        For each text, the text in its place. Each must stand in the source exactly once, before any edit.
+        A text of several lines stands as in a function of its own, its first line at the margin; so does
+        what takes its place. A line of which nothing is left goes.
+    names
+        What the new lines name and the function's module does not have.
+
+    Raises
+    ------
+    ValueError
+        If a text is not in the source exactly once.
+    """
+    source = textwrap.dedent(inspect.getsource(function))
+    spans = sorted((*_span(source, old), new) for old, new in edits.items())
+    for start, stop, new in reversed(spans):
+        line_start = source.rfind("\n", 0, start) + 1
+        margin = source[line_start:][
+            : len(source[line_start:]) - len(source[line_start:].lstrip(" "))
+        ]
+        new = textwrap.indent(new, margin)[len(margin) :] if new else ""
+        if not new and not source[line_start:start].strip() and source[stop] == "\n":
+            start, stop = line_start, stop + 1
+        source = source[:start] + new + source[stop:]
+    file = f"<edited {function.__name__} {next(_number)}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    space = {**function.__globals__, **names}
+    exec(compile(source, file, "exec"), space)
+    return space[function.__name__]
+
+
+def _span(source: str, old: str) -> tuple[int, int]:
+    """Return where a text stands in a source, whatever its indentation there."""
+    first, *rest = old.split("\n")
+    found = []
+    at = source.find(first)
+    while at >= 0:
+        line = source[source.rfind("\n", 0, at) + 1 :]
+        margin = " " * (len(line) - len(line.lstrip(" ")))
+        text = "\n".join([first, *(margin + more for more in rest)])
+        if source.startswith(text, at):
+            found.append((at, at + len(text)))
+        at = source.find(first, at + 1)
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} times in the source, not once: {old!r}")
+    return found[0]
