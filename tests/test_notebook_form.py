@@ -5,6 +5,7 @@ import copy
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -607,6 +608,39 @@ def test_lesson_on_disk_has_no_problem(entry):
     text = path.read_text(encoding="utf-8")
     found = lesson.problems(text, COURSE, entry, exercises.lesson(entry.id))
     assert not found, "\n".join(map(str, found))
+
+
+FIGURE = re.compile(
+    r"\d ?(?:×|%|(?:[mµn]?s|min|hours|[KMGT]i?B|[\w-]+ a second)\b|\w+/s\b)|\d times\b"
+)
+
+
+def unsourced(markdown):
+    """Return paragraphs with a published figure and no link to its source, and hidden remarks."""
+    return [
+        part
+        for part in markdown.split("\n\n")
+        if "<!--" in part
+        or (
+            re.search(r"publish|data ?sheet", part, re.IGNORECASE)
+            and FIGURE.search(part)
+            and "](http" not in part
+        )
+    ]
+
+
+def test_a_published_figure_has_a_link_to_its_source():
+    texts = []
+    for entry in COURSE.ready:
+        nb = form.read(COURSE.path.parent / entry.file)
+        texts += [c.source for c in nb.cells if c.cell_type == "markdown"]
+        for one in exercises.lesson(entry.id):
+            texts += [one.task, one.why, *one.hints, *one.diagnoses.values()]
+    assert [part for text in texts for part in unsourced(text)] == []
+    bare = [re.sub(r"\]\(http[^)]*\)", "]", text) for text in texts]
+    assert len([part for text in bare for part in unsourced(text)]) >= 10
+    assert unsourced("It is fast.\n\nPublished: 5 GB/s.") == ["Published: 5 GB/s."]
+    assert unsourced("It takes 5 s. <!-- 5 s: setting -->")
 
 
 def test_pages_on_disk_are_current():

@@ -84,15 +84,15 @@ def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
     assert text == f"[x]({HOME}/notebooks/00_start_here.ipynb)"
 
 
-def test_badges_become_buttons_and_marks_and_comments_go():
+def test_badges_become_buttons_and_comments_go():
     lesson = COURSE.lesson("01")
     header = read(NOTEBOOKS / lesson.file).cells[0].source
     text = site.page_text(COURSE, header, f"notebooks/{lesson.file}", FILES)
     assert "badge.svg" not in text and "![" not in text
     for name, url in (("Colab", colab_url(COURSE, lesson)), ("Kaggle", kaggle_url(COURSE, lesson))):
         assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
-    marked = "In 3 s.\n<!-- 3 s: setting\n2 s: setting -->\nMore."
-    assert site.page_text(COURSE, marked, "README.md", FILES) == "In 3 s.\nMore."
+    noted = "In 3 s.\n<!-- a note\nof two lines -->\nMore."
+    assert site.page_text(COURSE, noted, "README.md", FILES) == "In 3 s.\nMore."
     assert site.page_text(COURSE, '<a id="a-b"></a>\n\n## T', "README.md", ()) == "(a-b)=\n\n## T"
 
 

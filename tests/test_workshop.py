@@ -15,15 +15,17 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from harness import LESSONS, ROOT
+from harness import LESSONS, NOTEBOOKS, ROOT
 from support import skip
 
 from course_utils import cli, progress_file
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
-from course_utils.stubs import AuthoringError
-from tools.authoring import guide, slides
-from tools.authoring.form import read
+from course_utils.exercises.judge import COMMON
+from course_utils.stubs import AuthoringError, exercise_id
+from tools.authoring import slides
+from tools.authoring.anatomy import headings
+from tools.authoring.form import read, tags
 from tools.classroom import class_progress, preflight
 from tools.classroom.drawing import class_picture
 
@@ -660,62 +662,120 @@ def test_answers_of_no_lesson_are_refused(tmp_path, capsys):
 # --- the guide ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ident", [lesson.id for lesson in LESSONS])
-def test_the_minutes_of_a_lessons_sections_add_up(ident):
+NOTES, SCHEDULES = (
+    (ROOT / "workshop" / name).read_text(encoding="utf-8") for name in ("lessons.md", "README.md")
+)
+
+
+def sections_of(lesson):
+    """Return a lesson's sections in order, each with the exercises that it asks."""
+    known = {one.id: one for one in exercises_of(lesson.id)}
+    found = {}
+    for cell in read(NOTEBOOKS / lesson.file).cells:
+        if cell.cell_type == "markdown":
+            found |= {h.text: [] for h in headings(cell.source) if h.level == 2}
+        elif "exercise" in tags(cell):
+            found[list(found)[-1]].append(known[exercise_id(cell)])
+    return found
+
+
+def notes_on(lesson, notes):
+    """Return what the guide says of a lesson, and the minutes that it gives to each section."""
+    part = notes.partition(f"\n## {lesson.id} · {lesson.title}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*?) \| (\d+|–) \| (.*?) ?\|$", part, re.MULTILINE)
+    return part, rows, {title: int(minutes.replace("–", "0")) for title, minutes, _ in rows}
+
+
+def faults_of_notes(notes):
+    """Say where the notes on the lessons do not add up, or name what a lesson has not."""
+    for lesson in LESSONS:
+        part, rows, minutes = notes_on(lesson, notes)
+        parts, known = sections_of(lesson), list(exercises_of(lesson.id))
+        for title, asked in parts.items():
+            told = ", ".join(f"{e.title} (`{e.slug}`, {e.minutes} min)" for e in asked)
+            if [told] != [row[2] for row in rows if row[0] == title]:
+                yield f"{lesson.id}: '{title}' needs one row, with: {told}"
+            if minutes.get(title, 0) < sum(e.minutes for e in asked):
+                yield f"{lesson.id}: '{title}' is shorter than its exercises"
+        if list(minutes) != list(parts):
+            yield f"{lesson.id}: its sections are {', '.join(parts)}"
+        if sum(minutes.values()) != lesson.minutes or f"· {lesson.minutes} minutes ·" not in part:
+            yield f"{lesson.id}: {sum(minutes.values())} minutes in all, and not {lesson.minutes}"
+        stuck = re.findall(r"^- \*(.*)\*, `(.*?)`: “(.*?)” .", part, re.MULTILINE)
+        for title, diagnosis, text in stuck:
+            said = [{**COMMON, **e.diagnoses}.get(diagnosis) for e in known if e.title == title]
+            if said != [text]:
+                yield f"{lesson.id}: no check says '{text}'"
+        if len(stuck) < 2 or len(stuck) != part.count("\n- ") or "\n**Say first.** " not in part:
+            yield f"{lesson.id}: what to say first, and two places where rooms get stuck"
+        late = part.partition("**Late? Cut here**, in this order: ")[2].strip()
+        cuts = re.findall(r"(.+?)(?: \((\d+) min\))?(?: · |$)", late)
+        if not cuts or any(minutes.get(title) != int(took or 0) for title, took in cuts):
+            yield f"{lesson.id}: what to cut, with its minutes above"
+
+
+def faults_of_schedules(text, notes):
+    """Say where a timetable does not add up, or leaves out what a lesson has not."""
     course = load_course()
-    parts = guide.lesson_sections(course, course.lesson(ident))
-    assert sum(part.minutes for part in parts) == course.lesson(ident).minutes
-    asked = [name for part in parts for name in part.exercises]
-    assert asked == [exercise.id for exercise in exercises_of(ident)]
+    for table in re.findall(r"(?:^\| \d\d:\d\d \|.*\n)+", text, re.MULTILINE):
+        blocks = [re.split(r" ?\| ?", line)[1:-1] for line in table.splitlines()]
+        clock = [60 * int(start[:2]) + int(start[3:]) for start, *_ in blocks]
+        for (start, took, *_), begins, ends in zip(blocks, clock, clock[1:], strict=False):
+            if begins + int(took) != ends:
+                yield f"{start}: {took} minutes, and the next line is {ends - begins} later"
+        worked = sum(int(took) for _, took, what, *_ in blocks[:-1] if what[0] != "*")
+        if worked > 0.9 * (clock[-1] - clock[0]) or blocks[-1][2] != "End":
+            yield f"{blocks[0][0]} to {blocks[-1][0]}: too little slack, or no end"
+        for start, took, what, leave, evening in blocks:
+            if not (named := re.match(r"(\d\d) · (.*)", what)):
+                continue
+            lesson = course.lesson(named[1])
+            minutes, parts = notes_on(lesson, notes)[2], sections_of(lesson)
+            left, ids = leave.split(" · ") if leave else [], re.findall(r"`(.*?)`", evening)
+            home = {e.id: e.minutes for e in exercises_of(lesson.id) if e.id in ids}
+            if named[2] != lesson.title or set(left) - set(parts) or set(ids) - set(home):
+                yield f"{start}: lesson {lesson.id} has not all of: {what}, {leave}, {evening}"
+                continue
+            gone = {e.id for title in left for e in parts[title]}  # still run, in a minute
+            rest = lesson.minutes - sum(max(minutes.get(title, 0) - 1, 0) for title in left)
+            rest -= sum(took for one, took in home.items() if one not in gone)
+            if abs(rest - int(took)) > 5:
+                yield f"{start}: {took} minutes for what takes {rest}"
 
 
-@pytest.mark.slow
-def test_each_schedule_fits_its_day_and_leaves_slack():
-    course = load_course()
-    plan = guide.read_plan(course)
-    assert [schedule["name"] for schedule in plan["schedules"]] == [
-        "Half a day",
-        "One day",
-        "Two days",
-    ]
-    for schedule in plan["schedules"]:
-        for day in schedule["days"]:
-            blocks = guide.timetable(course, day)
-            starts = [guide._clock(block.start) for block in blocks]
-            ends = [start + block.minutes for start, block in zip(starts, blocks, strict=True)]
-            assert starts[1:] == ends[:-1]
-            assert ends[-1] <= guide._clock(day["ends"])
-            work = [block.minutes for block in blocks if not block.what.startswith("*")]
-            assert sum(work) <= 0.9 * (guide._clock(day["ends"]) - starts[0])
-
-
-def test_two_days_hold_every_lesson_but_the_exercises_and_the_capstone():
-    plan = guide.read_plan(load_course())
-    days = plan["schedules"][2]["days"]
-    held = {block["lesson"] for day in days for block in day["blocks"] if "lesson" in block}
-    assert held == {f"{n:02}" for n in range(8)}
+def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
+    assert [*faults_of_notes(NOTES), *faults_of_schedules(SCHEDULES, NOTES)] == []
 
 
 @pytest.mark.parametrize(
-    ("block", "what"),
+    ("right", "wrong", "said"),
     [
-        ({"lesson": "01", "leave": ["No such section"]}, "No such section"),
-        ({"lesson": "01", "homework": ["02.tower"]}, "02.tower"),
-        ({"talk": "Long", "minutes": 600}, "120 minutes too late"),
+        ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 25 minutes in all"),
+        ("(`weight_bytes`, 3 min)", "(`weight_byte`, 3 min)", "00: 'How do the exercises work?'"),
+        ("| Summary | – |  |\n", "", "00: its sections are"),
+        ("## 05 · Several", "## 05 · Some", "05: 0 minutes in all"),
+        ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
+        ("(20 min)", "(21 min)", "01: what to cut"),
+        ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
+        ("| 13:00 |  | End", "| 13:30 |  | End", "12:50: 10 minutes, and the next line is 40"),
+        ("`01.pick_device`", "`01.pick`", "09:30: lesson 01 has not all of"),
+        ("| Must a loss be moved? ·", "| Must it be moved? ·", "10:35: lesson 02 has not all of"),
+        (" | Is it computing, or fetching? |", " |  |", "09:30: 50 minutes for what takes"),
+        ("| 11:40 | 55 |", "| 11:40 | 75 |", "09:00 to 13:00: too little slack"),
     ],
 )
-def test_a_schedule_that_does_not_fit_the_course_is_refused(block, what):
-    day = {"starts": "09:00", "ends": "17:00", "blocks": [block]}
-    with pytest.raises(AuthoringError, match=what):
-        guide.timetable(load_course(), day)
+def test_a_fault_of_the_guide_is_named(right, wrong, said):
+    notes, schedules = (text.replace(right, wrong, 1) for text in (NOTES, SCHEDULES))
+    assert (notes, schedules) != (NOTES, SCHEDULES)
+    found = [*faults_of_notes(notes), *faults_of_schedules(schedules, notes)]
+    assert any(said in fault for fault in found), found
 
 
-def test_the_guide_speaks_of_every_lesson_and_names_what_exists():
-    notes = guide.lesson_notes(load_course())
-    for lesson in LESSONS:
-        part = notes.partition(f"## {lesson.id} · ")[2].partition("\n## ")[0]
-        assert "**Say first.**" in part and "**Late? Cut here**" in part
-        assert part.count("\n- *") >= 2
+def test_the_schedules_are_three_and_two_days_hold_all_but_exercises_and_capstone():
+    parts = re.split(r"^### (.*)$", SCHEDULES, flags=re.MULTILINE)
+    assert parts[1::2] == ["Half a day", "One day", "Two days"]
+    held = re.findall(r"^\| \d\d:\d\d \| \d+ \| (\d\d) · ", parts[6], re.MULTILINE)
+    assert sorted(held) == [f"{n:02}" for n in range(8)]
 
 
 def test_every_command_in_the_guide_exists():

@@ -48,7 +48,6 @@ EXERCISE = Exercise(
     ),
     reference=weight_bytes,
     check_answer=_check_weight_bytes,
-    # 14 GB: arithmetic 7e9 * 16 / 8 / 1e9
     why="You will do this sum often: a 7-billion-parameter network in 16 bits takes 14 GB before "
     "it has computed anything, and a free T4 has 16.",
     diagnoses={

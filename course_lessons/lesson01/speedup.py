@@ -32,8 +32,6 @@ EXERCISE = Exercise(
     "the speed-up of the device over the CPU: 3.0 means three times as fast, 0.5 half as fast.",
     level=1,
     minutes=3,
-    # 6 s, 2 s, 6 hours: setting
-    # 4 s: arithmetic 6 - 2
     hints=(
         "Work that takes 6 s on the CPU and 2 s on the device: which number should come out?",
         "It is one division. Which of the two times stands on top, so that a faster device gives a "

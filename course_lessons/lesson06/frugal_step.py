@@ -235,8 +235,6 @@ _FRUGAL_TWINS = (
 
 
 EXERCISE = Exercise(
-    # 900 MB, 300 MB, more than 1.4 times, 2 %: setting
-    # less than 2 MB: arithmetic 1331240 / 10**6
     id="06.frugal_step",
     title="Challenge: 900 MB of training in 300 MB",
     level=3,

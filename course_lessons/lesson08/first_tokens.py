@@ -86,7 +86,6 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
 
 
 EXERCISE = Exercise(
-    # 512 times: arithmetic 512 / 1
     id="08.first_tokens",
     title="A little of each batch",
     level=1,

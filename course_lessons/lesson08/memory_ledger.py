@@ -71,7 +71,6 @@ def _check_memory_ledger(answer: Any, judge: Judge) -> None:
 
 
 EXERCISE = Exercise(
-    # 4 MiB: arithmetic 4 * 1024 * 1024 / 2**20
     id="08.memory_ledger",
     title="Nine lines of a ledger",
     level=1,

@@ -203,12 +203,7 @@ def house_numbers(nb: NotebookNode, size: int) -> HouseNumbers:
     """Measure a notebook; ``size`` is in bytes on disk. Generated cells count as cells only."""
     own = [cell for cell in nb.cells if "generated" not in tags(cell)]
     lines = [len(c.source.splitlines()) for c in own if c.cell_type == "code"] or [0]
-    prose = [
-        re.sub(r"<!--.*?-->", "", c.source, flags=re.DOTALL)
-        for c in own
-        if c.cell_type == "markdown"
-    ]
-    words = [len(text.split()) for text in prose] or [0]
+    words = [len(c.source.split()) for c in own if c.cell_type == "markdown"] or [0]
     return HouseNumbers(
         cells=len(nb.cells),
         code_median=statistics.median(lines),

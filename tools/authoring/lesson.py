@@ -30,7 +30,6 @@ from tools.authoring.form import (
     tags,
     uncomparable,
 )
-from tools.authoring.numbers import number_problems
 
 CELL_SECONDS = 600
 
@@ -44,7 +43,6 @@ def problems(
     found = form_problems(nb, lesson.id, file)
     found += generated_problems(nb, course, lesson, exercises, file)
     found += anatomy_problems(nb, exercises, file)
-    found += number_problems(nb, file)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:

@@ -1,4 +1,4 @@
-"""The generated parts of pages: README.md's map and benchmark, colab_links.md's table, the workshop's guide.
+"""The generated parts of pages: README.md's map and benchmark, colab_links.md's table.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
 is written by hand.
@@ -13,7 +13,6 @@ from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import colab_badge, kaggle_badge, label, row
 from tools.authoring.form import FIX, Problem
-from tools.authoring.guide import lesson_notes, schedules
 
 
 def course_map(course: Course) -> str:
@@ -38,15 +37,12 @@ def lesson_links(course: Course) -> str:
 PAGES = {
     "README.md": {"course-map": course_map, "beside": beside},
     "colab_links.md": {"lesson-links": lesson_links},
-    "workshop/README.md": {"schedules": schedules},
-    "workshop/lessons.md": {"lesson-notes": lesson_notes},
 }
 
 
 def pages_of(course: Course) -> dict[str, Path]:
-    """Return the pages that a course has, and where; one without a workshop has no guide."""
-    root = course.path.parent.parent
-    return {page: root / page for page in PAGES if (root / page).parent.is_dir()}
+    """Return the pages with generated parts, and where they are."""
+    return {page: course.path.parent.parent / page for page in PAGES}
 
 
 def render(course: Course, page: str, text: str) -> str:

@@ -18,7 +18,6 @@ from tools.authoring import claims
 from tools.authoring.anatomy import HouseNumbers, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
-from tools.authoring.numbers import exercise_number_problems, page_number_problems
 from tools.authoring.pages import page_problems, pages_of, render
 
 NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
@@ -60,15 +59,13 @@ def check(
     files = list(files)
     found = []
     if not files:
-        found = [*_strangers(course), *page_problems(course), *page_number_problems(course)]
+        found = [*_strangers(course), *page_problems(course)]
         found += claims.problems(course.path.parent.parent)
     numbers = {}
     for lesson, path in _chosen(course, files):
         try:
             text = _text(path)
-            known = exercises_of(lesson.id)
-            found += problems(text, course, lesson, known)
-            found += exercise_number_problems(lesson, known)
+            found += problems(text, course, lesson, exercises_of(lesson.id))
             numbers[lesson.file] = house_numbers(parse(text), len(text.encode()))
         except AuthoringError as error:
             found.append(_unreadable(lesson, error))
