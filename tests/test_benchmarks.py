@@ -23,7 +23,7 @@ import simgpu
 from course_utils import evidence
 from tools import records
 from tools.commands import benchmark
-from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, checks, run_points
+from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, checks, lesson09, run_points
 from tools.records.benchmarks import comparison, ladder, loops, mlp, peers
 
 CPU = torch.device("cpu")
@@ -274,12 +274,14 @@ def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
     monkeypatch.setattr(
         ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4
     )
+    monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
     point = Point(EXPERIMENTS["ladder"], {"network": "tutorial", "rung": "no .item()"}, CPU)
     ((_, found),) = run_points([point])
     by_name = {m.quantity: m for m in found}
     assert by_name["speed-up"].median == pytest.approx(4.0) and by_name["speed-up"].n == 5
     assert by_name["rate"].median == pytest.approx(4000)
-    assert 0 < by_name["share of the matmul rate"].median < 1
+    done = 4000 * ladder.flops_an_image("tutorial")
+    assert by_name["share of the matmul rate"].median == pytest.approx(done / 1e11)
 
 
 # --- time to an accuracy ----------------------------------------------------------------------
