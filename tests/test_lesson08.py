@@ -9,7 +9,7 @@ import types
 
 import pytest
 import torch
-from answers.lesson08.masked_loss import _masked_by_index
+from answers.lesson08.masked_loss import WRONG as WRONG_MASKED
 from lesson08_answers import RIGHT, WRONG
 from support import skip
 from torch import nn
@@ -255,7 +255,7 @@ def test_the_faulty_rows_say_what_the_task_says():
 
 def test_indexing_with_a_mask_waits_and_the_reference_does_not(sim):
     case = [t.to(sim) for t in _masked_case((0, 3))]
-    for work, waits in ((_masked_by_index, True), (in_masked_loss.masked_loss, False)):
+    for work, waits in ((WRONG_MASKED["waits"], True), (in_masked_loss.masked_loss, False)):
         with simgpu.count() as counters:
             work(*case)
         assert bool(counters.synchronizations) is waits

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def memory_line(make_step, batches, meter):
@@ -80,94 +82,57 @@ class _Step:
             self.meter.take(self.held[1])
 
 
-def _check_memory_line(answer: Callable[..., Any], judge: Judge) -> None:
+def _cases() -> Iterator[tuple[Any, ...]]:
     for fixed, per_sample, batches in (
         (3000, 7, [64, 128, 250, 500]),
         (900_000, 3, [400, 101, 1600]),
         (6000, 50, [100, 10, 41]),
     ):
         meter = _Meter(fixed, per_sample)
-        got = answer(meter.make_step, batches, meter)
-        judge.is_a(got, (tuple, list), "a pair: fixed bytes, bytes a sample")
-        if len(got) != 2:
-            judge.no("pair", seen=got, expected="two numbers")
-        a, b = (judge.number(value) for value in got)
-        right = _line_of(memory_line, meter, batches)
-        if not np.allclose((a, b), right, rtol=1e-6):
-            _judge_line(a, b, right, meter, batches, judge)
+        yield meter.make_step, batches, meter
 
 
-def _line_of(way: Callable[..., Any], meter: _Meter, batches: Sequence[int]) -> tuple[float, float]:
-    fresh = _Meter(meter.fixed, meter.per_sample)
-    return way(fresh.make_step, batches, fresh)
-
-
-def _judge_line(
-    a: float,
-    b: float,
-    right: tuple[float, float],
-    meter: _Meter,
-    batches: Sequence[int],
-    judge: Judge,
-) -> None:
-    like = [
-        name
-        for name, twin in LINE_TWINS.items()
-        if np.allclose((a, b), _line_of(twin, meter, batches), rtol=1e-6, atol=1e-6)
-    ]
-    if not like and meter.crowded:
-        like = ["keeps-all"]
-    judge.no(
-        like[0] if like else "wrong-line",
-        seen=f"{a:,.1f} + {b:,.2f} bytes a sample, from batches {batches}",
-        expected=f"{right[0]:,.1f} + {right[1]:,.2f}",
-    )
-
-
-def _line_with(
-    *, warm: bool = True, reset: bool = True, read: str = "max_memory_allocated"
-) -> Callable[..., Any]:
-    """The measurement with one thing left out."""
-
-    def memory_line(make_step, batches, meter):
-        peaks = []
-        for batch in batches:
-            step = make_step(batch)
-            if warm:
-                step()
-            if reset:
-                meter.reset_peak_memory_stats()
-            step()
-            peaks.append(getattr(meter, read)())
-        per_sample, fixed = np.polyfit(batches, peaks, 1)
-        return fixed, per_sample
-
-    return memory_line
-
-
-def _line_through_zero(make_step, batches, meter):
-    fixed, per_sample = memory_line(make_step, batches, meter)
-    peaks = [fixed + per_sample * n for n in batches]
-    return 0.0, np.dot(batches, peaks) / np.dot(batches, batches)
-
-
-def _line_through_two(make_step, batches, meter):
-    ends = [min(batches), max(batches)]
-    return memory_line(make_step, ends, meter)
-
-
-def _line_swapped(make_step, batches, meter):
-    return memory_line(make_step, batches, meter)[::-1]
-
-
-LINE_TWINS: dict[str, Callable[..., Any]] = {
-    "no-warm-up": _line_with(warm=False),
-    "not-the-peak": _line_with(read="memory_allocated"),
-    "never-reset": _line_with(reset=False),
-    "through-zero": _line_through_zero,
-    "two-points": _line_through_two,
-    "swapped": _line_swapped,
+_FIT = "per_sample, fixed = np.polyfit(batches, peaks, 1)"
+_TWINS = {
+    "no-warm-up": edited(memory_line, {"make_step(batch)\nstep()": "make_step(batch)"}),
+    "not-the-peak": edited(memory_line, {"max_memory_allocated": "memory_allocated"}),
+    "never-reset": edited(memory_line, {"meter.reset_peak_memory_stats()": ""}),
+    "through-zero": edited(
+        memory_line,
+        {_FIT: "fixed, per_sample = 0.0, np.dot(batches, peaks) / np.dot(batches, batches)"},
+    ),
+    "two-points": edited(
+        memory_line, {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"}
+    ),
+    "swapped": edited(memory_line, {"return fixed, per_sample": "return per_sample, fixed"}),
 }
+
+
+def _read(judge: Judge, got: tuple[Any, bool]) -> tuple[float, float, bool]:
+    line, crowded = got
+    judge.is_a(line, (tuple, list), "a pair: fixed bytes, bytes a sample")
+    if len(line) != 2:
+        judge.no("pair", seen=line, expected="two numbers")
+    return judge.number(line[0]), judge.number(line[1]), crowded
+
+
+LINES = OverCases(
+    memory_line,
+    _cases,
+    _TWINS,
+    read=_read,
+    alike=lambda got, right: np.allclose(got[:2], right[:2], rtol=1e-6, atol=1e-6),
+    otherwise=lambda got, *_: "keeps-all" if got[2] else "wrong-line",
+    situation=lambda make_step, batches, meter: f"batches {batches}",
+    shown=lambda line: f"{line[0]:,.1f} + {line[1]:,.2f} bytes a sample",
+)
+
+
+def _check_memory_line(answer: Callable[..., Any], judge: Judge) -> None:
+    def metered(make_step: Any, batches: Any, meter: _Meter) -> tuple[Any, bool]:
+        return answer(make_step, batches, meter), meter.crowded
+
+    LINES(metered, judge)
 
 
 EXERCISE = Exercise(

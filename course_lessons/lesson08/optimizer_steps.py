@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False):
@@ -14,49 +14,46 @@ def optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False):
     return epochs * math.ceil(batches / accumulate)
 
 
-def _batches_of(samples: int, size: int, drop_last: bool) -> int:
-    return samples // size if drop_last else math.ceil(samples / size)
+_CASES = (
+    (8000, 100, 4, 3),
+    (8000, 128, 4, 2),
+    (1000, 100, 4, 5),
+    (130, 32, 2, 3),
+    (130, 32, 2, 3, True),
+    (190, 32, 3, 4, True),
+    (60, 64, 1, 2),
+    (60, 64, 1, 2, True),
+    (10, 10, 8, 7),
+    (240, 40, 3, 5),
+    (350, 100, 2, 3),
+    (700, 100, 4, 2, True),
+)
 
-
-STEP_TWINS: dict[str, Callable[[int, int, int, int, bool], float]] = {
-    "counts-batches": lambda n, b, k, e, drop: e * _batches_of(n, b, drop),
-    "drops-tail": lambda n, b, k, e, drop: e * math.ceil((n // b) / k),
-    "drops-large": lambda n, b, k, e, drop: (
-        e * (n // (b * k)) if drop else e * math.ceil(n / (b * k))
+_STEPS = "math.ceil(batches / accumulate)"
+_TWINS = {
+    "counts-batches": edited(optimizer_steps, {_STEPS: "batches"}),
+    "drops-tail": edited(
+        optimizer_steps, {" if drop_last else math.ceil(samples / batch_size)": ""}
     ),
-    "drops-group": lambda n, b, k, e, drop: e * (_batches_of(n, b, drop) // k),
-    "floors-all": lambda n, b, k, e, drop: e * (n // (b * k)),
-    "over-epochs": lambda n, b, k, e, drop: math.ceil(e * _batches_of(n, b, drop) / k),
-    "keeps-tail": lambda n, b, k, e, drop: e * math.ceil(math.ceil(n / b) / k),
-    "one-too-many": lambda n, b, k, e, drop: e * math.ceil((n // b + (not drop)) / k),
-    "one-epoch": lambda n, b, k, e, drop: math.ceil(_batches_of(n, b, drop) / k),
-    "fraction": lambda n, b, k, e, drop: e * n / (b * k),
+    "drops-large": lambda n, b, k, e, drop=False: (
+        e * (n // (b * k) + (not drop and n % (b * k) > 0))
+    ),
+    "drops-group": edited(optimizer_steps, {_STEPS: "(batches // accumulate)"}),
+    "floors-all": lambda n, b, k, e, drop=False: e * (n // (b * k)),
+    "over-epochs": edited(
+        optimizer_steps, {f"epochs * {_STEPS}": "math.ceil(epochs * batches / accumulate)"}
+    ),
+    "keeps-tail": edited(optimizer_steps, {"samples // batch_size if drop_last else ": ""}),
+    "one-too-many": edited(
+        optimizer_steps, {"math.ceil(samples / batch_size)": "samples // batch_size + 1"}
+    ),
+    "one-epoch": edited(optimizer_steps, {"epochs * ": ""}),
+    "fraction": lambda n, b, k, e, drop=False: e * n / (b * k),
 }
 
 
-def _check_optimizer_steps(answer: Callable[..., Any], judge: Judge) -> None:
-    for case in (
-        (8000, 100, 4, 3, False),
-        (8000, 128, 4, 2, False),
-        (1000, 100, 4, 5, False),
-        (130, 32, 2, 3, False),
-        (130, 32, 2, 3, True),
-        (190, 32, 3, 4, True),
-        (60, 64, 1, 2, False),
-        (60, 64, 1, 2, True),
-        (10, 10, 8, 7, False),
-    ):
-        got = judge.number(answer(*case) if case[-1] else answer(*case[:-1]))
-        right = optimizer_steps(*case)
-        if got == right:
-            continue
-        like = [name for name, twin in STEP_TWINS.items() if twin(*case) == got]
-        n, b, k, e, drop = case
-        judge.no(
-            like[0] if like else "wrong-value",
-            seen=f"{got:g} for {n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}",
-            expected=right,
-        )
+def _situation(n: int, b: int, k: int, e: int, drop: bool = False) -> str:
+    return f"{n} samples, batches of {b}, accumulate {k}, {e} epochs, drop_last={drop}"
 
 
 EXERCISE = Exercise(
@@ -75,7 +72,7 @@ left over make one, too.
         "`math.ceil` for what is smaller and still counts, `//` for what is left out.",
     ),
     reference=optimizer_steps,
-    check_answer=_check_optimizer_steps,
+    check_answer=OverCases(optimizer_steps, _CASES, _TWINS, situation=_situation),
     why="Told the number of batches in place of steps, a cosine schedule with four-fold accumulation ends at a quarter of its way: "
     "the learning rate never comes down. Nothing fails; the result is only worse.",
     diagnoses={

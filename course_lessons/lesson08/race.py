@@ -110,27 +110,28 @@ def _judge_race(
             judge.no("not-measured", seen=seen, expected="each size on both devices")
     if len(got) != len(sizes):
         judge.no("rows", seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
-    for n, row in zip(sizes, got, strict=True):
-        _judge_row(row, n, times[first, n], times[second, n], judge)
+    pairs = [(n, times[first, n], times[second, n]) for n in sizes]
+    right = [(n, a, b, a / b) for n, a, b in pairs]
+    judge.closest(
+        [_read(row, expected, judge) for row, expected in zip(got, right, strict=True)],
+        right,
+        {
+            "upside-down": [[(n, a, b, b / a) for n, a, b in pairs]],
+            "swapped": [[(n, b, a, b / a) for n, a, b in pairs]],
+            "difference": [[(n, a, b, a - b) for n, a, b in pairs]],
+        },
+        alike=lambda row, other: np.allclose(row, other, rtol=1e-6, atol=0),
+        otherwise="wrong-row",
+    )
 
 
-def _judge_row(row: Any, n: int, first: float, second: float, judge: Judge) -> None:
+def _read(row: Any, expected: tuple[float, ...], judge: Judge) -> tuple[float, ...]:
     judge.is_a(row, (tuple, list), "a row: size, two times, speed-up")
-    expected = (n, first, second, first / second)
-    if len(row) != 4 or row[0] != n:
+    if len(row) != 4 or row[0] != expected[0]:
         judge.no("rows", seen=row, expected=expected)
     if any(hasattr(value, "median") for value in row):
         judge.no("whole-measurement", seen="a Measurement in a row", expected="its median")
-    numbers = tuple(judge.number(value) for value in row)
-    for name, wrong in (
-        ("upside-down", (n, first, second, second / first)),
-        ("swapped", (n, second, first, second / first)),
-        ("difference", (n, first, second, first - second)),
-    ):
-        if np.allclose(numbers, wrong, rtol=1e-6, atol=0):
-            judge.no(name, seen=numbers, expected=expected)
-    if not np.allclose(numbers, expected, rtol=1e-6, atol=0):
-        judge.no("wrong-row", seen=numbers, expected=expected)
+    return tuple(judge.number(value) for value in row)
 
 
 EXERCISE = Exercise(

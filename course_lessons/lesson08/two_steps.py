@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 from .checking import labelled, unguarded
 
@@ -137,47 +138,26 @@ def _same_weights(pair: _Pair, right: _Pair) -> bool:
     )
 
 
-def two_with(
-    zero: int = 2,
-    update_each: bool = False,
-    all_or_none: bool = False,
-    bare: bool = False,
-    scale: bool = True,
-    update: bool = True,
-) -> Callable[..., Any]:
-    """The step with one thing done otherwise."""
-
-    def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y)
-        for optimizer in optimizers[:zero]:
-            optimizer.zero_grad()
-        (scaler.scale(loss) if scale else loss).backward()
-        gradients = [p.grad for p in model.parameters()]
-        finite = all(bool(g.isfinite().all()) for g in gradients)
-        for i, optimizer in enumerate(optimizers):
-            if bare and i:
-                scaler.unscale_(optimizer)
-                optimizer.step()
-            elif finite or not all_or_none:
-                scaler.step(optimizer)
-            else:
-                scaler.unscale_(optimizer)
-            if update_each:
-                scaler.update()
-        if update and not update_each:
-            scaler.update()
-        return loss.detach()
-
-    return two_steps
-
-
+_ZERO = "for optimizer in optimizers:\n    optimizer.zero_grad()"
+_STEP = "scaler.step(optimizer)"
 TWO_TWINS: dict[str, Callable[..., Any]] = {
-    "update-each": two_with(update_each=True),
-    "skips-both": two_with(all_or_none=True),
-    "bare-step": two_with(bare=True),
-    "piles-up": two_with(zero=1),
-    "piles-up-both": two_with(zero=0),
+    "update-each": edited(two_steps, {"scaler.update()": "    scaler.update()"}),
+    "skips-both": edited(
+        two_steps,
+        {
+            _STEP: "scaler.unscale_(optimizer)\n"
+            f"if all(p.grad.isfinite().all() for p in model.parameters()):\n    {_STEP}"
+        },
+    ),
+    "bare-step": edited(
+        two_steps,
+        {
+            f"for optimizer in optimizers:\n    {_STEP}": "scaler.step(optimizers[0])\n"
+            "scaler.unscale_(optimizers[1])\noptimizers[1].step()"
+        },
+    ),
+    "piles-up": edited(two_steps, {_ZERO: "optimizers[0].zero_grad()"}),
+    "piles-up-both": edited(two_steps, {_ZERO: ""}),
 }
 
 

@@ -1,43 +1,32 @@
-"""Known wrong answers to 01.pick_device, by the diagnosis that each must get."""
+"""Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
 from course_lessons.lesson01.pick_device import pick_device
 from course_utils.exercises.edited import edited
 
-
-def _pick_gives_up(available, works):
-    for kind in ("cuda", "xpu", "mps"):
-        if kind in available:
-            return kind if works(kind) else "cpu"
-    return "cpu"
-
-
-def _pick_two_kinds(available, works):
-    if "cuda" in available and works("cuda"):
-        return "cuda"
-    return "cpu"
-
-
-def _pick_without_asking(available, works):
-    return "cuda"
-
-
-def _pick_any_order(available, works):
-    for kind in available:
-        if works(kind):
-            return kind
-    return "cpu"
-
-
 WRONG = {
-    "available-is-not-works": edited(pick_device, {"available and works(kind)": "available"}),
-    "gave-up": _pick_gives_up,
+    "available-is-not-works": edited(pick_device, {" and works(kind)": ""}),
+    "gave-up": edited(
+        pick_device,
+        {
+            "if kind in available and works(kind):\n    return kind": "if kind in available:\n"
+            "    return kind if works(kind) else 'cpu'"
+        },
+    ),
     "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
-    "forgot-a-kind": _pick_two_kinds,
-    "not-there": _pick_without_asking,
-    "order": _pick_any_order,
+    "forgot-a-kind": (
+        edited(pick_device, {', "xpu", "mps"': ","}),
+        lambda available, works: "cpu",
+    ),
+    "not-there": lambda available, works: "cuda",
+    "order": edited(pick_device, {'("cuda", "xpu", "mps")': "available"}),
     "tried-an-absent-device": edited(
         pick_device, {"kind in available and works(kind)": "works(kind) and kind in available"}
     ),
+}
+RIGHT = {
+    "the next": lambda available, works: next(
+        (k for k in ("cuda", "xpu", "mps") if k in available and works(k)), "cpu"
+    )
 }

@@ -1,39 +1,37 @@
-"""Known wrong answers to 08.masked_loss, by the diagnosis that each must get."""
+"""Known answers to 08.masked_loss: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
+import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.masked_loss import masked_loss
+from course_utils.exercises.edited import edited
 
 
-def _masked_by_index(logits, targets, mask):
+def _by_index(logits, targets, mask):
     if not mask.any():
         return logits.sum() * 0
     return F.cross_entropy(logits[mask], targets[mask])
 
 
-def _masked_mean(logits, targets, mask):
-    kept = targets.masked_fill(~mask, -100)
-    return F.cross_entropy(logits, kept, reduction="none").mean()
+def _by_where(logits, targets, mask):
+    losses = F.cross_entropy(logits, targets.clamp(min=0), reduction="none")
+    return torch.where(mask, losses, 0.0).sum() / torch.clamp(mask.sum(), min=1)
 
 
-def _masked_sum(logits, targets, mask):
-    return F.cross_entropy(logits, targets.masked_fill(~mask, -100), reduction="sum")
-
-
-def _masked_nan(logits, targets, mask):
-    return F.cross_entropy(logits, targets.masked_fill(~mask, -100))
-
-
-def _masked_detached(logits, targets, mask):
-    return masked_loss(logits.detach(), targets, mask)
+def _by_product(logits, targets, mask):
+    scores = logits.log_softmax(1).gather(1, targets.clamp(min=0)[:, None]).squeeze(1)
+    return -(scores * mask).sum() / mask.sum().clamp_min(1)
 
 
 WRONG = {
-    "waits": _masked_by_index,
-    "divided-by-all": _masked_mean,
-    "summed": _masked_sum,
-    "none-counts": _masked_nan,
-    "no-gradient": _masked_detached,
+    "waits": _by_index,
+    "divided-by-all": edited(masked_loss, {"mask.sum().clamp(min=1)": "len(mask)"}),
+    "summed": edited(masked_loss, {" / mask.sum().clamp(min=1)": ""}),
+    "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
+    "no-gradient": edited(
+        masked_loss, {"F.cross_entropy(logits,": "F.cross_entropy(logits.detach(),"}
+    ),
 }
+RIGHT = {"where": _by_where, "product": _by_product}

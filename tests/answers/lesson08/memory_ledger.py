@@ -1,8 +1,9 @@
-"""Known wrong answers to 08.memory_ledger, by the diagnosis that each must get."""
+"""Known answers to 08.memory_ledger: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
 WRONG = {
+    "first": [5] * 9,
     "view": [4, 6, 6, 10, 12, 12, 10, 8, 24],
     "in-place": [4, 4, 8, 8, 10, 10, 6, 6, 22],
     "still-held": [4, 4, 4, 4, 6, 6, 6, 6, 22],
@@ -12,4 +13,6 @@ WRONG = {
     "view-holds": [4, 4, 4, 8, 10, 10, 6, 4, 20],
     "expanded": [4, 4, 4, 8, 10, 10, 6, 6, 38],
     "other-length": [4, 8],
+    "wrong-type": 4,
 }
+RIGHT = {"a tuple": (4.0, 4, 4, 8, 10, 10, 6, 6, 22)}

@@ -1,38 +1,13 @@
-"""Known wrong answers to 08.newest, by the diagnosis that each must get."""
+"""Known answers to 08.newest: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import re
 
-
-def _newest_with(
-    key: Callable[[Path], Any] = lambda f: int(f.stem[5:]),
-    pattern: str = "step_*.pt",
-    kinds: tuple[type[BaseException], ...] = (
-        RuntimeError,
-        EOFError,
-        OSError,
-        pickle.UnpicklingError,
-    ),
-    reverse: bool = True,
-) -> Callable[..., Any]:
-    def newest(folder, load):
-        for file in sorted(folder.glob(pattern), key=key, reverse=reverse):
-            try:
-                return load(file)
-            except kinds:
-                continue
-        return None
-
-    return newest
-
-
-def _newest_trusting(folder, load):
-    return load(max(folder.glob("step_*.pt"), key=lambda f: int(f.stem[5:])))
+from course_lessons.lesson08.newest import newest
+from course_utils.exercises.edited import edited
 
 
 def _newest_loads_all(folder, load):
@@ -45,16 +20,34 @@ def _newest_loads_all(folder, load):
     return max(good, key=lambda pair: pair[0])[1] if good else None
 
 
-def _any_number(file: Path) -> int:
+def _any_number(file):
     digits = "".join(itertools.takewhile(str.isdigit, file.name.partition("_")[2]))
     return int(digits or 1000)
 
 
+def _by_pattern(folder, load):
+    found = {}
+    for file in folder.iterdir():
+        if match := re.fullmatch(r"step_(\d+)\.pt", file.name):
+            found[int(match[1])] = file
+    for step in sorted(found)[::-1]:
+        try:
+            state = load(found[step])
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
+            continue
+        return state
+    return None
+
+
+_ERRORS = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 WRONG = {
-    "as-text": _newest_with(key=lambda f: f.name),
-    "gives-up": _newest_trusting,
-    "other-files": _newest_with(key=_any_number, pattern="*.*"),
-    "wrong-file": _newest_with(reverse=False),
+    "as-text": edited(newest, {"int(f.stem[5:])": "f.name"}),
+    "gives-up": edited(newest, {f"except {_ERRORS}": "except ZeroDivisionError"}),
+    "other-files": edited(
+        newest, {'"step_*.pt"': '"*.*"', "int(f.stem[5:])": "number(f)"}, number=_any_number
+    ),
+    "wrong-file": edited(newest, {"reverse=True": "reverse=False"}),
     "loads-all": _newest_loads_all,
-    "hides-bugs": _newest_with(kinds=(Exception,)),
+    "hides-bugs": edited(newest, {_ERRORS: "Exception"}),
 }
+RIGHT = {"pattern": _by_pattern}

@@ -1,4 +1,4 @@
-"""Known wrong answers to 08.prefetch, by the diagnosis that each must get."""
+"""Known answers to 08.prefetch: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
@@ -66,21 +66,58 @@ def _prefetch_swallowing(batches, bound):
     yield from prefetch(whole(), bound)
 
 
-def _prefetch_all_first(batches, bound):
-    yield from prefetch(list(batches), bound)
-
-
-def _prefetch_in_line(batches, bound):
+def _in_line(batches, bound):
     yield from batches
 
 
-def _prefetch_mixed(batches, bound):
-    given = list(batches)
-    yield from reversed(given)
+def _mixed(batches, bound):
+    yield from reversed(list(batches))
+
+
+def _one_thread_a_batch(batches, bound):
+    for batch in batches:
+        found = []
+        thread = threading.Thread(target=found.append, args=(batch,))
+        thread.start()
+        thread.join()
+        yield found[0]
+
+
+def _by_thread(batches, bound):
+    waiting, left, end = queue.Queue(bound), threading.Event(), object()
+
+    def put(item):
+        while not left.is_set():
+            try:
+                return waiting.put(item, timeout=0.01)
+            except queue.Full:
+                continue
+        return None
+
+    def load():
+        try:
+            for batch in batches:
+                put((batch, None))
+                if left.is_set():
+                    return
+            put((end, None))
+        except Exception as error:  # noqa: BLE001
+            put((end, error))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        while (item := waiting.get())[0] is not end:
+            yield item[0]
+        if item[1] is not None:
+            raise item[1]
+    finally:
+        left.set()
+        thread.join()
 
 
 WRONG = {
-    "not-ahead": _prefetch_in_line,
+    "not-ahead": (_in_line, _one_thread_a_batch),
     "no-bound": _prefetch_by_queue(lambda bound: 0),
     "too-few": edited(
         prefetch,
@@ -89,8 +126,10 @@ WRONG = {
         },
     ),
     "error-lost": _prefetch_swallowing,
-    "hangs": _prefetch_mute,
-    "too-soon": _prefetch_all_first,
+    "hangs": (_prefetch_mute, edited(_prefetch_mute, {"(bound)": "()"})),
+    "too-soon": edited(prefetch, {"iter(batches)": "iter(list(batches))"}),
     "thread-stays": _prefetch_by_queue(lambda bound: bound - 1 or 1),
-    "other-batches": _prefetch_mixed,
+    "other-batches": _mixed,
+    "wrong-type": lambda batches, bound: list(batches),
 }
+RIGHT = {"a thread": _by_thread}

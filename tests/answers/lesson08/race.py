@@ -1,74 +1,52 @@
-"""Known wrong answers to 08.race, by the diagnosis that each must get."""
+"""Known answers to 08.race: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
-
-def _race_of(work: Callable[..., Any], row: Callable[..., Any]) -> Callable[..., Any]:
-    """A race with another way to make and time the product, and another row."""
-
-    def race(sizes, devices, measure):
-        rows = []
-        for n in sizes:
-            first, second = (work(n, device, measure) for device in devices)
-            rows.append(row(n, first, second))
-        return rows
-
-    return race
+from course_lessons.lesson08.race import race
+from course_utils.exercises.edited import edited
 
 
-def _timed_right(n, device, measure):
-    a, b = torch.rand(2, n, n, device=device)
-    return measure(lambda: a @ b, device=device).median
+def _moved_matrices(sizes, devices, measure):
+    def seconds(n, device):
+        a, b = torch.randn(n, n).to(device), torch.randn(n, n).to(device)
+
+        def product():
+            torch.mm(a, b)
+
+        return measure(product, "product", device=device).median
+
+    found = []
+    for n in sizes:
+        first, second = seconds(n, devices[0]), seconds(n, devices[1])
+        found.append([n, first, second, first / second])
+    return found
 
 
-def _right_row(n, first, second):
-    return n, first, second, first / second
-
-
-def _timed_with_creation(n, device, measure):
-    return measure(
-        lambda: torch.rand(n, n, device=device) @ torch.rand(n, n, device=device), device=device
-    ).median
-
-
-def _timed_with_copy(n, device, measure):
-    a, b = torch.rand(2, n, n)
-    return measure(lambda: a.to(device).double().float() @ b.to(device), device=device).median
-
-
-def _timed_elementwise(n, device, measure):
-    a, b = torch.rand(2, n, n, device=device)
-    return measure(lambda: a * b, device=device).median
-
-
-def _timed_on_cpu(n, device, measure):
-    a, b = torch.rand(2, n, n)
-    return measure(lambda: a @ b, device=device).median
-
-
-def _timed_result(n, device, measure):
-    a, b = torch.rand(2, n, n, device=device)
-    return measure(a @ b, device=device).median
-
-
-def _timed_whole(n, device, measure):
-    a, b = torch.rand(2, n, n, device=device)
-    return measure(lambda: a @ b, device=device)
-
-
+_MAKE = "a, b = torch.rand(2, n, n, device=device)"
+_WORK = "lambda a=a, b=b: a @ b"
+_ROW = "rows.append((n, *times, times[0] / times[1]))"
 WRONG = {
-    "not-a-function-timed": _race_of(_timed_result, _right_row),
-    "no-product": _race_of(_timed_elementwise, _right_row),
-    "times-copy": _race_of(_timed_with_copy, _right_row),
-    "times-creation": _race_of(_timed_with_creation, _right_row),
-    "other-device": _race_of(_timed_on_cpu, _right_row),
-    "whole-measurement": _race_of(_timed_whole, lambda n, a, b: (n, a, b, a.median / b.median)),
-    "upside-down": _race_of(_timed_right, lambda n, a, b: (n, a, b, b / a)),
-    "difference": _race_of(_timed_right, lambda n, a, b: (n, a, b, a - b)),
-    "rows": _race_of(_timed_right, lambda n, a, b: (n, a / b)),
+    "not-a-function-timed": edited(race, {_WORK: "a @ b"}),
+    "no-product": edited(race, {"a @ b": "a * b"}),
+    "times-copy": edited(
+        race,
+        {
+            _MAKE: "a, b = torch.rand(2, n, n)",
+            "a @ b": "a.to(device).double().float() @ b.to(device)",
+        },
+    ),
+    "times-creation": edited(
+        race, {"a @ b": "torch.rand(n, n, device=device) @ torch.rand(n, n, device=device)"}
+    ),
+    "other-device": edited(race, {_MAKE: "a, b = torch.rand(2, n, n)"}),
+    "whole-measurement": edited(
+        race, {".median": "", "times[0] / times[1]": "times[0].median / times[1].median"}
+    ),
+    "upside-down": edited(race, {"times[0] / times[1]": "times[1] / times[0]"}),
+    "swapped": edited(race, {"in devices": "in reversed(devices)"}),
+    "difference": edited(race, {"times[0] / times[1]": "times[0] - times[1]"}),
+    "rows": edited(race, {"n, *times, ": "n, "}),
 }
+RIGHT = {"moved matrices": _moved_matrices}

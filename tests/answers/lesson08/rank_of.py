@@ -1,40 +1,44 @@
-"""Known wrong answers to 08.rank_of, by the diagnosis that each must get."""
+"""Known answers to 08.rank_of: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
 from course_lessons.lesson08.rank_of import rank_of
+from course_utils.exercises.edited import edited
 
 
-def _rank_bare(environment):
-    return tuple(int(environment[name]) for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
-
-
-def _rank_with_defaults(environment):
+def _with_defaults(environment):
     defaults = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
     return tuple(int(environment.get(name, value)) for name, value in defaults.items())
 
 
-def _rank_as_text(environment):
+def _as_text(environment):
     if "RANK" not in environment:
         return 0, 0, 1
     return environment["RANK"], environment["LOCAL_RANK"], environment["WORLD_SIZE"]
 
 
-def _rank_by_key(environment):
-    if not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & set(environment):
-        return 0, 0, 1
-    return _rank_bare(environment)
-
-
-def _rank_swapped(environment):
-    rank, local, size = rank_of(environment)
-    return (local, rank, size) if size > 1 else (rank, local, size)
+def _by_count(environment):
+    wanted = ["RANK", "LOCAL_RANK", "WORLD_SIZE"]
+    there = [environment.get(name) for name in wanted]
+    if all(value is None for value in there):
+        return (0, 0, 1)
+    for name in wanted:
+        if environment.get(name) is None:
+            gone = [name for name in wanted if environment.get(name) is None]
+            raise ValueError(f"torchrun sets {gone}, and nothing else has")
+    return (int(there[0]), int(there[1]), int(there[2]))
 
 
 WRONG = {
-    "not-alone": _rank_bare,
-    "half-set": _rank_with_defaults,
-    "strings": _rank_as_text,
-    "unnamed": _rank_by_key,
-    "other-order": _rank_swapped,
+    "not-alone": edited(
+        rank_of, {"len(missing) == len(names)": "False", "if missing:": "if False:"}
+    ),
+    "half-set": (
+        _with_defaults,
+        edited(rank_of, {"len(missing) == len(names)": '"RANK" in missing'}),
+    ),
+    "strings": _as_text,
+    "unnamed": edited(rank_of, {"if missing": "if False"}),
+    "other-order": edited(rank_of, {'"RANK", "LOCAL_RANK"': '"LOCAL_RANK", "RANK"'}),
 }
+RIGHT = {"by count": _by_count}

@@ -1,10 +1,8 @@
-"""Known wrong answers to 08.steady_loop, by the diagnosis that each must get."""
+"""Known answers to 08.steady_loop: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -13,41 +11,47 @@ from course_lessons.lesson08.steady_loop import careful_loop, steady_loop
 from course_utils.exercises.edited import edited
 
 
-def _steady_with(after: Callable[[], Any]) -> Callable[..., Any]:
-    """The loop with a read in each step, and something after it."""
-
-    def one_by_one(model, batches, optimizer, device):
-        hits = 0
-        for batch in batches:
-            hits += steady_loop(model, [batch], optimizer, device)
-            after()
-        return hits
-
-    return one_by_one
-
-
-def _steady_after_the_step(model, batches, optimizer, device):
-    hits = 0
+def _without_a_tensor(model, batches, optimizer, device):
+    hits = torch.zeros((), dtype=torch.int64, device=device)
     for x, y in batches:
         x, y = x.to(device), y.to(device)
+        logits = model(x)
         optimizer.zero_grad()
-        F.cross_entropy(model(x), y).backward()
+        F.cross_entropy(logits, y).backward()
         optimizer.step()
-        hits += (model(x).argmax(1) == y).sum()
-    return hits.item()
+        hits += (logits.argmax(1) == y).sum()
+    return int(hits)
 
 
-def _steady_untrained(model, batches, optimizer, device):
-    with torch.no_grad():
-        pairs = [(x.to(device), y.to(device)) for x, y in batches]
-        return sum((model(x).argmax(1) == y).sum().item() for x, y in pairs)
+def _in_a_function(model, batches, optimizer, device):
+    def step(x, y):
+        logits = model(x)
+        loss = F.cross_entropy(logits, y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        probabilities = logits.detach().softmax(1)
+        return (probabilities.argmax(1) == y).sum()
+
+    return sum(step(x.to(device), y.to(device)) for x, y in batches).item()
 
 
+_SUM = ".sum()\ndel probabilities"
+_READ = ".sum().item()\ndel probabilities"
+_RETURN = "return hits.item()"
 WRONG = {
     "emptied": careful_loop,
-    "collects": _steady_with(lambda: gc.collect()),
+    "collects": edited(
+        steady_loop, {"del probabilities": "del probabilities\ngc.collect()"}, gc=gc
+    ),
     "higher-peak": edited(steady_loop, {"del probabilities": ""}),
-    "waits": _steady_with(lambda: None),
-    "other-hits": _steady_after_the_step,
-    "other-weights": _steady_untrained,
+    "waits": (
+        edited(steady_loop, {_SUM: _READ, _RETURN: "return hits"}),
+        edited(_without_a_tensor, {".sum()": ".sum().item()"}),
+    ),
+    "other-hits": edited(
+        steady_loop, {"probabilities = logits.detach()": "probabilities = model(x).detach()"}
+    ),
+    "other-weights": edited(steady_loop, {"optimizer.step()": ""}),
 }
+RIGHT = {"no tensor": _without_a_tensor, "a function": _in_a_function}

@@ -1,9 +1,12 @@
-"""Known wrong answers to 08.step_in_backward, by the diagnosis that each must get."""
+"""Known answers to 08.step_in_backward: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
+from course_lessons.lesson08.step_in_backward import step_in_backward
+from course_utils.exercises.edited import edited
 
-def _fused_late_binding(model, make_optimizer):
+
+def _late_binding(model, make_optimizer):
     for parameter in model.parameters():
         if parameter.requires_grad:
             optimizer = make_optimizer([parameter])
@@ -15,33 +18,33 @@ def _fused_late_binding(model, make_optimizer):
             parameter.register_post_accumulate_grad_hook(update)
 
 
-def _fused_too_early(model, make_optimizer):
+def _too_early(model, make_optimizer):
     for parameter in model.parameters():
         if parameter.requires_grad:
             optimizer = make_optimizer([parameter])
             parameter.register_hook(lambda gradient, optimizer=optimizer: optimizer.step())
 
 
-def _fused_without_clearing(model, make_optimizer):
-    optimizers = {p: make_optimizer([p]) for p in model.parameters() if p.requires_grad}
-    for parameter in optimizers:
-        parameter.register_post_accumulate_grad_hook(lambda p: optimizers[p].step())
+def _by_closures(model, make_optimizer):
+    def hook(parameter):
+        optimizer = make_optimizer([parameter])
+
+        def update(_):
+            optimizer.step()
+            parameter.grad = None
+
+        return update
+
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            parameter.register_post_accumulate_grad_hook(hook(parameter))
 
 
-def _fused_at_the_last(model, make_optimizer):
+def _one_optimizer(model, make_optimizer):
     optimizer = make_optimizer([p for p in model.parameters() if p.requires_grad])
 
     def update(parameter):
         optimizer.step()
-        optimizer.zero_grad()
-
-    model.first.weight.register_post_accumulate_grad_hook(update)
-    model.first.bias.register_post_accumulate_grad_hook(update)
-
-
-def _fused_new_each_time(model, make_optimizer):
-    def update(parameter):
-        make_optimizer([parameter]).step()
         parameter.grad = None
 
     for parameter in model.parameters():
@@ -50,9 +53,21 @@ def _fused_new_each_time(model, make_optimizer):
 
 
 WRONG = {
-    "none-moved": _fused_too_early,
-    "some-moved": _fused_late_binding,
-    "gradients-stay": _fused_without_clearing,
-    "all-at-once": _fused_at_the_last,
-    "other-weights": _fused_new_each_time,
+    "none-moved": _too_early,
+    "some-moved": _late_binding,
+    "gradients-stay": edited(step_in_backward, {"optimizers[parameter].zero_grad()": ""}),
+    "all-at-once": edited(
+        _one_optimizer,
+        {
+            "parameter.grad = None": "optimizer.zero_grad()",
+            "if parameter.requires_grad": "if parameter in set(model.first.parameters())",
+        },
+    ),
+    "other-weights": edited(
+        step_in_backward,
+        {
+            "optimizers[parameter].step()": "make_optimizer([parameter]).step()",
+        },
+    ),
 }
+RIGHT = {"closures": _by_closures, "one optimizer": _one_optimizer}

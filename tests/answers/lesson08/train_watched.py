@@ -1,57 +1,59 @@
-"""Known wrong answers to 08.train_watched, by the diagnosis that each must get."""
+"""Known answers to 08.train_watched: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
-
-def _watch_with(
-    bad: Callable[[Tensor], Tensor] = lambda losses: losses.isfinite().logical_not(),
-    each: bool = False,
-    at_end: bool = True,
-    first: bool = True,
-    offset: int = 0,
-    stop: bool = True,
-) -> Callable[..., Any]:
-    def train_watched(model, batches, optimizer, every):
-        recent, found = [], None
-        for step, (x, y) in enumerate(batches, start=1):
-            loss = F.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            recent.append(loss.detach())
-            if each:
-                loss.item()
-            if step % every == 0 or (at_end and step == len(batches)):
-                flags = bad(torch.stack(recent)).tolist()
-                if True in flags and found is None:
-                    found = step - 1
-                    if first:
-                        found = step - len(flags) + flags.index(True) + offset
-                    if stop:
-                        return found
-                recent = []
-        return found
-
-    return train_watched
+from course_lessons.lesson08.train_watched import train_watched
+from course_utils.exercises.edited import edited
 
 
-def _watch_rarely(model, batches, optimizer, every):
-    return _watch_with()(model, batches, optimizer, 2 * every)
+def _reading_a_flag(model, batches, optimizer, every):
+    for step, (x, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if not loss.isfinite():
+            return step
+    return None
 
 
+def _by_a_counter(model, batches, optimizer, every):
+    first = torch.full((), len(batches), device=batches[0][0].device)
+    for step, (x, y) in enumerate(batches):
+        optimizer.zero_grad(set_to_none=False)
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        bad = torch.where(loss.detach().isfinite(), len(batches), step)
+        first = torch.minimum(first, bad)
+        if (step + 1) % every == 0 or step + 1 == len(batches):
+            found = int(first)
+            if found < len(batches):
+                return found
+    return None
+
+
+_LOOK = "good = torch.stack(losses).isfinite().tolist()"
+_FOUND = "return good.index(False)"
 WRONG = {
-    "reads-often": _watch_with(each=True),
-    "never-stops": _watch_with(stop=False),
-    "stops-late": _watch_rarely,
-    "no-last-look": _watch_with(at_end=False),
-    "misses": _watch_with(bad=lambda losses: losses.isnan()),
-    "counts-from-one": _watch_with(offset=1),
-    "block-only": _watch_with(first=False),
+    "reads-often": (
+        edited(
+            train_watched,
+            {"losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"},
+        ),
+        _reading_a_flag,
+    ),
+    "never-stops": edited(
+        train_watched,
+        {_FOUND: "found = good.index(False)\nif step == len(batches):\n    return found"},
+    ),
+    "stops-late": edited(train_watched, {"step % every": "step % (2 * every)"}),
+    "no-last-look": edited(train_watched, {" or step == len(batches)": ""}),
+    "misses": edited(train_watched, {"isfinite()": "isnan().logical_not()"}),
+    "counts-from-one": edited(train_watched, {_FOUND: f"{_FOUND} + 1"}),
+    "block-only": edited(train_watched, {_FOUND: "return step - 1"}),
 }
+RIGHT = {"counter": _by_a_counter}

@@ -1,37 +1,35 @@
-"""Known wrong answers to 08.without_sigmoid, by the diagnosis that each must get."""
+"""Known answers to 08.without_sigmoid: wrong ones by the diagnosis that each must get, and a right one."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-
-def _parts(
-    network: Callable[[nn.Sequential], nn.Module] = lambda model: model[:-1],
-    loss: Callable[[], Any] = nn.BCEWithLogitsLoss,
-    decide: Callable[[Tensor], Tensor] = lambda logits: logits > 0,
-) -> Callable[..., Any]:
-    def without_sigmoid(model):
-        return network(model), loss(), decide
-
-    return without_sigmoid
+from course_lessons.lesson08.without_sigmoid import without_sigmoid
+from course_utils.exercises.edited import edited
 
 
-def _sigmoid_then_bce() -> Callable[[Tensor, Tensor], Tensor]:
-    return lambda logits, targets: F.binary_cross_entropy(torch.sigmoid(logits), targets)
+def _in_other_words(model):
+    def loss(logits, targets):
+        return F.binary_cross_entropy_with_logits(logits, targets)
+
+    return nn.Sequential(*list(model)[:-1]), loss, lambda logits: logits.sigmoid() > 0.5
+
+
+def _with_loss(loss):
+    return edited(without_sigmoid, {"nn.BCEWithLogitsLoss()": "loss"}, loss=loss)
 
 
 WRONG = {
-    "sigmoid-stays": _parts(network=lambda model: model),
-    "copies": _parts(network=lambda model: copy.deepcopy(model[:-1])),
-    "squared": _parts(loss=nn.MSELoss),
-    "no-logits": _parts(loss=nn.BCELoss),
-    "saturates": _parts(loss=_sigmoid_then_bce),
-    "old-threshold": _parts(decide=lambda logits: logits > 0.5),
-    "not-bool": _parts(decide=lambda logits: (logits > 0).float()),
+    "sigmoid-stays": edited(without_sigmoid, {"model[:-1]": "model"}),
+    "copies": edited(without_sigmoid, {"model[:-1]": "copy.deepcopy(model[:-1])"}, copy=copy),
+    "squared": _with_loss(nn.MSELoss()),
+    "no-logits": _with_loss(nn.BCELoss()),
+    "saturates": _with_loss(lambda logits, y: F.binary_cross_entropy(torch.sigmoid(logits), y)),
+    "old-threshold": edited(without_sigmoid, {"logits > 0": "logits > 0.5"}),
+    "not-bool": edited(without_sigmoid, {"logits > 0": "(logits > 0).float()"}),
 }
+RIGHT = {"in other words": _in_other_words}
