@@ -4,7 +4,7 @@
 order, and one short message where a rank fails.
 """
 
-from .core import Finished, run
+from .torchrun import Finished, run
 from .output import RankError
 from .prepare import Kill
 
