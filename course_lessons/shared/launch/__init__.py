@@ -4,8 +4,8 @@
 order, and one short message where a rank fails.
 """
 
-from .torchrun import Finished, run
 from .output import RankError
 from .prepare import Kill
+from .torchrun import Finished, run
 
 __all__ = ["Finished", "Kill", "RankError", "run"]
