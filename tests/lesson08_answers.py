@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import itertools
 import math
 import pickle
 import queue
 import re
 import threading
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -44,11 +42,6 @@ def race_with_moved_matrices(sizes, devices, measure):
     return found
 
 
-def crossover_from_below(rows):
-    wins = [(n, ratio > 1) for n, _, _, ratio in sorted(rows)]
-    return next((n for i, (n, _) in enumerate(wins) if all(w for _, w in wins[i:])), None)
-
-
 def compare_warming_up_first(formats, seeds, train, accuracy, machine):
     for dtype in formats.values():
         accuracy(train(dtype, 99))
@@ -77,51 +70,6 @@ def memory_line_by_least_squares(make_step, batches, meter):
 
     table = np.stack([np.ones(len(batches)), batches], axis=1)
     return list(np.linalg.lstsq(table, np.array([peak(n) for n in batches]), rcond=None)[0])
-
-
-def accumulation_gap_by_autograd(model, loss_fn, x, y, size):
-    weights = list(model.parameters())
-
-    def gradient(cuts):
-        state = copy.deepcopy(model.state_dict())
-        total = [torch.zeros_like(p) for p in weights]
-        for a, b in pairwise(cuts):
-            loss = loss_fn(model(x[a:b]), y[a:b])
-            for t, g in zip(total, torch.autograd.grad(loss, weights), strict=True):
-                t += g * (b - a) / len(x)
-        model.load_state_dict(state)
-        return nn.utils.parameters_to_vector(total)
-
-    n = len(x)
-    whole = gradient([0, n])
-    return float((gradient([*range(0, n, size), n]) - whole).norm() / whole.norm())
-
-
-def gpu_list_by_name(cuda):
-    return [
-        f"cuda:{i} {cuda.get_device_name(i)}, "
-        f"{cuda.get_device_properties(f'cuda:{i}').total_memory / 1024**3:.1f} GiB"
-        for i in range(cuda.device_count())
-    ]
-
-
-def gpu_list_by_device(cuda):
-    cards = [
-        cuda.get_device_properties(torch.device("cuda", i)) for i in range(cuda.device_count())
-    ]
-    sizes = [round(card.total_memory / 2**30, 1) for card in cards]
-    return [
-        f"cuda:{i} {c.name}, {n}" + " GiB"
-        for i, (c, n) in enumerate(zip(cards, sizes, strict=True))
-    ]
-
-
-def bad_labels_one_by_one(labels, classes, ignore_index=-100):
-    return [
-        i
-        for i, label in enumerate(labels.tolist())
-        if label != ignore_index and not 0 <= label < classes
-    ]
 
 
 def as_numpy_by_force(tensor):
@@ -255,18 +203,6 @@ def fit_mixed_in_two_branches(model, batches, optimizer):
             scaler.update()
 
 
-def averaged_by_the_formula(states, decay):
-    average = None
-    for state in states:
-        now = copy.deepcopy(state)
-        now = {k: v.float() if v.is_floating_point() else v for k, v in now.items()}
-        for k, v in now.items():
-            if average and v.is_floating_point():
-                now[k] = decay * average[k] + (1 - decay) * v
-        average = now
-    return average
-
-
 def two_steps_unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
     model.zero_grad()
     with torch.amp.autocast(x.device.type, dtype):
@@ -372,13 +308,6 @@ def plan_by_combinations(blocks, budget):
             if peak <= budget and (best is None or seconds < best[0]):
                 best = seconds, list(chosen)
     return best and best[1]
-
-
-def hottest_by_index(events, n):
-    device = [event.self_device_time_total for event in events]
-    times = device if max(device) > 0 else [event.self_cpu_time_total for event in events]
-    order = sorted(range(len(events)), key=lambda i: -times[i])
-    return [events[i].key for i in order][:n]
 
 
 def masked_by_where(logits, targets, mask):
@@ -531,13 +460,8 @@ def gather_by_broadcast(rows, dist):
 
 RIGHT = [
     ("race", race_with_moved_matrices),
-    ("crossover", crossover_from_below),
     ("compare", compare_warming_up_first),
     ("memory_line", memory_line_by_least_squares),
-    ("accumulation_gap", accumulation_gap_by_autograd),
-    ("gpu_list", gpu_list_by_name),
-    ("gpu_list", gpu_list_by_device),
-    ("bad_labels", bad_labels_one_by_one),
     ("as_numpy", as_numpy_by_force),
     ("first_that_runs", first_that_runs_with_a_dict),
     ("predictions", predictions_from_one_tensor),
@@ -552,7 +476,6 @@ RIGHT = [
     ("leaving", tuple(getattr(torch, name) for name in LEAVING)),
     ("without_sigmoid", without_sigmoid_in_other_words),
     ("fit_mixed", fit_mixed_in_two_branches),
-    ("averaged", averaged_by_the_formula),
     ("two_steps", two_steps_unscaling_first),
     ("memory_ledger", (4.0, 4, 4, 8, 10, 10, 6, 6, 22)),
     ("steady_loop", steady_without_a_tensor),
@@ -563,7 +486,6 @@ RIGHT = [
     ("step_in_backward", fused_by_closures),
     ("step_in_backward", fused_with_one_optimizer),
     ("choose_checkpoints", plan_by_combinations),
-    ("hottest", hottest_by_index),
     ("masked_loss", masked_by_where),
     ("masked_loss", masked_by_product),
     ("train_logged", logged_by_groups),
@@ -792,7 +714,6 @@ WRONG = [
     ("choose_checkpoints", lambda blocks, budget: {len(blocks)}, "no-block"),
     ("memory_ledger", [5] * 9, "first"),
     ("memory_ledger", 4, "wrong-type"),
-    ("hottest", lambda events, n: [event.key for event in events], "wrong-count"),
     ("save_on_one", lambda model, dist, save: dist.barrier(), "other-rank"),
     ("save_on_one", save_barrier_first, "no-wait"),
     ("save_on_one", save_replaced, "wrapped-keys"),
