@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import pickle
 import queue
@@ -15,8 +14,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson08.bucket_lengths import bucket_lengths
-from course_lessons.lesson08.compare import compare
 from course_lessons.lesson08.gather_rows import gather_rows
 from course_lessons.lesson08.leaving import LEAVING
 from course_lessons.lesson08.rank_of import rank_of
@@ -42,24 +39,6 @@ def race_with_moved_matrices(sizes, devices, measure):
     return found
 
 
-def compare_warming_up_first(formats, seeds, train, accuracy, machine):
-    for dtype in formats.values():
-        accuracy(train(dtype, 99))
-    found = {}
-    for name, dtype in formats.items():
-        runs = []
-        for seed in seeds:
-            machine.synchronize()
-            machine.reset_peak()
-            begin = machine.clock()
-            model = train(dtype, seed)
-            machine.synchronize()
-            runs.append((machine.clock() - begin, machine.peak(), accuracy(model)))
-        times, peaks, scores = zip(*runs, strict=True)
-        found[name] = [list(scores), float(np.median(times)), max(peaks)]
-    return found
-
-
 def memory_line_by_least_squares(make_step, batches, meter):
     def peak(batch):
         step = make_step(batch)
@@ -70,22 +49,6 @@ def memory_line_by_least_squares(make_step, batches, meter):
 
     table = np.stack([np.ones(len(batches)), batches], axis=1)
     return list(np.linalg.lstsq(table, np.array([peak(n) for n in batches]), rcond=None)[0])
-
-
-def as_numpy_by_force(tensor):
-    return (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(force=True)
-
-
-def first_that_runs_with_a_dict(work, devices):
-    said = {}
-    for device in devices:
-        try:
-            result = work(device)
-        except (AssertionError, RuntimeError) as error:
-            said[device] = error
-        else:
-            return (device, result)
-    raise RuntimeError(f"nothing works: {said}")
 
 
 def predictions_from_one_tensor(model, batches, landing, device):
@@ -241,21 +204,6 @@ def steady_in_a_function(model, batches, optimizer, device):
     return sum(step(x.to(device), y.to(device)) for x, y in batches).item()
 
 
-def tokens_copied_by_indexing(encoder, batches):
-    with torch.no_grad():
-        kept = [encoder(x)[:, [0]] for x in batches]
-    return torch.cat(kept).squeeze(1)
-
-
-def tokens_copied_by_select(encoder, batches):
-    tokens = []
-    for x in batches:
-        with torch.no_grad():
-            hidden = encoder(x)
-        tokens.append(hidden.index_select(1, torch.zeros(1, dtype=torch.int64)).squeeze(1))
-    return torch.cat(tokens)
-
-
 def fit_by_divisors(capacity, batch, formats):
     found = {}
     for name, (fixed, per_sample, per_part, seconds) in formats.items():
@@ -292,22 +240,6 @@ def fused_with_one_optimizer(model, make_optimizer):
     for parameter in model.parameters():
         if parameter.requires_grad:
             parameter.register_post_accumulate_grad_hook(update)
-
-
-def plan_by_combinations(blocks, budget):
-    best = None
-    for count in range(len(blocks)):
-        for chosen in itertools.combinations(range(len(blocks) - 1), count):
-            peak = max(
-                sum(e + (0 if j in chosen else i) for j, (e, i, _) in enumerate(blocks[:n]))
-                + blocks[n][0]
-                + blocks[n][1]
-                for n in range(len(blocks))
-            )
-            seconds = sum(blocks[n][2] for n in chosen)
-            if peak <= budget and (best is None or seconds < best[0]):
-                best = seconds, list(chosen)
-    return best and best[1]
 
 
 def masked_by_where(logits, targets, mask):
@@ -353,21 +285,6 @@ def logged_after_a_wait(model, batches, optimizer, every, clock, log):
         end = clock()
         log(step + 1, total.item() / rows, rows / (end - begin))
         total, rows, begin = 0.0, 0, end
-
-
-def buckets_by_trying(lengths, per_shape, per_token):
-    *shorter, longest = sorted(set(lengths)) or [None]
-    if longest is None:
-        return []
-    best = None
-    for count in range(len(shorter) + 1):
-        for some in itertools.combinations(shorter, count):
-            chosen = [*some, longest]
-            padded = sum(min(b for b in chosen if b >= n) for n in lengths)
-            costs = per_shape * len(chosen) + per_token * padded
-            if best is None or costs < best[0]:
-                best = costs, chosen
-    return best[1]
 
 
 def prefetch_by_thread(batches, bound):
@@ -460,10 +377,7 @@ def gather_by_broadcast(rows, dist):
 
 RIGHT = [
     ("race", race_with_moved_matrices),
-    ("compare", compare_warming_up_first),
     ("memory_line", memory_line_by_least_squares),
-    ("as_numpy", as_numpy_by_force),
-    ("first_that_runs", first_that_runs_with_a_dict),
     ("predictions", predictions_from_one_tensor),
     ("predictions", predictions_by_pieces),
     ("left_behind", left_behind_by_walking),
@@ -480,17 +394,13 @@ RIGHT = [
     ("memory_ledger", (4.0, 4, 4, 8, 10, 10, 6, 6, 22)),
     ("steady_loop", steady_without_a_tensor),
     ("steady_loop", steady_in_a_function),
-    ("first_tokens", tokens_copied_by_indexing),
-    ("first_tokens", tokens_copied_by_select),
     ("fit_the_card", fit_by_divisors),
     ("step_in_backward", fused_by_closures),
     ("step_in_backward", fused_with_one_optimizer),
-    ("choose_checkpoints", plan_by_combinations),
     ("masked_loss", masked_by_where),
     ("masked_loss", masked_by_product),
     ("train_logged", logged_by_groups),
     ("train_logged", logged_after_a_wait),
-    ("bucket_lengths", buckets_by_trying),
     ("prefetch", prefetch_by_thread),
     ("rank_of", rank_by_count),
     ("save_on_one", save_with_two_barriers),
@@ -502,10 +412,6 @@ RIGHT = [
 
 
 # --- wrong ones
-
-
-def compare_first_seed_warms_up(formats, seeds, train, accuracy, machine):
-    return compare(formats, [seeds[0], *seeds], train, accuracy, machine)
 
 
 def keep_best_on_the_host(model, train_epoch, score, epochs):
@@ -635,20 +541,6 @@ def prefetch_of_silent_threads(batches, bound):
             yield item[0]
 
 
-def buckets_one_by_one(lengths, per_shape, per_token):
-    def costs(chosen):
-        padded = sum(min(b for b in chosen if b >= n) for n in lengths)
-        return per_shape * len(chosen) + per_token * padded
-
-    chosen = {max(lengths)} if lengths else set()
-    while others := set(lengths) - chosen:
-        best = min(others, key=lambda n: costs(chosen | {n}))
-        if costs(chosen | {best}) >= costs(chosen):
-            break
-        chosen.add(best)
-    return sorted(chosen)
-
-
 def steady_reading_each_time(model, batches, optimizer, device):
     hits = 0
     for x, y in batches:
@@ -684,7 +576,6 @@ def save_replaced(model, dist, save):
 
 
 WRONG = [
-    ("compare", compare_first_seed_warms_up, "too-many-runs"),
     ("keep_best", keep_best_on_the_host, "last-weights"),
     ("predictions", predictions_waiting_in_each_round, "waits-each"),
     ("predictions", predictions_before_the_last, "too-early"),
@@ -704,14 +595,7 @@ WRONG = [
     ("rank_of", rank_from_the_first, "half-set"),
     ("fit_the_card", lambda capacity, batch, formats: (min(formats), batch), "three-things"),
     ("prefetch", prefetch_of_silent_threads, "hangs"),
-    ("bucket_lengths", buckets_one_by_one, "not-least"),
     ("steady_loop", steady_reading_each_time, "waits"),
-    (
-        "bucket_lengths",
-        lambda lengths, per_shape, per_token: bucket_lengths(lengths or [1], per_shape, per_token),
-        "none",
-    ),
-    ("choose_checkpoints", lambda blocks, budget: {len(blocks)}, "no-block"),
     ("memory_ledger", [5] * 9, "first"),
     ("memory_ledger", 4, "wrong-type"),
     ("save_on_one", lambda model, dist, save: dist.barrier(), "other-rank"),
