@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import pickle
 import queue
 import re
@@ -14,8 +13,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson08.gather_rows import gather_rows
-from course_lessons.lesson08.leaving import LEAVING
 from course_lessons.lesson08.rank_of import rank_of
 from course_lessons.lesson08.train_logged import train_logged
 from course_utils.devices import synchronize
@@ -65,28 +62,6 @@ def predictions_by_pieces(model, batches, landing, device):
     return [int(k) for k in landing[: sum(rows)]]
 
 
-def left_behind_by_walking(module, device):
-    found = set()
-
-    def walk(value):
-        if isinstance(value, torch.Tensor):
-            return value.device != device
-        if isinstance(value, nn.Module):
-            return any(t.device != device for t in value.state_dict(keep_vars=True).values())
-        if isinstance(value, dict):
-            return any([walk(v) for v in value.values()])
-        return isinstance(value, (list, tuple)) and any([walk(v) for v in value])
-
-    for path, part in module.named_modules():
-        own = {
-            k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")
-        }
-        for name, value in {**part._parameters, **part._buffers, **own}.items():
-            if walk(value):
-                found.add(f"{path}.{name}" if path else name)
-    return sorted(found)
-
-
 def optimizer_steps_by_counting(samples, batch_size, accumulate, epochs, drop_last=False):
     steps = 0
     for _ in range(epochs):
@@ -94,19 +69,6 @@ def optimizer_steps_by_counting(samples, batch_size, accumulate, epochs, drop_la
         sizes = [size for size in sizes if size == batch_size or not drop_last]
         steps += len(range(0, len(sizes), accumulate))
     return steps
-
-
-def keep_best_by_clones(model, train_epoch, score, epochs):
-    history = []
-    for _ in range(epochs):
-        train_epoch(model)
-        history.append(
-            (score(model), {k: v.detach().clone() for k, v in model.state_dict().items()})
-        )
-    history = [entry for entry in history if not math.isnan(entry[0])]
-    best = max(history, key=lambda entry: entry[0])
-    model.load_state_dict(best[1])
-    return best[0]
 
 
 def newest_by_pattern(folder, load):
@@ -146,26 +108,6 @@ def without_sigmoid_in_other_words(model):
     return nn.Sequential(*list(model)[:-1]), loss, lambda logits: logits.sigmoid() > 0.5
 
 
-def fit_mixed_in_two_branches(model, batches, optimizer):
-    where = next(model.parameters()).device
-    on_cpu = where.type == "cpu"
-    scaler = None if on_cpu else torch.amp.GradScaler(where.type)
-    for x, y in batches:
-        optimizer.zero_grad()
-        x, y = x.to(where, non_blocking=True), y.to(where, non_blocking=True)
-        with torch.amp.autocast(where.type, torch.bfloat16 if on_cpu else torch.float16):
-            outputs = model(x)
-        loss = F.cross_entropy(outputs.float(), y)
-        if scaler is None:
-            loss.backward()
-            optimizer.step()
-        else:
-            scaler.scale(loss).backward()
-            scaler.unscale_(optimizer)
-            scaler.step(optimizer)
-            scaler.update()
-
-
 def two_steps_unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
     model.zero_grad()
     with torch.amp.autocast(x.device.type, dtype):
@@ -202,17 +144,6 @@ def steady_in_a_function(model, batches, optimizer, device):
         return (probabilities.argmax(1) == y).sum()
 
     return sum(step(x.to(device), y.to(device)) for x, y in batches).item()
-
-
-def fit_by_divisors(capacity, batch, formats):
-    found = {}
-    for name, (fixed, per_sample, per_part, seconds) in formats.items():
-        rows = batch
-        while rows and (batch % rows or fixed + rows * per_sample > capacity * 9 / 10):
-            rows -= 1
-        if rows:
-            found[name, rows, batch // rows] = batch // rows * per_part + batch * seconds
-    return min(found, key=found.get, default=None)
 
 
 def fused_by_closures(model, make_optimizer):
@@ -339,62 +270,20 @@ def save_with_two_barriers(model, dist, save):
     dist.barrier()
 
 
-def statistics_in_double(x, dist):
-    wide = x.double()
-    sums = torch.stack([torch.ones_like(wide), wide, wide.square()]).sum(1)
-    dist.all_reduce(sums)
-    mean = sums[1] / sums[0]
-    return mean.to(x), (sums[2] / sums[0] - mean**2).to(x)
-
-
-def statistics_by_gathering(x, dist):
-    rows = gather_rows(x, dist)
-    return [rows.mean(0), rows.var(0, unbiased=False)]
-
-
-def gather_by_longest(rows, dist):
-    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64)
-    counts[dist.get_rank()] = rows.size(0)
-    dist.all_reduce(counts)
-    padded = torch.zeros(int(counts.max()), *rows.shape[1:], dtype=rows.dtype)
-    padded[: rows.size(0)] = rows
-    parts = [torch.zeros_like(padded) for _ in counts]
-    dist.all_gather(parts, padded)
-    return torch.cat([part[:n] for part, n in zip(parts, counts.tolist(), strict=True)])
-
-
-def gather_by_broadcast(rows, dist):
-    counts = torch.zeros(dist.get_world_size(), dtype=torch.int64)
-    counts[dist.get_rank()] = rows.size(0)
-    dist.all_reduce(counts)
-    parts = []
-    for rank, n in enumerate(counts.tolist()):
-        part = rows.clone() if rank == dist.get_rank() else rows.new_empty(n, *rows.shape[1:])
-        dist.broadcast(part, rank)
-        parts.append(part)
-    return torch.cat(parts)
-
-
 RIGHT = [
     ("race", race_with_moved_matrices),
     ("memory_line", memory_line_by_least_squares),
     ("predictions", predictions_from_one_tensor),
     ("predictions", predictions_by_pieces),
-    ("left_behind", left_behind_by_walking),
     ("optimizer_steps", optimizer_steps_by_counting),
     ("waits", 15.0),
-    ("keep_best", keep_best_by_clones),
     ("newest", newest_by_pattern),
     ("train_watched", train_watched_by_a_counter),
-    ("leaving", [str(name) for name in LEAVING]),
-    ("leaving", tuple(getattr(torch, name) for name in LEAVING)),
     ("without_sigmoid", without_sigmoid_in_other_words),
-    ("fit_mixed", fit_mixed_in_two_branches),
     ("two_steps", two_steps_unscaling_first),
     ("memory_ledger", (4.0, 4, 4, 8, 10, 10, 6, 6, 22)),
     ("steady_loop", steady_without_a_tensor),
     ("steady_loop", steady_in_a_function),
-    ("fit_the_card", fit_by_divisors),
     ("step_in_backward", fused_by_closures),
     ("step_in_backward", fused_with_one_optimizer),
     ("masked_loss", masked_by_where),
@@ -404,25 +293,10 @@ RIGHT = [
     ("prefetch", prefetch_by_thread),
     ("rank_of", rank_by_count),
     ("save_on_one", save_with_two_barriers),
-    ("batch_statistics", statistics_in_double),
-    ("batch_statistics", statistics_by_gathering),
-    ("gather_rows", gather_by_longest),
-    ("gather_rows", gather_by_broadcast),
 ]
 
 
 # --- wrong ones
-
-
-def keep_best_on_the_host(model, train_epoch, score, epochs):
-    best = -math.inf
-    for _ in range(epochs):
-        train_epoch(model)
-        found = score(model)
-        if found > best:
-            best, kept = found, {k: v.cpu() for k, v in model.state_dict().items()}
-    model.load_state_dict(kept)
-    return best
 
 
 def predictions_waiting_in_each_round(model, batches, landing, device):
@@ -453,32 +327,6 @@ def train_watched_reading_a_flag(model, batches, optimizer, every):
         if not loss.isfinite():
             return step
     return None
-
-
-def fit_mixed_scaling_by_hand(model, batches, optimizer):
-    where = next(model.parameters()).device
-    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
-    scale = 1.0 if where.type == "cpu" else 2.0**16
-    for x, y in batches:
-        with torch.autocast(where.type, dtype=dtype):
-            loss = F.cross_entropy(model(x.to(where)), y.to(where))
-        optimizer.zero_grad()
-        (loss * scale).backward()
-        for p in model.parameters():
-            p.grad /= scale
-        optimizer.step()
-
-
-def fit_mixed_with_the_old_scaler(model, batches, optimizer):
-    where = next(model.parameters()).device
-    dtype = torch.bfloat16 if where.type == "cpu" else torch.float16
-    scaler = torch.cuda.amp.GradScaler(enabled=False)
-    for x, y in batches:
-        with torch.autocast(where.type, dtype=dtype):
-            loss = F.cross_entropy(model(x.to(where)), y.to(where))
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
 
 
 def two_steps_after_checking(model, x, y, loss_fn, optimizers, scaler, dtype):
@@ -576,24 +424,18 @@ def save_replaced(model, dist, save):
 
 
 WRONG = [
-    ("keep_best", keep_best_on_the_host, "last-weights"),
     ("predictions", predictions_waiting_in_each_round, "waits-each"),
     ("predictions", predictions_before_the_last, "too-early"),
     ("train_watched", train_watched_reading_a_flag, "reads-often"),
-    ("fit_mixed", fit_mixed_scaling_by_hand, "steps-on"),
-    ("fit_mixed", fit_mixed_with_the_old_scaler, "deprecated"),
     ("two_steps", two_steps_after_checking, "other-step"),
     ("waits", 14, "no-end"),
     ("waits", 17, "all-prints"),
     ("waits", 100, "wrong-count"),
-    ("leaving", ("float16", "half", "float16", "float16", "float32", "float16"), "no-dtype"),
-    ("leaving", ("float16", "float32"), "six"),
     ("train_logged", logged_as_shipped, "no-tail"),
     ("train_logged", logged_as_tensor, "tensor"),
     ("prefetch", prefetch_of_one_thread_a_batch, "not-ahead"),
     ("prefetch", lambda batches, bound: list(batches), "wrong-type"),
     ("rank_of", rank_from_the_first, "half-set"),
-    ("fit_the_card", lambda capacity, batch, formats: (min(formats), batch), "three-things"),
     ("prefetch", prefetch_of_silent_threads, "hangs"),
     ("steady_loop", steady_reading_each_time, "waits"),
     ("memory_ledger", [5] * 9, "first"),
@@ -602,5 +444,4 @@ WRONG = [
     ("save_on_one", save_barrier_first, "no-wait"),
     ("save_on_one", save_replaced, "wrapped-keys"),
     ("predictions", predictions_in_turn, "waits-each"),
-    ("gather_rows", lambda rows, dist: gather_rows(rows, dist).double(), "other-form"),
 ]
