@@ -105,9 +105,8 @@ def _otherwise(got: dict[str, Tensor], right: dict[str, Tensor], *case: Any) -> 
 
 
 def _situation(states: Iterator[dict[str, Tensor]], decay: float) -> str:
-    values = [(state["weight"][0, 0].item(), state["weight"].dtype) for state in states]
-    (first, _), (last, dtype) = values[0], values[-1]
-    return f"weights from {first:g} to {last:g} in {len(values)} {dtype} states, decay {decay}"
+    *_, (count, last) = enumerate(states, start=1)
+    return f"{count} {last['weight'].dtype} states, the last weight {last['weight'][0, 0]:g}, decay {decay}"
 
 
 def _shown(state: dict[str, Tensor]) -> str:

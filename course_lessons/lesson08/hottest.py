@@ -71,10 +71,6 @@ def _host_rows() -> list[_Row]:
     ]
 
 
-def _own_or_host(event):
-    return event.self_device_time_total or event.self_cpu_time_total
-
-
 _OWN = '"self_device_time_total" if'
 _HOST = '"self_cpu_time_total"'
 _VALUE = "getattr(event, own)"
@@ -93,7 +89,9 @@ HOT_TWINS = {
         edited(hottest, {"reverse=True": "reverse=not on_device"}),
         edited(hottest, {"reverse=True": "reverse=on_device"}),
     ),
-    "row-by-row": edited(hottest, {_VALUE: "_own_or_host(event)"}),
+    "row-by-row": edited(
+        hottest, {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"}
+    ),
 }
 
 
