@@ -10,7 +10,6 @@ import types
 import pytest
 import torch
 from answers.lesson08.masked_loss import WRONG as WRONG_MASKED
-from lesson08_answers import RIGHT, WRONG
 from support import skip
 from torch import nn
 from torch.nn import functional as F
@@ -61,23 +60,6 @@ def judged(name, answer):
 
 def right_answer(exercise):
     return exercise.reference() if exercise.wants_value else exercise.reference
-
-
-def _ids(answers):
-    return [
-        f"{name}-{getattr(answer, '__name__', i)}" for i, (name, answer, *_) in enumerate(answers)
-    ]
-
-
-@pytest.mark.parametrize(("name", "answer"), RIGHT, ids=_ids(RIGHT))
-def test_another_right_answer_is_right(name, answer):
-    result = getattr(EX, name).result(answer)
-    assert result.outcome == "right", result.bundle().text
-
-
-@pytest.mark.parametrize(("name", "answer", "diagnosis"), WRONG, ids=_ids(WRONG))
-def test_another_wrong_answer_is_refused(sim, name, answer, diagnosis):
-    assert judged(name, answer) == ("not_yet", diagnosis)
 
 
 def test_the_misspelled_field_of_the_tutorial_raises_what_cuda_raises():

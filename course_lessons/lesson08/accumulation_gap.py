@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def accumulation_gap(model, loss_fn, x, y, size):
@@ -30,10 +33,13 @@ def accumulation_gap(model, loss_fn, x, y, size):
 def _net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [norm(8)] if norm else []
-    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+    net = nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+    for p in net.parameters():  # left over from an earlier step
+        p.grad = torch.full_like(p, 0.5)
+    return net
 
 
-def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
+def _cases() -> Iterator[tuple[Any, ...]]:
     generator = torch.Generator().manual_seed(1)
     for norm, rows, size in (
         (None, 16, 4),
@@ -45,21 +51,60 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
     ):
         x = 3 * torch.randn(rows, 6, generator=generator, dtype=torch.float64)
         y = torch.randint(0, 3, (rows,), generator=generator)
-        model = _net(norm)
-        for p in model.parameters():  # left over from an earlier step
-            p.grad = torch.full_like(p, 0.5)
+        yield _net(norm), F.cross_entropy, x, y, size
+
+
+_PARTS = "zip(x.split(size), y.split(size), strict=True)"
+GAP_TWINS = {
+    "by-parts": edited(
+        accumulation_gap,
+        {"len(rows) / len(x)": "(len(rows) == len(x) or 1 / len(x.split(size)))"},
+    ),
+    "sum-of-means": edited(accumulation_gap, {" * len(rows) / len(x)": ""}),
+    "full-weight": edited(
+        accumulation_gap, {"len(rows) / len(x)": "(len(rows) == len(x) or size / len(x))"}
+    ),
+    "drops-tail": edited(
+        accumulation_gap,
+        {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
+    ),
+    "eval-mode": edited(accumulation_gap, {"copy.deepcopy(model)": "copy.deepcopy(model).eval()"}),
+    "absolute": edited(accumulation_gap, {" / whole.norm()": ""}),
+    "largest-entry": edited(
+        accumulation_gap,
+        {
+            "(parts - whole).norm()": "(parts - whole).abs().max()",
+            "whole.norm()": "whole.abs().max()",
+        },
+    ),
+}
+
+
+def _situation(model: nn.Sequential, loss_fn: Any, x: Tensor, y: Tensor, size: int) -> str:
+    layers = ", ".join(type(layer).__name__ for layer in model)
+    return f"{len(x)} rows in parts of {size}, layers {layers}"
+
+
+_GAPS = OverCases(
+    accumulation_gap,
+    _cases,
+    GAP_TWINS,
+    alike=lambda got, right: math.isclose(got, right, rel_tol=1e-3, abs_tol=1e-9),
+    otherwise="wrong-gap",
+    situation=_situation,
+    shown=lambda gap: f"{gap:.3g}",
+)
+
+
+@one_thread()
+def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
+    def traced(model: nn.Module, *rest: Any) -> float:
         before = [t.clone() for t in (*model.parameters(), *model.buffers())]
-        got = judge.number(answer(model, F.cross_entropy, x, y, size))
-        case = f"{rows} rows in parts of {size}, {norm.__name__ if norm else 'no normalisation'}"
+        got = judge.number(answer(model, *rest))
         _judge_traces(model, before, judge)
-        right = accumulation_gap(model, F.cross_entropy, x, y, size)
-        if math.isclose(got, right, rel_tol=1e-3, abs_tol=1e-9):
-            continue
-        twins = {name: f(model, F.cross_entropy, x, y, size) for name, f in GAP_TWINS.items()}
-        like = [n for n, v in twins.items() if math.isclose(got, v, rel_tol=1e-3, abs_tol=1e-9)]
-        judge.no(
-            like[0] if like else "wrong-gap", seen=f"{got:.3g} for {case}", expected=f"{right:.3g}"
-        )
+        return got
+
+    _GAPS(traced, judge)
 
 
 def _judge_traces(model: nn.Module, before: list[Tensor], judge: Judge) -> None:
@@ -70,45 +115,6 @@ def _judge_traces(model: nn.Module, before: list[Tensor], judge: Judge) -> None:
         judge.no("changes-the-model", seen="other gradients in the model after the call")
     if not model.training:
         judge.no("changes-the-model", seen="the model in eval mode after the call")
-
-
-def _gap_with(
-    weigh: Callable[[int, int, int, int], float] = lambda n, size, total, parts: n / total,
-    prepare: Callable[[nn.Module], nn.Module] = lambda model: model,
-    drop_last: bool = False,
-    relative: bool = True,
-    largest: bool = False,
-) -> Callable[..., Any]:
-    """The gap with one thing done otherwise."""
-
-    def accumulation_gap(model, loss_fn, x, y, size):
-        def gradient(parts):
-            twin = prepare(copy.deepcopy(model))
-            for rows, labels in parts:
-                share = weigh(len(rows), size, len(x), len(parts)) if len(parts) > 1 else 1.0
-                (loss_fn(twin(rows), labels) * share).backward()
-            return torch.cat([p.grad.flatten() for p in twin.parameters()])
-
-        parts = list(zip(x.split(size), y.split(size), strict=True))
-        if drop_last and len(parts) > 1 and len(parts[-1][0]) < size:
-            parts = parts[:-1]
-        whole, summed = gradient([(x, y)]), gradient(parts)
-        gap = (summed - whole).abs().max() if largest else (summed - whole).norm()
-        scale = whole.abs().max() if largest else whole.norm()
-        return (gap / scale if relative else gap).item()
-
-    return accumulation_gap
-
-
-GAP_TWINS: dict[str, Callable[..., Any]] = {
-    "by-parts": _gap_with(weigh=lambda n, size, total, parts: 1 / parts),
-    "sum-of-means": _gap_with(weigh=lambda n, size, total, parts: 1.0),
-    "full-weight": _gap_with(weigh=lambda n, size, total, parts: size / total),
-    "drops-tail": _gap_with(drop_last=True),
-    "eval-mode": _gap_with(prepare=lambda model: model.eval()),
-    "absolute": _gap_with(relative=False),
-    "largest-entry": _gap_with(largest=True),
-}
 
 
 EXERCISE = Exercise(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def averaged(states, decay):
@@ -50,90 +52,65 @@ _COURSES = (
 )
 
 
-def _check_averaged(answer: Callable[..., Any], judge: Judge) -> None:
-    for dtype, values, decay in _COURSES:
-        got = judge.is_a(answer(_course(dtype, values), decay), dict, "a dict of tensors")
-        right = averaged(_course(dtype, values), decay)
-        if set(got) != set(right):
-            judge.no("other-names", seen=sorted(got), expected=sorted(right))
-        count = got["num_batches_tracked"]
-        if count.dtype != torch.int64 or int(count) != len(values):
-            judge.no("averages-counter", seen=count, expected=right["num_batches_tracked"])
-        if got["weight"].dtype != torch.float32:
-            judge.no("in-16-bits", seen=got["weight"].dtype, expected=torch.float32)
-        off = [
-            n for n in right if not torch.allclose(got[n].double(), right[n].double(), rtol=1e-5)
-        ]
-        if not off:
-            continue
-        name = off[0]
-        case = f"from {values[0]} to {values[-1]} in {len(values)} {dtype} states, decay {decay}"
-        known = {n: twin(_course(dtype, values), decay) for n, twin in AVERAGE_TWINS.items()}
-        like = [
-            n for n, d in known.items() if torch.allclose(d["bias"].float(), got["bias"], rtol=1e-4)
-        ]
-        judge.no(
-            like[0] if like else "wrong-average",
-            seen=f"{name}: {got[name].flatten()[0].item():.6g} {case}",
-            expected=f"{right[name].flatten()[0].item():.6g}",
-        )
-
-
-def average_with(
-    first: Callable[[Tensor], Tensor] = lambda v: v.to(torch.float32, copy=True),
-    mix: Callable[[Tensor, Tensor, float], Tensor] = lambda a, v, d: d * a + (1 - d) * v.float(),
-    whole: Callable[[Tensor], bool] = lambda v: not v.is_floating_point(),
-    last: Callable[[Tensor], Tensor] = lambda a: a,
-) -> Callable[..., Any]:
-    """The average with one thing done otherwise."""
-
-    def averaged(states, decay):
-        average = {}
-        for state in states:
-            for name, value in state.items():
-                if whole(value):
-                    average[name] = value.clone()
-                else:
-                    old = average[name] if name in average else first(value)
-                    average[name] = mix(old, value, decay) if name in average else old
-        return {name: last(value) if not whole(value) else value for name, value in average.items()}
-
-    return averaged
-
-
-def _average_in_place(states, decay):
-    average = {}
-    for state in states:
-        for name, value in state.items():
-            if value.is_floating_point() and name in average:
-                average[name].lerp_(value.float(), 1 - decay)
-            else:
-                average[name] = value.float() if value.is_floating_point() else value.clone()
-    return average
-
-
 def _mean_of_all(states, decay):
     kept = [copy.deepcopy(state) for state in states]
     mean = {n: torch.stack([s[n].float() for s in kept]).mean(0) for n in kept[0]}
     return mean | {"num_batches_tracked": kept[-1]["num_batches_tracked"]}
 
 
-def rounded_mix(average: Tensor, value: Tensor, decay: float) -> Tensor:
-    return (decay * average.to(value.dtype) + (1 - decay) * value).to(value.dtype)
-
-
-AVERAGE_TWINS: dict[str, Callable[..., Any]] = {
-    "rounds-each": average_with(
-        first=torch.clone, mix=rounded_mix, last=lambda average: average.float()
+_FIRST = "value.to(torch.float32, copy=True)"
+_IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
+_TWINS = {
+    "in-16-bits": edited(averaged, _IN_16_BITS),
+    "rounds-each": edited(
+        averaged,
+        {
+            **_IN_16_BITS,
+            "return average": "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}",
+        },
     ),
-    "swapped": average_with(mix=lambda a, v, d: (1 - d) * a + d * v.float()),
-    "from-zero": average_with(
-        first=lambda v: torch.zeros(v.shape),
-        mix=lambda a, v, d: d * a + (1 - d) * v.float(),
-    ),
+    "swapped": edited(averaged, {"1 - decay": "decay"}),
+    "from-zero": edited(averaged, {_FIRST: "torch.zeros(value.shape)"}),
     "plain-mean": _mean_of_all,
-    "alias": _average_in_place,
+    "alias": edited(averaged, {_FIRST: "value.float()"}),
+    "averages-counter": edited(averaged, {"not value.is_floating_point()": "False"}),
 }
+
+
+def _read(judge: Judge, got: Any) -> dict[str, Tensor]:
+    judge.is_a(got, dict, "a dict of tensors")
+    names = sorted(next(_course(torch.float32, [0.0])))
+    if sorted(got) != names:
+        judge.no("other-names", seen=sorted(got), expected=names)
+    return got
+
+
+def _counts(got: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    count, last = got["num_batches_tracked"], right["num_batches_tracked"]
+    return count.dtype == last.dtype and int(count) == int(last)
+
+
+def _alike(got: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    return (
+        got["weight"].dtype == right["weight"].dtype
+        and _counts(got, right)
+        and all(torch.allclose(got[n].double(), right[n].double(), rtol=1e-5) for n in right)
+    )
+
+
+def _otherwise(got: dict[str, Tensor], right: dict[str, Tensor], *case: Any) -> str:
+    if not _counts(got, right):
+        return "averages-counter"
+    return "wrong-average" if got["weight"].dtype == torch.float32 else "in-16-bits"
+
+
+def _situation(states: Iterator[dict[str, Tensor]], decay: float) -> str:
+    *_, (count, last) = enumerate(states, start=1)
+    return f"{count} {last['weight'].dtype} states, the last weight {last['weight'][0, 0]:g}, decay {decay}"
+
+
+def _shown(state: dict[str, Tensor]) -> str:
+    return ", ".join(f"{n} {v.flatten()[0].item():.6g} ({v.dtype})" for n, v in state.items())
 
 
 EXERCISE = Exercise(
@@ -155,7 +132,16 @@ average is in float32.
         "`old.lerp_(new.float(), 1 - decay)` does the update in place.",
     ),
     reference=averaged,
-    check_answer=_check_averaged,
+    check_answer=OverCases(
+        averaged,
+        lambda: ((_course(dtype, values), decay) for dtype, values, decay in _COURSES),
+        _TWINS,
+        read=_read,
+        alike=_alike,
+        otherwise=_otherwise,
+        situation=_situation,
+        shown=_shown,
+    ),
     why="In 16 bits the updates of a slow average are smaller than half a gap between two numbers, and it stays where it began. You would "
     "evaluate the network as it was at the start. (`torch.optim.swa_utils.AveragedModel` keeps its average in the "
     "dtype of the model that you give it.)",

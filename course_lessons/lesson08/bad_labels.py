@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def bad_labels(labels, classes, ignore_index=-100):
@@ -28,52 +29,53 @@ def _fails(label: int, classes: int, ignore_index: int) -> bool:
     return False
 
 
-BAD_TWINS: dict[str, Callable[[Tensor, int, int], Tensor]] = {
-    "top-forgotten": lambda y, n, skip: ((y < 0) | (y > n)) & (y != skip),
-    "negative-forgotten": lambda y, n, skip: (y >= n) & (y != skip),
-    "ignored-is-bad": lambda y, n, skip: (y < 0) | (y >= n),
-    "fixed-ignore": lambda y, n, skip: ((y < 0) | (y >= n)) & (y != -100),
-    "all-negative-ignored": lambda y, n, skip: (y >= n) & (y != skip),
-    "good-ones": lambda y, n, skip: ~(((y < 0) | (y >= n)) & (y != skip)),
+def _refused(labels, classes, ignore_index=-100):
+    return [i for i, y in enumerate(labels.tolist()) if _fails(y, classes, ignore_index)]
+
+
+_CASES = [
+    (torch.tensor(labels, dtype=torch.int64), *rest)
+    for labels, *rest in (
+        ([1, 2, 3, 10, 4, 10], 10),  # counted from 1
+        ([0, 9, 5], 10),
+        ([3, -1, 0, -100, 7], 5),
+        ([20, 255, 3, 21, -100, -1], 21, 255),
+        ([2, -100, 30, 3], 3, 30),
+        ([0, 1, 2], 2, 0),
+        ([1, 0, 1], 2),
+        ([], 3),
+    )
+]
+
+_BELOW = "(labels < 0) | "
+_TWINS = {
+    "nested": lambda *case: [[row] for row in bad_labels(*case)],
+    "values": lambda labels, *rest: labels[bad_labels(labels, *rest)].tolist(),
+    "top-forgotten": edited(bad_labels, {"labels >= classes": "labels > classes"}),
+    "negative-forgotten": (
+        edited(bad_labels, {_BELOW: ""}),
+        edited(bad_labels, {_BELOW: "", "outside & (labels != ignore_index)": "outside"}),
+    ),
+    "ignored-is-bad": edited(bad_labels, {"outside & (labels != ignore_index)": "outside"}),
+    "fixed-ignore": edited(bad_labels, {"!= ignore_index": "!= -100"}),
+    "good-ones": edited(bad_labels, {"bad.nonzero()": "(~bad).nonzero()"}),
 }
 
 
-def _check_bad_labels(answer: Callable[..., Any], judge: Judge) -> None:
-    for labels, classes, skip in (
-        ([1, 2, 3, 10, 4, 10], 10, None),  # counted from 1
-        ([0, 9, 5], 10, None),
-        ([3, -1, 0, -100, 7], 5, None),
-        ([20, 255, 3, 21, -100, -1], 21, 255),
-        ([0, 1, 2], 2, 0),
-        ([1, 0, 1], 2, None),
-        ([], 3, None),
-    ):
-        y = torch.tensor(labels, dtype=torch.int64)
-        got = answer(y, classes) if skip is None else answer(y, classes, skip)
-        given = -100 if skip is None else skip
-        right = [i for i, label in enumerate(labels) if _fails(label, classes, given)]
-        rows = got.tolist() if isinstance(got, Tensor) else got
-        judge.is_a(rows, list, "a list of row numbers")
-        if rows == right and not isinstance(got, Tensor) and not any(r is True for r in rows):
-            continue
-        if isinstance(got, Tensor):
-            judge.no("tensor", seen=got, expected=right)
-        if right and rows == [[row] for row in right]:
-            judge.no("nested", seen=rows, expected=right)
-        if any(isinstance(row, bool) for row in rows):
-            judge.no("mask", seen=rows, expected=right)
-        if right and rows == y[right].tolist():
-            judge.no("values", seen=rows, expected=right)
-        like = [
-            n
-            for n, f in BAD_TWINS.items()
-            if f(y, classes, given).nonzero().flatten().tolist() == rows
-        ]
-        judge.no(
-            like[0] if like else "wrong-rows",
-            seen=f"{rows} for labels {labels}, {classes} classes, ignore_index {given}",
-            expected=right,
-        )
+def _read(judge: Judge, got: Any) -> list[Any]:
+    rows = got.tolist() if isinstance(got, Tensor) else got
+    judge.is_a(rows, list, "a list of row numbers")
+    if isinstance(got, Tensor):
+        judge.no("tensor", seen=got, expected="a list of row numbers")
+    return rows
+
+
+def _alike(got: list[Any], right: list[Any]) -> bool:
+    return got == right and not any(row is True for row in got)
+
+
+def _situation(labels: Tensor, classes: int, ignore_index: int = -100) -> str:
+    return f"labels {labels.tolist()}, {classes} classes, ignore_index {ignore_index}"
 
 
 EXERCISE = Exercise(
@@ -92,7 +94,15 @@ of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a ten
         "Combine masks with `|` and `&`, in parentheses. `.nonzero()` turns a mask into row numbers.",
     ),
     reference=bad_labels,
-    check_answer=_check_bad_labels,
+    check_answer=OverCases(
+        _refused,
+        _CASES,
+        _TWINS,
+        read=_read,
+        alike=_alike,
+        otherwise=lambda rows, *_: "mask" if bool in map(type, rows) else "wrong-rows",
+        situation=_situation,
+    ),
     why="Run it once over a new data set, before training. Labels that count from 1, and a 255 for “no label” in "
     "segmentation masks, are the two usual finds. After an assert, restart and rerun one batch on the CPU: "
     "there the message names the line and the label.",

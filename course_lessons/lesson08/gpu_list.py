@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 from .checking import unguarded
 
@@ -57,7 +60,8 @@ class Cuda:
         return _CudaDeviceProperties(*self.cards[index])
 
 
-def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
+_CASES = [
+    (Cuda(cards),)
     for cards in (
         [("Tesla T4", 15_828_320_256)],
         [("NVIDIA A100-SXM4-80GB", 85_095_874_560), ("Quadro RTX 4000", 8_361_345_024)],
@@ -66,29 +70,33 @@ def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
             ("Tesla T4", 15_828_320_256),
             ("Tesla T4", 15_843_721_216),
         ],
-    ):
-        cuda = Cuda(cards)
-        got = judge.is_a(answer(cuda), list, "a list of texts")
-        expected = gpu_list(cuda)
-        if got == expected:
-            continue
-        if not got:
-            judge.no("asks-the-machine", seen=got, expected=expected)
-        if got == expected[:1]:
-            judge.no("first-only", seen=got, expected=expected)
-        for diagnosis, size, unit in (
-            ("decimal", 1e9, "GiB"),
-            ("decimal", 1e9, "GB"),
-            ("unit-name", 2**30, "GB"),
-            ("mebibytes", 2**20, "GiB"),
-        ):
-            if got == [
-                f"cuda:{i} {n}, {total / size:.1f} {unit}" for i, (n, total) in enumerate(cards)
-            ]:
-                judge.no(diagnosis, seen=got[0], expected=expected[0])
-        if got == [line.split(" ", 1)[1] for line in expected]:
-            judge.no("no-index", seen=got[0], expected=expected[0])
-        judge.no("other-text", seen=got, expected=expected)
+    )
+]
+
+GPU_TWINS = {
+    "first-only": lambda cuda: gpu_list(Cuda(cuda.cards[:1])),
+    "decimal": (
+        edited(gpu_list, {"2**30": "1e9"}),
+        edited(gpu_list, {"2**30": "1e9", "GiB": "GB"}),
+    ),
+    "unit-name": edited(gpu_list, {"GiB": "GB"}),
+    "mebibytes": edited(gpu_list, {"2**30": "2**20"}),
+    "no-index": edited(gpu_list, {"cuda:{index} ": ""}),
+}
+
+_LINES = OverCases(
+    gpu_list,
+    _CASES,
+    GPU_TWINS,
+    read=lambda judge, got: judge.is_a(got, list, "a list of texts"),
+    alike=operator.eq,
+    otherwise=lambda got, *_: "other-text" if got else "asks-the-machine",
+    situation=lambda cuda: f"the cards {cuda.cards}",
+)
+
+
+def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
+    _LINES(answer, judge)
     try:
         got = unguarded(answer)(Cuda([]))
     except RuntimeError as error:

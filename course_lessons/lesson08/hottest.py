@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def hottest(events, n):
@@ -68,43 +71,59 @@ def _host_rows() -> list[_Row]:
     ]
 
 
-_ROW_TWINS: Mapping[str, Callable[[_Row, str], float]] = {
-    "children-too": lambda row, where: getattr(row, f"{where}_time_total"),
-    "host-time": lambda row, where: row.self_cpu_time_total,
-    "host-total": lambda row, where: row.cpu_time_total,
-    "per-call": lambda row, where: getattr(row, f"self_{where}_time_total") / row.count,
-    "ascending": lambda row, where: -getattr(row, f"self_{where}_time_total"),
+_OWN = '"self_device_time_total" if'
+_HOST = '"self_cpu_time_total"'
+_VALUE = "getattr(event, own)"
+HOT_TWINS = {
+    "children-too": (
+        edited(hottest, {_OWN: '"device_time_total" if'}),
+        edited(hottest, {_HOST: '"cpu_time_total"'}),
+    ),
+    "host-time": edited(hottest, {_OWN: f"{_HOST} if"}),
+    "host-total": edited(hottest, {_OWN: '"cpu_time_total" if'}),
+    "per-call": (
+        edited(hottest, {_VALUE: f"{_VALUE} / (event.count if on_device else 1)"}),
+        edited(hottest, {_VALUE: f"{_VALUE} / (1 if on_device else event.count)"}),
+    ),
+    "ascending": (
+        edited(hottest, {"reverse=True": "reverse=not on_device"}),
+        edited(hottest, {"reverse=True": "reverse=on_device"}),
+    ),
+    "row-by-row": edited(
+        hottest, {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"}
+    ),
 }
 
 
+def _situation(rows: list[_Row], n: int) -> str:
+    where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
+    return f"a run on a {where}, n = {n}"
+
+
+_ORDER = OverCases(
+    hottest,
+    lambda: [
+        *((_device_rows(), n) for n in (5, 1, 7, 4)),
+        *((_host_rows(), n) for n in (3, 9)),
+    ],
+    HOT_TWINS,
+    read=lambda judge, got: judge.is_a(got, list, "a list of names"),
+    alike=operator.eq,
+    otherwise=lambda got, right, *_: "wrong-value" if len(got) == len(right) else "wrong-count",
+    situation=_situation,
+    shown=str,
+)
+
+
 def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
-    for make, n in ((_device_rows, 5), (_device_rows, 1), (_host_rows, 3), (_host_rows, 9)):
-        rows = make()
-        right = hottest(make(), n)
-        got = judge.is_a(answer(rows, n), list, "a list of names")
-        if got != right:
-            where = "device" if any(row.self_device_time_total for row in rows) else "cpu"
-            twins = {
-                name: [r.key for r in sorted(make(), key=lambda r: -by(r, where))][:n]
-                for name, by in _ROW_TWINS.items()
-            }
-            twins["row-by-row"] = row_by_row(make(), n)
-            like = [name for name, keys in twins.items() if keys == got]
-            why = "wrong-count" if len(got) != len(right) else "wrong-value"
-            judge.no(
-                like[0] if like else why,
-                seen=f"{got} of a run on a {'GPU' if where == 'device' else 'CPU'}, n = {n}",
-                expected=right,
-            )
-        if old := [name for row in rows for name in row.old_names]:
+    def watched(rows: list[_Row], n: int) -> Any:
+        got = answer(rows, n)
+        old = [name for row in rows for name in row.old_names]
+        if old and got == hottest(rows, n):
             judge.no("old-name", seen=f".{old[0]}", expected="a name for any device")
+        return got
 
-
-def row_by_row(events, n):
-    def own(event):
-        return event.self_device_time_total or event.self_cpu_time_total
-
-    return [event.key for event in sorted(events, key=own, reverse=True)[:n]]
+    _ORDER(watched, judge)
 
 
 EXERCISE = Exercise(

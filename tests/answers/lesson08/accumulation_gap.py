@@ -1,30 +1,39 @@
-"""Known wrong answers to 08.accumulation_gap, by the diagnosis that each must get."""
+"""Known answers to 08.accumulation_gap."""
 
 from __future__ import annotations
 
+import copy
+from itertools import pairwise
+
 import torch
+from torch import nn
 
-from course_lessons.lesson08.accumulation_gap import GAP_TWINS
+from course_lessons.lesson08.accumulation_gap import GAP_TWINS, accumulation_gap
+from course_utils.exercises.edited import edited
 
 
-def _gap_on_the_model(model, loss_fn, x, y, size):
-    def gradient(parts):
-        model.zero_grad()
-        for rows, labels in parts:
-            (loss_fn(model(rows), labels) * len(rows) / len(x)).backward()
-        return torch.cat([p.grad.flatten() for p in model.parameters()])
+def _by_autograd(model, loss_fn, x, y, size):
+    weights = list(model.parameters())
 
-    whole = gradient([(x, y)])
-    parts = gradient(zip(x.split(size), y.split(size), strict=True))
-    return ((parts - whole).norm() / whole.norm()).item()
+    def gradient(cuts):
+        state = copy.deepcopy(model.state_dict())
+        total = [torch.zeros_like(p) for p in weights]
+        for a, b in pairwise(cuts):
+            loss = loss_fn(model(x[a:b]), y[a:b])
+            for t, g in zip(total, torch.autograd.grad(loss, weights), strict=True):
+                t += g * (b - a) / len(x)
+        model.load_state_dict(state)
+        return nn.utils.parameters_to_vector(total)
+
+    n = len(x)
+    whole = gradient([0, n])
+    return float((gradient([*range(0, n, size), n]) - whole).norm() / whole.norm())
 
 
 WRONG = {
-    "by-parts": GAP_TWINS["by-parts"],
-    "sum-of-means": GAP_TWINS["sum-of-means"],
-    "full-weight": GAP_TWINS["full-weight"],
-    "drops-tail": GAP_TWINS["drops-tail"],
-    "eval-mode": GAP_TWINS["eval-mode"],
-    "absolute": GAP_TWINS["absolute"],
-    "changes-the-model": _gap_on_the_model,
+    **GAP_TWINS,
+    "changes-the-model": edited(
+        accumulation_gap, {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"}
+    ),
 }
+RIGHT = {"by autograd": _by_autograd}

@@ -1,38 +1,24 @@
-"""Known wrong answers to 08.as_numpy, by the diagnosis that each must get."""
+"""Known answers to 08.as_numpy."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
 
+from course_lessons.lesson08.as_numpy import as_numpy
+from course_utils.exercises.edited import edited
 
-def _numpy_float(tensor):
-    host = tensor.detach().cpu()
-    return host.numpy() if host.dtype == torch.float64 else host.float().numpy()
-
-
-def _numpy_float32(tensor):
-    host = tensor.detach().cpu()
-    return (host.float() if host.is_floating_point() else host).numpy()
-
-
-def _numpy_half(tensor):
-    host = tensor.detach().cpu()
-    return (host.half() if host.dtype == torch.bfloat16 else host).numpy()
-
-
-def _numpy_lists(tensor):
-    return np.array(tensor.tolist())
-
-
-def _numpy_not(tensor):
-    return tensor.detach().cpu().float()
-
+_IS_BFLOAT16 = "host.dtype == torch.bfloat16"
 
 WRONG = {
-    "not-float": _numpy_float,
-    "loses-digits": _numpy_float32,
-    "overflow": _numpy_half,
-    "through-lists": _numpy_lists,
-    "still-a-tensor": _numpy_not,
+    "not-float": edited(as_numpy, {_IS_BFLOAT16: "host.dtype != torch.float64"}),
+    "loses-digits": edited(as_numpy, {_IS_BFLOAT16: "host.is_floating_point()"}),
+    "overflow": edited(as_numpy, {"host.float()": "host.half()"}),
+    "through-lists": lambda tensor: np.array(tensor.tolist()),
+    "still-a-tensor": edited(as_numpy, {"host.numpy()": "host"}),
+}
+RIGHT = {
+    "by force": lambda tensor: (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy(
+        force=True
+    )
 }

@@ -1,34 +1,15 @@
-"""Known wrong answers to 08.batch_statistics, by the diagnosis that each must get."""
+"""Known answers to 08.batch_statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
-
-def _statistics_by(
-    weighted: bool = True, correction: int = 0, between: bool = True
-) -> Callable[..., Any]:
-    """Make an answer that takes the mean over the ranks' own means and variances, with a fault."""
-
-    def batch_statistics(x, dist):
-        share = x.new_full((1,), len(x))
-        dist.all_reduce(share)
-        rows = share.clone()
-        share = len(x) / share if weighted else torch.full_like(share, 1 / dist.get_world_size())
-        mean = x.mean(0) * share
-        dist.all_reduce(mean)
-        distance = (x - mean) if between else (x - x.mean(0))
-        variance = distance.square().mean(0) * share
-        dist.all_reduce(variance)
-        return mean, variance * rows / (rows - correction)
-
-    return batch_statistics
+from course_lessons.lesson08.batch_statistics import batch_statistics
+from course_lessons.lesson08.gather_rows import gather_rows
+from course_utils.exercises.edited import edited
 
 
-def _statistics_in_one_round(x, dist):
+def _in_one_round(x, dist):
     sums = torch.stack([torch.ones_like(x), x, x * x]).sum(1)
     dist.all_reduce(sums)
     count, total, squares = sums
@@ -36,14 +17,27 @@ def _statistics_in_one_round(x, dist):
     return mean, squares / count - mean**2
 
 
-def _statistics_of_one(x, dist):
-    return x.mean(0), x.var(0, correction=0)
+def _in_double(x, dist):
+    wide = x.double()
+    sums = torch.stack([torch.ones_like(wide), wide, wide.square()]).sum(1)
+    dist.all_reduce(sums)
+    mean = sums[1] / sums[0]
+    return mean.to(x), (sums[2] / sums[0] - mean**2).to(x)
+
+
+def _by_gathering(x, dist):
+    rows = gather_rows(x, dist)
+    return [rows.mean(0), rows.var(0, unbiased=False)]
 
 
 WRONG = {
-    "own": _statistics_of_one,
-    "mean-of-means": _statistics_by(weighted=False),
-    "mean-of-variances": _statistics_by(between=False),
-    "unbiased": _statistics_by(correction=1),
-    "loses-digits": _statistics_in_one_round,
+    "own": lambda x, dist: (x.mean(0), x.var(0, correction=0)),
+    "mean-of-means": edited(
+        batch_statistics,
+        {"mean = total / count": "mean = x.mean(0) / dist.get_world_size()\ndist.all_reduce(mean)"},
+    ),
+    "mean-of-variances": edited(batch_statistics, {"(x - mean)": "(x - x.mean(0))"}),
+    "unbiased": edited(batch_statistics, {"squares / count": "squares / (count - 1)"}),
+    "loses-digits": _in_one_round,
 }
+RIGHT = {"in double": _in_double, "by gathering": _by_gathering}

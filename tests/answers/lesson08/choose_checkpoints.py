@@ -1,11 +1,14 @@
-"""Known wrong answers to 08.choose_checkpoints, by the diagnosis that each must get."""
+"""Known answers to 08.choose_checkpoints."""
 
 from __future__ import annotations
 
-from course_lessons.lesson08.choose_checkpoints import choose_checkpoints, peak_of, seconds_of
+import itertools
+
+from course_lessons.lesson08.choose_checkpoints import choose_checkpoints, peak_of
+from course_utils.exercises.edited import edited
 
 
-def _plan_by_size(blocks, budget):
+def _by_size(blocks, budget):
     chosen = set()
     for number in sorted(range(len(blocks)), key=lambda n: -blocks[n][1]):
         if peak_of(blocks, chosen) > budget:
@@ -13,35 +16,33 @@ def _plan_by_size(blocks, budget):
     return chosen if peak_of(blocks, chosen) <= budget else None
 
 
-def _plan_without_turn(blocks, budget):
-    numbers = range(len(blocks))
-    choices = [{n for n in numbers if bits >> n & 1} for bits in range(2 ** len(blocks))]
-
-    def kept(chosen):
-        return sum(e + (0 if n in chosen else i) for n, (e, i, _) in enumerate(blocks))
-
-    fitting = [c for c in choices if kept(c) <= budget]
-    return min(fitting, key=lambda c: seconds_of(blocks, c), default=None)
-
-
-def _plan_with_last(blocks, budget):
+def _with_last(blocks, budget):
     right = choose_checkpoints(blocks, budget)
     return right | {len(blocks) - 1} if right else right
 
 
-def _plan_none_fits(blocks, budget):
-    return set() if peak_of(blocks, set()) <= budget else None
-
-
-def _plan_hopeful(blocks, budget):
-    right = choose_checkpoints(blocks, budget)
-    return set(range(len(blocks))) if right is None else right
+def _by_combinations(blocks, budget):
+    best = None
+    for count in range(len(blocks)):
+        for chosen in itertools.combinations(range(len(blocks) - 1), count):
+            peak = max(
+                sum(e + (0 if j in chosen else i) for j, (e, i, _) in enumerate(blocks[:n]))
+                + blocks[n][0]
+                + blocks[n][1]
+                for n in range(len(blocks))
+            )
+            seconds = sum(blocks[n][2] for n in chosen)
+            if peak <= budget and (best is None or seconds < best[0]):
+                best = seconds, list(chosen)
+    return best and best[1]
 
 
 WRONG = {
-    "does-not-fit": _plan_without_turn,
-    "too-dear": _plan_by_size,
-    "last-block": _plan_with_last,
-    "gives-up": _plan_none_fits,
-    "impossible": _plan_hopeful,
+    "does-not-fit": edited(choose_checkpoints, {"return most": "return kept"}),
+    "too-dear": _by_size,
+    "last-block": _with_last,
+    "gives-up": lambda blocks, budget: set() if peak_of(blocks, set()) <= budget else None,
+    "impossible": edited(choose_checkpoints, {"default=None": "default=set(numbers)"}),
+    "no-block": lambda blocks, budget: {len(blocks)},
 }
+RIGHT = {"by combinations": _by_combinations}

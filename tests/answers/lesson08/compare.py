@@ -1,58 +1,51 @@
-"""Known wrong answers to 08.compare, by the diagnosis that each must get."""
+"""Known answers to 08.compare."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable
-from typing import Any
+import numpy as np
+
+from course_lessons.lesson08.compare import compare
+from course_utils.exercises.edited import edited
 
 
-def _compare_with(
-    *,
-    warm: bool = True,
-    wait: bool = True,
-    late: bool = False,
-    reset: bool = True,
-    middle: Callable[..., float] = statistics.median,
-    seeds_of: Callable[[Any], Any] = lambda seeds: seeds,
-    score: Callable[[list[float]], Any] = lambda scores: scores,
-    peak_late: bool = False,
-) -> Callable[..., Any]:
-    """A comparison with one thing done otherwise."""
+def _warming_up_first(formats, seeds, train, accuracy, machine):
+    for dtype in formats.values():
+        accuracy(train(dtype, 99))
+    found = {}
+    for name, dtype in formats.items():
+        runs = []
+        for seed in seeds:
+            machine.synchronize()
+            machine.reset_peak()
+            begin = machine.clock()
+            model = train(dtype, seed)
+            machine.synchronize()
+            runs.append((machine.clock() - begin, machine.peak(), accuracy(model)))
+        times, peaks, scores = zip(*runs, strict=True)
+        found[name] = [list(scores), float(np.median(times)), max(peaks)]
+    return found
 
-    def compare(formats, seeds, train, accuracy, machine):
-        table = {}
-        for name, dtype in formats.items():
-            if warm:
-                train(dtype, seeds[0])
-            scores, times, peaks = [], [], []
-            for seed in seeds_of(seeds):
-                if reset:
-                    machine.reset_peak()
-                machine.synchronize()
-                start = machine.clock()
-                model = train(dtype, seed)
-                if wait:
-                    machine.synchronize()
-                stop = machine.clock()
-                before = machine.peak()
-                scores.append(accuracy(model))
-                times.append((machine.clock() if late else stop) - start)
-                peaks.append(machine.peak() if peak_late else before)
-            table[name] = score(scores), middle(times), max(peaks)
-        return table
 
-    return compare
-
+_PEAK = "peaks.append(machine.peak())\n"
+_SCORE = "scores.append(accuracy(model))"
+_MEDIAN = "statistics.median(times)"
+_TRAIN = "model = train(dtype, seed)"
 
 WRONG = {
-    "no-warm-up": _compare_with(warm=False),
-    "other-seeds": _compare_with(seeds_of=lambda seeds: seeds[:1] * len(seeds)),
-    "mean-score": _compare_with(score=statistics.fmean),
-    "only-launches": _compare_with(wait=False),
-    "times-evaluation": _compare_with(late=True),
-    "mean-time": _compare_with(middle=statistics.fmean),
-    "best-time": _compare_with(middle=min),
-    "never-reset": _compare_with(reset=False),
-    "peak-of-evaluation": _compare_with(peak_late=True),
+    "no-warm-up": edited(compare, {"train(dtype, seeds[0])": ""}),
+    "other-seeds": edited(compare, {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"}),
+    "too-many-runs": lambda formats, seeds, *rest: compare(formats, [seeds[0], *seeds], *rest),
+    "mean-score": edited(compare, {"scores, statistics": "statistics.fmean(scores), statistics"}),
+    "only-launches": edited(
+        compare,
+        {f"{_TRAIN}\nmachine.synchronize()": _TRAIN},
+    ),
+    "times-evaluation": edited(
+        compare, {_TRAIN: f"{_TRAIN}\n{_SCORE}", f"{_PEAK}{_SCORE}": _PEAK.strip()}
+    ),
+    "mean-time": edited(compare, {_MEDIAN: "statistics.fmean(times)"}),
+    "best-time": edited(compare, {_MEDIAN: "min(times)"}),
+    "never-reset": edited(compare, {"machine.reset_peak()": ""}),
+    "peak-of-evaluation": edited(compare, {f"{_PEAK}{_SCORE}": f"{_SCORE}\n{_PEAK.strip()}"}),
 }
+RIGHT = {"warming up first": _warming_up_first}

@@ -1,45 +1,40 @@
-"""Known wrong answers to 08.first_tokens, by the diagnosis that each must get."""
+"""Known answers to 08.first_tokens."""
 
 from __future__ import annotations
+
+import contextlib
 
 import torch
 
 from course_lessons.lesson08.first_tokens import first_tokens
+from course_utils.exercises.edited import edited
 
 
-def _tokens_as_views(encoder, batches):
+def _copied_by_indexing(encoder, batches):
     with torch.no_grad():
-        return torch.cat([encoder(x)[:, 0] for x in batches])
+        kept = [encoder(x)[:, [0]] for x in batches]
+    return torch.cat(kept).squeeze(1)
 
 
-def _tokens_contiguous(encoder, batches):
-    with torch.no_grad():
-        return torch.cat([encoder(x)[:, 0].contiguous() for x in batches])
-
-
-def _tokens_detached(encoder, batches):
-    return torch.cat([encoder(x).detach()[:, 0].clone() for x in batches])
-
-
-def _tokens_of_one_row(encoder, batches):
-    with torch.no_grad():
-        return torch.cat([encoder(x)[0].clone() for x in batches])
-
-
-def _tokens_at_the_end(encoder, batches):
-    with torch.no_grad():
-        return torch.cat([encoder(x)[:, -1].clone() for x in batches])
-
-
-def _tokens_of_a_list(encoder, batches):
-    return first_tokens(encoder, list(batches))
+def _copied_by_select(encoder, batches):
+    tokens = []
+    for x in batches:
+        with torch.no_grad():
+            hidden = encoder(x)
+        tokens.append(hidden.index_select(1, torch.zeros(1, dtype=torch.int64)).squeeze(1))
+    return torch.cat(tokens)
 
 
 WRONG = {
-    "views": _tokens_as_views,
-    "some-views": _tokens_contiguous,
-    "graph": _tokens_detached,
-    "keeps-batches": _tokens_of_a_list,
-    "other-shape": _tokens_of_one_row,
-    "other-tokens": _tokens_at_the_end,
+    "views": edited(first_tokens, {".clone()": ""}),
+    "some-views": edited(first_tokens, {".clone()": ".contiguous()"}),
+    "graph": edited(
+        first_tokens,
+        {"torch.inference_mode()": "contextlib.nullcontext()", ".clone()": ".detach().clone()"},
+        contextlib=contextlib,
+    ),
+    "keeps-batches": lambda encoder, batches: first_tokens(encoder, list(batches)),
+    "other-shape": edited(first_tokens, {"[:, 0]": "[0]"}),
+    "other-tokens": edited(first_tokens, {"[:, 0]": "[:, -1]"}),
 }
+RIGHT = {"copied by indexing": _copied_by_indexing, "copied by select": _copied_by_select}

@@ -1,54 +1,15 @@
-"""Known wrong answers to 08.fit_mixed, by the diagnosis that each must get."""
+"""Known answers to 08.fit_mixed."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-
-def _fit_with(
-    autocast: Callable[[Any], Any] | None = None,
-    dtype_of: Callable[[torch.device], torch.dtype] = lambda d: (
-        torch.bfloat16 if d.type == "cpu" else torch.float16
-    ),
-    scales: Callable[[torch.dtype], bool] = lambda dtype: dtype == torch.float16,
-    each: bool = False,
-    bare: bool = False,
-    zero: bool = True,
-) -> Callable[..., Any]:
-    """The training with one thing done otherwise."""
-
-    def fit_mixed(model, batches, optimizer):
-        device = next(model.parameters()).device
-        dtype = dtype_of(device)
-        scaler = torch.amp.GradScaler(device.type, enabled=scales(dtype))
-        for x, y in batches:
-            if each:
-                scaler = torch.amp.GradScaler(device.type, enabled=scales(dtype))
-            block = autocast(device) if autocast else torch.autocast(device.type, dtype=dtype)
-            with block:
-                loss = F.cross_entropy(model(x.to(device)), y.to(device))
-            if zero:
-                optimizer.zero_grad()
-            scaler.scale(loss).backward()
-            if bare:
-                scaler.unscale_(optimizer)
-                optimizer.step()
-            else:
-                scaler.step(optimizer)
-            scaler.update()
-
-    return fit_mixed
+from course_lessons.lesson08.fit_mixed import fit_mixed
+from course_utils.exercises.edited import edited
 
 
-def _old_autocast(device: torch.device) -> Any:
-    return torch.cuda.amp.autocast()
-
-
-def _fit_half_model(model, batches, optimizer):
+def _half_model(model, batches, optimizer):
     model.bfloat16()
     for x, y in batches:
         device = next(model.parameters()).device
@@ -58,16 +19,55 @@ def _fit_half_model(model, batches, optimizer):
         optimizer.step()
 
 
+def _in_two_branches(model, batches, optimizer):
+    where = next(model.parameters()).device
+    on_cpu = where.type == "cpu"
+    scaler = None if on_cpu else torch.amp.GradScaler(where.type)
+    for x, y in batches:
+        optimizer.zero_grad()
+        x, y = x.to(where, non_blocking=True), y.to(where, non_blocking=True)
+        with torch.amp.autocast(where.type, torch.bfloat16 if on_cpu else torch.float16):
+            outputs = model(x)
+        loss = F.cross_entropy(outputs.float(), y)
+        if scaler is None:
+            loss.backward()
+            optimizer.step()
+        else:
+            scaler.scale(loss).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+
+
+_SCALER = "scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)"
+_ENABLED = "enabled=dtype == torch.float16"
+_AUTOCAST = "torch.autocast(device.type, dtype=dtype)"
+_BACKWARD = "scaler.scale(loss).backward()"
+_STEP = "scaler.step(optimizer)"
+_SCALE = '(1.0 if device.type == "cpu" else 2.0**16)'
+_BY_HAND = f"""({_SCALE} * loss).backward()
+for p in model.parameters():
+    p.grad /= {_SCALE}"""
+
 WRONG = {
-    "deprecated": _fit_with(autocast=_old_autocast),
-    "still-float32": _fit_with(
-        autocast=lambda d: torch.autocast("cuda" if d.type != "cuda" else "cpu")
+    "deprecated": (
+        edited(fit_mixed, {_AUTOCAST: "torch.cuda.amp.autocast()"}),
+        edited(fit_mixed, {_SCALER: "scaler = torch.cuda.amp.GradScaler(enabled=False)"}),
     ),
-    "other-dtype": _fit_with(dtype_of=lambda d: torch.bfloat16),
-    "half-model": _fit_half_model,
-    "no-scaler": _fit_with(scales=lambda dtype: False),
-    "scaler-for-bf16": _fit_with(scales=lambda dtype: True),
-    "new-scaler": _fit_with(each=True),
-    "steps-on": _fit_with(bare=True),
-    "other-weights": _fit_with(zero=False),
+    "still-float32": edited(
+        fit_mixed, {_AUTOCAST: 'torch.autocast("cuda" if device.type != "cuda" else "cpu")'}
+    ),
+    "other-dtype": edited(
+        fit_mixed, {'torch.bfloat16 if device.type == "cpu" else torch.float16': "torch.bfloat16"}
+    ),
+    "half-model": _half_model,
+    "no-scaler": edited(fit_mixed, {_ENABLED: "enabled=False"}),
+    "scaler-for-bf16": edited(fit_mixed, {_ENABLED: "enabled=True"}),
+    "new-scaler": edited(fit_mixed, {"optimizer.zero_grad()": f"{_SCALER}\noptimizer.zero_grad()"}),
+    "steps-on": (
+        edited(fit_mixed, {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"}),
+        edited(fit_mixed, {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""}),
+    ),
+    "other-weights": edited(fit_mixed, {"optimizer.zero_grad()": ""}),
 }
+RIGHT = {"in two branches": _in_two_branches}

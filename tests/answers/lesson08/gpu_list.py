@@ -1,43 +1,35 @@
-"""Known wrong answers to 08.gpu_list, by the diagnosis that each must get."""
+"""Known answers to 08.gpu_list."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
-from course_lessons.lesson08.gpu_list import Cuda, gpu_list
+from course_lessons.lesson08.gpu_list import GPU_TWINS, gpu_list
+from course_utils.exercises.edited import edited
 
 
-def _gpus_with(
-    size: float = 2**30, unit: str = "GiB", count: int | None = None, index: bool = True
-) -> Callable[..., Any]:
-    def gpu_list(cuda):
-        lines = []
-        for i in range(cuda.device_count() if count is None else count):
-            card = cuda.get_device_properties(i)
-            prefix = f"cuda:{i} " if index else ""
-            lines.append(f"{prefix}{card.name}, {card.total_memory / size:.1f} {unit}")
-        return lines
-
-    return gpu_list
+def _by_name(cuda):
+    return [
+        f"cuda:{i} {cuda.get_device_name(i)}, "
+        f"{cuda.get_device_properties(f'cuda:{i}').total_memory / 1024**3:.1f} GiB"
+        for i in range(cuda.device_count())
+    ]
 
 
-def _gpus_of_this_machine(cuda):
-    return gpu_list(Cuda([]) if cuda is not torch.cuda else cuda)
-
-
-def _gpus_without_a_card(cuda):
-    first = cuda.get_device_properties(0)
-    return [f"cuda:0 {first.name}, {first.total_memory / 2**30:.1f} GiB", *gpu_list(cuda)[1:]]
+def _by_device(cuda):
+    cards = [
+        cuda.get_device_properties(torch.device("cuda", i)) for i in range(cuda.device_count())
+    ]
+    sizes = [round(card.total_memory / 2**30, 1) for card in cards]
+    return [
+        f"cuda:{i} {c.name}, {n}" + " GiB"
+        for i, (c, n) in enumerate(zip(cards, sizes, strict=True))
+    ]
 
 
 WRONG = {
-    "asks-the-machine": _gpus_of_this_machine,
-    "first-only": _gpus_with(count=1),
-    "decimal": _gpus_with(size=1e9),
-    "unit-name": _gpus_with(unit="GB"),
-    "no-index": _gpus_with(index=False),
-    "no-card": _gpus_without_a_card,
+    **GPU_TWINS,
+    "asks-the-machine": lambda cuda: [],
+    "no-card": edited(gpu_list, {"range(cuda.device_count())": "range(cuda.device_count() or 1)"}),
 }
+RIGHT = {"by name": _by_name, "by device": _by_device}

@@ -1,42 +1,38 @@
-"""Known wrong answers to 08.hottest, by the diagnosis that each must get."""
+"""Known answers to 08.hottest."""
 
 from __future__ import annotations
 
-from course_lessons.lesson08.hottest import row_by_row
+from course_lessons.lesson08.hottest import HOT_TWINS, hottest
+from course_utils.exercises.edited import edited
 
 
-def _hottest_with_children(events, n):
-    ordered = sorted(events, key=lambda event: event.cuda_time_total, reverse=True)
-    return [event.key for event in ordered[:n]]
+def _by(time):
+    """Return an answer that sorts by a time, on whatever device."""
+    return lambda events, n: [e.key for e in sorted(events, key=time, reverse=True)][:n]
 
 
-def _hottest_on_host(events, n):
-    ordered = sorted(events, key=lambda event: event.self_cpu_time_total, reverse=True)
-    return [event.key for event in ordered[:n]]
-
-
-def _hottest_per_call(events, n):
-    ordered = sorted(events, key=lambda event: event.self_device_time_total / event.count)
-    return [event.key for event in ordered[: -n - 1 : -1]]
-
-
-def _hottest_by_old_name(events, n):
-    on_device = any(event.self_cuda_time_total for event in events)
-    name = "self_cuda_time_total" if on_device else "self_cpu_time_total"
-    ordered = sorted(events, key=lambda event: getattr(event, name), reverse=True)
-    return [event.key for event in ordered[:n]]
-
-
-def _hottest_ascending(events, n):
-    ordered = sorted(events, key=lambda event: event.self_device_time_total)
-    return [event.key for event in ordered[:n]]
+def _by_index(events, n):
+    device = [event.self_device_time_total for event in events]
+    times = device if max(device) > 0 else [event.self_cpu_time_total for event in events]
+    order = sorted(range(len(events)), key=lambda i: -times[i])
+    return [events[i].key for i in order][:n]
 
 
 WRONG = {
-    "children-too": _hottest_with_children,
-    "host-time": _hottest_on_host,
-    "per-call": _hottest_per_call,
-    "row-by-row": row_by_row,
-    "ascending": _hottest_ascending,
-    "old-name": _hottest_by_old_name,
+    **HOT_TWINS,
+    "children-too": (*HOT_TWINS["children-too"], _by(lambda event: event.cuda_time_total)),
+    "per-call": (
+        *HOT_TWINS["per-call"],
+        _by(lambda event: event.self_device_time_total / event.count),
+    ),
+    "ascending": (*HOT_TWINS["ascending"], _by(lambda event: -event.self_device_time_total)),
+    "old-name": edited(
+        hottest,
+        {
+            "event.self_device": "event.self_cuda",
+            '"self_device_time_total" if': '"self_cuda_time_total" if',
+        },
+    ),
+    "wrong-count": lambda events, n: [event.key for event in events],
 }
+RIGHT = {"by index": _by_index}

@@ -1,6 +1,8 @@
-"""Known wrong answers to 08.leaving, by the diagnosis that each must get."""
+"""Known answers to 08.leaving."""
 
 from __future__ import annotations
+
+import torch
 
 from course_lessons.lesson08.leaving import LEAVING
 
@@ -11,6 +13,8 @@ def _leaving_with(place: int) -> tuple[str, ...]:
 
 
 WRONG = {
+    "no-dtype": ("float16", "half", "float16", "float16", "float32", "float16"),
+    "six": ("float16", "float32"),
     "all-equal": ("float16",) * 6,
     "product": _leaving_with(0),
     "residual": _leaving_with(1),
@@ -18,4 +22,8 @@ WRONG = {
     "mean": _leaving_with(3),
     "sum": _leaving_with(4),
     "in-place": _leaving_with(5),
+}
+RIGHT = {
+    "as a list": [str(name) for name in LEAVING],
+    "as dtypes": tuple(getattr(torch, name) for name in LEAVING),
 }

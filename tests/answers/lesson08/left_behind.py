@@ -1,47 +1,48 @@
-"""Known wrong answers to 08.left_behind, by the diagnosis that each must get."""
+"""Known answers to 08.left_behind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import torch
+from torch import nn
 
-from torch import Tensor, nn
+from course_lessons.lesson08.left_behind import left_behind
+from course_utils.exercises.edited import edited
 
 
-def _names_registered(module, device):
+def _registered(module, device):
     named = [*module.named_parameters(), *module.named_buffers()]
     return sorted(name for name, t in named if t.device != device)
 
 
-def _names_with(
-    buffers: bool = True, deep: bool = True, private: bool = True, own: bool = False
-) -> Callable[..., Any]:
-    """The list with something missing, or with torch's own dicts in it."""
+def _by_walking(module, device):
+    found = set()
 
-    def tensors(value):
+    def walk(value):
+        if isinstance(value, torch.Tensor):
+            return value.device != device
         if isinstance(value, nn.Module):
-            return list(value.parameters())
-        if isinstance(value, (list, tuple, dict)) and deep:
-            items = value.values() if isinstance(value, dict) else value
-            return [t for item in items for t in tensors(item)]
-        return [value] if isinstance(value, Tensor) else []
+            return any(t.device != device for t in value.state_dict(keep_vars=True).values())
+        if isinstance(value, dict):
+            return any([walk(v) for v in value.values()])
+        return isinstance(value, (list, tuple)) and any([walk(v) for v in value])
 
-    def left_behind(module, device):
-        named = [*module.named_parameters(), *(module.named_buffers() if buffers else ())]
-        for path, part in module.named_modules():
-            for name, value in vars(part).items():
-                registered = name in ("_parameters", "_buffers", "_modules")
-                if own if registered else private or not name.startswith("_"):
-                    named.append((f"{path}.{name}".lstrip("."), value))
-        return sorted(n for n, value in named if any(t.device != device for t in tensors(value)))
+    for path, part in module.named_modules():
+        own = {
+            k: v for k, v in vars(part).items() if k not in ("_parameters", "_buffers", "_modules")
+        }
+        for name, value in {**part._parameters, **part._buffers, **own}.items():
+            if walk(value):
+                found.add(f"{path}.{name}" if path else name)
+    return sorted(found)
 
-    return left_behind
 
+_OWN = 'name not in ("_parameters", "_buffers", "_modules")'
 
 WRONG = {
-    "registered-only": _names_registered,
-    "no-buffers": _names_with(buffers=False),
-    "containers": _names_with(deep=False),
-    "private": _names_with(private=False),
-    "torchs-own": _names_with(own=True),
+    "registered-only": _registered,
+    "no-buffers": edited(left_behind, {", *module.named_buffers()": ""}),
+    "containers": edited(left_behind, {"isinstance(value, dict)": "False", "(list, tuple)": "()"}),
+    "private": edited(left_behind, {_OWN: 'not name.startswith("_")'}),
+    "torchs-own": edited(left_behind, {_OWN: "True"}),
 }
+RIGHT = {"by walking": _by_walking}
