@@ -34,7 +34,7 @@ def _by_its_formula(logits, targets):
 
 
 def _of(arguments):
-    return edited(logits_loss, {"(logits, targets)\n": f"({arguments})\n"})
+    return edited(logits_loss, {"with_logits(logits, targets)": f"with_logits({arguments})"})
 
 
 WRONG = {
