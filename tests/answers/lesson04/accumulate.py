@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.accumulate import (
-    accumulate,
-    accumulate_by_batches,
-    accumulate_undivided,
-    accumulate_without_zero,
-    accumulate_zero_inside,
-)
+from course_lessons.lesson04.accumulate import TWINS, accumulate
 from course_lessons.lesson04.amp_step import amp_step
 from course_utils.exercises.edited import edited
 
@@ -64,9 +58,7 @@ def _by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
 _BACKWARD, _STEP = "scaler.scale(loss).backward()", "scaler.step(optimizer)\nscaler.update()"
 _MEND = "for parameter in model.parameters():\n    parameter.grad.nan_to_num_(0.0)"
 WRONG = {
-    "by-batches": accumulate_by_batches,
-    "sum-of-means": accumulate_undivided,
-    "last-only": accumulate_zero_inside,
+    **TWINS,
     "steps": edited(accumulate, {_STEP: "    scaler.step(optimizer)\n    scaler.update()"}),
     "updates": edited(
         accumulate, {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""}
@@ -79,7 +71,6 @@ WRONG = {
         edited(accumulate, {_STEP: f"{_MEND}\n{_STEP}"}),
     ),
     "backward-inside": edited(accumulate, {_BACKWARD: f"    {_BACKWARD}"}),
-    "piles-up": accumulate_without_zero,
     "own-scaler": _with_its_own_scaler,
     "step-bypassed": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
     "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),

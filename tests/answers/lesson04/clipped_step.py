@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.clipped_step import (
-    clip_divided_twice,
-    clip_scaled,
-    clip_without_zero,
-    clipped_step,
-    never_clip,
-)
+from course_lessons.lesson04.clipped_step import TWINS, clipped_step
 from course_utils.exercises.edited import edited
 
 
@@ -33,16 +27,14 @@ _UNSCALE = "scaler.unscale_(optimizer)"
 _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 _SCALED_NORM = _CLIP.replace("max_norm", 'float("inf")')
 WRONG = {
+    **TWINS,
     "clips-scaled": (
-        clip_scaled,
-        edited(clip_scaled, {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
+        TWINS["clips-scaled"],
+        edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
     "unscale-late": edited(clipped_step, {_UNSCALE: _CLIP, _CLIP: _UNSCALE}),
-    "never-clips": never_clip,
-    "divided-twice": clip_divided_twice,
     "step-bypassed": edited(clipped_step, {"scaler.step(optimizer)": "optimizer.step()"}),
     "no-update": edited(clipped_step, {"scaler.update()": ""}),
-    "piles-up": clip_without_zero,
     "scaled-norm": edited(
         clipped_step,
         {_UNSCALE: f"{_SCALED_NORM}\n{_UNSCALE}", _CLIP: _CLIP.removeprefix("norm = ")},
