@@ -12,7 +12,7 @@ def weight_bytes(parameters, bits):
     return parameters * bits / 8
 
 
-_CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 12), (7_000_000_000, 16))
+_CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 
 _TWINS = {
     "whole-bytes": (
