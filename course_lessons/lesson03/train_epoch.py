@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
-from .checking import Batches, alike, differ, made_batches, sgd, small_model
+from .checking import alike, differ, made_batches, sgd, small_model
 
 
 def train_epoch(model, batches, optimizer):
@@ -26,12 +26,15 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
+_WITHOUT_ZERO = edited(train_epoch, {"optimizer.zero_grad()": ""})
+
+
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
     for sizes in ((4, 4, 3), (5, 2)):
         batches = made_batches(sizes)
         model, right, piled = (small_model().eval() for _ in range(3))
         expected = train_epoch(right, batches, sgd(right))
-        _pile_up(piled, batches)
+        _WITHOUT_ZERO(piled, batches, sgd(piled))
         order, modes, optimizer = [], [], sgd(model)
         model.register_forward_pre_hook(lambda m, _, seen=modes: seen.append(m.training))
         model[0].weight.register_hook(lambda _, seen=order: seen.append("backward"))
@@ -55,15 +58,6 @@ def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("weights", seen=differ(model, right), expected="the weights of a right loop")
         number = judge.is_a(got, float, "a Python float")
         judge.close(number, expected, "ragged-mean", rel=1e-4)
-
-
-def _pile_up(model: nn.Module, batches: Batches) -> None:
-    """Train as the loop without zero_grad does."""
-    model.train()
-    optimizer = sgd(model)
-    for x, y in batches:
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
 
 
 EXERCISE = Exercise(

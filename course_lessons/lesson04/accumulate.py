@@ -34,14 +34,17 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
+_ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
+TWINS = {
+    "piles-up": edited(accumulate, {_ZERO: ""}),
+    "sum-of-means": edited(accumulate, {" * len(y) / count": ""}),
+    "by-batches": edited(accumulate, {"* len(y) / count": "/ len(batches)"}),
+    "last-only": edited(accumulate, {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"}),
+}
+
+
 @one_thread()
 def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
-    twins = {
-        "piles-up": accumulate_without_zero,
-        "sum-of-means": accumulate_undivided,
-        "by-batches": accumulate_by_batches,
-        "last-only": accumulate_zero_inside,
-    }
     for dtype, sizes, overflow in (
         (torch.bfloat16, (4, 4, 4), False),
         (torch.float16, (6, 1, 3), False),
@@ -52,19 +55,19 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
         if overflow:
             batches[1] = (batches[1][0] * 1e6, batches[1][1])
         run, right, *others = (
-            Run(use_scaler=dtype is torch.float16, interval=2) for _ in range(2 + len(twins))
+            Run(use_scaler=dtype is torch.float16, interval=2) for _ in range(2 + len(TWINS))
         )
         for _ in range(2):
             with watched(run):
                 answer(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
-            for other, twin in zip((right, *others), (accumulate, *twins.values()), strict=True):
+            for other, twin in zip((right, *others), (accumulate, *TWINS.values()), strict=True):
                 twin(other.model, batches, other.loss_fn, other.optimizer, other.scaler, dtype)
             judge_precision(run, dtype, judge)
             _judge_order(run, sizes, judge)
             if overflow and "made step" in run.log:
                 judge.no("overflow-kept", seen="a step", expected="a step that is left out")
             judge_scaler(run, judge)
-            judge_result(run, right, judge, dict(zip(twins, others, strict=True)))
+            judge_result(run, right, judge, dict(zip(TWINS, others, strict=True)))
 
 
 def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
@@ -88,33 +91,6 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
             seen=", ".join(passes),
             expected="a backward pass after each forward pass",
         )
-
-
-accumulate_without_zero = edited(accumulate, {"optimizer.zero_grad()": ""})
-
-
-accumulate_undivided = edited(
-    accumulate,
-    {
-        "count = sum(len(y) for _, y in batches)": "",
-        "(model(x), y) * len(y) / count": "(model(x), y)",
-    },
-)
-
-
-accumulate_by_batches = edited(
-    accumulate,
-    {"count = sum(len(y) for _, y in batches)": "", "* len(y) / count": "/ len(batches)"},
-)
-
-
-accumulate_zero_inside = edited(
-    accumulate,
-    {
-        "optimizer.zero_grad()": "",
-        "scaler.scale(loss).backward()": ("optimizer.zero_grad()\nscaler.scale(loss).backward()"),
-    },
-)
 
 
 EXERCISE = Exercise(

@@ -26,15 +26,22 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
     return norm
 
 
+_UNSCALE = "scaler.unscale_(optimizer)"
+_DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
+_CLIP = "clip_grad_norm_(model.parameters(), max_norm)"
+TWINS = {
+    "piles-up": edited(clipped_step, {"optimizer.zero_grad()": ""}),
+    "clips-scaled": edited(clipped_step, {_UNSCALE: ""}),
+    "never-clips": edited(
+        clipped_step, {_CLIP: "get_total_norm([p.grad for p in model.parameters()])"}
+    ),
+    "divided-twice": edited(clipped_step, {_UNSCALE: _DIVIDE}),
+}
+
+
 @one_thread()
 def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
     (x, y), *_ = made_batches((8,))
-    twins = {
-        "piles-up": clip_without_zero,
-        "clips-scaled": clip_scaled,
-        "never-clips": never_clip,
-        "divided-twice": clip_divided_twice,
-    }
     for use_scaler, max_norm, factor in (
         (True, 10.0, 1.0),  # only scaled gradients are above the limit
         (True, 0.1, 1.0),
@@ -43,18 +50,18 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
         (True, 2.0, 30.0),
         (False, 0.1, 1.0),
     ):
-        run, right, *others = (Run(use_scaler=use_scaler) for _ in range(2 + len(twins)))
+        run, right, *others = (Run(use_scaler=use_scaler) for _ in range(2 + len(TWINS)))
         loss, loss_right, *losses = (
             F.cross_entropy(r.model(x), y) * factor for r in (run, right, *others)
         )
         with watched(run):
             got = answer(loss, run.model, run.optimizer, run.scaler, max_norm)
         norm = float(clipped_step(loss_right, right.model, right.optimizer, right.scaler, max_norm))
-        for other, other_loss, twin in zip(others, losses, twins.values(), strict=True):
+        for other, other_loss, twin in zip(others, losses, TWINS.values(), strict=True):
             twin(other_loss, other.model, other.optimizer, other.scaler, max_norm)
         judge_scaler(run, judge)
         names = [
-            "unscale-late" if n == "clips-scaled" and "unscale" in run.log else n for n in twins
+            "unscale-late" if n == "clips-scaled" and "unscale" in run.log else n for n in TWINS
         ]
         judge_result(run, right, judge, dict(zip(names, others, strict=True)))
         if not math.isfinite(norm):
@@ -67,30 +74,6 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
             elif math.isclose(got, min(norm, max_norm), rel_tol=1e-3):
                 diagnosis = "norm-after"
             judge.no(diagnosis, seen=got, expected=f"{norm:g}")
-
-
-clip_without_zero = edited(clipped_step, {"optimizer.zero_grad()": ""})
-
-
-clip_scaled = edited(clipped_step, {"scaler.unscale_(optimizer)": ""})
-
-
-never_clip = edited(
-    clipped_step,
-    {
-        "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)": "norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
-    },
-)
-
-
-clip_divided_twice = edited(
-    clipped_step,
-    {
-        "scaler.unscale_(optimizer)": (
-            "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
-        )
-    },
-)
 
 
 EXERCISE = Exercise(

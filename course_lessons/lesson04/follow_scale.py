@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def follow_scale(overflows, init_scale, growth_interval):
@@ -21,90 +22,49 @@ def follow_scale(overflows, init_scale, growth_interval):
     return scales
 
 
-def _check_follow_scale(answer: Callable[..., Any], judge: Judge) -> None:
-    twins = {
-        "not-reset": scale_not_reset,
-        "by-number": scale_by_number,
-        "grows-on": scale_grows_on,
-        "before-the-step": scale_before,
-        "one-late": scale_one_late,
-        "back-to-start": scale_back_to_start,
-        "floor": scale_with_floor,
-    }
-    for pattern, init_scale, interval in (
-        (".....", 8.0, 2),
-        ("x.xx", 1024.0, 3),
-        ("..x..x...", 64.0, 3),
-        (".........", 16.0, 3),
-        (".x....x..x.....", 65536.0, 2),
-        ("..x.", 4.0, 1),
-        ("xxx", 2.0, 1),
-        ("", 2.0, 1),
-    ):
-        overflows = [sign == "x" for sign in pattern]
-        expected = follow_scale(overflows, init_scale, interval)
-        got = judge.is_a(answer(overflows, init_scale, interval), list, "a list of numbers")
-        numbers = [judge.number(value) for value in got]
-        if numbers == expected:
-            continue
-        like = [name for name, f in twins.items() if numbers == f(overflows, init_scale, interval)]
-        if len(numbers) != len(expected):
-            like = ["one-per-step"]
-        judge.no(
-            like[0] if like else "wrong-scales",
-            seen=f"{numbers} for overflows={overflows}, init_scale={init_scale:g}, "
-            f"growth_interval={interval}",
-            expected=expected,
+def _cases() -> list[tuple[list[bool], float, int]]:
+    return [
+        ([sign == "x" for sign in pattern], init_scale, interval)
+        for pattern, init_scale, interval in (
+            (".....", 8.0, 2),
+            ("x.xx", 1024.0, 3),
+            ("..x..x...", 64.0, 3),
+            (".........", 16.0, 3),
+            (".x....x..x.....", 65536.0, 2),
+            ("..x.", 4.0, 1),
+            ("xxx", 2.0, 1),
+            ("x..xx.", 2.0, 2),
+            ("", 2.0, 1),
         )
+    ]
 
 
-def scale_not_reset(overflows, init_scale, growth_interval):
-    scale, good, scales = init_scale, 0, []
-    for overflow in overflows:
-        if overflow:
-            scale = scale / 2
-        else:
-            good += 1
-            if good == growth_interval:
-                scale, good = scale * 2, 0
-        scales.append(scale)
-    return scales
+_COUNT, _DUE = "good = 0 if overflow else good + 1", "good == growth_interval"
+_DOUBLE, _HALVE = "scale, good = scale * 2, 0", "scale = scale / 2"
+_TWINS = {
+    "not-reset": edited(follow_scale, {_COUNT: "good += not overflow"}),
+    "by-number": edited(
+        follow_scale,
+        {_COUNT: "good += 1", _DUE: "good % growth_interval == 0", _DOUBLE: "scale = scale * 2"},
+    ),
+    "grows-on": edited(
+        follow_scale, {_DUE: "good >= growth_interval", _DOUBLE: "scale = scale * 2"}
+    ),
+    "before-the-step": edited(
+        follow_scale, {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
+    ),
+    "one-late": edited(follow_scale, {_DUE: f"{_DUE} + 1"}),
+    "back-to-start": edited(follow_scale, {_HALVE: "scale = init_scale"}),
+    "floor": edited(follow_scale, {_HALVE: "scale = max(scale / 2, 1.0)"}),
+}
 
 
-def scale_by_number(overflows, init_scale, growth_interval):
-    scale, scales = init_scale, []
-    for number, overflow in enumerate(overflows, 1):
-        if overflow:
-            scale = scale / 2
-        elif number % growth_interval == 0:
-            scale = scale * 2
-        scales.append(scale)
-    return scales
+def _read(judge: Judge, got: Any) -> list[float]:
+    return [judge.number(value) for value in judge.is_a(got, list, "a list of numbers")]
 
 
-scale_grows_on = edited(
-    follow_scale,
-    {
-        ("elif good == growth_interval:\n    scale, good = scale * 2, 0"): (
-            "elif good >= growth_interval:\n    scale = scale * 2"
-        )
-    },
-)
-
-
-def scale_before(overflows, init_scale, growth_interval):
-    scales = follow_scale(overflows, init_scale, growth_interval)
-    return [init_scale, *scales][: len(scales)]
-
-
-def scale_one_late(overflows, init_scale, growth_interval):
-    return follow_scale(overflows, init_scale, growth_interval + 1)
-
-
-scale_back_to_start = edited(follow_scale, {"scale = scale / 2": "scale = init_scale"})
-
-
-scale_with_floor = edited(follow_scale, {"scale = scale / 2": "scale = max(scale / 2, 1.0)"})
+def _otherwise(got: list[float], right: list[float], *case: Any) -> str:
+    return "wrong-scales" if len(got) == len(right) else "one-per-step"
 
 
 EXERCISE = Exercise(
@@ -122,7 +82,15 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         "Both events, an overflow and a doubling, set the count to 0.",
     ),
     reference=follow_scale,
-    check_answer=_check_follow_scale,
+    check_answer=OverCases(
+        follow_scale,
+        _cases,
+        _TWINS,
+        read=_read,
+        alike=operator.eq,
+        otherwise=_otherwise,
+        shown=str,
+    ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
     "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
     diagnoses={

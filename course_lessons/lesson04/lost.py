@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 from .checking import listed
 
@@ -19,76 +21,45 @@ def lost(gradients, dtype):
     return gone.item() / max(len(nonzero), 1)
 
 
-def _check_lost(answer: Callable[..., Any], judge: Judge) -> None:
+def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
     half, bf16 = torch.float16, torch.bfloat16
     mixed = [1e-3, 1e-6, 4e-8, 2.5e-8, -1e-9, -3e-5, 0.0, 0.0, 70000.0, 1.0]
-    cases = [
-        (torch.tensor([0.5, 0.1, -0.3]), half),  # rounded, but not lost
-        (torch.tensor([1e-6, -1e-9, 2.0, 1e-12]), half),
-        (torch.tensor([0.0, 1e-9, 1.0, 0.0]), half),
-        (torch.tensor([2.0**-25, 1.01 * 2.0**-25, 2.0**-24, 1.0]), half),
-        (torch.tensor(mixed), half),
-        (torch.tensor(mixed), bf16),
-        (torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64), bf16),
-        (torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64), torch.float32),
-        (torch.tensor([1e-9]), half),
-        (torch.tensor([0.0, 0.0]), half),
-    ]
-    twins = {
-        "all-entries": lost_of_all,
-        "zero-before": lost_zeros,
-        "subnormals": lost_below_tiny,
-        "threshold": lost_below_smallest,
-        "rounded": lost_changed,
-        "dtype-ignored": lost_in_half,
-        "per-cent": lost_per_cent,
-    }
-    for gradients, dtype in cases:
-        expected = lost(gradients, dtype)
-        got = answer(gradients, dtype)
-        numeric = isinstance(got, (float, torch.Tensor))
-        if numeric and not gradients.any() and torch.as_tensor(got).isnan().all():
-            judge.no("nothing-to-lose", seen=f"nan for {listed(gradients)}", expected="0")
-        got = judge.number(got)
-        if not math.isclose(got, expected, rel_tol=1e-5):
-            like = [name for name, f in twins.items() if math.isclose(got, f(gradients, dtype))]
-            judge.no(
-                like[0] if like else "wrong-value",
-                seen=f"{got:g} for {listed(gradients)} in {dtype}",
-                expected=f"{expected:g}",
-            )
+    double = torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64)
+    yield torch.tensor([0.5, 0.1, -0.3]), half  # rounded, but not lost
+    yield torch.tensor([1e-6, -1e-9, 2.0, 1e-12]), half
+    yield torch.tensor([0.0, 1e-9, 1.0, 0.0]), half
+    yield torch.tensor([2.0**-25, 1.01 * 2.0**-25, 2.0**-24, 1.0]), half
+    yield torch.tensor(mixed), half
+    yield torch.tensor(mixed), bf16
+    yield double, bf16
+    yield double.clone(), torch.float32
+    yield torch.tensor([1e-9]), half
+    yield torch.tensor([0.0, 0.0]), half
+    yield torch.zeros(2, 3), bf16
 
 
-def lost_of_all(gradients, dtype):
-    return ((gradients != 0) & (gradients.to(dtype) == 0)).float().mean().item()
+_GONE = "nonzero.to(dtype) == 0"
+_SMALLEST = "torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps"
+_TWINS = {
+    "all-entries": edited(lost, {"max(len(nonzero), 1)": "gradients.numel()"}),
+    "zero-before": edited(lost, {"gradients[gradients != 0]": "gradients.flatten()"}),
+    "subnormals": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"}),
+    "threshold": edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
+    "rounded": edited(lost, {_GONE: "nonzero.to(dtype) != nonzero"}),
+    "dtype-ignored": edited(lost, {"to(dtype)": "half()"}),
+    "per-cent": lambda gradients, dtype: 100 * lost(gradients, dtype),
+    "nothing-to-lose": edited(lost, {"gone.item() / max(len(nonzero), 1)": "gone / len(nonzero)"}),
+}
 
 
-def lost_zeros(gradients, dtype):
-    return (gradients.to(dtype) == 0).float().mean().item()
+def _read(judge: Judge, got: Any) -> float:
+    """Let a nan pass: it may come from a division by no entries."""
+    number = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
+    return number if isinstance(number, float) and math.isnan(number) else judge.number(got)
 
 
-def lost_below_tiny(gradients, dtype):
-    nonzero = gradients[gradients != 0]
-    return (nonzero.abs() < torch.finfo(dtype).tiny).sum().item() / max(len(nonzero), 1)
-
-
-def lost_below_smallest(gradients, dtype):
-    nonzero = gradients[gradients != 0]
-    smallest = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
-    return (nonzero.abs() < smallest).sum().item() / max(len(nonzero), 1)
-
-
-def lost_changed(gradients, dtype):
-    nonzero = gradients[gradients != 0]
-    return (nonzero.to(dtype).double() != nonzero.double()).sum().item() / max(len(nonzero), 1)
-
-
-def lost_in_half(gradients, dtype):
-    return lost(gradients, torch.float16)
-
-
-def lost_per_cent(gradients, dtype):
-    return 100 * lost(gradients, dtype)
+def _alike(got: float, right: float) -> bool:
+    return math.isclose(got, right, rel_tol=1e-5) or (math.isnan(got) and math.isnan(right))
 
 
 EXERCISE = Exercise(
@@ -108,7 +79,14 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         "Divide by the number of entries that can be lost; `max(..., 1)` keeps you from dividing by 0.",
     ),
     reference=lost,
-    check_answer=_check_lost,
+    check_answer=OverCases(
+        lost,
+        _cases,
+        _TWINS,
+        read=_read,
+        alike=_alike,
+        situation=lambda gradients, dtype: f"{listed(gradients)} in {dtype}",
+    ),
     why="Often this understates what float16 costs a deep network: in a backward pass in 16 bits factors "
     "are lost on the way too. No error or warning says so.",
     diagnoses={

@@ -1,79 +1,88 @@
-"""Known wrong answers to 02.mean_loss, by the diagnosis that each must get."""
+"""Known answers to 02.mean_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
+from course_lessons.lesson02.mean_loss import mean_loss
+from course_utils.exercises.edited import edited
 
-def _mean_blocking(batches, step, device):
-    losses = [step(batch.to(device)) for batch in batches]
-    return torch.stack(losses).mean().item()
-
-
-def _mean_reads_each(batches, step, device):
-    losses = [step(batch.to(device, non_blocking=True)).item() for batch in batches]
-    return sum(losses) / len(losses)
+_STEP = "step(batch.to(device, non_blocking=True))"
+_MEAN = "torch.stack(losses).mean().item()"
 
 
-def _mean_reads_some(batches, step, device):
-    losses = []
-    for i, batch in enumerate(batches):
-        loss = step(batch.to(device, non_blocking=True))
-        losses.append(loss if i % 2 else torch.full((), loss.item(), device=device))
-    return torch.stack(losses).mean().item()
+def _with(part, other):
+    return edited(mean_loss, {part: other})
 
 
-def _mean_of_one_step(batches, step, device):
+def _of_one_step(batches, step, device):
     return step(torch.cat(list(batches)).to(device)).item()
 
 
-def _mean_loads_first(batches, step, device):
-    losses = [step(batch.to(device, non_blocking=True)) for batch in list(batches)]
-    return torch.stack(losses).mean().item()
+def _running(batches, step, device):
+    total, n = torch.zeros((), device=device), 0
+    for n, batch in enumerate(batches, 1):  # noqa: B007
+        total += step(batch.to(device, non_blocking=True))
+    return float(total / n)
 
 
-def _mean_too_early(batches, step, device):
-    losses = [step(batch.to(device, non_blocking=True)) for batch in batches]
-    return torch.stack(losses).to("cpu", non_blocking=True).mean().item()
-
-
-def _mean_races(batches, step, device):
+def _borrowed_stream(batches, step, device):
     accelerator = torch.get_device_module(device)
     stream, losses = accelerator.Stream(), []
     for batch in batches:
         with accelerator.stream(stream):
             there = batch.to(device, non_blocking=True)
+        accelerator.current_stream().wait_stream(stream)
+        there.record_stream(accelerator.current_stream())
         losses.append(step(there))
-    return torch.stack(losses).mean().item()
+    return sum(losses).item() / len(losses)
 
 
-def _mean_waits(batches, step, device):
-    losses = []
+def _any_stream(batches, step, device):
+    stream, losses = torch.Stream(device), []
     for batch in batches:
-        losses.append(step(batch.to(device, non_blocking=True)))
-        torch.accelerator.synchronize()
-    return torch.stack(losses).mean().item()
+        with stream:
+            there = batch.to(device, non_blocking=True)
+        torch.accelerator.current_stream().wait_event(stream.record_event())
+        losses.append(step(there))
+    return sum(losses).item() / len(losses)
 
 
-def _mean_sum(batches, step, device):
-    losses = [step(batch.to(device, non_blocking=True)) for batch in batches]
-    return torch.stack(losses).sum().item()
-
-
-def _mean_tensor(batches, step, device):
-    losses = [step(batch.to(device, non_blocking=True)) for batch in batches]
-    return torch.stack(losses).mean()
+def _all_on_a_stream_of_its_own(batches, step, device):
+    accelerator = torch.get_device_module(device)
+    with accelerator.stream(accelerator.Stream()):
+        return _running(batches, step, device)
 
 
 WRONG = {
-    "reads-each": _mean_reads_each,
-    "reads-some": _mean_reads_some,
-    "other-steps": _mean_of_one_step,
-    "blocking": _mean_blocking,
-    "waits": _mean_waits,
-    "loads-first": _mean_loads_first,
-    "too-early": _mean_too_early,
-    "race": _mean_races,
-    "sum": _mean_sum,
-    "tensor": _mean_tensor,
+    "reads-each": edited(mean_loss, {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"}),
+    "reads-some": _with(
+        f"losses.append({_STEP})",
+        f"loss = {_STEP}\n"
+        "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))",
+    ),
+    "other-steps": _of_one_step,
+    "blocking": _with(", non_blocking=True", ""),
+    "waits": _with(
+        f"losses.append({_STEP})", f"losses.append({_STEP})\ntorch.accelerator.synchronize()"
+    ),
+    "loads-first": _with("in batches", "in list(batches)"),
+    "too-early": _with(".mean()", '.to("cpu", non_blocking=True).mean()'),
+    "race": edited(
+        _borrowed_stream,
+        {
+            "accelerator.current_stream().wait_stream(stream)": "",
+            "there.record_stream(accelerator.current_stream())": "",
+        },
+    ),
+    "sum": _with("mean()", "sum()"),
+    "tensor": _with(".item()", ""),
+}
+RIGHT = {
+    "a running mean": _running,
+    "by NumPy": edited(mean_loss, {_MEAN: "np.mean(torch.stack(losses).cpu().numpy())"}, np=np),
+    "a borrowed stream": _borrowed_stream,
+    "a stream of any device": _any_stream,
+    "all on a stream of its own": _all_on_a_stream_of_its_own,
 }

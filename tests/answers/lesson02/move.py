@@ -1,4 +1,4 @@
-"""Known wrong answers to 02.move, by the diagnosis that each must get."""
+"""Known answers to 02.move: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,18 @@ import copy
 import torch
 
 from course_lessons.lesson02.move import Sample, move
+from course_utils.exercises.edited import edited
+
+_DICT = "return {key: move(value, device) for key, value in batch.items()}"
+_NAMED = """\
+if hasattr(batch, "_fields"):
+    return type(batch)(*(move(value, device) for value in batch))"""
+_SEQUENCE = """\
+if isinstance(batch, (list, tuple)):
+    return type(batch)(move(value, device) for value in batch)"""
 
 
-def _move_one_level(batch, device):
+def _one_level(batch, device):
     def place(value):
         return value.to(device) if isinstance(value, torch.Tensor) else value
 
@@ -22,87 +31,53 @@ def _move_one_level(batch, device):
     return place(batch)
 
 
-def _move_any_tuple(batch, device):
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
+def _by_duck(batch, device):
+    if hasattr(batch, "to"):
+        return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
-        return {key: _move_any_tuple(value, device) for key, value in batch.items()}
-    if isinstance(batch, list):
-        return [_move_any_tuple(value, device) for value in batch]
-    if isinstance(batch, tuple):
-        return tuple(_move_any_tuple(value, device) for value in batch)
+        return type(batch)((k, _by_duck(v, device)) for k, v in batch.items())
+    if isinstance(batch, tuple) and type(batch) is not tuple:
+        return batch._replace(**{k: _by_duck(v, device) for k, v in batch._asdict().items()})
+    if isinstance(batch, (tuple, list)):
+        return type(batch)([_by_duck(v, device) for v in batch])
     return batch
-
-
-def _move_to_lists(batch, device):
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {key: _move_to_lists(value, device) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return [_move_to_lists(value, device) for value in batch]
-    return batch
-
-
-def _move_strings_too(batch, device):
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {key: _move_strings_too(value, device) for key, value in batch.items()}
-    if hasattr(batch, "_fields"):
-        return type(batch)(*(_move_strings_too(value, device) for value in batch))
-    if hasattr(batch, "__iter__"):
-        kind = type(batch) if isinstance(batch, tuple) else list
-        return kind(
-            value if len(batch) == 1 else _move_strings_too(value, device) for value in batch
-        )
-    return batch
-
-
-def _move_like_a_tuple(batch, device):
-    if isinstance(batch, torch.Tensor):
-        return batch.to(device)
-    if isinstance(batch, dict):
-        return {key: _move_like_a_tuple(value, device) for key, value in batch.items()}
-    if isinstance(batch, (list, tuple)):
-        return type(batch)([_move_like_a_tuple(value, device) for value in batch])
-    return batch
-
-
-def _move_unassigned(batch, device):
-    if isinstance(batch, torch.Tensor):
-        batch.to(device)
-    return batch
-
-
-def _move_plain_tuples(batch, device):
-    if type(batch) in (list, tuple):
-        return type(batch)(_move_plain_tuples(value, device) for value in batch)
-    if isinstance(batch, dict):
-        return {key: _move_plain_tuples(value, device) for key, value in batch.items()}
-    return batch.to(device) if isinstance(batch, torch.Tensor) else batch
-
-
-def _move_copies(batch, device):
-    return move(copy.deepcopy(batch), device)
-
-
-def _move_in_place(batch, device):
-    if isinstance(batch, dict):
-        for key in batch:
-            batch[key] = _move_in_place(batch[key], device)
-        return batch
-    return move(batch, device)
 
 
 WRONG = {
-    "stays": _move_unassigned,
-    "one-level": _move_one_level,
-    "namedtuple": _move_any_tuple,
-    "not-entered": _move_plain_tuples,
-    "copied": _move_copies,
-    "other-container": _move_to_lists,
-    "strings": _move_strings_too,
-    "one-by-one": _move_like_a_tuple,
-    "changed-input": _move_in_place,
+    "stays": edited(move, {"return batch.to(device)": "batch.to(device)"}),
+    "one-level": _one_level,
+    "namedtuple": edited(
+        move,
+        {
+            _NAMED: """\
+if isinstance(batch, tuple):
+    return tuple(move(value, device) for value in batch)"""
+        },
+    ),
+    "not-entered": edited(
+        move,
+        {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"},
+    ),
+    "copied": lambda batch, device: move(copy.deepcopy(batch), device),
+    "other-container": edited(move, {_NAMED: "", "type(batch)(move": "list(move"}),
+    "strings": edited(
+        move,
+        {
+            _SEQUENCE: """\
+if hasattr(batch, "__iter__"):
+    kind = type(batch) if isinstance(batch, tuple) else list
+    return kind(value if len(batch) == 1 else move(value, device) for value in batch)"""
+        },
+    ),
+    "one-by-one": edited(move, {_NAMED: ""}),
+    "changed-input": edited(
+        move,
+        {
+            _DICT: """\
+for key in batch:
+    batch[key] = move(batch[key], device)
+return batch"""
+        },
+    ),
 }
+RIGHT = {"by what it can do": _by_duck}

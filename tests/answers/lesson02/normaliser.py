@@ -1,96 +1,66 @@
-"""Known wrong answers to 02.normaliser, by the diagnosis that each must get."""
+"""Known answers to 02.normaliser: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
 import torch
 from torch import nn
 
-from course_lessons.lesson02.checking import second
+from course_lessons.lesson02.normaliser import normaliser
+from course_utils.exercises.edited import edited
 
 
-def _normaliser_attributes(mean, std):
-    class Normaliser(nn.Module):
+def _kept(line):
+    """Keep both constants by another line."""
+    register = 'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'
+    names = ("mean", "std")
+    return edited(normaliser, {register.format(name): line.format(name) for name in names})
+
+
+def _one_buffer(mean, std):
+    class Both(nn.Module):
         def __init__(self):
             super().__init__()
-            self.mean = torch.tensor(mean).view(-1, 1, 1)
-            self.std = torch.tensor(std).view(-1, 1, 1)
+            self.register_buffer("both", torch.tensor([mean, std]))
 
         def forward(self, images):
-            return (images - self.mean) / self.std
+            shift, scale = self.both[:, None, :, None, None]
+            return (images - shift) / scale
 
-    return Normaliser()
-
-
-def _normaliser_parameters(mean, std):
-    module = _normaliser_attributes(mean, std)
-    for name in ("mean", "std"):
-        value = module.__dict__.pop(name)
-        setattr(module, name, nn.Parameter(value))
-    return module
+    return Both()
 
 
-def _normaliser_frozen(mean, std):
-    return _normaliser_parameters(mean, std).requires_grad_(False)
+def _norm_layer(mean, std):
+    norm = nn.BatchNorm2d(len(mean), affine=False, eps=1e-12).eval()  # PyTorch 2.10 refuses 0
+    norm.running_mean, norm.running_var = torch.tensor(mean), torch.tensor(std) ** 2
+    return norm
 
 
-def _normaliser_made_there(mean, std):
-    module, device = _normaliser_attributes(mean, std), second()
-    module.mean, module.std = module.mean.to(device), module.std.to(device)
-    return module
-
-
-def _normaliser_on_cpu(mean, std):
-    module = _normaliser_attributes(mean, std)
-    apply = module.forward
-    module.forward = lambda images: apply(images.to("cpu"))
-    return module
-
-
-def _normaliser_unsaved(mean, std):
-    module = _normaliser_attributes(mean, std)
-    for name in ("mean", "std"):
-        module.register_buffer(name, module.__dict__.pop(name), persistent=False)
-    return module
-
-
-def _normaliser_by_hand(mean, std):
-    class Normaliser(nn.Module):
-        def forward(self, images):
-            shift = torch.tensor(mean, device=images.device).view(-1, 1, 1)
-            return (images - shift) / torch.tensor(std, device=images.device).view(-1, 1, 1)
-
-    return Normaliser()
-
-
-def _normaliser_of_numbers(mean, std):
-    class Normaliser(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("mean", torch.tensor(mean))
-            self.register_buffer("std", torch.tensor(std))
-
-        def forward(self, images):
-            parts = zip(images.unbind(1), mean, std, strict=True)
-            return torch.stack([(x - shift) / scale for x, shift, scale in parts], dim=1)
-
-    return Normaliser()
-
-
-def _normaliser_last_dim(mean, std):
-    module = _normaliser_attributes(mean, std)
-    for name in ("mean", "std"):
-        module.register_buffer(name, module.__dict__.pop(name).mean())
-    return module
-
-
+_ATTRIBUTES = _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
-    "stays": _normaliser_attributes,
-    "made-there": _normaliser_made_there,
-    "wrong-place": _normaliser_on_cpu,
-    "trained": _normaliser_parameters,
-    "frozen": _normaliser_frozen,
-    "moves-by-hand": _normaliser_by_hand,
-    "not-held": _normaliser_of_numbers,
-    "not-saved": _normaliser_unsaved,
-    "other-values": _normaliser_last_dim,
+    "stays": _ATTRIBUTES,
+    "made-there": _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
+    "wrong-place": edited(_ATTRIBUTES, {"(images - ": '(images.to("cpu") - '}),
+    "trained": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
+    "frozen": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"),
+    "moves-by-hand": edited(
+        _kept(""),
+        {
+            "self.mean": "torch.tensor(mean, device=images.device).view(-1, 1, 1)",
+            "self.std": "torch.tensor(std, device=images.device).view(-1, 1, 1)",
+        },
+    ),
+    "not-held": edited(
+        normaliser,
+        {
+            "return (images - self.mean) / self.std": (
+                "parts = zip(images.unbind(1), mean, std, strict=True)\n"
+                "return torch.stack([(x - shift) / scale for x, shift, scale in parts], dim=1)"
+            )
+        },
+    ),
+    "not-saved": _kept(
+        'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'
+    ),
+    "other-values": _kept('self.register_buffer("{0}", torch.tensor({0}).mean())'),
 }
+RIGHT = {"one buffer": _one_buffer, "a layer of PyTorch's": _norm_layer}

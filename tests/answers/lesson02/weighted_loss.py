@@ -1,4 +1,4 @@
-"""Known wrong answers to 02.weighted_loss, by the diagnosis that each must get."""
+"""Known answers to 02.weighted_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
@@ -6,36 +6,21 @@ import torch
 from torch import nn
 
 from course_lessons.lesson02.weighted_loss import weighted_loss
+from course_utils.exercises.edited import edited
+
+_WEIGHT = "counts.sum() / (len(counts) * counts)"
 
 
-def _loss_on_cpu(counts, device):
-    counts = torch.tensor(counts, dtype=torch.float32)
-    return nn.CrossEntropyLoss(weight=counts.sum() / (len(counts) * counts))
-
-
-def _loss_upside_down(counts, device):
-    counts = torch.tensor(counts, dtype=torch.float32, device=device)
-    return nn.CrossEntropyLoss(weight=counts / counts.sum())
-
-
-def _loss_not_scaled(counts, device):
-    counts = torch.tensor(counts, dtype=torch.float32, device=device)
-    return nn.CrossEntropyLoss(weight=1 / counts)
-
-
-def _loss_double(counts, device):
-    loss = weighted_loss(counts, "cpu").double()
-    return loss.to(device)
-
-
-def _loss_without_weight(counts, device):
-    return nn.CrossEntropyLoss().to(device)
+def _made_there(counts, device):
+    share = torch.tensor([c / sum(counts) for c in counts], device=device)
+    return nn.CrossEntropyLoss(weight=1 / (share * len(counts)))
 
 
 WRONG = {
-    "stays": _loss_on_cpu,
-    "upside-down": _loss_upside_down,
-    "not-scaled": _loss_not_scaled,
-    "other-dtype": _loss_double,
-    "no-weight": _loss_without_weight,
+    "stays": edited(weighted_loss, {".to(device)": ""}),
+    "upside-down": edited(weighted_loss, {_WEIGHT: "counts / counts.sum()"}),
+    "not-scaled": edited(weighted_loss, {_WEIGHT: "1 / counts"}),
+    "other-dtype": edited(weighted_loss, {"weight=weight": "weight=weight.double()"}),
+    "no-weight": edited(weighted_loss, {"weight=weight": ""}),
 }
+RIGHT = {"made on the device": _made_there}

@@ -2,57 +2,32 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from typing import Any
-
-import torch
-
 from course_lessons.lesson03.full_state import full_state
+from course_utils.exercises.edited import edited
 
 
-def _state_without(*left_out: str) -> Callable[..., Any]:
-    def full_state(model, optimizer, scheduler):
-        state = {
-            "model": model.state_dict(),
-            "optimizer": optimizer.state_dict(),
-            "scheduler": scheduler.state_dict(),
-            "torch_rng": torch.get_rng_state(),
-            "python_rng": random.getstate(),
-        }
-        return {key: value for key, value in state.items() if key not in left_out}
-
-    return full_state
+def _with(part, other):
+    return edited(full_state, {part: other})
 
 
-def _state_of_parameters(model, optimizer, scheduler):
+def _after(disturbance):
+    return edited(full_state, {"return {": f"{disturbance}\nreturn {{"})
+
+
+def _stepping(model, optimizer, scheduler):
     state = full_state(model, optimizer, scheduler)
-    return {**state, "model": dict(model.named_parameters())}
-
-
-def _state_of_objects(model, optimizer, scheduler):
-    return {
-        **full_state(model, optimizer, scheduler),
-        "model": model,
-    }
-
-
-def _state_after_seeding(model, optimizer, scheduler):
-    torch.manual_seed(0)
-    random.seed(0)
-    return full_state(model, optimizer, scheduler)
-
-
-def _state_with_seed(model, optimizer, scheduler):
-    return {**full_state(model, optimizer, scheduler), "torch_rng": torch.initial_seed()}
+    optimizer.step()
+    scheduler.step()
+    return state
 
 
 WRONG = {
-    "optimizer": _state_without("optimizer"),
-    "scheduler": _state_without("scheduler"),
-    "torch_rng": _state_with_seed,
-    "python_rng": _state_without("python_rng"),
-    "model": _state_of_parameters,
-    "moved-generator": _state_after_seeding,
-    "not-plain": _state_of_objects,
+    "optimizer": _with('"optimizer": optimizer.state_dict(),', ""),
+    "scheduler": _with('"scheduler": scheduler.state_dict(),', ""),
+    "torch_rng": _with("torch.get_rng_state()", "torch.initial_seed()"),
+    "python_rng": _with('"python_rng": random.getstate(),', ""),
+    "model": _with("model.state_dict()", "dict(model.named_parameters())"),
+    "moved-generator": (_after("torch.manual_seed(0)\nrandom.seed(0)"), _after("random.random()")),
+    "changed-input": (_after("model.eval()"), _stepping),
+    "not-plain": _with("model.state_dict()", "model"),
 }

@@ -1,40 +1,79 @@
-"""Known wrong answers to 03.index_batches, by the diagnosis that each must get."""
+"""Known answers to 03.index_batches: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
+import random
+
+import numpy as np
 import torch
 
 from course_lessons.lesson03.index_batches import index_batches
 from course_utils.exercises.edited import edited
 
 
-def _batches_global_seed(n, size, seed, epoch, start):
-    torch.manual_seed(seed + epoch)
-    return list(torch.randperm(n).split(size))[start:]
+def _shuffled(shuffle):
+    def index_batches(n, size, seed, epoch, start):
+        return list(shuffle(n, seed + epoch).split(size))[start:]
+
+    return index_batches
 
 
-def _batches_same_each_epoch(n, size, seed, epoch, start):
-    generator = torch.Generator().manual_seed(seed)
-    return list(torch.randperm(n, generator=generator).split(size))[start:]
+def _by_sort(n, seed):
+    return torch.rand(n, generator=torch.Generator().manual_seed(seed)).argsort()
 
 
-def _batches_other_seed(n, size, seed, epoch, start):
-    generator = torch.Generator().manual_seed(1000 * seed + epoch)
-    return list(torch.randperm(n, generator=generator).split(size))[start:]
+def _in_python(n, seed):
+    order = list(range(n))
+    random.Random(seed).shuffle(order)
+    return torch.tensor(order)
 
 
-def _batches_start_in_samples(n, size, seed, epoch, start):
-    generator = torch.Generator().manual_seed(seed + epoch)
-    return list(torch.randperm(n, generator=generator)[start:].split(size))
+def _in_numpy(n, seed):
+    return torch.from_numpy(np.random.default_rng(seed).permutation(n).astype("int64"))
+
+
+def _with_torchs_own(n, seed):
+    torch.manual_seed(seed)
+    return torch.randperm(n)
+
+
+def _with_pythons_own(n, seed):
+    order = list(range(n))
+    random.seed(seed)
+    random.shuffle(order)
+    return torch.tensor(order)
+
+
+def _with_numpys_own(n, seed):
+    np.random.seed(seed)  # noqa: NPY002
+    return torch.from_numpy(np.random.permutation(n).astype("int64"))  # noqa: NPY002
+
+
+def _skips_before_the_shuffle(n, size, seed, epoch, start):
+    first = start * size
+    return [first + part for part in index_batches(n - first, size, seed, epoch, 0)]
+
+
+def _seeded(seed):
+    return edited(index_batches, {"seed + epoch": seed})
 
 
 WRONG = {
-    "global-generator": _batches_global_seed,
-    "same-each-epoch": _batches_same_each_epoch,
-    "not-the-rest": _batches_start_in_samples,
-    "not-each-once": edited(
-        index_batches,
-        {"return list(order.split(size))": "return list(order[: n // size * size].split(size))"},
+    "global-generator": (
+        _shuffled(_with_torchs_own),
+        _shuffled(_with_pythons_own),
+        _shuffled(_with_numpys_own),
     ),
-    "other-seed": _batches_other_seed,
+    "same-each-epoch": _seeded("seed"),
+    "not-the-rest": (
+        edited(index_batches, {"order.split(size))[start:]": "order[start:].split(size))"}),
+        _skips_before_the_shuffle,
+    ),
+    "not-each-once": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
+    "other-seed": _seeded("1000 * seed + epoch"),
+}
+RIGHT = {
+    "by sorting": _shuffled(_by_sort),
+    "in Python": _shuffled(_in_python),
+    "in NumPy": _shuffled(_in_numpy),
 }

@@ -1,9 +1,13 @@
-"""Known wrong answers to 03.save_atomic, by the diagnosis that each must get."""
+"""Known answers to 03.save_atomic: wrong ones by the diagnosis that each must get, right ones by a name.
+
+Of several faults the worst is named.
+"""
 
 from __future__ import annotations
 
 import io
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -13,27 +17,31 @@ from course_lessons.lesson03.save_atomic import save_atomic
 from course_utils.exercises.edited import edited
 
 
-def _save_in_place(state, path):
-    torch.save(state, path)
-
-
-def _save_without_fsync(state, path):
-    new = path.with_name(path.name + ".new")
-    torch.save(state, new)
-    os.replace(new, path)
-
-
-def _save_without_flush(state, path):
+def _in_place_at_once(state, path):
     memory = io.BytesIO()
     torch.save(state, memory)
-    new = path.with_name(path.name + ".new")
-    with open(new, "wb") as file:
-        file.write(memory.getvalue())
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    path.write_bytes(memory.getvalue())
 
 
-def _save_elsewhere(state, path):
+def _moved_away_first(state, path):
+    old = path.with_name("old.pt")
+    if path.exists():
+        os.replace(path, old)
+    torch.save(state, path)
+    old.unlink(missing_ok=True)
+
+
+def _replaced_even_when_it_failed(state, path):
+    new = path.with_name("new.pt")
+    try:
+        with open(new, "wb") as file:
+            torch.save(state, file)
+            os.fsync(file.fileno())
+    finally:
+        os.replace(new, path)
+
+
+def _elsewhere(state, path):
     with tempfile.TemporaryDirectory() as folder:
         new = Path(folder) / path.name
         with open(new, "wb") as file:
@@ -42,22 +50,63 @@ def _save_elsewhere(state, path):
         os.replace(new, path)
 
 
-def _save_under_new_names(state, path):
+def _temporary_name_and_synced_folder(state, path):
     handle, name = tempfile.mkstemp(dir=path.parent)
-    with open(handle, "wb") as file:
-        torch.save(state, file)
-        os.fsync(file.fileno())
-    os.replace(name, path)
+    try:
+        with open(handle, "wb") as file:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        shutil.move(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    if os.name == "posix":
+        folder = os.open(path.parent, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
 
 
+_NAME, _REPLACE = 'new = path.with_name(path.name + ".new")', "os.replace(new, path)"
+_SYNC = "os.fsync(file.fileno())"
 WRONG = {
-    "overwrites": _save_in_place,
-    "no-fsync": _save_without_fsync,
-    "not-flushed": _save_without_flush,
-    "other-folder": _save_elsewhere,
-    "gap": edited(
-        save_atomic,
-        {"os.replace(new, path)": ("path.unlink(missing_ok=True)\nos.rename(new, path)")},
+    "overwrites": (
+        lambda state, path: torch.save(state, path),
+        _in_place_at_once,
+        edited(save_atomic, {_NAME: "new = path", _REPLACE: ""}),
+        edited(
+            save_atomic,
+            {_SYNC: "", _REPLACE: "shutil.copyfile(new, path)\nnew.unlink()"},
+            shutil=shutil,
+        ),
+        _replaced_even_when_it_failed,
     ),
-    "leftovers": _save_under_new_names,
+    "no-fsync": (
+        edited(save_atomic, {_SYNC: ""}),
+        edited(
+            save_atomic,
+            {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
+        ),
+    ),
+    "not-flushed": edited(
+        save_atomic,
+        {
+            "torch.save(state, file)": (
+                "memory = io.BytesIO()\ntorch.save(state, memory)\nfile.write(memory.getvalue())"
+            )
+        },
+        io=io,
+    ),
+    "other-folder": _elsewhere,
+    "gap": (
+        edited(save_atomic, {_REPLACE: "path.unlink(missing_ok=True)\nos.rename(new, path)"}),
+        edited(
+            save_atomic, {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"}
+        ),
+        _moved_away_first,
+    ),
+    "leftovers": edited(
+        save_atomic,
+        {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
+    ),
 }
+RIGHT = {"a temporary name, and a synced folder": _temporary_name_and_synced_folder}

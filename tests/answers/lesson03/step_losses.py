@@ -9,27 +9,16 @@ from course_lessons.lesson03.step_losses import step_losses
 from course_utils.exercises.edited import edited
 
 
-def _losses_by_item(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 def _losses_without_training(model, batches, optimizer):
     with torch.inference_mode():
         return torch.stack([F.cross_entropy(model(x), y) for x, y in batches]).tolist()
 
 
 WRONG = {
-    "reads-each-step": _losses_by_item,
-    "reads-at-the-end": edited(
-        step_losses, {"return torch.stack(losses)": "return torch.tensor(losses)"}
+    "reads-each-step": edited(
+        step_losses, {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"}
     ),
+    "reads-at-the-end": edited(step_losses, {"torch.stack(losses)": "torch.tensor(losses)"}),
     "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
     "weights": _losses_without_training,
 }

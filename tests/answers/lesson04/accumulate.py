@@ -1,26 +1,20 @@
-"""Known wrong answers to 04.accumulate, by the diagnosis that each must get."""
+"""Known answers to 04.accumulate: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.accumulate import (
-    accumulate,
-    accumulate_by_batches,
-    accumulate_undivided,
-    accumulate_without_zero,
-    accumulate_zero_inside,
-)
+from course_lessons.lesson04.accumulate import TWINS, accumulate
 from course_lessons.lesson04.amp_step import amp_step
 from course_utils.exercises.edited import edited
 
 
-def _accumulate_joined(model, batches, loss_fn, optimizer, scaler, dtype):
+def _joined(model, batches, loss_fn, optimizer, scaler, dtype):
     x, y = (torch.cat(part) for part in zip(*batches, strict=True))
     amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
 
 
-def _accumulate_one_backward(model, batches, loss_fn, optimizer, scaler, dtype):
+def _one_backward(model, batches, loss_fn, optimizer, scaler, dtype):
     count = sum(len(y) for _, y in batches)
     optimizer.zero_grad()
     total = 0
@@ -32,47 +26,53 @@ def _accumulate_one_backward(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
+def _from_a_list(model, batches, loss_fn, optimizer, scaler, dtype):
+    count, losses = sum(len(y) for _, y in batches), []
+    optimizer.zero_grad()
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=dtype):
+            losses.append(loss_fn(model(x), y) * len(y) / count)
+    for loss in losses:
+        scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def _with_its_own_scaler(model, batches, loss_fn, optimizer, scaler, dtype):
+    mine = torch.amp.GradScaler("cpu", enabled=scaler.is_enabled())
+    accumulate(model, batches, loss_fn, optimizer, mine, dtype)
+
+
+def _by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
+    total = sum(x.shape[0] for x, _ in batches)
+    for parameter in model.parameters():
+        parameter.grad = None
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype):
+            loss = loss_fn(model(x), y)
+        scaler.scale(loss * (y.shape[0] / total)).backward()
+    scaler.step(optimizer)
+    scaler.update()
+
+
+_BACKWARD, _STEP = "scaler.scale(loss).backward()", "scaler.step(optimizer)\nscaler.update()"
+_MEND = "for parameter in model.parameters():\n    parameter.grad.nan_to_num_(0.0)"
 WRONG = {
-    "by-batches": accumulate_by_batches,
-    "sum-of-means": accumulate_undivided,
-    "last-only": accumulate_zero_inside,
-    "steps": edited(
-        accumulate,
-        {
-            ("scaler.step(optimizer)\nscaler.update()"): (
-                "    scaler.step(optimizer)\n    scaler.update()"
-            )
-        },
-    ),
+    **TWINS,
+    "steps": edited(accumulate, {_STEP: "    scaler.step(optimizer)\n    scaler.update()"}),
     "updates": edited(
-        accumulate,
-        {
-            "scaler.scale(loss).backward()": ("scaler.scale(loss).backward()\nscaler.update()"),
-            "scaler.update()": "",
-        },
+        accumulate, {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""}
     ),
-    "large-batch": _accumulate_joined,
-    "one-backward": _accumulate_one_backward,
-    "left-out": edited(
-        accumulate,
-        {
-            "scaler.scale(loss).backward()": (
-                "if loss.isfinite():\n    scaler.scale(loss).backward()"
-            )
-        },
+    "large-batch": _joined,
+    "one-backward": (_one_backward, _from_a_list),
+    "left-out": edited(accumulate, {_BACKWARD: f"if loss.isfinite():\n    {_BACKWARD}"}),
+    "overflow-kept": (
+        edited(accumulate, {_BACKWARD: f"{_BACKWARD}\n{_MEND}"}),
+        edited(accumulate, {_STEP: f"{_MEND}\n{_STEP}"}),
     ),
-    "overflow-kept": edited(
-        accumulate,
-        {
-            "scaler.scale(loss).backward()": (
-                "scaler.scale(loss).backward()\n"
-                "for parameter in model.parameters():\n"
-                "    parameter.grad.nan_to_num_(0.0)"
-            )
-        },
-    ),
-    "backward-inside": edited(
-        accumulate, {"scaler.scale(loss).backward()": "    scaler.scale(loss).backward()"}
-    ),
-    "piles-up": accumulate_without_zero,
+    "backward-inside": edited(accumulate, {_BACKWARD: f"    {_BACKWARD}"}),
+    "own-scaler": _with_its_own_scaler,
+    "step-bypassed": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
+    "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),
 }
+RIGHT = {"by shares": _by_shares}

@@ -1,4 +1,4 @@
-"""Known wrong answers to 04.amp_step, by the diagnosis that each must get."""
+"""Known answers to 04.amp_step: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ import torch
 from course_lessons.lesson04.amp_step import amp_step, amp_without_zero
 from course_utils.exercises.edited import edited
 
-
-def _amp_backward_inside(model, x, y, loss_fn, optimizer, scaler, dtype):
-    optimizer.zero_grad()
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
+_FORWARD = "with torch.autocast(x.device.type, dtype=dtype):\n    loss = loss_fn(model(x), y)"
+_PARTED = "with torch.autocast(x.device.type, dtype=dtype):\n    outputs = model(x)\n"
+_BACKWARD = "scaler.scale(loss).backward()"
+_SCALED_STEP = f"{_BACKWARD}\nscaler.step(optimizer)\nscaler.update()"
 
 
-def _amp_half_model(model, x, y, loss_fn, optimizer, scaler, dtype):
+def _half_model(model, x, y, loss_fn, optimizer, scaler, dtype):
     optimizer.zero_grad()
     loss = loss_fn(model.to(dtype)(x.to(dtype)), y)
     loss.backward()
@@ -26,10 +21,35 @@ def _amp_half_model(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _amp_loss_outside(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
+def _half_inputs(model, x, y, loss_fn, optimizer, scaler, dtype):
+    model.half()
+    return amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
+
+
+def _own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
+    scaler = torch.amp.GradScaler(x.device.type)
+    return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
+
+
+def _by_other_names(model, x, y, loss_fn, optimizer, scaler, dtype):
+    optimizer.zero_grad(set_to_none=False)
+    with torch.amp.autocast(device_type=x.device.type, dtype=dtype, enabled=dtype != torch.float32):
         outputs = model(x)
-    loss = loss_fn(outputs, y)
+        loss = loss_fn(outputs, y)
+    scaled = scaler.scale(loss)
+    scaled.backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach().clone()
+
+
+def _by_a_decorator(model, x, y, loss_fn, optimizer, scaler, dtype):
+    @torch.autocast(x.device.type, dtype=dtype)
+    def forward():
+        return loss_fn(model(x), y)
+
+    loss = forward()
     optimizer.zero_grad()
     scaler.scale(loss).backward()
     scaler.step(optimizer)
@@ -37,46 +57,70 @@ def _amp_loss_outside(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _amp_item(model, x, y, loss_fn, optimizer, scaler, dtype):
-    return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype).item()
-
-
-def _amp_own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
-    scaler = torch.amp.GradScaler(x.device.type)
-    return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
-
-
-def _amp_leaves_out(model, x, y, loss_fn, optimizer, scaler, dtype):
+def _by_autograd(model, x, y, loss_fn, optimizer, scaler, dtype):
     with torch.autocast(x.device.type, dtype=dtype):
         loss = loss_fn(model(x), y)
-    optimizer.zero_grad()
-    if loss.isfinite():
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
+    parameters = list(model.parameters())
+    gradients = torch.autograd.grad(scaler.scale(loss), parameters)
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient
+    scaler.step(optimizer)
+    scaler.update()
     return loss.detach()
 
 
+def _moves_the_data(model, x, y, loss_fn, optimizer, scaler, dtype):
+    model.to(x.device)
+    x = x.to(next(model.parameters()).device, non_blocking=True)
+    loss = amp_step(model, x, y.to(x.device.type), loss_fn, optimizer, scaler, dtype)
+    return loss.to(x.device)
+
+
+def _where(condition):
+    """Scale only where a condition holds."""
+    scaled = _SCALED_STEP.replace("\n", "\n    ")
+    bare = "else:\n    loss.backward()\n    optimizer.step()"
+    return edited(amp_step, {_SCALED_STEP: f"if {condition}:\n    {scaled}\n{bare}"})
+
+
 WRONG = {
-    "half-model": _amp_half_model,
-    "named-device": edited(amp_step, {"x.device.type": '"cuda"'}),
-    "loss-outside": _amp_loss_outside,
-    "backward-inside": _amp_backward_inside,
+    "half-model": (_half_model, _half_inputs),
+    "no-autocast": (
+        edited(amp_step, {"torch.autocast(x.device.type, dtype=dtype)": "torch.enable_grad()"}),
+        edited(
+            amp_step,
+            {"torch.autocast(x.device.type, dtype=dtype)": "torch.autocast(x.device.type)"},
+        ),
+    ),
+    "named-device": (
+        edited(amp_step, {"x.device.type": '"cuda"'}),
+        edited(amp_step, {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("}),
+    ),
+    "loss-outside": edited(amp_step, {_FORWARD: f"{_PARTED}loss = loss_fn(outputs, y)"}),
+    "backward-inside": edited(
+        amp_step,
+        {
+            f"optimizer.zero_grad()\n{_BACKWARD}": f"    optimizer.zero_grad()\n    {_BACKWARD}",
+        },
+    ),
     "step-bypassed": edited(amp_step, {"scaler.step(optimizer)": "optimizer.step()"}),
     "not-scaled": edited(amp_step, {"scaler.scale(loss)": "loss"}),
-    "own-scaler": _amp_own_scaler,
+    "own-scaler": _own_scaler,
     "reads-scale": edited(amp_step, {"scaler.scale(loss)": "(loss * scaler.get_scale())"}),
     "zeroed-late": edited(
         amp_step,
-        {
-            "optimizer.zero_grad()": ("scaler.scale(loss).backward()\noptimizer.zero_grad()"),
-            "scaler.scale(loss).backward()": "",
-        },
+        {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
     ),
-    "scale-off": _amp_leaves_out,
+    "scale-off": edited(
+        amp_step,
+        {_SCALED_STEP: "if loss.isfinite():\n    " + _SCALED_STEP.replace("\n", "\n    ")},
+    ),
     "no-update": edited(amp_step, {"scaler.update()": ""}),
     "piles-up": amp_without_zero,
-    "waits": _amp_item,
+    "waits": (
+        edited(amp_step, {"loss.detach()": "loss.item()"}),
+        edited(amp_step, {"loss.detach()": "torch.tensor(loss.item())"}),
+    ),
     "keeps-graph": edited(amp_step, {"loss.detach()": "loss"}),
     "scaled-loss": edited(
         amp_step,
@@ -85,4 +129,15 @@ WRONG = {
             "scaler.scale(loss)": "loss",
         },
     ),
+}
+RIGHT = {
+    "by other names": _by_other_names,
+    "asking the scaler": _where("scaler.is_enabled()"),
+    "asking the format": _where("dtype == torch.float16"),
+    "the loss in float32": edited(
+        amp_step, {_FORWARD: f"{_PARTED}loss = loss_fn(outputs.float(), y)"}
+    ),
+    "by a decorator": _by_a_decorator,
+    "by autograd": _by_autograd,
+    "moves the data": _moves_the_data,
 }

@@ -1,60 +1,50 @@
-"""Known wrong answers to 04.choose_precision, by the diagnosis that each must get."""
+"""Known answers to 04.choose_precision: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
 import torch
 
 from course_lessons.lesson04.choose_precision import choose_precision
+from course_utils.exercises.edited import edited
 
 
-def _choose_by_library(can):
+def _by_the_library(can):
     if torch.cuda.is_bf16_supported():
         return torch.bfloat16, False
     return (torch.float32, False) if can.device.type == "cpu" else (torch.float16, True)
 
 
-def _choose_scaler_always(can):
-    dtype, _ = choose_precision(can)
-    return dtype, dtype is not torch.float32
-
-
-def _choose_scaler_never(can):
-    return choose_precision(can)[0], False
-
-
-def _choose_bf16_everywhere(can):
+def _bf16_everywhere(can):
     return (torch.float32 if can.device.type == "cpu" else torch.bfloat16), False
 
 
-def _choose_by_capability(can):
+def _by_capability(can):
     if can.device.type == "cpu":
         return choose_precision(can)
     return (torch.bfloat16, False) if can.capability >= "8.0" else (torch.float16, True)
 
 
-def _choose_for_cuda(can):
-    if can.device.type == "cuda" or can.bf16:
-        return choose_precision(can)
-    return torch.float32, False
+def _in_one_line(can):
+    dtype = (
+        torch.bfloat16 if can.bf16 else torch.float32 if can.device.type == "cpu" else torch.float16
+    )
+    return dtype, dtype == torch.float16
 
 
-def _choose_by_text(can):
-    if can.bf16:
-        return torch.bfloat16, False
-    return (torch.float16, True) if can.device == "cuda" else (torch.float32, False)
-
-
-def _choose_float16(can):
-    return (torch.bfloat16, False) if can.bf16 else (torch.float16, True)
-
-
+_IF_CPU = 'can.device.type == "cpu"'
 WRONG = {
-    "asks-the-machine": _choose_by_library,
-    "scaler-with-bf16": _choose_scaler_always,
-    "no-scaler": _choose_scaler_never,
-    "no-units": _choose_bf16_everywhere,
-    "bf16-missed": _choose_by_capability,
-    "accelerator-left-out": _choose_for_cuda,
-    "cpu-float16": _choose_float16,
-    "device-as-text": _choose_by_text,
+    "asks-the-machine": _by_the_library,
+    "scaler-with-bf16": edited(choose_precision, {"torch.bfloat16, False": "torch.bfloat16, True"}),
+    "no-scaler": edited(choose_precision, {"torch.float16, True": "torch.float16, False"}),
+    "no-units": _bf16_everywhere,
+    "bf16-missed": _by_capability,
+    "accelerator-left-out": edited(choose_precision, {_IF_CPU: 'can.device.type != "cuda"'}),
+    "cpu-float16": (
+        edited(choose_precision, {_IF_CPU: "False"}),
+        edited(choose_precision, {_IF_CPU: 'can.device == "cpu"'}),
+    ),
+    "device-as-text": edited(choose_precision, {_IF_CPU: 'can.device != "cuda"'}),
+    "not-a-pair": lambda can: (str(can.bf16), True),
+    "wrong-type": lambda can: torch.float32,
 }
+RIGHT = {"in one line": _in_one_line}

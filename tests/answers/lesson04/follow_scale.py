@@ -1,23 +1,25 @@
-"""Known wrong answers to 04.follow_scale, by the diagnosis that each must get."""
+"""Known right answers to 04.follow_scale, by a name."""
 
 from __future__ import annotations
 
-from course_lessons.lesson04.follow_scale import (
-    scale_back_to_start,
-    scale_before,
-    scale_by_number,
-    scale_grows_on,
-    scale_not_reset,
-    scale_one_late,
-    scale_with_floor,
-)
+import math
 
-WRONG = {
-    "not-reset": scale_not_reset,
-    "by-number": scale_by_number,
-    "grows-on": scale_grows_on,
-    "before-the-step": scale_before,
-    "one-late": scale_one_late,
-    "back-to-start": scale_back_to_start,
-    "floor": scale_with_floor,
-}
+import torch
+from torch import nn
+
+
+def _by_the_scaler_itself(overflows, init_scale, growth_interval):
+    weight = nn.Parameter(torch.ones(1))
+    optimizer = torch.optim.SGD([weight], lr=0.0)
+    scaler = torch.amp.GradScaler("cpu", init_scale=init_scale, growth_interval=growth_interval)
+    scales = []
+    for overflow in overflows:
+        optimizer.zero_grad()
+        scaler.scale((weight * (math.inf if overflow else 1.0)).sum()).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        scales.append(scaler.get_scale())
+    return scales
+
+
+RIGHT = {"by the scaler itself": _by_the_scaler_itself}

@@ -1,52 +1,58 @@
-"""Known wrong answers to 04.logits_loss, by the diagnosis that each must get."""
+"""Known answers to 04.logits_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.lesson04.logits_loss import logits_loss
 from course_utils.exercises.edited import edited
 
 
-def _bce_of_sigmoid(logits, targets):
+def _of_sigmoid(logits, targets):
     return F.binary_cross_entropy(torch.sigmoid(logits), targets)
 
 
-def _bce_clamped(logits, targets):
+def _clamped(logits, targets):
     p = torch.sigmoid(logits.float()).clamp(1e-7, 1 - 1e-7)
     return -(targets * p.log() + (1 - targets) * (1 - p).log()).mean()
 
 
-def _bce_by_hand(logits, targets):
+def _outside_autocast(logits, targets):
+    with torch.autocast(logits.device.type, enabled=False):
+        return F.binary_cross_entropy(torch.sigmoid(logits.float()), targets)
+
+
+def _by_hand(logits, targets):
     return (torch.log(1 + torch.exp(logits.float())) - logits * targets).mean()
 
 
-def _bce_sigmoid_twice(logits, targets):
-    return F.binary_cross_entropy_with_logits(torch.sigmoid(logits), targets)
+def _by_its_formula(logits, targets):
+    z, t = logits.float(), targets.float()
+    return (z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean()
 
 
-def _bce_in_half(logits, targets):
-    return F.binary_cross_entropy_with_logits(logits.half(), targets.half())
-
-
-def _bce_hard_targets(logits, targets):
-    return F.binary_cross_entropy_with_logits(logits, (targets > 0.5).float())
-
-
-def _bce_sum(logits, targets):
-    return F.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
+def _of(arguments):
+    return edited(logits_loss, {"with_logits(logits, targets)": f"with_logits({arguments})"})
 
 
 WRONG = {
-    "refused": _bce_of_sigmoid,
-    "saturates": _bce_clamped,
-    "overflows": _bce_by_hand,
-    "sigmoid-twice": _bce_sigmoid_twice,
-    "rounded": _bce_in_half,
-    "wrong-formula": _bce_hard_targets,
+    "refused": _of_sigmoid,
+    "saturates": (_clamped, _outside_autocast),
+    "overflows": _by_hand,
+    "sigmoid-twice": _of("torch.sigmoid(logits), targets"),
+    "rounded": (_of("logits.half(), targets.half()"), _of("logits.bfloat16(), targets.bfloat16()")),
+    "wrong-formula": _of("logits, (targets > 0.5).float()"),
     "made-not-called": edited(
         logits_loss, {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
     ),
-    "sum": _bce_sum,
+    "sum": _of('logits, targets, reduction="sum"'),
+    "not-one": _of('logits, targets, reduction="none"'),
+    "no-graph": _of("logits.detach(), targets"),
+}
+RIGHT = {
+    "by its formula": _by_its_formula,
+    "by softplus": lambda logits, targets: (F.softplus(logits) - logits * targets).mean(),
+    "by the module": lambda logits, targets: nn.BCEWithLogitsLoss()(logits, targets),
 }
