@@ -44,9 +44,6 @@ EXERCISE = Exercise(
         "and then divided by what, give that?",
     ),
     reference=weight_bytes,
-<<<<<<< HEAD
-    check_answer=_check_weight_bytes,
-=======
     check_answer=OverCases(
         weight_bytes,
         _CASES,
@@ -56,8 +53,6 @@ EXERCISE = Exercise(
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
         shown=lambda number: f"{number:,g} bytes",
     ),
-    # 14 GB: arithmetic 7e9 * 16 / 8 / 1e9
->>>>>>> wc1
     why="You will do this sum often: a 7-billion-parameter network in 16 bits takes 14 GB before "
     "it has computed anything, and a free T4 has 16.",
     diagnoses={
