@@ -99,9 +99,14 @@ def read_records(path: Path) -> list[Measurement]:
     RecordError
         Where it is refused.
     """
-    found = load(path)
+    return list(_read(path, *_state(path)))
+
+
+@lru_cache(maxsize=64)
+def _read(path: Path, changed: int, size: int) -> tuple[Measurement, ...]:
+    found = _load(path, changed, size)
     try:
-        return [_measurement(found["machine"], result) for result in found["results"]]
+        return tuple(_measurement(found["machine"], result) for result in found["results"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise RecordError(
             f"{path.name} is not a file of records ({type(error).__name__}: {error}): "
@@ -117,11 +122,16 @@ def load(path: Path) -> dict[str, Any]:
     RecordError
         Where it cannot be read, is not JSON, or says another schema than this copy reads.
     """
+    return _load(path, *_state(path))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return when a file was changed last, and its size."""
     try:
         stat = path.stat()
     except OSError as error:
         raise RecordError(f"{path.name} cannot be read: {error.strerror}.") from error
-    return _load(path, stat.st_mtime_ns, stat.st_size)
+    return stat.st_mtime_ns, stat.st_size
 
 
 @lru_cache(maxsize=64)

@@ -1,5 +1,6 @@
 """What every test gets: the markers, and a progress file that is not the learner's."""
 
+import gc
 import os
 
 import pytest
@@ -13,6 +14,36 @@ def pytest_configure(config):
         "markers", "everywhere: platforms, hub, site, browser, endurance; run by test --everywhere"
     )
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
+
+
+_unfreeze, _loose = gc.unfreeze, [True]
+
+
+def _let_go():
+    _loose[0] = True
+    _unfreeze()
+
+
+gc.unfreeze = _let_go
+
+
+def pytest_unconfigure():
+    """Let the end of the process find everything."""
+    _unfreeze()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _imported():
+    _loose[0] = True
+
+
+@pytest.fixture(autouse=True)
+def _quick_collection(_imported):
+    """What stands imported is no garbage: ``gc.collect()``, which checks and devices call, passes it by."""
+    if _loose[0]:
+        gc.collect()
+        gc.freeze()
+        _loose[0] = False
 
 
 @pytest.fixture(autouse=True)

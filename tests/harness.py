@@ -127,7 +127,10 @@ class Nbval:
 def nbval(
     paths: Sequence[Path], folder: Path, cell_timeout: float = CELL_TIMEOUT, **extra: str
 ) -> dict[str, Nbval]:
-    """Run nbval on notebooks, in one process of its own; return what it found in each, by name."""
+    """Run nbval on notebooks, in one process of its own; return what it found in each, by name.
+
+    The notebooks are overwritten with what ran.
+    """
     ini, xml = folder / "pytest.ini", folder / "nbval.xml"
     ini.write_text("[pytest]\n", encoding="utf-8")
     command = [
@@ -141,7 +144,15 @@ def nbval(
         "-q",
     ]
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout}"]
-    command += ["-p", "nbval.plugin", "-p", "no:cacheprovider", f"--junitxml={xml}"]
+    command += [
+        "-p",
+        "nbval.plugin",
+        "-p",
+        "nbval_kept",
+        "-p",
+        "no:cacheprovider",
+        f"--junitxml={xml}",
+    ]
     env = kernel_env(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NO_COLOR="1", **extra)
     done = subprocess.run(
         [*command, *map(str, paths)], cwd=folder, env=env, capture_output=True, text=True
@@ -167,9 +178,8 @@ def _plain(text: str) -> str:
     return re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", text).strip()
 
 
-def nbval_problems(path: Path, found: Nbval) -> Iterator[str]:
+def nbval_problems(nb: NotebookNode, found: Nbval) -> Iterator[str]:
     """Say what is wrong with an nbval run: failures first, then what was never run or compared."""
-    nb = nbformat.read(path, as_version=4)
     yield from found.others
     if found.passed != len(code_cells(nb)):
         yield f"{found.passed} of {len(code_cells(nb))} code cells passed"
@@ -181,11 +191,25 @@ def nbval_problems(path: Path, found: Nbval) -> Iterator[str]:
             yield f"cell {cell.id} is tagged {CHECK_OUTPUT} and holds no output to compare"
 
 
+def outcomes(nb: NotebookNode) -> dict[str, list[str]]:
+    """Return what each check in an executed notebook said, in order, by exercise id."""
+    found: dict[str, list[str]] = {}
+    for output in (output for cell in code_cells(nb) for output in cell.outputs):
+        if result := output.get("data", {}).get(RESULT_MIME):
+            found.setdefault(result["exercise"], []).append(result["outcome"])
+    return found
+
+
 def results(nb: NotebookNode) -> dict[str, str]:
-    """Return the outcome of every check in an executed notebook, by exercise id."""
-    bundles = [output.get("data", {}) for cell in code_cells(nb) for output in cell.outputs]
-    shown = [bundle[RESULT_MIME] for bundle in bundles if RESULT_MIME in bundle]
-    return {result["exercise"]: result["outcome"] for result in shown}
+    """Return the last outcome of every check in an executed notebook, by exercise id."""
+    return {exercise: said[-1] for exercise, said in outcomes(nb).items()}
+
+
+def keep(path: Path) -> None:
+    """Keep the executed copy of a lesson, if there is one."""
+    if path.exists():
+        EXECUTED.mkdir(exist_ok=True)
+        shutil.copy(path, EXECUTED)
 
 
 def executed_problems(nb: NotebookNode, least: int = 10) -> Iterator[str]:

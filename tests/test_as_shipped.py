@@ -1,33 +1,55 @@
-"""Every lesson as the learner gets it: exercises unsolved, device as found, outputs compared."""
+"""Every lesson as the learner gets it: device as found, outputs compared, exercises open, then solved."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import time
 
 import nbformat
 import pytest
 from harness import (
     EACH_LESSON,
     NOTEBOOKS,
-    kernel_env,
+    TABLE,
+    code_cells,
+    executed_problems,
+    keep,
     nbval,
     nbval_problems,
     network_attempts,
     notebook,
+    outcomes,
 )
+
+from course_utils import progress_file
+from course_utils.exercises import lesson as exercises_of
+from tools.authoring.solve import tried_and_solved
 
 
 @pytest.mark.notebook
 @pytest.mark.parametrize("lesson", EACH_LESSON)
-def test_lesson_runs_as_shipped(lesson, tmp_path):
-    path = NOTEBOOKS / lesson.file
-    problems = list(nbval_problems(path, nbval([path], tmp_path)[path.stem]))
+def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, record_property):
+    """One run for both: not seen is what an answer does to cells that do not name it (test_solved.py)."""
+    exercises = exercises_of(lesson.id)
+    nb = tried_and_solved(nbformat.read(NOTEBOOKS / lesson.file, as_version=4), exercises)
+    path = tmp_path / lesson.file
+    nbformat.write(nb, path)
+    start = time.perf_counter()
+    found = nbval([path], tmp_path, NBVAL_CWD=str(NOTEBOOKS))[path.stem]
+    minutes = (time.perf_counter() - start) / 60
+    keep(path)
+    record_property(
+        f"{TABLE}lessons as shipped: cells run, exercises right, minutes",
+        f"{lesson.file:32} {len(code_cells(nb)):4} {len(exercises):4} {minutes:6.2f}",
+    )
+
+    ran = nbformat.read(path, as_version=4)
+    problems = [*nbval_problems(nb, found), *executed_problems(ran)]
     assert not problems, "\n".join(problems[:3])
     assert not network_attempts(tmp_path)
-    # A check notes every outcome but "not tried"; that the stubs do give it is tested in
-    # test_exercises.py, so an empty file means that no unsolved exercise said anything else.
-    noted = Path(kernel_env(tmp_path)["COURSE_PROGRESS"])
-    assert not noted.exists(), f"an unsolved exercise was judged: {noted.read_text()}"
+    assert outcomes(ran) == {exercise.id: ["not_tried", "right"] for exercise in exercises}
+    noted = {attempt.exercise: attempt.outcome for attempt in progress_file.attempts()}
+    assert noted == {exercise.id: "right" for exercise in exercises}
+    assert not progress_file.predictions(), "an open prediction was scored"
 
 
 def _compared(source: str, output: str | None, count: int | None = 1) -> nbformat.NotebookNode:
@@ -90,7 +112,7 @@ def bites(tmp_path_factory):
     for path in paths:
         nbformat.write(BITES[path.stem][0], path)
     found = nbval(paths, folder, cell_timeout=4)
-    return {path.stem: list(nbval_problems(path, found[path.stem])) for path in paths}, folder
+    return {name: list(nbval_problems(BITES[name][0], found[name])) for name in BITES}, folder
 
 
 @pytest.mark.slow

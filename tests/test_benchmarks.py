@@ -142,6 +142,7 @@ def test_the_loop_of_lesson_03_is_that_of_its_notebook():
     assert inner(twin) == f"{inner(notebook)}\n    job.tick()"
 
 
+@pytest.mark.slow
 def test_the_loops_learn_the_seeds_task():
     with comparison.measuring(scale=1.0):
         for loop in ("bare", "lesson 03", "capstone"):
@@ -298,6 +299,7 @@ def test_training_validation_and_test_rows_are_separate_for_every_seed():
     assert x.shape == (10_000, 20) and torch.equal(y[:, 0], (x.sum(1) > 0).float())
 
 
+@pytest.mark.slow
 def test_the_fast_recipe_is_as_accurate_as_the_seeds_loop():
     slow, fast = (
         mean(mlp.run(seed, recipe, CPU)[1] for seed in range(20, 24))

@@ -535,6 +535,7 @@ def test_cifar10_without_a_network_is_answered_in_a_sentence(monkeypatch, tmp_pa
 # --- plots ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_plot_in_a_notebook_is_a_picture_with_alternative_text(tmp_path):
     nb = notebook(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"

@@ -28,7 +28,7 @@ KILLS = 20
 PRELOAD = ["torch", "torch._dynamo", "course_utils.data", __name__]
 METHODS = multiprocessing.get_all_start_methods()
 context = multiprocessing.get_context("forkserver" if "forkserver" in METHODS else "spawn")
-pytestmark = [pytest.mark.slow, pytest.mark.serial]
+pytestmark = pytest.mark.slow
 
 MAKE = """
 import sys
@@ -122,6 +122,7 @@ def test_the_uninterrupted_run_repeats_itself(trainer, whole, tmp_path):
     assert equal(trainer.finish(tmp_path / "again"), whole[0])
 
 
+@pytest.mark.serial  # it kills by the time that a run takes alone
 def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, record_property):
     weights, duration = whole
     dice = random.Random(20)
@@ -155,6 +156,7 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
     assert len({text.split(": ")[1] for text in resumed}) >= 6
 
 
+@pytest.mark.serial  # it kills by the time that a run takes alone
 def test_killed_again_and_again(trainer, whole, tmp_path):
     folder, (weights, duration) = tmp_path / "run", whole
     kills = 0

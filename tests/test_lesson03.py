@@ -50,20 +50,20 @@ def trained() -> dict:
 
 
 @pytest.mark.slow
+def test_it_reads_as_well_on_the_simulated_device(monkeypatch):
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+    monkeypatch.setenv("COURSE_DEVICE", "sim")
+    names = run_cells("test accuracy after each pass")
+    assert names["train_x"].device.type == next(names["model"].parameters()).device.type == "sim"
+    assert names["test_accuracy"] > 0.97
+
+
+@pytest.mark.slow
 @pytest.mark.serial
 class TestTraining:
     def test_it_reads_more_than_97_percent_of_new_digits(self, trained):
         assert trained["test_accuracy"] > 0.97
-
-    def test_it_reads_as_well_on_the_simulated_device(self, monkeypatch):
-        if problem := simgpu.problem():
-            skip(problem, until="2027-11-30")
-        monkeypatch.setenv("COURSE_DEVICE", "sim")
-        names = run_cells("test accuracy after each pass")
-        assert (
-            names["train_x"].device.type == next(names["model"].parameters()).device.type == "sim"
-        )
-        assert names["test_accuracy"] > 0.97
 
     def test_data_on_the_device_beat_the_loader(self, trained):
         threads = torch.get_num_threads()

@@ -692,6 +692,7 @@ def test_sharded_bytes_are_those_of_fully_shard(ranks):
     assert sharded_bytes(shapes, ranks) == (4 * whole, held)
 
 
+@pytest.mark.slow
 def test_rescue_takes_what_ddp_and_compile_really_save():
     def model():
         return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))

@@ -512,6 +512,21 @@ def test_solved_puts_the_reference_in_place_of_each_stub(tiny):
     ]
 
 
+def test_an_answer_follows_the_last_cell_that_reads_it_and_these_follow_it(tiny):
+    nb = load(tiny)
+    place = next(i for i, c in enumerate(nb.cells) if c.id == "ask-double")
+    nb.cells.insert(place + 1, new_code_cell("%timeit 1\nprint(double(2))", id="reads"))
+    nb.cells.insert(place + 2, new_code_cell("ex.double.or_reference(double)", id="either"))
+    done = solve.tried_and_solved(nb, EXERCISES)
+    ids = [c.id for c in done.cells]
+    assert [i for i in ids if not i.endswith("-solved")] == [c.id for c in nb.cells]
+    at = ids.index("reads")
+    assert ids[at + 1 : at + 4] == ["ask-double-solved", "reads-solved", "either"]
+    assert ids[ids.index("ask-answer") + 1] == "ask-answer-solved"
+    assert "todo()" in cell(done, "ask-double").source
+    assert "2 * x" in cell(done, "ask-double-solved").source
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [

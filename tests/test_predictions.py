@@ -260,7 +260,7 @@ def test_importing_it_does_not_import_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.serial
+@pytest.mark.slow
 def test_two_notebooks_show_html_and_keep_one_file(tmp_path):
     cells = [
         "from course_utils import predict, todo\nguess = predict('04.{0}', {1}, unit='×')",

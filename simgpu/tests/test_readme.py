@@ -32,7 +32,11 @@ def test_each_example_prints_what_the_readme_says():
 def run_pytest(folder: Path, text: str) -> str:
     (folder / "test_it.py").write_text(text, encoding="utf-8")
     call = [sys.executable, "-m", "pytest", "-q", "-p", "simgpu.pytest_plugin", "--strict-markers"]
-    env = os.environ | {"PYTHONPATH": str(HOME.parent), "PYTEST_ADDOPTS": ""}
+    env = os.environ | {
+        "PYTHONPATH": str(HOME.parent),
+        "PYTEST_ADDOPTS": "",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     return subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True).stdout
 

@@ -1,10 +1,13 @@
-"""Solved variants of a lesson: every stub replaced by the reference."""
+"""Solved variants of a lesson: the reference in place of every stub, or after it."""
 
 from __future__ import annotations
 
+import ast
 import copy
 from collections.abc import Iterable
 
+import nbformat
+from IPython.core.inputtransformer2 import TransformerManager
 from nbformat import NotebookNode
 
 from course_utils.exercises import Exercise
@@ -36,6 +39,45 @@ def solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
         stub = find_stub(cell, exercise)
         cell.source = replaced(cell.source, stub, solution(exercise, stub))
     return nb
+
+
+def tried_and_solved(nb: NotebookNode, exercises: Iterable[Exercise]) -> NotebookNode:
+    """Return a copy that runs as shipped, and has each exercise a second time, solved.
+
+    The solved cell comes after the last cell that uses the stub; the cells that use it follow again.
+
+    Raises
+    ------
+    AuthoringError
+        As ``stubs``.
+    """
+    nb = copy.deepcopy(nb)
+    answers: dict[int, list[NotebookNode]] = {}
+    readers: dict[int, set[int]] = {}
+    for cell, exercise in _exercise_cells(nb, exercises):
+        stub = find_stub(cell, exercise)
+        users = [i for i, other in enumerate(nb.cells) if other is not cell and _uses(other, stub)]
+        place = max(users, default=nb.cells.index(cell))
+        answer = replaced(cell.source, stub, solution(exercise, stub))
+        answers.setdefault(place, []).append(_once_more(cell, answer))
+        readers.setdefault(place, set()).update(users)
+    for i in sorted(answers, reverse=True):
+        again = [_once_more(nb.cells[j], nb.cells[j].source) for j in sorted(readers[i])]
+        nb.cells[i + 1 : i + 1] = [*answers[i], *again]
+    return nb
+
+
+def _once_more(cell: NotebookNode, source: str) -> NotebookNode:
+    return nbformat.v4.new_code_cell(source, id=f"{cell.id}-solved")
+
+
+def _uses(cell: NotebookNode, stub: Stub) -> bool:
+    """Whether a cell reads an answer itself; ``or_reference`` makes an unsolved one as good."""
+    if cell.cell_type != "code":
+        return False
+    tree = ast.parse(TransformerManager().transform_cell(cell.source))
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return stub.name in names and f".or_reference({stub.name})" not in cell.source
 
 
 def _exercise_cells(

@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--everywhere",
         action="store_true",
         help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
-        "simulated device, the hub, the site, the browser, endurance (installs more)",
+        "CPU, the hub, the site, the browser, endurance (installs more)",
     )
     which.add_argument(
         "--compat",
