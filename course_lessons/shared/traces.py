@@ -49,7 +49,7 @@ class Trace:
     @property
     def start(self) -> float:
         """When the first span begins."""
-        return min((span.start for span in self.spans), default=0.0)
+        return self.spans[0].start if self.spans else 0.0
 
     @property
     def seconds(self) -> float:
