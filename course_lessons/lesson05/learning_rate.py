@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from typing import Any
-
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def learning_rate(step, base, base_batch, batch_per_rank, ranks, warmup):
@@ -26,79 +24,41 @@ _RATES = (  # base, base_batch, batch_per_rank, ranks, warmup
     (0.3, 20, 25, 3, 1),
 )
 
+_CASES = [
+    (step, *rates, warmup)
+    for *rates, warmup in _RATES
+    for step in (warmup, warmup + 100, 0, warmup // 2, warmup - 1, warmup + 1, 1)
+    if step >= 0
+]
 
-def _check_learning_rate(answer: Callable[..., Any], judge: Judge) -> None:
-    for case in _RATES:
-        warmup = case[-1]
-        for step in (warmup, warmup + 100, 0, warmup // 2, warmup - 1, warmup + 1, 1):
-            if step < 0:
-                continue
-            got, right = judge.number(answer(step, *case)), learning_rate(step, *case)
-            if not math.isclose(got, right, rel_tol=1e-6, abs_tol=1e-12):
-                like = [
-                    name
-                    for name, twin in _RATE_TWINS.items()
-                    if math.isclose(got, twin(step, *case), rel_tol=1e-6, abs_tol=1e-12)
-                ]
-                base, base_batch, batch, ranks, _ = case
-                judge.no(
-                    like[0] if like else "wrong-value",
-                    seen=f"{got:.6g} in step {step}, warm-up {warmup} steps, {ranks} ranks × {batch} "
-                    f"samples; {base:g} was good for {base_batch}",
-                    expected=f"{right:.6g}",
-                )
-
-
-def rate_not_scaled(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return base
-
-
-def rate_by_ranks(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return learning_rate(step, base, base_batch, base_batch, ranks, warmup)
-
-
-def rate_by_batch(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return learning_rate(step, base, base_batch, batch_per_rank, 1, warmup)
-
-
-def rate_by_root(step, base, base_batch, batch_per_rank, ranks, warmup):
-    root = math.sqrt(batch_per_rank * ranks / base_batch)
-    return learning_rate(step, base, 1, 1, root, warmup)
-
-
-def rate_from_zero(step, base, base_batch, batch_per_rank, ranks, warmup):
-    target = base * batch_per_rank * ranks / base_batch
-    return target * min(1, step / max(warmup, 1)) if warmup else target
-
-
-def rate_at_once(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return base * batch_per_rank * ranks / base_batch
-
-
-def rate_without_end(step, base, base_batch, batch_per_rank, ranks, warmup):
-    target = base * batch_per_rank * ranks / base_batch
-    return base + (target - base) * step / max(warmup, 1) if warmup else target
-
-
-def rate_one_late(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return learning_rate(max(step - 1, 0), base, base_batch, batch_per_rank, ranks, warmup)
-
-
-def rate_one_early(step, base, base_batch, batch_per_rank, ranks, warmup):
-    return learning_rate(step + 1, base, base_batch, batch_per_rank, ranks, warmup)
-
-
-_RATE_TWINS: Mapping[str, Callable[..., float]] = {
-    "not-scaled": rate_not_scaled,
-    "by-ranks": rate_by_ranks,
-    "by-batch": rate_by_batch,
-    "by-root": rate_by_root,
-    "at-once": rate_at_once,
-    "from-zero": rate_from_zero,
-    "without-end": rate_without_end,
-    "one-off": rate_one_late,
-    "one-early": rate_one_early,
+_LINE = "base + (target - base) * step / warmup"
+_TWINS = {
+    "not-scaled": (
+        lambda step, base, *rest: base,
+        edited(learning_rate, {"return target": "return base if step > warmup else target"}),
+    ),
+    "by-ranks": edited(learning_rate, {" * batch_per_rank * ranks / base_batch": " * ranks"}),
+    "by-batch": edited(learning_rate, {" * ranks": ""}),
+    "by-root": edited(
+        learning_rate,
+        {"batch_per_rank * ranks / base_batch": "(batch_per_rank * ranks / base_batch) ** 0.5"},
+    ),
+    "at-once": edited(learning_rate, {"step >= warmup": "True"}),
+    "from-zero": edited(learning_rate, {_LINE: "target * step / warmup"}),
+    "without-end": (
+        edited(learning_rate, {"step >= warmup": "not warmup"}),
+        edited(learning_rate, {"step >= warmup": "not warmup", _LINE: f"min(target, {_LINE})"}),
+    ),
+    "one-off": lambda step, *rates: learning_rate(max(step - 1, 0), *rates),
+    "one-early": lambda step, *rates: learning_rate(step + 1, *rates),
 }
+
+
+def _situation(step: int, base: float, before: int, batch: int, ranks: int, warmup: int) -> str:
+    return (
+        f"step {step}, warm-up {warmup} steps, {ranks} ranks × {batch} samples; "
+        f"{base:g} was good for {before}"
+    )
 
 
 EXERCISE = Exercise(
@@ -119,7 +79,7 @@ each step, and has reached the new rate in step `warmup`, where it stays. `warmu
         "Return the new rate where `step >= warmup`. Before that, add `step / warmup` of the way from `base` to it.",
     ),
     reference=learning_rate,
-    check_answer=_check_learning_rate,
+    check_answer=OverCases(learning_rate, _CASES, _TWINS, situation=_situation),
     why="k ranks make one step where one rank makes k, so each step must go about k times as far. The rule is "
     "an approximation: it fails in the first steps, hence the warm-up, and for very large batches. For Adam a "
     "root is often used in its place. Try a few rates before you trust any rule.",

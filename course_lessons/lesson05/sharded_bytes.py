@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def sharded_bytes(shapes, ranks):
@@ -15,7 +18,7 @@ def sharded_bytes(shapes, ranks):
     return 16 * whole, 16 * part
 
 
-_SHAPES: tuple[tuple[list[tuple[int, ...]], int], ...] = (
+_CASES: tuple[tuple[list[tuple[int, ...]], int], ...] = (
     ([(64, 32), (64,)], 2),
     ([(64, 32), (64,)], 1),
     ([(10, 20), (10,), (3, 10), (3,)], 4),
@@ -25,95 +28,39 @@ _SHAPES: tuple[tuple[list[tuple[int, ...]], int], ...] = (
     ([(5,)], 2),
 )
 
-
-def _check_sharded_bytes(answer: Callable[..., Any], judge: Judge) -> None:
-    for shapes, ranks in _SHAPES:
-        pair = judge.is_a(answer(shapes, ranks), (tuple, list), "a pair of numbers of bytes")
-        if len(pair) != 2:
-            judge.no("not-a-pair", seen=pair, expected="bytes under DDP, bytes under FSDP")
-        got = [judge.number(value) for value in pair]
-        right = sharded_bytes(shapes, ranks)
-        if got != [*right]:
-            like = [name for name, twin in _BYTES_TWINS.items() if got == [*twin(shapes, ranks)]]
-            judge.no(
-                like[0] if like else "wrong-value",
-                seen=f"{got[0]:,.6g} and {got[1]:,.6g} for {_listed(shapes)} on {ranks} ranks",
-                expected=f"{right[0]:,} and {right[1]:,}",
-            )
-
-
-def _listed(shapes: Sequence[tuple[int, ...]]) -> str:
-    return ", ".join(str(shape) for shape in shapes)
-
-
-def bytes_divided(shapes, ranks):
-    whole = 16 * sum(math.prod(shape) for shape in shapes)
-    return whole, whole / ranks
-
-
-def bytes_flat(shapes, ranks):
-    whole = sum(math.prod(shape) for shape in shapes)
-    return 16 * whole, 16 * math.ceil(whole / ranks)
-
-
-def bytes_flat_each(shapes, ranks):
-    sizes = [math.prod(shape) for shape in shapes]
-    return 16 * sum(sizes), 16 * sum(math.ceil(size / ranks) for size in sizes)
-
-
-def bytes_vectors_whole(shapes, ranks):
-    vectors = [shape for shape in shapes if len(shape) == 1]
-    matrices = [shape for shape in shapes if len(shape) > 1]
-    whole, part = sharded_bytes(matrices, ranks)
-    rest = sharded_bytes(vectors, ranks)[0]
-    return whole + rest, part + rest
-
-
-def bytes_floor(shapes, ranks):
-    part = sum(shape[0] // ranks * math.prod(shape[1:]) for shape in shapes)
-    return sharded_bytes(shapes, ranks)[0], 16 * part
-
-
-def bytes_of_parameters(shapes, ranks):
-    return tuple(value // 4 for value in sharded_bytes(shapes, ranks))
-
-
-def bytes_without_gradients(shapes, ranks):
-    return tuple(value // 4 * 3 for value in sharded_bytes(shapes, ranks))
-
-
-def bytes_without_adam(shapes, ranks):
-    return tuple(value // 2 for value in sharded_bytes(shapes, ranks))
-
-
-def bytes_parameters_sharded(shapes, ranks):
-    whole, part = sharded_bytes(shapes, ranks)
-    return whole, part // 4 + whole // 4 * 3
-
-
-def bytes_states_sharded(shapes, ranks):
-    whole, part = sharded_bytes(shapes, ranks)
-    return whole, whole // 2 + part // 2
-
-
-def bytes_ddp_divided(shapes, ranks):
-    part = sharded_bytes(shapes, ranks)[1]
-    return part, part
-
-
-_BYTES_TWINS: Mapping[str, Callable[..., Sequence[float]]] = {
-    "divided": bytes_divided,
-    "flat": bytes_flat,
-    "flat-each": bytes_flat_each,
-    "vectors-whole": bytes_vectors_whole,
-    "floor": bytes_floor,
-    "only-parameters": bytes_of_parameters,
-    "three-numbers": bytes_without_gradients,
-    "no-optimiser": bytes_without_adam,
-    "states-only": bytes_states_sharded,
-    "parameters-only": bytes_parameters_sharded,
-    "ddp-divided": bytes_ddp_divided,
+_ROWS = "math.ceil(shape[0] / ranks)"
+_PIECE = f"{_ROWS} * math.prod(shape[1:])"
+_BOTH = "16 * whole, 16 * part"
+_TWINS = {
+    "divided": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "whole / ranks"}),
+    "flat": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "-(-whole // ranks)"}),
+    "flat-each": edited(sharded_bytes, {_PIECE: "math.ceil(math.prod(shape) / ranks)"}),
+    "vectors-whole": edited(
+        sharded_bytes, {_ROWS: "math.ceil(shape[0] / (ranks if shape[1:] else 1))"}
+    ),
+    "floor": edited(sharded_bytes, {_ROWS: "shape[0] // ranks"}),
+    "only-parameters": edited(sharded_bytes, {_BOTH: "4 * whole, 4 * part"}),
+    "three-numbers": edited(sharded_bytes, {_BOTH: "12 * whole, 12 * part"}),
+    "no-optimiser": edited(sharded_bytes, {_BOTH: "8 * whole, 8 * part"}),
+    "states-only": edited(sharded_bytes, {_BOTH: "16 * whole, 8 * whole + 8 * part"}),
+    "parameters-only": edited(sharded_bytes, {_BOTH: "16 * whole, 12 * whole + 4 * part"}),
+    "ddp-divided": edited(sharded_bytes, {_BOTH: "16 * part, 16 * part"}),
 }
+
+
+def _read(judge: Judge, pair: Any) -> tuple[float, ...]:
+    judge.is_a(pair, (tuple, list), "a pair of numbers of bytes")
+    if len(pair) != 2:
+        judge.no("not-a-pair", seen=pair, expected="bytes under DDP, bytes under FSDP")
+    return tuple(judge.number(value) for value in pair)
+
+
+def _situation(shapes: Sequence[tuple[int, ...]], ranks: int) -> str:
+    return f"{', '.join(str(shape) for shape in shapes)} on {ranks} ranks"
+
+
+def _shown(pair: Sequence[float]) -> str:
+    return " and ".join(f"{value:,.10g}" for value in pair)
 
 
 EXERCISE = Exercise(
@@ -133,7 +80,15 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         "A piece has `math.ceil(shape[0] / ranks)` rows of `math.prod(shape[1:])` numbers.",
     ),
     reference=sharded_bytes,
-    check_answer=_check_sharded_bytes,
+    check_answer=OverCases(
+        sharded_bytes,
+        _CASES,
+        _TWINS,
+        read=_read,
+        alike=operator.eq,
+        situation=_situation,
+        shown=_shown,
+    ),
     why="With even shapes, n ranks need an n-th of the memory each, and that is how a model is trained that fits on none of them. "
     "What FSDP gathers for the layer at work, and the activations, come on top.",
     diagnoses={

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+import operator
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def batch_that_fits(small, large, capacity):
@@ -15,82 +14,41 @@ def batch_that_fits(small, large, capacity):
     return max(0, few + (capacity - low) * (many - few) // (high - low))
 
 
-def _check_batch_that_fits(answer: Callable[..., Any], judge: Judge) -> None:
-    mib = 2**20
-    for small, large, capacity in (
-        ((8, 500 * mib), (16, 600 * mib), 1000 * mib),
-        ((10, 1000), (20, 1500), 1520),
-        ((16, 600 * mib), (48, 1000 * mib), 12345 * mib),
-        ((32, 700 * mib), (64, 1339 * mib), 700 * mib),
-        ((32, 700 * mib), (64, 1339 * mib), 699 * mib),
-        ((1, 31_000_000), (4, 31_900_000), 15_634_661_376),
-        ((10, 1000), (20, 1500), 1549),
-        ((10, 1000), (20, 1500), 1550),
-        ((10, 1000), (20, 1500), 550),
-        ((10, 1000), (20, 1500), 549),
-        ((10, 1000), (20, 1500), 100),
-        ((3, 1000), (10, 1100), 2205),
-    ):
-        right = batch_that_fits(small, large, capacity)
-        got = judge.number(answer(small, large, capacity))
-        if got == right:
-            continue
-        like = [name for name, f in _FIT_TWINS if f(small, large, capacity) == got]
-        judge.no(
-            "negative" if got < 0 else (like[0] if like else "wrong-batch"),
-            seen=f"{got:g} for {small} and {large} in {capacity:,} bytes",
-            expected=right,
-        )
+_MIB = 2**20
 
-
-def fit_in_proportion(small, large, capacity):
-    return capacity * large[0] // large[1]
-
-
-def _fit_in_proportion_to_small(small, large, capacity):
-    return capacity * small[0] // small[1]
-
-
-def _fit_without_fixed_part(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return capacity * (many - few) // (high - low)
-
-
-def fit_rounded(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return max(0, round(few + (capacity - low) * (many - few) / (high - low)))
-
-
-def fit_rounded_up(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return max(0, math.ceil(few + (capacity - low) * (many - few) / (high - low)))
-
-
-def fit_on_top(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return max(0, (capacity - low) * (many - few) // (high - low))
-
-
-def fit_fraction(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return few + (capacity - low) * (many - few) / (high - low)
-
-
-fit_whole_slope = edited(
-    batch_that_fits, {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"}
+_CASES = (
+    ((8, 500 * _MIB), (16, 600 * _MIB), 1000 * _MIB),
+    ((10, 1000), (20, 1500), 1520),
+    ((16, 600 * _MIB), (48, 1000 * _MIB), 12345 * _MIB),
+    ((32, 700 * _MIB), (64, 1339 * _MIB), 700 * _MIB),
+    ((32, 700 * _MIB), (64, 1339 * _MIB), 699 * _MIB),
+    ((1, 31_000_000), (4, 31_900_000), 15_634_661_376),
+    ((10, 1000), (20, 1500), 1549),
+    ((10, 1000), (20, 1500), 1550),
+    ((10, 1000), (20, 1500), 550),
+    ((10, 1000), (20, 1500), 549),
+    ((10, 1000), (20, 1500), 100),
+    ((3, 1000), (10, 1100), 2205),
+    ((3, 1000), (10, 1150), 2500),
+    ((3, 1000), (10, 1100), 900),
 )
 
-
-_FIT_TWINS = (
-    ("no-fixed-part", fit_in_proportion),
-    ("no-fixed-part", _fit_in_proportion_to_small),
-    ("no-fixed-part", _fit_without_fixed_part),
-    ("rounded", fit_rounded),
-    ("rounded-up", fit_rounded_up),
-    ("on-top", fit_on_top),
-    ("fraction", fit_fraction),
-    ("whole-slope", fit_whole_slope),
-)
+_LINE = "few + (capacity - low) * (many - few) // (high - low)"
+_TWINS = {
+    "no-fixed-part": (
+        lambda small, large, capacity: capacity * large[0] // large[1],
+        lambda small, large, capacity: capacity * small[0] // small[1],
+        edited(batch_that_fits, {"few + (capacity - low)": "capacity"}),
+    ),
+    "rounded": edited(batch_that_fits, {_LINE: f"round({_LINE.replace('//', '/')})"}),
+    "rounded-up": edited(batch_that_fits, {"few + (capacity - low)": "few - (low - capacity)"}),
+    "on-top": edited(batch_that_fits, {"few + (": "("}),
+    "fraction": edited(batch_that_fits, {"//": "/"}),
+    "whole-slope": edited(
+        batch_that_fits, {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"}
+    ),
+    "negative": edited(batch_that_fits, {f"max(0, {_LINE})": _LINE}),
+}
 
 
 EXERCISE = Exercise(
@@ -110,7 +68,14 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
         "divide, and the arithmetic stays exact.",
     ),
     reference=batch_that_fits,
-    check_answer=_check_batch_that_fits,
+    check_answer=OverCases(
+        batch_that_fits,
+        _CASES,
+        _TWINS,
+        alike=operator.eq,
+        otherwise=lambda got, *_: "negative" if got < 0 else "wrong-batch",
+        situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
+    ),
     why="Two cheap runs replace a search, and a rule of three does not: it also shrinks the weights and the "
     "optimizer's state, which do not shrink.",
     diagnoses={

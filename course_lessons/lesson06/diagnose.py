@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 from typing import Any
 
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases
 
 
 def diagnose(message):
@@ -64,41 +66,39 @@ def _size(nbytes: int) -> str:
 
 
 _MESSAGES = (
-    ("too large", _sentence(20480, 15360, 12288, 2560, 212)),
-    ("too large", _sentence(512, 15360, 100, 14800, 160)),
-    ("fragmented", _sentence(2048, 15360, 1024, 9728, 4308)),
-    ("fragmented", _sentence(512, 15360, 256, 14548, 256)),
-    ("fragmented", _sentence(300, 15360, 10, 14650, 400)),
-    ("fragmented", _sentence(0.5, 15360, 0.25, 15058.5, 1.25)),
-    ("someone else", _sentence(4096, 15360, 512, 1024, 100, others=[13424])),
-    ("someone else", _sentence(1024, 24576, 256, 11908, 112, others=[6000, 6000])),
-    ("someone else", _sentence(2048, 8192, 256, 5844, 0, others=[1792])),
-    ("fragmented", _sentence(1024, 15360, 512, 8192, 2260, others=[4096])),
-    ("too large", _sentence(8192, 15360, 512, 10240, 212, others=[4096])),
-    ("too large", _sentence(600, 15360, 100, 14650, 110, others=[200])),
-    ("too large", _sentence(200, 300, 20, 270, 10, context=0)),
-    ("fragmented", _sentence(40, 300, 20, 240, 40, context=0)),
-    ("too large", _sentence(20, 15104, 15.06, 14817, 2, context=270, container=True)),
-    ("someone else", _sentence(4096, 15360, 512, 1024, 100, others=[13424], container=True)),
-    ("fragmented", _sentence(2048, 15360, 1024, 9728, 4308, pools=1.38)),
+    _sentence(20480, 15360, 12288, 2560, 212),  # too large
+    _sentence(512, 15360, 100, 14800, 160),  # too large
+    _sentence(2048, 15360, 1024, 9728, 4308),  # fragmented
+    _sentence(512, 15360, 256, 14548, 256),  # fragmented
+    _sentence(300, 15360, 10, 14650, 400),  # fragmented
+    _sentence(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
+    _sentence(4096, 15360, 512, 1024, 100, others=[13424]),  # someone else
+    _sentence(1024, 24576, 256, 11908, 112, others=[6000, 6000]),  # someone else
+    _sentence(2048, 8192, 256, 5844, 0, others=[1792]),  # someone else
+    _sentence(1024, 15360, 512, 8192, 2260, others=[4096]),  # fragmented
+    _sentence(8192, 15360, 512, 10240, 212, others=[4096]),  # too large
+    _sentence(600, 15360, 100, 14650, 110, others=[200]),  # too large
+    _sentence(200, 300, 20, 270, 10, context=0),  # too large
+    _sentence(40, 300, 20, 240, 40, context=0),  # fragmented
+    _sentence(20, 15104, 15.06, 14817, 2, context=270, container=True),  # too large
+    _sentence(4096, 15360, 512, 1024, 100, others=[13424], container=True),  # someone else
+    _sentence(2048, 15360, 1024, 9728, 4308, pools=1.38),  # fragmented
 )
 
 
-def _check_diagnose(answer: Callable[..., Any], judge: Judge) -> None:
+def _read(judge: Judge, got: Any) -> str:
     known = ("too large", "fragmented", "someone else")
-    for right, message in _MESSAGES:
-        got = judge.is_a(answer(message), str, "one of the three texts")
-        if got not in known:
-            judge.no("other-word", seen=got, expected=" / ".join(known))
-        if got == right:
-            continue
-        f = {name: _size(n) for name, n in memory.figures(message).items()}
-        judge.no(
-            _DIAGNOSE[right, got],
-            seen=f"{got!r}, where {f['requested']} were asked for, of {f['capacity']} are free "
-            f"{f['free']}, this process has {f['process']}, and of them {f['unallocated']} unallocated",
-            expected=repr(right),
-        )
+    if judge.is_a(got, str, "one of the three texts") not in known:
+        judge.no("other-word", seen=got, expected=" / ".join(known))
+    return got
+
+
+def _situation(message: str) -> str:
+    f = {name: _size(n) for name, n in memory.figures(message).items()}
+    return (
+        f"{f['requested']} asked for, where of {f['capacity']} are free {f['free']}, this process has "
+        f"{f['process']}, and of them {f['unallocated']} unallocated"
+    )
 
 
 _DIAGNOSE = {
@@ -132,7 +132,16 @@ EXERCISE = Exercise(
         'Compare `figures["requested"]` with the first sum, then with both together.',
     ),
     reference=diagnose,
-    check_answer=_check_diagnose,
+    check_answer=OverCases(
+        diagnose,
+        [(message,) for message in _MESSAGES],
+        {},
+        read=_read,
+        alike=operator.eq,
+        otherwise=lambda got, right, message: _DIAGNOSE[right, got],
+        situation=_situation,
+        shown=repr,
+    ),
     why="The three have different cures: a smaller batch does not help against another process, and "
     "`expandable_segments` does nothing for a model that is too large.",
     diagnoses={

@@ -14,6 +14,8 @@ import simgpu
 from course_lessons.shared.checking import Alive, how_far_off, norm, one_thread
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 
 from .checking import Block
@@ -114,9 +116,10 @@ def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
         return "many-steps"
     if got["rows"] < sum(sizes):
         return "left-out"
-    for diagnosis, step in _FRUGAL_TWINS:
-        if how_far_off(got["moved"], _steps(step, sizes)["moved"]) < TOLERANCE:
-            return diagnosis
+    for diagnosis, steps in FRUGAL_TWINS.items():
+        for step in several(steps):
+            if how_far_off(got["moved"], _steps(step, sizes)["moved"]) < TOLERANCE:
+                return diagnosis
     return "other-step"
 
 
@@ -186,52 +189,17 @@ def _plain_cost() -> tuple[float, int]:
     return step_cost(plain_step, "2 GB")
 
 
-def frugal_in_parts(
-    parts: int, weight: Callable[[int, int], float], zero: str = "before"
-) -> Callable[..., Any]:
-    def frugal_step(model, x, y, loss_fn, optimizer):
-        if zero == "before":
-            optimizer.zero_grad()
-        total = 0.0
-        for rows, labels in zip(x.chunk(parts), y.chunk(parts), strict=True):
-            if zero == "each":
-                optimizer.zero_grad()
-            loss = loss_fn(model(rows), labels) * weight(len(rows), len(x))
-            loss.backward()
-            total += loss.detach()
-        optimizer.step()
-        return total
-
-    return frugal_step
-
-
-def _whole(rows: int, all_rows: int) -> float:
-    return 1.0
-
-
-def share(rows: int, all_rows: int) -> float:
-    return rows / all_rows
-
-
-frugal_summed = frugal_in_parts(4, _whole)
-
-
-frugal_mean_of_means = frugal_in_parts(4, lambda rows, all_rows: 0.25)
-
-
-frugal_piling_up = frugal_in_parts(4, share, zero="never")
-
-
-frugal_last_part = frugal_in_parts(4, _whole, zero="each")
-
-
-_FRUGAL_TWINS = (
-    ("summed", frugal_summed),
-    ("mean-of-means", frugal_mean_of_means),
-    ("piles-up", frugal_piling_up),
-    ("last-part", frugal_last_part),
-    ("last-part", frugal_in_parts(4, share, zero="each")),
-)
+_SHARE = " * len(rows) / len(x)"
+_ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
+FRUGAL_TWINS = {
+    "summed": edited(frugal_step, {_SHARE: ""}),
+    "mean-of-means": edited(frugal_step, {_SHARE: " / 4"}),
+    "piles-up": edited(frugal_step, {"optimizer.zero_grad()": ""}),
+    "last-part": (
+        edited(frugal_step, {**_ZERO_EACH, _SHARE: ""}),
+        edited(frugal_step, _ZERO_EACH),
+    ),
+}
 
 
 EXERCISE = Exercise(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def state_bytes(model, states_per_parameter):
@@ -45,99 +48,49 @@ def _models() -> Iterator[tuple[str, nn.Module]]:
     yield "a model with a buffer that is not saved", masked
 
 
-def _check_state_bytes(answer: Callable[..., Any], judge: Judge) -> None:
+def _cases() -> Iterator[tuple[nn.Module, int]]:
     for name, model in _models():
-        for states in (2, 1, 0):
-            right = state_bytes(model, states)
-            got = judge.is_a(answer(model, states), dict, "a dict")
-            if set(got) != set(right):
-                judge.no("other-keys", seen=list(got), expected=list(right))
-            found = {key: judge.number(got[key]) for key in right}
-            if found == right:
-                continue
-            like = [twin for twin, f in _STATE_TWINS if f(model, states) == found]
-            off = [key for key in right if found[key] != right[key]]
-            judge.no(
-                like[0] if like else "wrong-value",
-                seen=f"{off[0]} {found[off[0]]:,.0f} bytes for {name}, {states} states",
-                expected=f"{right[off[0]]:,} bytes",
-            )
+        model.called = name
+        yield from ((model, states) for states in (2, 1, 0))
 
 
-def _state_of(
-    size: Callable[[Tensor], int] = lambda t: t.nbytes,
-    parameters: Callable[[nn.Module], list[Tensor]] = lambda m: list(m.parameters()),
-    trained: Callable[[Tensor], bool] = lambda p: p.requires_grad,
-    buffers: Callable[[nn.Module], list[Tensor]] = lambda m: list(m.buffers()),
-) -> Callable[..., Any]:
-    def state_bytes(model, states_per_parameter):
-        learning = sum(size(p) for p in parameters(model) if trained(p))
-        return {
-            "parameters": sum(size(p) for p in parameters(model)),
-            "gradients": learning,
-            "optimizer": states_per_parameter * learning,
-            "buffers": sum(size(b) for b in buffers(model)),
-        }
-
-    return state_bytes
+def _read(judge: Judge, got: Any) -> dict[str, float]:
+    keys = ("parameters", "gradients", "optimizer", "buffers")
+    if set(judge.is_a(got, dict, "a dict")) != set(keys):
+        judge.no("other-keys", seen=list(got), expected=list(keys))
+    return {key: judge.number(got[key]) for key in keys}
 
 
-def state_without_dtype(model, states_per_parameter):
-    return _state_of(size=lambda t: 4 * t.numel())(model, states_per_parameter)
-
-
-def state_in_elements(model, states_per_parameter):
-    return _state_of(size=lambda t: t.numel())(model, states_per_parameter)
-
-
-def state_of_frozen(model, states_per_parameter):
-    return _state_of(trained=lambda p: True)(model, states_per_parameter)
-
-
-def _state_optimizer_of_frozen(model, states_per_parameter):
-    right = state_bytes(model, states_per_parameter)
-    return {**right, "optimizer": states_per_parameter * right["parameters"]}
-
-
-def state_tied_twice(model, states_per_parameter):
-    def every(m):
-        return [p for _, p in m.named_parameters(remove_duplicate=False)]
-
-    return _state_of(parameters=every)(model, states_per_parameter)
-
-
-def state_saved_buffers(model, states_per_parameter):
-    def saved(m):
-        parameters = dict(m.named_parameters(remove_duplicate=False))
-        return [value for name, value in m.state_dict().items() if name not in parameters]
-
-    return _state_of(buffers=saved)(model, states_per_parameter)
-
-
-def state_existing_gradients(model, states_per_parameter):
-    existing = sum(p.grad.nbytes for p in model.parameters() if p.grad is not None)
-    return {**state_bytes(model, states_per_parameter), "gradients": existing}
-
-
-def state_buffers_learn(model, states_per_parameter):
-    def all_of_it(m):
-        return [*m.parameters(), *m.buffers()]
-
-    right = state_bytes(model, states_per_parameter)
-    everything = _state_of(parameters=all_of_it, trained=lambda t: t.is_floating_point())
-    return {**everything(model, states_per_parameter), "buffers": right["buffers"]}
-
-
-_STATE_TWINS = (
-    ("elements", state_in_elements),
-    ("always-four", state_without_dtype),
-    ("frozen", state_of_frozen),
-    ("frozen", _state_optimizer_of_frozen),
-    ("tied-twice", state_tied_twice),
-    ("saved-buffers", state_saved_buffers),
-    ("buffers-learn", state_buffers_learn),
-    ("no-gradient-yet", state_existing_gradients),
-)
+_EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
+_BOTH = "p for p in (*model.parameters(), *model.buffers())"
+_TRAINED = "p for p in model.parameters() if p.requires_grad"
+_EXISTING = "p.grad for p in model.parameters() if p.grad is not None"
+_TWINS = {
+    "elements": edited(state_bytes, {" * t.element_size()": ""}),
+    "always-four": edited(state_bytes, {"t.element_size()": "4"}),
+    "frozen": (
+        edited(state_bytes, {" if p.requires_grad": ""}),
+        edited(state_bytes, {"_parameter * trained": "_parameter * size(model.parameters())"}),
+    ),
+    "tied-twice": edited(
+        state_bytes,
+        {_TRAINED: f"{_EVERY} if p.requires_grad", "size(model.parameters())": f"size({_EVERY})"},
+    ),
+    "saved-buffers": edited(
+        state_bytes,
+        {"model.buffers()": "model.state_dict(keep_vars=True).values()) - size(" + _EVERY},
+    ),
+    "buffers-learn": edited(
+        state_bytes,
+        {
+            _TRAINED: f"{_BOTH} if p.is_floating_point()",
+            "size(model.parameters())": f"size({_BOTH})",
+        },
+    ),
+    "no-gradient-yet": edited(
+        state_bytes, {'"gradients": trained': f'"gradients": size({_EXISTING})'}
+    ),
+}
 
 
 EXERCISE = Exercise(
@@ -160,7 +113,15 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
         "parameters, and the optimizer takes `states_per_parameter` times as many.",
     ),
     reference=state_bytes,
-    check_answer=_check_state_bytes,
+    check_answer=OverCases(
+        state_bytes,
+        _cases,
+        _TWINS,
+        read=_read,
+        alike=operator.eq,
+        situation=lambda model, states: f"{model.called}, {states} states",
+        shown=lambda sizes: ", ".join(f"{key} {size:,.0f}" for key, size in sizes.items()),
+    ),
     why="This sum is the part of the memory that does not depend on the batch. For Adam in float32 it is "
     "four times the weights, and if it alone exceeds the card, no batch size helps.",
     diagnoses={

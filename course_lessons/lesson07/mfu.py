@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.judge import Raised
 
 
 def mfu(flops_per_step, seconds_per_step, peak):
@@ -16,7 +17,7 @@ def mfu(flops_per_step, seconds_per_step, peak):
     return share
 
 
-_MFU_TWINS: Mapping[str, Callable[[float, float, float], float]] = {
+MFU_TWINS = {
     "inverted": lambda flops, time, peak: time * peak / flops,
     "percent": lambda flops, time, peak: 100 * flops / time / peak,
     "no-time": lambda flops, time, peak: flops / peak,
@@ -24,23 +25,29 @@ _MFU_TWINS: Mapping[str, Callable[[float, float, float], float]] = {
 }
 
 
+def _situation(flops: float, time: float, peak: float) -> str:
+    return f"{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
+
+
+_SHARES = OverCases(
+    mfu,
+    ((8.1e11, 0.5, 8.1e12), (3e9, 1e-3, 6.5e13), (120, 3, 160), (5e12, 0.5, 1e13)),
+    MFU_TWINS,
+    situation=_situation,
+)
+
+
 def _check_mfu(answer: Callable[..., Any], judge: Judge) -> None:
-    for case in ((8.1e11, 0.5, 8.1e12), (3e9, 1e-3, 6.5e13), (120, 3, 160), (5e12, 0.5, 1e13)):
-        right = mfu(*case)
-        where = f"for {case[0]:.3g} FLOP in {case[1]:g} s, peak {case[2]:.3g} FLOP/s"
+    def not_refused(*case: float) -> Any:
         try:
-            answer.__wrapped__(*case)
-        except (ValueError, AssertionError) as error:
-            judge.no("refused", seen=f"{type(error).__name__} {where}", expected=f"{right:.6g}")
-        got = judge.number(answer(*case))
-        if not math.isclose(got, right, rel_tol=1e-6):
-            twins = {name: twin(*case) for name, twin in _MFU_TWINS.items()}
-            like = [name for name, value in twins.items() if math.isclose(got, value)]
-            judge.no(
-                like[0] if like else "wrong-value",
-                seen=f"{got:.6g} {where}",
-                expected=f"{right:.6g}",
-            )
+            return answer(*case)
+        except Raised as raised:
+            if not isinstance(raised.error, (ValueError, AssertionError)):
+                raise
+            seen = f"{type(raised.error).__name__} for {_situation(*case)}"
+            judge.no("refused", seen=seen, expected=f"{mfu(*case):.6g}")
+
+    _SHARES(not_refused, judge)
     try:
         got = answer.__wrapped__(2e13, 0.5, 3e13)
     except ValueError as error:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import operator
 from itertools import product
 from typing import Any
 
 from course_lessons.shared.profiling import Facts
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def regime(facts):
@@ -43,34 +45,24 @@ def _regime_cases() -> list[Facts]:
     busy = (0.1, 0.5, 0.74, 0.75, 0.95, 1.0)
     cases = [_facts(b, *h, *s) for b, h, s in product(busy, host, shares)]
     cases += [_facts(b, *h, 0.02, 0.01) for b, h in product(busy, host) if b < 0.75]
+    cases += [_facts(0.85, 0.4, 0.1, 0.2, 0.5)]
     return [*cases, _facts(0.8, 0.0, 0.9, 0.5, 0.2), _facts(0.99, 0.85, 0.05, 0.1, 0.8)]
 
 
-def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
-    cases = _regime_cases()
-    got = [answer(case) for case in cases]
-    for case, name in zip(cases, got, strict=True):
-        judge.is_a(name, str, "one of the five names")
-        if name not in REGIMES:
-            judge.no("other-name", seen=repr(name), expected=", ".join(REGIMES))
-        right = regime(case)
-        if name != right:
-            twins = [twin for twin, f in _REGIME_TWINS.items() if got == [f(c) for c in cases]]
-            inside = all(g == regime(c) for c, g in zip(cases, got, strict=True) if not _on_edge(c))
-            why = "at-least" if inside else _why_regime(name, right)
-            judge.no(
-                twins[0] if twins else why,
-                seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting "
-                f"{case.waiting:g}, FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
-                expected=right,
-            )
+def _read(judge: Judge, name: Any) -> str:
+    if judge.is_a(name, str, "one of the five names") not in REGIMES:
+        judge.no("other-name", seen=repr(name), expected=", ".join(REGIMES))
+    return name
 
 
-def _on_edge(case: Facts) -> bool:
-    return case.busy == 0.75 or max(case.loading, case.waiting) == 0.2
+def _situation(case: Facts) -> str:
+    return (
+        f"busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
+        f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}"
+    )
 
 
-def _why_regime(name: str, right: str) -> str:
+def _otherwise(name: str, right: str, case: Facts) -> str:
     if {name, right} == {"compute", "memory"}:
         return "larger-share"
     if right in ("compute", "memory"):
@@ -80,36 +72,24 @@ def _why_regime(name: str, right: str) -> str:
     return "host-side"
 
 
-def regime_waits_first(facts):
-    if max(facts.loading, facts.waiting) >= 0.2:
-        return "loader" if facts.loading >= facts.waiting else "synchronisation"
-    if facts.busy >= 0.75:
-        return "compute" if facts.flop_share >= facts.byte_share else "memory"
-    return "launch"
-
-
-def regime_swapped(facts):
-    right = regime(facts)
-    return {"memory": "compute", "compute": "memory"}.get(right, right)
-
-
-def regime_never_idle(facts):
-    if facts.flop_share >= 0.3 or facts.byte_share >= 0.3:
-        return "compute" if facts.flop_share >= facts.byte_share else "memory"
-    return regime(facts)
-
-
-def regime_without_launch(facts):
-    if facts.busy < 0.75:
-        return "loader" if facts.loading >= facts.waiting else "synchronisation"
-    return regime(facts)
-
-
-_REGIME_TWINS: Mapping[str, Callable[[Facts], str]] = {
-    "busy-first": regime_waits_first,
-    "larger-share": regime_swapped,
-    "idle-device": regime_never_idle,
-    "no-launch": regime_without_launch,
+_BUSY = "facts.busy >= 0.75"
+_TWINS = {
+    "busy-first": (
+        edited(regime, {_BUSY: f"{_BUSY} and max(facts.loading, facts.waiting) < 0.2"}),
+        edited(regime, {_BUSY: "facts.busy >= 0.9"}),
+        edited(regime, {_BUSY: "False"}),
+    ),
+    "larger-share": edited(regime, {"facts.flop_share >=": "facts.flop_share <"}),
+    "idle-device": edited(
+        regime, {_BUSY: f"{_BUSY} or max(facts.flop_share, facts.byte_share) >= 0.3"}
+    ),
+    "no-launch": edited(regime, {"max(facts.loading, facts.waiting) < 0.2": "False"}),
+    "host-side": edited(regime, {"< 0.2": ">= 0.2"}),
+    "at-least": (
+        edited(regime, {"busy >= 0.75": "busy > 0.75", "< 0.2": "<= 0.2"}),
+        edited(regime, {"busy >= 0.75": "busy > 0.75"}),
+        edited(regime, {"< 0.2": "<= 0.2"}),
+    ),
 }
 
 
@@ -138,7 +118,15 @@ launches.
         'Of the three, ask for `"launch"` first: neither `facts.loading` nor `facts.waiting` reaches 0.2.',
     ),
     reference=regime,
-    check_answer=_check_regime,
+    check_answer=OverCases(
+        regime,
+        [(case,) for case in _regime_cases()],
+        _TWINS,
+        read=_read,
+        alike=operator.eq,
+        otherwise=_otherwise,
+        situation=_situation,
+    ),
     why="The order of the questions is the method. A busy device is made faster by less work or by cheaper work, an "
     "idle one by a host that feeds it better, and the wrong one of the two gains nothing. If both shares are low on a "
     "busy device, neither is the limit: the kernels are too small or too slow to fill it. Then go back to larger "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, near
 
 
 def gain(old, new, rounds, clock):
@@ -73,25 +74,19 @@ def _right_order(rounds: int) -> str:
     return "".join("on" if turn % 2 == 0 else "no" for turn in range(rounds))
 
 
-def _check_gain(answer: Callable[..., Any], judge: Judge) -> None:
-    for settings, rounds in _MACHINES:
+def _on_machine(gain: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what runs a function on a machine; a judge looks at the order of the calls."""
+
+    def run(settings: dict[str, Any], rounds: int) -> Any:
         machine = _Shared(**settings)
-        got = answer(machine.old, machine.new, rounds, machine.clock)
-        got = got.tolist() if hasattr(got, "tolist") else got  # an array or a tensor
-        got = judge.is_a(got, (tuple, list), "three numbers")
-        _judge_order(machine.calls, rounds, judge)
-        twin = _Shared(**settings)
-        right = gain(twin.old, twin.new, rounds, twin.clock)
-        if len(got) != 3:
-            judge.no("not-three", seen=got, expected="(lower quartile, median, upper quartile)")
-        numbers = [judge.number(x) for x in got]
-        if all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers, right, strict=True)):
-            continue
-        judge.no(
-            _gain_like(numbers, settings, rounds),
-            seen=_three(numbers),
-            expected=f"{_three(right)}, for {rounds} rounds on a machine that others use too",
-        )
+        got = gain(machine.old, machine.new, rounds, machine.clock)
+        if judge is not None:
+            got = got.tolist() if hasattr(got, "tolist") else got  # an array or a tensor
+            judge.is_a(got, (tuple, list), "three numbers")
+            _judge_order(machine.calls, rounds, judge)
+        return got
+
+    return run
 
 
 def _judge_order(calls: str, rounds: int, judge: Judge) -> None:
@@ -121,68 +116,43 @@ def _three(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.4g}" for number in numbers)
 
 
-def _gain_like(numbers: list[float], settings: dict[str, Any], rounds: int) -> str:
-    """Return the diagnosis of a wrong result, from what other rules would give."""
-    for name, other in _GAIN_TWINS.items():
-        machine = _Shared(**settings)
-        found = other(machine.old, machine.new, rounds, machine.clock)
-        if all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(numbers, found, strict=True)):
-            return name
-    return "wrong-value"
+def _read(judge: Judge, got: Sequence[Any]) -> list[float]:
+    if len(got) != 3:
+        judge.no("not-three", seen=got, expected="(lower quartile, median, upper quartile)")
+    return [judge.number(x) for x in got]
 
 
-def timed_rounds(old, new, rounds, clock, *, swap=True, warm=True):
-    """Return the seconds of the old and of the new loop in each round."""
-    if warm:
-        old()
-        new()
-    pairs = []
-    for turn in range(rounds):
-        took = {}
-        for name in ("new", "old") if swap and turn % 2 else ("old", "new"):
-            begin = clock()
-            {"old": old, "new": new}[name]()
-            took[name] = clock() - begin
-        pairs.append((took["old"], took["new"]))
-    return pairs
-
-
-def quartiles(values):
-    return tuple(statistics.quantiles(values, n=4, method="inclusive"))
-
-
-def gain_upside_down(old, new, rounds, clock):
-    return quartiles([b / a for a, b in timed_rounds(old, new, rounds, clock)])
-
-
-def gain_first_over_second(old, new, rounds, clock):
-    pairs = timed_rounds(old, new, rounds, clock)
-    return quartiles([b / a if turn % 2 else a / b for turn, (a, b) in enumerate(pairs)])
-
-
-def gain_of_medians(old, new, rounds, clock):
-    pairs = timed_rounds(old, new, rounds, clock)
-    a, b = (quartiles([pair[i] for pair in pairs]) for i in (0, 1))
-    return tuple(x / y for x, y in zip(a, b, strict=True))
-
-
-def gain_exclusive(old, new, rounds, clock):
-    ratios = [a / b for a, b in timed_rounds(old, new, rounds, clock)]
-    return tuple(statistics.quantiles(ratios, n=4))
-
-
-def gain_extremes(old, new, rounds, clock):
-    ratios = [a / b for a, b in timed_rounds(old, new, rounds, clock)]
-    return min(ratios), statistics.median(ratios), max(ratios)
-
-
-_GAIN_TWINS: dict[str, Callable[..., tuple[float, ...]]] = {
-    "upside-down": gain_upside_down,
-    "first-over-second": gain_first_over_second,
-    "ratio-of-medians": gain_of_medians,
-    "exclusive": gain_exclusive,
-    "extremes": gain_extremes,
+_QUARTILES = 'tuple(statistics.quantiles(ratios, n=4, method="inclusive"))'
+GAIN_TWINS = {
+    "upside-down": edited(gain, {"before / after": "after / before"}),
+    "first-over-second": edited(
+        gain, {"before / after": "after / before if turn % 2 else before / after"}
+    ),
+    "ratio-of-medians": edited(
+        gain,
+        {
+            "before / after": "(before, after)",
+            f"return {_QUARTILES}": 'a, b = (statistics.quantiles(each, n=4, method="inclusive") for each in zip(*ratios))\n'
+            "return tuple(x / y for x, y in zip(a, b))",
+        },
+    ),
+    "exclusive": edited(gain, {', method="inclusive"': ""}),
+    "extremes": edited(gain, {_QUARTILES: "min(ratios), statistics.median(ratios), max(ratios)"}),
 }
+
+_OVER_MACHINES = OverCases(
+    _on_machine(gain),
+    _MACHINES,
+    {diagnosis: _on_machine(twin) for diagnosis, twin in GAIN_TWINS.items()},
+    read=_read,
+    alike=lambda got, right: all(map(near, got, right)),
+    situation=lambda settings, rounds: f"{rounds} rounds on a machine that others use too",
+    shown=_three,
+)
+
+
+def _check_gain(answer: Callable[..., Any], judge: Judge) -> None:
+    _OVER_MACHINES(_on_machine(answer, judge), judge)
 
 
 EXERCISE = Exercise(

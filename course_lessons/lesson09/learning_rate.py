@@ -3,65 +3,61 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def learning_rate(step, steps, peak, warm):
     return peak * min((step + 1) / warm, (steps - step) / (steps - warm + 1))
 
 
-RATE_TWINS: dict[str, Callable[[int, int, float, int], float]] = {
-    "first-step-lost": lambda step, steps, peak, warm: (
-        peak * min(step / warm, (steps - step) / (steps - warm))
-    ),
-    "last-step-lost": lambda step, steps, peak, warm: (
-        peak * min((step + 1) / warm, (steps - 1 - step) / (steps - warm))
-    ),
-    "peak-twice": lambda step, steps, peak, warm: (
-        peak * ((step + 1) / warm if step < warm else (steps - step) / (steps - warm))
-    ),
-    "stays-up": lambda step, steps, peak, warm: peak * min((step + 1) / warm, 1),
-    "no-warm-up": lambda step, steps, peak, warm: peak * (steps - step) / steps,
-    "cosine": lambda step, steps, peak, warm: (
-        peak * (step + 1) / warm
-        if step < warm
-        else peak * (1 + math.cos(math.pi * (step - warm + 1) / (steps - warm + 1))) / 2
-    ),
-    "share": lambda step, steps, peak, warm: learning_rate(step, steps, 1.0, warm),
-}
-
-
-def _check_learning_rate(answer: Callable[..., Any], judge: Judge) -> None:
+_CASES = [
+    (step, steps, peak, warm)
     for steps, peak, warm in (
         (10, 0.4, 3),
         (125, 0.1, 25),
         (8, 2.0, 1),
         (6, 1.0, 6),
         (40, 0.03, 10),
-    ):
-        got = [judge.number(answer(step, steps, peak, warm)) for step in range(steps)]
-        right = [learning_rate(step, steps, peak, warm) for step in range(steps)]
-        wrong = [i for i in range(steps) if not math.isclose(got[i], right[i], rel_tol=1e-6)]
-        if wrong:
-            judge.no(
-                _rate_like(got, steps, peak, warm),
-                seen=f"step {wrong[0]} of {steps}: {got[wrong[0]]:.6g} (peak {peak:g}, {warm} to warm up)",
-                expected=f"{right[wrong[0]]:.6g}",
-            )
+    )
+    for step in range(steps)
+]
 
 
-def _rate_like(got: Sequence[float], steps: int, peak: float, warm: int) -> str:
-    for name, twin in RATE_TWINS.items():
-        try:
-            other = [twin(step, steps, peak, warm) for step in range(steps)]
-        except ZeroDivisionError:
-            continue
-        if all(math.isclose(a, b, rel_tol=1e-6) for a, b in zip(got, other, strict=True)):
-            return name
-    return "wrong-value"
+def _where_it_falls(twin: Callable[..., float]) -> Callable[..., float]:
+    """Return a twin that is right where the warm-up is all there is: there it would divide by 0."""
+    return lambda step, steps, peak, warm: (twin if warm < steps else learning_rate)(
+        step, steps, peak, warm
+    )
+
+
+_FALL = "(steps - step) / (steps - warm + 1)"
+_TWINS = {
+    "first-step-lost": _where_it_falls(
+        edited(learning_rate, {"step + 1": "step", _FALL: "(steps - step) / (steps - warm)"})
+    ),
+    "last-step-lost": _where_it_falls(
+        edited(learning_rate, {_FALL: "(steps - 1 - step) / (steps - warm)"})
+    ),
+    "peak-twice": lambda step, steps, peak, warm: (
+        peak * ((step + 1) / warm if step < warm else (steps - step) / (steps - warm))
+    ),
+    "stays-up": edited(learning_rate, {_FALL: "1"}),
+    "no-warm-up": lambda step, steps, peak, warm: peak * (steps - step) / steps,
+    "cosine": lambda step, steps, peak, warm: (
+        peak * (step + 1) / warm
+        if step < warm
+        else peak * (1 + math.cos(math.pi * (step - warm + 1) / (steps - warm + 1))) / 2
+    ),
+    "share": edited(learning_rate, {"peak * ": ""}),
+}
+
+
+def _situation(step: int, steps: int, peak: float, warm: int) -> str:
+    return f"step {step} of {steps} (peak {peak:g}, {warm} to warm up)"
 
 
 EXERCISE = Exercise(
@@ -83,7 +79,7 @@ only one has `peak`. `warm` lies between 1 and `steps`.
         "The rate is the smaller of two lines, times the peak.",
     ),
     reference=learning_rate,
-    check_answer=_check_learning_rate,
+    check_answer=OverCases(learning_rate, _CASES, _TWINS, situation=_situation),
     why="A high rate learns fast and rattles; a low one settles. Rising first, it does not throw the weights about while they "
     "are still random; falling to the end, it settles exactly when the time is up.",
     diagnoses={

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
-from typing import Any
 
-from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.judge import Raised
+from course_utils.exercises import Exercise
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def time_to_target(runs, target):
@@ -19,42 +18,25 @@ def time_to_target(runs, target):
     return statistics.median(times)
 
 
-def only_survivors(runs, target):
-    firsts = [[s for s, a in run if a >= target] for run in runs]
-    return statistics.median([min(first) for first in firsts if first])
-
-
-def _survivors(runs, target):
-    try:
-        return only_survivors(runs, target)
-    except statistics.StatisticsError:
-        return math.inf
-
-
-TARGET_TWINS: dict[str, Callable[[Any, float], float]] = {
-    "survivors": _survivors,
-    "end-of-run": lambda runs, target: statistics.median(
-        run[-1][0] if any(a >= target for _, a in run) else math.inf for run in runs
+_FIRST = "min(reached, default=math.inf)"
+_TWINS = {
+    "survivors": edited(
+        time_to_target,
+        {
+            f"times.append({_FIRST})": "times += [min(reached)] if reached else []",
+            "median(times)": "median(times or [math.inf])",
+        },
     ),
-    "last-hit": lambda runs, target: statistics.median(
-        max((s for s, a in run if a >= target), default=math.inf) for run in runs
+    "end-of-run": edited(time_to_target, {_FIRST: "run[-1][0] if reached else math.inf"}),
+    "last-hit": edited(time_to_target, {"min(": "max("}),
+    "when-best": edited(
+        time_to_target,
+        {_FIRST: "max(run, key=lambda point: point[1])[0] if reached else math.inf"},
     ),
-    "when-best": lambda runs, target: statistics.median(
-        max(run, key=lambda point: point[1])[0] if max(a for _, a in run) >= target else math.inf
-        for run in runs
-    ),
-    "above-only": lambda runs, target: statistics.median(
-        min((s for s, a in run if a > target), default=math.inf) for run in runs
-    ),
-    "best-run": lambda runs, target: min(
-        min((s for s, a in run if a >= target), default=math.inf) for run in runs
-    ),
-    "mean": lambda runs, target: statistics.fmean(
-        min((s for s, a in run if a >= target), default=math.inf) for run in runs
-    ),
-    "failures-at-the-end": lambda runs, target: statistics.median(
-        min((s for s, a in run if a >= target), default=run[-1][0]) for run in runs
-    ),
+    "above-only": edited(time_to_target, {">=": ">"}),
+    "best-run": edited(time_to_target, {"statistics.median": "min"}),
+    "mean": edited(time_to_target, {"median": "fmean"}),
+    "failures-at-the-end": edited(time_to_target, {"=math.inf": "=run[-1][0]"}),
 }
 
 
@@ -75,49 +57,25 @@ _RUNS = (
 )
 
 
-_TARGETS = (
-    ((7, 2, 8, 10, 9), 0.95),
-    ((0, 1, 2, 3, 4), 0.95),
-    ((0, 1, 4), 0.96),
-    (range(7), 0.94),
-    ((6, 3), 0.96),
-    ((2, 5, 0), 0.9),
-    ((2, 5), 0.9),
-)
+_CASES = [
+    ([_RUNS[i] for i in chosen], target)
+    for chosen, target in (
+        ((7, 2, 8, 10, 9), 0.95),
+        ((0, 1, 2, 3, 4), 0.95),
+        ((0, 1, 4), 0.96),
+        (range(7), 0.94),
+        ((6, 3), 0.96),
+        ((2, 5, 0), 0.9),
+        ((7, 8, 9), 0.95),
+        ((2, 5), 0.9),
+    )
+]
 """The first case tells all known faults apart; in the last all fail, where a median of the others is an error."""
 
 
-def _check_time_to_target(answer: Callable[..., Any], judge: Judge) -> None:
-    cases = [([_RUNS[i] for i in chosen], target) for chosen, target in _TARGETS]
-    right = [time_to_target(*case) for case in cases]
-    got: list[float] = []
-    for case in cases:
-        try:
-            found = answer(*case)
-        except Raised:
-            if not any(map(_differs, got, right)):
-                raise
-            break  # the earlier cases say more
-        got.append(judge.is_a(found, (int, float), "a number, or math.inf"))
-    for (runs, target), found, expected in zip(cases, got, right, strict=False):
-        if _differs(found, expected):
-            failed = sum(all(a < target for _, a in run) for run in runs)
-            judge.no(
-                _target_like(got, cases),
-                seen=f"{found:g} s for {len(runs)} runs to {target:.0%}, of which {failed} never get there",
-                expected=f"{expected:g} s",
-            )
-
-
-def _differs(found: float, expected: float) -> bool:
-    return not math.isclose(found, expected, rel_tol=1e-6)
-
-
-def _target_like(got: Sequence[float], cases: Sequence[tuple[Any, float]]) -> str:
-    for name, twin in TARGET_TWINS.items():
-        if not any(_differs(x, twin(*case)) for x, case in zip(got, cases, strict=False)):
-            return name
-    return "wrong-value"
+def _situation(runs: list[list[tuple[float, float]]], target: float) -> str:
+    failed = sum(all(a < target for _, a in run) for run in runs)
+    return f"{len(runs)} runs to {target:.0%}, of which {failed} never get there"
 
 
 EXERCISE = Exercise(
@@ -137,7 +95,14 @@ the seconds until then. A run that never gets there takes longer than any other:
         "serves a run that has none.",
     ),
     reference=time_to_target,
-    check_answer=_check_time_to_target,
+    check_answer=OverCases(
+        time_to_target,
+        _CASES,
+        _TWINS,
+        read=lambda judge, got: judge.is_a(got, (int, float), "a number, or math.inf"),
+        situation=_situation,
+        shown=lambda seconds: f"{seconds:g} s",
+    ),
     why="A time to a target is only worth something if the failures are in it. With a median they can be: half of all "
     "runs are there by then, or the answer is infinite, and says so.",
     diagnoses={

@@ -1,23 +1,13 @@
-"""Known wrong answers to 05.accumulate, by the diagnosis that each must get."""
+"""Known answers to 05.accumulate."""
 
 from __future__ import annotations
 
 from contextlib import nullcontext
 
+import torch
+
 from course_lessons.lesson05.accumulate import accumulate
-
-
-def _accumulate_syncing(model, parts, loss_fn, optimizer):
-    rows = sum(len(x) for x, _ in parts)
-    optimizer.zero_grad()
-    for x, y in parts:
-        (loss_fn(model(x), y) * len(x) / rows).backward()
-    optimizer.step()
-
-
-def _accumulate_silent(model, parts, loss_fn, optimizer):
-    with model.no_sync():
-        _accumulate_syncing(model, parts, loss_fn, optimizer)
+from course_utils.exercises.edited import edited
 
 
 def _accumulate_forward_outside(model, parts, loss_fn, optimizer):
@@ -28,43 +18,6 @@ def _accumulate_forward_outside(model, parts, loss_fn, optimizer):
         with nullcontext() if i == len(parts) - 1 else model.no_sync():
             loss.backward()
     optimizer.step()
-
-
-def _accumulate_weighted(model, parts, loss_fn, optimizer, weight, sends):
-    optimizer.zero_grad()
-    for i, (x, y) in enumerate(parts):
-        with nullcontext() if i == sends % len(parts) else model.no_sync():
-            (loss_fn(model(x), y) * weight(len(x))).backward()
-    optimizer.step()
-
-
-def _accumulate_first(model, parts, loss_fn, optimizer):
-    rows = sum(len(x) for x, _ in parts)
-    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: n / rows, 0)
-
-
-def _accumulate_unweighted(model, parts, loss_fn, optimizer):
-    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: 1 / len(parts), -1)
-
-
-def _accumulate_undivided(model, parts, loss_fn, optimizer):
-    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: 1, -1)
-
-
-def _accumulate_by_rows(model, parts, loss_fn, optimizer):
-    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: n, -1)
-
-
-def _accumulate_zeroing_each(model, parts, loss_fn, optimizer):
-    rows = sum(len(x) for x, _ in parts)
-    model.register_forward_pre_hook(lambda *_: optimizer.zero_grad())
-    _accumulate_weighted(model, parts, loss_fn, optimizer, lambda n: n / rows, -1)
-
-
-def _accumulate_stale(model, parts, loss_fn, optimizer):
-    zero_grad, optimizer.zero_grad = optimizer.zero_grad, lambda: None
-    accumulate(model, parts, loss_fn, optimizer)
-    optimizer.zero_grad = zero_grad
 
 
 def _accumulate_stepping(model, parts, loss_fn, optimizer):
@@ -79,16 +32,83 @@ def _accumulate_one_backward(model, parts, loss_fn, optimizer):
     optimizer.step()
 
 
+def _accumulate_all_rows_at_once(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    xs, ys = zip(*parts, strict=True)
+    loss_fn(model(torch.cat(xs)), torch.cat(ys)).backward()
+    optimizer.step()
+
+
+def _accumulate_on_rank_0(model, parts, loss_fn, optimizer):
+    if model._dist.get_rank() == 0:
+        accumulate(model, parts, loss_fn, optimizer)
+
+
+def _accumulate_in_one_loop(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    rows = sum(y.numel() for _, y in parts)
+    for i, (x, y) in enumerate(parts, 1):
+        with model.no_sync() if i < len(parts) else nullcontext():
+            loss = loss_fn(model(x), y)
+            (loss * (y.numel() / rows)).backward()
+    optimizer.step()
+
+
+def _accumulate_by_the_attribute(model, parts, loss_fn, optimizer):
+    optimizer.zero_grad()
+    rows = sum(len(x) for x, _ in parts)
+    for i, (x, y) in enumerate(parts, 1):
+        model.require_backward_grad_sync = i == len(parts)
+        (loss_fn(model(x), y) * len(x) / rows).backward()
+    optimizer.step()
+
+
+def _accumulate_then_divide(model, parts, loss_fn, optimizer):
+    model.zero_grad()
+    with model.no_sync():
+        for x, y in parts[:-1]:
+            (loss_fn(model(x), y) * len(x)).backward()
+    x, y = parts[-1]
+    (loss_fn(model(x), y) * len(x)).backward()
+    for p in model.parameters():
+        p.grad /= sum(len(x) for x, _ in parts)
+    optimizer.step()
+
+
+_LOSS = "(loss_fn(model(x), y) * len(x) / rows)"
+_LAST = "add_gradient(*parts[-1])"
 WRONG = {
-    "every-part": _accumulate_syncing,
+    "every-part": edited(accumulate, {"with model.no_sync():": "if True:"}),
     "forward-outside": _accumulate_forward_outside,
-    "never-sends": _accumulate_silent,
-    "not-the-last": _accumulate_first,
-    "unweighted": _accumulate_unweighted,
-    "not-divided": _accumulate_undivided,
-    "by-rows": _accumulate_by_rows,
-    "only-last": _accumulate_zeroing_each,
-    "not-zeroed": _accumulate_stale,
+    "never-sends": edited(accumulate, {_LAST: f"    {_LAST}"}),
+    "not-the-last": (
+        edited(
+            accumulate,
+            {
+                "with model.no_sync():": "add_gradient(*parts[0])\nwith model.no_sync():",
+                "parts[:-1]": "parts[1:]",
+                _LAST: "",
+            },
+        ),
+        edited(
+            accumulate,
+            {"with model.no_sync():": "if True:", _LAST: f"with model.no_sync():\n    {_LAST}"},
+        ),
+    ),
+    "other-parts": lambda model, parts, loss_fn, optimizer: accumulate(
+        model, parts[:-1] or parts, loss_fn, optimizer
+    ),
+    "unweighted": edited(accumulate, {" * len(x) / rows": " / len(parts)"}),
+    "not-divided": edited(accumulate, {" * len(x) / rows": ""}),
+    "by-rows": edited(accumulate, {" / rows": ""}),
+    "only-last": edited(accumulate, {_LOSS: f"optimizer.zero_grad()\n{_LOSS}"}),
+    "not-zeroed": edited(accumulate, {"optimizer.zero_grad()": ""}),
     "steps": _accumulate_stepping,
-    "all-at-once": _accumulate_one_backward,
+    "all-at-once": (_accumulate_one_backward, _accumulate_all_rows_at_once),
+    "ranks-wait": _accumulate_on_rank_0,
+}
+RIGHT = {
+    "in one loop": _accumulate_in_one_loop,
+    "by the attribute": _accumulate_by_the_attribute,
+    "divided at the end": _accumulate_then_divide,
 }

@@ -1,4 +1,4 @@
-"""Known wrong answers to 05.average_gradients, by the diagnosis that each must get."""
+"""Known answers to 05.average_gradients."""
 
 from __future__ import annotations
 
@@ -8,32 +8,12 @@ from course_lessons.lesson05.average_gradients import average_gradients
 from course_utils.exercises.edited import edited
 
 
-def _average_skipping_none(model, dist):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= dist.get_world_size()
-
-
 def _average_not_kept(model, dist):
     for parameter in model.parameters():
         if parameter.requires_grad:
             grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
             dist.all_reduce(grad)
             grad /= dist.get_world_size()
-
-
-def _average_summed(model, dist):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-
-
-def _average_by_two(model, dist):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            dist.all_reduce(parameter.grad)
-            parameter.grad /= 2
 
 
 def _average_of_users(model, dist):
@@ -52,37 +32,118 @@ def _average_called_by_one(model, dist):
         average_gradients(model, dist)
 
 
-def _average_copies(model, dist):
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            mean = parameter.grad.clone()
-            dist.all_reduce(mean)
-            mean /= dist.get_world_size()
-
-
 def _average_parameters(model, dist):
     for parameter in model.parameters():
         dist.all_reduce(parameter.data)
         parameter.data /= dist.get_world_size() + 1
 
 
-def _average_all(model, dist):
-    for parameter in model.parameters():
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        dist.all_reduce(parameter.grad)
-        parameter.grad /= dist.get_world_size()
+def _average_by_avg(model, dist):
+    for p in (p for p in model.parameters() if p.requires_grad):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
 
 
+def _average_by_bucket(model, dist):
+    trained = [p for p in model.parameters() if p.requires_grad]
+    flat = torch.cat(
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten() for p in trained]
+    )
+    dist.all_reduce(flat)
+    for p, values in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
+        p.grad = values.view_as(p).to(p.dtype) / dist.get_world_size()
+
+
+def _average_by_gathering(model, dist):
+    n = dist.get_world_size()
+    for p in model.parameters():
+        if p.requires_grad:
+            own = torch.zeros_like(p) if p.grad is None else p.grad
+            each = [torch.empty_like(own) for _ in range(n)]
+            dist.all_gather(each, own)
+            p.grad = torch.stack(each).mean(0)
+
+
+def _average_divided_first(model, dist):
+    for p in reversed(list(model.parameters())):
+        if p.requires_grad:
+            if p.grad is None:
+                p.grad = torch.zeros_like(p)
+            p.grad.div_(dist.get_world_size())
+            dist.all_reduce(p.grad)
+
+
+def _average_in_the_background(model, dist):
+    works = []
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad / dist.get_world_size()
+            works.append(dist.all_reduce(p.grad, async_op=True))
+    for work in works:
+        work.wait()
+
+
+def _average_sent_in_own_order(model, dist):
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    for p in parameters if dist.get_rank() else reversed(parameters):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+
+
+def _average_of_rank_0(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.reduce(p.grad, 0)
+            if dist.get_rank() == 0:
+                p.grad /= dist.get_world_size()
+
+
+def _average_of_broadcasts(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.broadcast(p.grad, 0)
+
+
+def _average_of_divided_broadcasts(model, dist):
+    _average_of_broadcasts(model, dist)
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad /= dist.get_world_size()
+
+
+def _average_of_the_largest(model, dist):
+    for p in model.parameters():
+        if p.requires_grad:
+            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+            dist.all_reduce(p.grad, dist.ReduceOp.MAX)
+
+
+_FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
+_SEND = "dist.all_reduce(parameter.grad)"
+_DIVIDE = "parameter.grad /= dist.get_world_size()"
 WRONG = {
-    "one-rank": _average_called_by_one,
-    "none-skipped": _average_skipping_none,
+    "one-rank": (_average_called_by_one, _average_sent_in_own_order, _average_of_rank_0),
+    "none-skipped": edited(average_gradients, {_FILL: "if parameter.grad is None:\n    continue"}),
     "not-kept": _average_not_kept,
-    "not-divided": _average_summed,
-    "other-count": _average_by_two,
-    "own": _average_copies,
-    "own-divided": edited(average_gradients, {"(parameter.grad)": "(parameter.grad.clone())"}),
+    "not-divided": edited(average_gradients, {_DIVIDE: ""}),
+    "other-count": edited(average_gradients, {"dist.get_world_size()": "2"}),
+    "own": (edited(average_gradients, {_SEND: "", _DIVIDE: ""}), _average_of_broadcasts),
+    "own-divided": (
+        edited(average_gradients, {_SEND: "dist.all_reduce(parameter.grad.clone())"}),
+        _average_of_divided_broadcasts,
+    ),
     "users-only": _average_of_users,
     "parameters": _average_parameters,
-    "frozen": _average_all,
+    "frozen": edited(average_gradients, {"if parameter.requires_grad:": "if True:"}),
+    "wrong-value": _average_of_the_largest,
+}
+RIGHT = {
+    "by AVG": _average_by_avg,
+    "by a bucket": _average_by_bucket,
+    "by gathering": _average_by_gathering,
+    "divided first": _average_divided_first,
+    "in the background": _average_in_the_background,
 }

@@ -1,22 +1,14 @@
-"""Known wrong answers to 05.ring_all_reduce, by the diagnosis that each must get."""
+"""Known answers to 05.ring_all_reduce."""
 
 from __future__ import annotations
 
+import math
+
 import torch
+from torch.nn import functional as F
 
 from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
 from course_utils.exercises.edited import edited
-
-
-def _ring_sends_first(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    parts = x.view(-1).tensor_split(n)
-    for step in range(2 * (n - 1)):
-        part = parts[(rank - step - 1) % n]
-        received = torch.empty_like(part)
-        dist.send(parts[(rank - step) % n], (rank + 1) % n)
-        dist.recv(received, (rank - 1) % n)
-        part.copy_(part + received if step < n - 1 else received)
 
 
 def _ring_by_rank_0(x, dist):
@@ -45,39 +37,9 @@ def _ring_of_whole_tensors(x, dist):
         x += received
 
 
-def _ring_without_wait(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    parts = x.view(-1).tensor_split(n)
-    for step in range(2 * (n - 1)):
-        part = parts[(rank - step - 1) % n]
-        received = torch.empty_like(part)
-        dist.isend(parts[(rank - step) % n], (rank + 1) % n)
-        dist.recv(received, (rank - 1) % n)
-        part.copy_(part + received if step < n - 1 else received)
-
-
-_ring_half_way = edited(
-    ring_all_reduce,
-    {
-        "for step in range(2 * (n - 1))": "for step in range(n - 1)",
-        (
-            "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
-        ): "part += received",
-    },
-)
-
-
 def _ring_rounding_down(x, dist):
     n = dist.get_world_size()
     ring_all_reduce(x.view(-1)[: x.numel() // n * n], dist)
-
-
-def _ring_by_collective(x, dist):
-    dist.all_reduce(x)
-
-
-def _ring_of_a_copy(x, dist):
-    ring_all_reduce(x.clone(), dist)
 
 
 def _ring_averaging(x, dist):
@@ -109,24 +71,104 @@ def _ring_taking_turns(x, dist):
         part.copy_(part + received if step < n - 1 else received)
 
 
+def _ring_of_other_sizes(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    sending = dist.isend(x.view(-1)[: rank + 1], (rank + 1) % n)
+    dist.recv(torch.empty_like(x), (rank - 1) % n)
+    sending.wait()
+
+
+def _ring_to_and_from_all(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    others = [r for r in range(n) if r != rank]
+    received = {r: torch.empty_like(x) for r in others}
+    given = x.clone()
+    works = [dist.irecv(received[r], r) for r in others] + [dist.isend(given, r) for r in others]
+    for work in works:
+        work.wait()
+    for r in others:
+        x += received[r]
+
+
+def _ring_all_begun_at_once(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts, works = x.view(-1).tensor_split(n), []
+    others = [(rank + step) % n for step in range(1, n)]
+    received = {other: torch.empty_like(parts[rank]) for other in others}
+    for other in others:
+        works += [dist.isend(parts[other], other), dist.irecv(received[other], other)]
+    for work in works:
+        work.wait()
+    for part in received.values():
+        parts[rank].add_(part)
+    works = [dist.isend(parts[rank], other) for other in others]
+    works += [dist.irecv(parts[other], other) for other in others]
+    for work in works:
+        work.wait()
+
+
+def _ring_by_irecv(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    flat = x.flatten()
+    length = math.ceil(len(flat) / n)
+    padded = F.pad(flat, (0, n * length - len(flat)))
+    parts = list(padded.split(length))
+    for step in range(n - 1):
+        parts[(rank + step + 1) % n] += _swapped(parts[(rank + step) % n], dist)
+    for step in range(n - 1):
+        parts[(rank + step) % n].copy_(_swapped(parts[(rank + step - 1) % n], dist))
+    x.copy_(padded[: len(flat)].view_as(x))
+
+
+def _swapped(part, dist):
+    """Send a piece to the left, and return what comes from the right."""
+    n, rank = dist.get_world_size(), dist.get_rank()
+    received = torch.empty_like(part)
+    works = [dist.irecv(received, (rank + 1) % n), dist.isend(part, (rank - 1) % n)]
+    for work in works:
+        work.wait()
+    return received
+
+
+def _ring_of_direct_messages(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts, received = x.view(-1).tensor_split(n), []
+    for step in range(1, n):
+        sending = dist.isend(parts[(rank + step) % n], (rank + step) % n)
+        received.append(torch.empty_like(parts[rank]))
+        dist.recv(received[-1], (rank - step) % n)
+        sending.wait()
+    for part in received:
+        parts[rank].add_(part)
+    for step in range(1, n):
+        sending = dist.isend(parts[rank], (rank + step) % n)
+        dist.recv(parts[(rank - step) % n], (rank - step) % n)
+        sending.wait()
+
+
+_ADD = "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
 WRONG = {
-    "deadlock": _ring_sends_first,
+    "deadlock": edited(
+        ring_all_reduce, {"sending = dist.isend": "dist.send", "sending.wait()": ""}
+    ),
     "one-rank": _ring_by_rank_0,
-    "whole-tensors": _ring_of_whole_tensors,
-    "too-many-steps": _ring_taking_turns,
-    "half-way": _ring_half_way,
-    "too-much": edited(
-        ring_all_reduce,
-        {
-            (
-                "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
-            ): "part += received"
-        },
+    "other-partner": _ring_of_other_sizes,
+    "whole-tensors": (_ring_of_whole_tensors, _ring_to_and_from_all),
+    "too-many-steps": (_ring_taking_turns, _ring_all_begun_at_once),
+    "half-way": edited(ring_all_reduce, {"2 * (n - 1)": "n - 1", _ADD: "part += received"}),
+    "too-much": (
+        edited(ring_all_reduce, {_ADD: "part += received"}),
+        lambda x, dist: x.mul_(dist.get_world_size()),
     ),
     "left-over": _ring_rounding_down,
-    "no-wait": _ring_without_wait,
-    "collective": _ring_by_collective,
-    "not-in-place": _ring_of_a_copy,
+    "no-wait": (
+        edited(ring_all_reduce, {"sending = dist.isend": "dist.isend", "sending.wait()": ""}),
+        edited(ring_all_reduce, {"empty_like": "zeros_like", "dist.recv": "dist.irecv"}),
+    ),
+    "collective": lambda x, dist: dist.all_reduce(x),
+    "not-in-place": (lambda x, dist: ring_all_reduce(x.clone(), dist), lambda x, dist: None),
     "divided": _ring_averaging,
     "some-ranks": _ring_to_the_last,
+    "other-sum": lambda x, dist: x.zero_(),
 }
+RIGHT = {"by irecv": _ring_by_irecv, "of direct messages": _ring_of_direct_messages}

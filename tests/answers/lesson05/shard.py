@@ -1,37 +1,16 @@
-"""Known wrong answers to 05.shard, by the diagnosis that each must get."""
+"""Known answers to 05.shard."""
 
 from __future__ import annotations
 
 import math
+import random
 
+import numpy as np
 import torch
+from torch.utils.data import DistributedSampler
 
 from course_lessons.lesson05.shard import shard
-
-
-def _shard_own_order(n, rank, world_size, epoch, seed):
-    return shard(n, rank, world_size, epoch, seed + 100 * rank)
-
-
-def _shard_same_every_epoch(n, rank, world_size, epoch, seed):
-    return shard(n, rank, world_size, 0, seed)
-
-
-def _shard_unequal(n, rank, world_size, epoch, seed):
-    generator = torch.Generator().manual_seed(seed + epoch)
-    return torch.randperm(n, generator=generator).tolist()[rank::world_size]
-
-
-def _shard_drops(n, rank, world_size, epoch, seed):
-    generator = torch.Generator().manual_seed(seed + epoch)
-    length = n // world_size
-    return torch.randperm(n, generator=generator).tolist()[rank * length : (rank + 1) * length]
-
-
-def _shard_global(n, rank, world_size, epoch, seed):
-    torch.manual_seed(seed + epoch)
-    order = torch.randperm(n).tolist()
-    return (order * world_size)[: math.ceil(n / world_size) * world_size][rank::world_size]
+from course_utils.exercises.edited import edited
 
 
 def _shard_in_order(n, rank, world_size, epoch, seed):
@@ -44,17 +23,86 @@ def _shard_cut_first(n, rank, world_size, epoch, seed):
     return [rows[i] for i in shard(len(rows), 0, 1, epoch, seed)]
 
 
-def _shard_all(n, rank, world_size, epoch, seed):
-    return shard(n, 0, 1, epoch, seed + rank)
+def _shard_after_seeding_python(n, rank, world_size, epoch, seed):
+    random.seed(seed + epoch)
+    order = random.sample(range(n), n)
+    return (order * world_size)[: math.ceil(n / world_size) * world_size][rank::world_size]
+
+
+def _shard_after_seeding_numpy(n, rank, world_size, epoch, seed):
+    np.random.seed(seed + epoch)  # noqa: NPY002
+    order = np.random.permutation(n)  # noqa: NPY002
+    return np.resize(order, math.ceil(n / world_size) * world_size)[rank::world_size]
+
+
+def _shard_rotated(n, rank, world_size, epoch, seed):
+    places = range(rank, math.ceil(n / world_size) * world_size, world_size)
+    return [(place + epoch + seed) % n for place in places]
+
+
+def _shard_handed_round(n, rank, world_size, epoch, seed):
+    return _shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
+
+
+def _shard_by_sampler(n, rank, world_size, epoch, seed):
+    sampler = DistributedSampler(range(n), world_size, rank, shuffle=True, seed=seed)
+    sampler.set_epoch(epoch)
+    return list(sampler)
+
+
+def _shard_by_numpy(n, rank, world_size, epoch, seed):
+    order = np.random.default_rng([seed, epoch]).permutation(n)
+    return list(np.resize(order, math.ceil(n / world_size) * world_size)[rank::world_size])
+
+
+def _shard_in_blocks(n, rank, world_size, epoch, seed):
+    generator = torch.Generator().manual_seed(1000 * seed + epoch)
+    order = torch.randperm(n, generator=generator)
+    length = math.ceil(n / world_size)
+    return order[torch.arange(rank * length, (rank + 1) * length) % n]
+
+
+def _shard_by_random(n, rank, world_size, epoch, seed):
+    order = list(range(n))
+    random.Random(f"{seed} {epoch}").shuffle(order)
+    while len(order) % world_size:
+        order.append(order[len(order) % n])
+    return tuple(order[rank::world_size])
 
 
 WRONG = {
-    "own-order": _shard_own_order,
-    "same-every-epoch": _shard_same_every_epoch,
-    "same-rows": _shard_cut_first,
-    "unequal": _shard_unequal,
-    "drops-rows": _shard_drops,
-    "global-generator": _shard_global,
-    "not-shuffled": _shard_in_order,
-    "all-rows": _shard_all,
+    "own-order": (
+        edited(shard, {"seed + epoch": "seed + epoch + 100 * rank"}),
+        edited(shard, {"seed + epoch": "seed + epoch + rank", "[rank::world_size]": "[:length]"}),
+    ),
+    "same-every-epoch": edited(shard, {"seed + epoch": "seed"}),
+    "same-rows": (_shard_cut_first, _shard_handed_round),
+    "unequal": edited(shard, {"return padded": "return order"}),
+    "drops-rows": edited(shard, {"math.ceil(n / world_size)": "n // world_size"}),
+    "global-generator": (
+        edited(
+            shard,
+            {"generator = torch.Generator()": "torch", ", generator=generator": ""},
+        ),
+        _shard_after_seeding_python,
+        _shard_after_seeding_numpy,
+    ),
+    "not-shuffled": (_shard_in_order, _shard_rotated),
+    "all-rows": edited(
+        shard,
+        {"seed + epoch": "seed + epoch + rank", "return padded[rank::world_size]": "return order"},
+    ),
+    "other-rows": edited(shard, {".tolist()": ".add(1).tolist()"}),
+    "too-long": edited(shard, {"return padded": "return 2 * padded"}),
+    "no-seed": (
+        edited(shard, {"seed + epoch": "epoch"}),
+        edited(shard, {"seed + epoch": "seed * epoch"}),
+    ),
+}
+RIGHT = {
+    "by the sampler": _shard_by_sampler,
+    "in blocks": _shard_in_blocks,
+    "by random": _shard_by_random,
+    "by NumPy": _shard_by_numpy,
+    "as an array": lambda *case: np.array(_shard_by_numpy(*case)),
 }

@@ -1,31 +1,15 @@
-"""Known wrong answers to 05.sharded_bytes, by the diagnosis that each must get."""
+"""Known answers to 05.sharded_bytes that its check's twins are not."""
 
 from __future__ import annotations
 
-from course_lessons.lesson05.sharded_bytes import (
-    bytes_ddp_divided,
-    bytes_divided,
-    bytes_flat,
-    bytes_flat_each,
-    bytes_floor,
-    bytes_of_parameters,
-    bytes_parameters_sharded,
-    bytes_states_sharded,
-    bytes_vectors_whole,
-    bytes_without_adam,
-    bytes_without_gradients,
-)
+import torch
 
-WRONG = {
-    "divided": bytes_divided,
-    "flat": bytes_flat,
-    "flat-each": bytes_flat_each,
-    "vectors-whole": bytes_vectors_whole,
-    "floor": bytes_floor,
-    "only-parameters": bytes_of_parameters,
-    "three-numbers": bytes_without_gradients,
-    "no-optimiser": bytes_without_adam,
-    "states-only": bytes_states_sharded,
-    "parameters-only": bytes_parameters_sharded,
-    "ddp-divided": bytes_ddp_divided,
-}
+
+def _bytes_by_meta(shapes, ranks):
+    tensors = [torch.empty(shape, device="meta") for shape in shapes]
+    part = sum(t.chunk(ranks)[0].nbytes for t in tensors)
+    return [4 * sum(t.nbytes for t in tensors), 4 * part]
+
+
+WRONG = {"not-a-pair": lambda shapes, ranks: (1, 2, 3)}
+RIGHT = {"by tensors": _bytes_by_meta}

@@ -1,4 +1,4 @@
-"""Known wrong answers to 05.unhang, by the diagnosis that each must get."""
+"""Known answers to 05.unhang."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson05.unhang import unhang
+from course_utils.exercises.edited import edited
 
 
 def _unhang_given(model, batches, dist, log):
@@ -23,69 +24,75 @@ def _unhang_given(model, batches, dist, log):
     return mean
 
 
-def _unhang_barrier_mended(model, batches, dist, log):
-    total = torch.zeros(2)
-    with torch.no_grad():
-        for x, y in batches:
-            loss = F.cross_entropy(model(x), y, reduction="sum")
-            part = torch.stack([loss, torch.tensor(float(len(x)))])
-            dist.all_reduce(part)
-            total += part
-    mean = (total[0] / total[1]).item()
-    if dist.get_rank() == 0:
-        log(mean)
-    dist.barrier()
-    return mean
-
-
 def _unhang_shortest(model, batches, dist, log):
     shortest = torch.tensor(len(batches))
     dist.all_reduce(shortest, dist.ReduceOp.MIN)
     return unhang(model, batches[: shortest.item()], dist, log)
 
 
-def _unhang_own(model, batches, dist, log):
-    with torch.no_grad():
-        total = sum(F.cross_entropy(model(x), y).item() * len(x) for x, y in batches)
-    mean = total / sum(len(x) for x, _ in batches)
-    if dist.get_rank() == 0:
+def _unhang_by_two_calls(model, batches, dist, log):
+    model.eval()
+    loss, rows = torch.zeros(()), torch.tensor(0)
+    with torch.inference_mode():
+        for x, y in batches:
+            loss = loss + F.cross_entropy(model(x), y) * len(x)
+            rows = rows + len(x)
+    loss, rows = loss.clone(), rows.clone()
+    dist.all_reduce(loss)
+    dist.all_reduce(rows)
+    dist.barrier()
+    mean = loss.item() / rows.item()
+    if not dist.get_rank():
         log(mean)
     return mean
 
 
-def _unhang_mean_of_means(model, batches, dist, log):
-    with torch.no_grad():
-        total = sum(F.cross_entropy(model(x), y, reduction="sum") for x, y in batches)
-    mean = torch.as_tensor(total / max(sum(len(x) for x, _ in batches), 1))
-    dist.all_reduce(mean)
-    mean = (mean / dist.get_world_size()).item()
+def _unhang_by_most_batches(model, batches, dist, log):
+    most = torch.tensor(len(batches))
+    dist.all_reduce(most, dist.ReduceOp.MAX)
+    total = torch.zeros(2)
+    for i in range(most):
+        part = torch.zeros(2)
+        if i < len(batches):
+            x, y = batches[i]
+            with torch.no_grad():
+                part[0] = F.cross_entropy(model(x), y, reduction="sum")
+            part[1] = len(x)
+        dist.all_reduce(part)
+        total += part
     if dist.get_rank() == 0:
-        log(mean)
-    return mean
+        log(total[0] / total[1])
+    return (total[0] / total[1]).item()
 
 
-def _unhang_logging_everywhere(model, batches, dist, log):
-    mean = unhang(model, batches, dist, lambda mean: None)
-    log(mean)
-    return mean
-
-
-def _unhang_silent(model, batches, dist, log):
-    return unhang(model, batches, dist, lambda mean: None)
-
-
-def _unhang_for_rank_0(model, batches, dist, log):
-    mean = unhang(model, batches, dist, log)
-    return mean if dist.get_rank() == 0 else None
-
-
-WRONG = {
-    "one-rank": _unhang_given,
-    "unequal-loops": _unhang_barrier_mended,
-    "rows-left-out": _unhang_shortest,
-    "own-rows": _unhang_own,
-    "mean-of-means": _unhang_mean_of_means,
-    "all-log": _unhang_logging_everywhere,
-    "no-log": _unhang_silent,
-    "only-rank-0": _unhang_for_rank_0,
+_SEND = "dist.all_reduce(total)"
+_MEAN = "mean = (total[0] / total[1]).item()"
+_OF_RANKS = {
+    _SEND: "mean = total[0] / total[1].clamp(min=1)\ndist.all_reduce(mean)",
+    _MEAN: "mean = mean.item() / dist.get_world_size()",
 }
+_OF_BATCHES = {', reduction="sum"': "", "float(len(x))": "1.0"}
+WRONG = {
+    "one-rank": (
+        _unhang_given,
+        edited(unhang, {_SEND: "", "log(mean)": f"{_SEND}\n{_MEAN}\nlog(mean)"}),
+    ),
+    "unequal-loops": (
+        edited(_unhang_given, {"    dist.barrier()": "dist.barrier()"}),
+        edited(
+            unhang,
+            {"total = torch.zeros(2)": "if not batches:\n    return 0.0\ntotal = torch.zeros(2)"},
+        ),
+    ),
+    "rows-left-out": _unhang_shortest,
+    "own-rows": edited(unhang, {_SEND: ""}),
+    "mean-of-means": edited(unhang, _OF_RANKS),
+    "mean-of-batches": edited(unhang, _OF_BATCHES),
+    "mean-of-both": edited(unhang, {**_OF_RANKS, **_OF_BATCHES}),
+    "all-log": edited(unhang, {"dist.get_rank() == 0": "True"}),
+    "no-log": edited(unhang, {"log(mean)": "pass"}),
+    "only-rank-0": edited(unhang, {"return mean": "return mean if dist.get_rank() == 0 else None"}),
+    "graph": edited(unhang, {"with torch.no_grad():": "if True:", "[loss, ": "[loss.detach(), "}),
+    "wrong-type": edited(unhang, {"return mean": "return torch.tensor(mean)"}),
+}
+RIGHT = {"by two calls": _unhang_by_two_calls, "by most batches": _unhang_by_most_batches}

@@ -1,4 +1,4 @@
-"""Known wrong answers to 06.average_loss, by the diagnosis that each must get."""
+"""Known wrong answers to 06.average_loss."""
 
 from __future__ import annotations
 
@@ -6,22 +6,6 @@ import torch
 
 from course_lessons.lesson06.average_loss import LOSS_TWINS, average_loss
 from course_utils.exercises.edited import edited
-
-
-def _average_with_graph(model, batches, loss_fn):
-    total = count = 0
-    for x, y in batches:
-        total += loss_fn(model(x), y) * len(x)
-        count += len(x)
-    return (total / count).item()
-
-
-def _average_with_short_graph(model, batches, loss_fn):
-    total = count = 0
-    for x, y in batches:
-        total += loss_fn(model(x), y).item() * len(x)
-        count += len(x)
-    return total / count
 
 
 def _average_of_list(model, batches, loss_fn):
@@ -40,13 +24,18 @@ def _average_of_outputs(model, batches, loss_fn):
         return loss_fn(torch.cat(outputs), torch.cat(targets)).item()
 
 
+_GRAPH = {"with torch.inference_mode():": "if True:"}
 WRONG = {
-    "leak": _average_with_graph,
-    "graph": _average_with_short_graph,
+    "leak": edited(
+        average_loss, {**_GRAPH, ".item() *": " *", "total / count": "(total / count).item()"}
+    ),
+    "graph": (
+        edited(average_loss, _GRAPH),
+        edited(average_loss, {**_GRAPH, "model(x)": "model(x).detach()"}),
+    ),
     "keeps-batches": _average_of_list,
     "keeps-outputs": _average_of_outputs,
     **LOSS_TWINS,
-    "tensor": edited(
-        average_loss, {"inference_mode": "no_grad", "(model(x), y).item() *": "(model(x), y) *"}
-    ),
+    "tensor": edited(average_loss, {"inference_mode": "no_grad", ".item() *": " *"}),
+    "wrong-value": edited(average_loss, {"return total": "return 2 * total"}),
 }

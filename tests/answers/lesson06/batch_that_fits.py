@@ -1,28 +1,18 @@
-"""Known wrong answers to 06.batch_that_fits, by the diagnosis that each must get."""
+"""Known answers to 06.batch_that_fits that its check's twins are not."""
 
 from __future__ import annotations
 
-from course_lessons.lesson06.batch_that_fits import (
-    fit_fraction,
-    fit_in_proportion,
-    fit_on_top,
-    fit_rounded,
-    fit_rounded_up,
-    fit_whole_slope,
-)
+import math
 
 
-def _fit_below_zero(small, large, capacity):
-    (few, low), (many, high) = small, large
-    return few + (capacity - low) * (many - few) // (high - low)
+def _fit_in_floats(small, large, capacity):
+    slope = (large[1] - small[1]) / (large[0] - small[0])
+    return max(0, int((capacity - (small[1] - slope * small[0])) // slope))
 
 
-WRONG = {
-    "no-fixed-part": fit_in_proportion,
-    "rounded": fit_rounded,
-    "rounded-up": fit_rounded_up,
-    "on-top": fit_on_top,
-    "fraction": fit_fraction,
-    "whole-slope": fit_whole_slope,
-    "negative": _fit_below_zero,
-}
+def _fit_by_floor(small, large, capacity):
+    slope = (large[1] - small[1]) / (large[0] - small[0])
+    return max(0, math.floor((capacity - (small[1] - slope * small[0])) / slope))
+
+
+RIGHT = {"in floating-point numbers": _fit_in_floats, "by floor": _fit_by_floor}

@@ -1,8 +1,12 @@
-"""Known wrong answers to 06.checkpointed, by the diagnosis that each must get."""
+"""Known answers to 06.checkpointed."""
 
 from __future__ import annotations
 
-from torch.utils.checkpoint import checkpoint
+from collections.abc import Callable
+from typing import Any
+
+from torch import nn
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from course_lessons.lesson06.checkpointed import checkpointed, in_order
 from course_utils.exercises.edited import edited
@@ -12,26 +16,12 @@ def _checkpointed_whole(blocks, x):
     return checkpoint(lambda value: in_order(blocks, value), x, use_reentrant=False)
 
 
-def _checkpointed_new_dropout(blocks, x):
-    for block in blocks:
-        x = checkpoint(block, x, use_reentrant=False, preserve_rng_state=False)
-    return x
-
-
-_checkpointed_reentrant = edited(
-    checkpointed, {"(block, x, use_reentrant=False)": "(block, x, use_reentrant=True)"}
-)
+_checkpointed_reentrant = edited(checkpointed, {"use_reentrant=False": "use_reentrant=True"})
 
 
 def _checkpointed_first_half(blocks, x):
     half = len(blocks) // 2
     return in_order(blocks[half:], checkpointed(blocks[:half], x))
-
-
-def _checkpointed_late(blocks, x):
-    for block in blocks:
-        x = checkpoint(lambda value: block(value), x, use_reentrant=False)  # noqa: B023
-    return x
 
 
 def _checkpointed_forcing_a_graph(blocks, x):
@@ -42,13 +32,23 @@ def _checkpointed_detached(blocks, x):
     return _checkpointed_reentrant(blocks, x.detach().requires_grad_())
 
 
+def _in_segments(segments: int) -> Callable[..., Any]:
+    def checkpointed(blocks, x):
+        return checkpoint_sequential(nn.Sequential(*blocks), segments, x, use_reentrant=False)
+
+    return checkpointed
+
+
 WRONG = {
-    "kept": edited(checkpointed, {"x = checkpoint(block, x, use_reentrant=False)": "x = block(x)"}),
-    "some-kept": _checkpointed_first_half,
+    "kept": edited(checkpointed, {"checkpoint(block, x, use_reentrant=False)": "block(x)"}),
+    "some-kept": (_checkpointed_first_half, _in_segments(2)),
     "one-piece": _checkpointed_whole,
-    "other-dropout": _checkpointed_new_dropout,
+    "other-dropout": edited(
+        checkpointed, {"use_reentrant=False": "use_reentrant=False, preserve_rng_state=False"}
+    ),
     "no-gradient": _checkpointed_reentrant,
     "no-input-gradient": _checkpointed_detached,
     "changed-input": _checkpointed_forcing_a_graph,
-    "other-gradients": _checkpointed_late,
+    "other-gradients": edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"}),
 }
+RIGHT = {"three segments": _in_segments(3), "six segments": _in_segments(6)}

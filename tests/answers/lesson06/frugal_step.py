@@ -1,57 +1,104 @@
-"""Known wrong answers to 06.frugal_step, by the diagnosis that each must get."""
+"""Known answers to 06.frugal_step."""
 
 from __future__ import annotations
 
-from torch.utils.checkpoint import checkpoint
+import torch
+from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_lessons.lesson06.frugal_step import (
-    ROWS,
-    frugal_in_parts,
-    frugal_last_part,
-    frugal_mean_of_means,
-    frugal_piling_up,
-    frugal_summed,
-    plain_step,
-    share,
-)
+from course_lessons.lesson06.frugal_step import FRUGAL_TWINS, ROWS, frugal_step, plain_step
+from course_utils.exercises.edited import edited
 
 
-def _frugal_many_steps(model, x, y, loss_fn, optimizer):
-    total = 0.0
-    for rows, labels in zip(x.chunk(4), y.chunk(4), strict=True):
+def _frugal_on_cpu(model, x, y, loss_fn, optimizer):
+    with torch.autograd.graph.save_on_cpu():
+        return plain_step(model, x, y, loss_fn, optimizer)
+
+
+def in_parts(parts, dtype=None, scale=1.0, check=None):
+    """Return a step that takes the batch in parts, in a dtype, with checkpoints, or all of these."""
+
+    def frugal_step(model, x, y, loss_fn, optimizer):
         optimizer.zero_grad()
-        loss = loss_fn(model(rows), labels) * len(rows) / len(x)
-        loss.backward()
+        total = 0.0
+        for rows, labels in zip(x.chunk(parts), y.chunk(parts), strict=True):
+            with torch.autocast(x.device.type, dtype or torch.bfloat16, enabled=dtype is not None):
+                outputs = check(model, rows) if check else model(rows)
+                loss = loss_fn(outputs.float(), labels) * len(rows) / len(x)
+            (loss * scale).backward()
+            total += loss.detach()
+        for p in model.parameters():
+            p.grad /= scale
         optimizer.step()
-        total += loss.detach()
-    return total
+        return total
+
+    return frugal_step
 
 
-def _frugal_quarter(model, x, y, loss_fn, optimizer):
-    return plain_step(model, x[: ROWS // 4], y[: ROWS // 4], loss_fn, optimizer)
-
-
-_frugal_crumbs = frugal_in_parts(16, share)
-
-
-def _frugal_with_graph(model, x, y, loss_fn, optimizer):
-    optimizer.zero_grad()
+def _each_block(model, x):
     for block in model:
         x = checkpoint(block, x, use_reentrant=False)
-    loss = loss_fn(x, y)
-    loss.backward()
-    optimizer.step()
-    return loss
+    return x
 
 
+def _five_pieces(model, x):
+    return checkpoint_sequential(model, 5, x, use_reentrant=False)
+
+
+def _with_grad_scaler(model, x, y, loss_fn, optimizer):
+    scaler = torch.amp.GradScaler(x.device.type, init_scale=1024.0)
+    optimizer.zero_grad()
+    with torch.autocast(x.device.type, torch.float16):
+        loss = loss_fn(_each_block(model, x), y)
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
+_SPLIT = {"x.chunk(4), y.chunk(4)": "x.split(8192), y.split(8192)"}
+_UNWEIGHTED = {" * len(rows) / len(x)": ""}
+_ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
+_STEP_EACH = {
+    "loss.backward()": "loss.backward()\noptimizer.step()",
+    "optimizer.step()\nreturn total": "return total",
+}
 WRONG = {
-    "does-not-fit": plain_step,
-    "too-dear": _frugal_crumbs,
-    "summed": frugal_summed,
-    "mean-of-means": frugal_mean_of_means,
-    "piles-up": frugal_piling_up,
-    "many-steps": _frugal_many_steps,
-    "last-part": frugal_last_part,
-    "left-out": _frugal_quarter,
-    "keeps-graph": _frugal_with_graph,
+    **FRUGAL_TWINS,
+    "summed": (FRUGAL_TWINS["summed"], edited(frugal_step, {**_SPLIT, **_UNWEIGHTED})),
+    "last-part": (
+        *FRUGAL_TWINS["last-part"],
+        edited(frugal_step, {**_SPLIT, **_ZERO_EACH}),
+        edited(frugal_step, {**_SPLIT, **_ZERO_EACH, **_UNWEIGHTED}),
+    ),
+    "many-steps": (
+        edited(frugal_step, {**_ZERO_EACH, **_STEP_EACH}),
+        edited(frugal_step, {**_SPLIT, **_ZERO_EACH, **_STEP_EACH}),
+    ),
+    "does-not-fit": (plain_step, in_parts(2), in_parts(1, torch.float16, 1024.0)),
+    "too-dear": (in_parts(16), _frugal_on_cpu),
+    "left-out": (
+        lambda m, x, y, f, o: plain_step(m, x[: ROWS // 4], y[: ROWS // 4], f, o),
+        lambda m, x, y, f, o: plain_step(m, x[:9], y[:9], f, o),
+    ),
+    "keeps-graph": edited(
+        frugal_step,
+        {
+            "x.chunk(4), y.chunk(4)": "[x], [y]",
+            "model(rows)": "each_block(model, rows)",
+            "loss.detach()": "loss",
+        },
+        each_block=_each_block,
+    ),
+    "other-step": lambda m, x, y, f, o: plain_step(m, x, y, lambda a, b: 2 * f(a, b), o),
+    "no-step": lambda m, x, y, f, o: f(m(x), y).detach(),
+}
+RIGHT = {
+    "four micro-batches": in_parts(4),
+    "five micro-batches": in_parts(5),
+    "micro-batches of 8,192 rows": edited(frugal_step, _SPLIT),
+    "a checkpoint a block": in_parts(1, check=_each_block),
+    "five checkpoints": in_parts(1, check=_five_pieces),
+    "float16, two micro-batches": in_parts(2, torch.float16, 1024.0),
+    "float16, checkpoints, GradScaler": _with_grad_scaler,
+    "float16, five checkpoints": in_parts(1, torch.float16, 1024.0, _five_pieces),
 }

@@ -1,50 +1,13 @@
-"""Known wrong answers to 06.largest_batch, by the diagnosis that each must get."""
+"""Known wrong answers to 06.largest_batch."""
 
 from __future__ import annotations
 
 import gc
-import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from course_lessons.lesson06.largest_batch import largest_batch
-
-
-def _search(fits: Callable[[Callable[..., Any], int], bool]) -> Callable[..., Any]:
-    """Return a search that asks in another way whether a batch fits."""
-
-    def largest_batch(works, start=1, limit=None):
-        good, bad = 0, math.inf if limit is None else limit + 1
-        batch = start
-        while batch < bad and fits(works, batch):
-            good, batch = batch, 2 * batch
-        bad = min(bad, batch)
-        while bad - good > 1:
-            middle = (good + bad) // 2
-            good, bad = (middle, bad) if fits(works, middle) else (good, middle)
-        return good
-
-    return largest_batch
-
-
-def _fits_any_error(works, batch):
-    try:
-        works(batch)
-    except RuntimeError:
-        return False
-    finally:
-        gc.collect()
-    return True
-
-
-def _fits_without_collecting(works, batch):
-    try:
-        works(batch)
-    except torch.OutOfMemoryError:
-        return False
-    return True
+from course_utils.exercises.edited import edited
 
 
 def _largest_by_doubling(works, start=1, limit=None):
@@ -78,9 +41,12 @@ def _largest_past_the_limit(works, start=1, limit=None):
 
 
 WRONG = {
-    "swallows": _search(_fits_any_error),
-    "not-freed": _search(_fits_without_collecting),
+    "swallows": edited(largest_batch, {"torch.OutOfMemoryError": "RuntimeError"}),
+    "not-freed": edited(largest_batch, {"gc.collect()": ""}),
     "wrong-batch": _largest_by_doubling,
-    "too-many": _largest_by_ones,
+    "too-many": (
+        _largest_by_ones,
+        edited(largest_batch, {"min(bad, batch)": "min(bad, batch + 1)"}),
+    ),
     "over-limit": _largest_past_the_limit,
 }

@@ -1,13 +1,15 @@
-"""Known wrong answers to 07.event_seconds, by the diagnosis that each must get."""
+"""Known answers to 07.event_seconds."""
 
 from __future__ import annotations
 
+import time
 from time import perf_counter
 
 import torch
 
 import simgpu
 from course_lessons.lesson07.event_seconds import event_seconds
+from course_utils.timing import host_clock
 
 
 def _events_in_ms(work, device, repeats):
@@ -85,6 +87,41 @@ def _events_without_branch(work, device, repeats):
     return start.elapsed_time(end) / 1000 / repeats
 
 
+def _events_one_by_one(work, device, repeats):
+    work()
+    if device.type == "cpu":
+        times = []
+        for _ in range(repeats):
+            begin = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - begin)
+        return sum(times) / repeats
+    module = torch.get_device_module(device)
+    pairs = []
+    for _ in range(repeats):
+        pairs.append([module.Event(enable_timing=True) for _ in range(2)])
+        pairs[-1][0].record()
+        work()
+        pairs[-1][1].record()
+    module.synchronize(device)
+    return sum(start.elapsed_time(end) for start, end in pairs) * 1e-3 / repeats
+
+
+def _events_by_the_host_clock(work, device, repeats):
+    def wait():
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
+    clock = host_clock(device)
+    work()
+    wait()
+    begin = clock()
+    for _ in range(repeats):
+        work()
+    wait()
+    return (clock() - begin) / repeats
+
+
 WRONG = {
     "milliseconds": _events_in_ms,
     "divided-twice": _events_divided_on_the_cpu,
@@ -95,4 +132,10 @@ WRONG = {
     "host-clock": _events_by_perf_counter,
     "waits-between": _events_with_waits,
     "no-branch": _events_without_branch,
+    "wrong-value": lambda *three: 1000 / 1001 * event_seconds(*three),
+    "other-calls": lambda work, device, repeats: 1e-3,
+}
+RIGHT = {
+    "one by one": _events_one_by_one,
+    "by the host's clock": _events_by_the_host_clock,
 }

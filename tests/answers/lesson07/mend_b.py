@@ -1,11 +1,13 @@
-"""Known wrong answers to 07.mend_b, by the diagnosis that each must get."""
+"""Known answers to 07.mend_b."""
 
 from __future__ import annotations
 
 import torch
+from torch.nn import functional as F
 
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_b import b_in_order, b_step
+from course_lessons.lesson07.mend_f import stepped
 
 
 def _b_pinned(model, images, labels, order, optimizer, device):
@@ -43,6 +45,34 @@ def _b_all_each_step(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
+def _b_all_on_the_device(model, images, labels, order, optimizer, device):
+    images, labels = images.to(device), labels.to(device)
+    losses = []
+    for rows in order:
+        rows = rows.to(device)
+        losses.append(stepped(F.cross_entropy(model(images[rows]), labels[rows]), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def _b_stacked_on_the_host(model, images, labels, order, optimizer, device):
+    losses = []
+    for rows in order:
+        x = torch.stack([images[i] for i in rows]).to(device)
+        y = torch.stack([labels[i] for i in rows]).to(device)
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def _b_pinned_batches(model, images, labels, order, optimizer, device):
+    images, labels = images.pin_memory(), labels.pin_memory()
+    losses = []
+    for rows in order:
+        x = images[rows].to(device, non_blocking=True)
+        y = labels[rows].to(device, non_blocking=True)
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return [loss.item() for loss in losses]
+
+
 WRONG = {
     "each-sample": detective.loop_b,
     "as-many": _b_pinned,
@@ -50,4 +80,9 @@ WRONG = {
     "all-each-step": _b_all_each_step,
     "waits-each-step": _b_by_item,
     "other-rows": b_in_order,
+}
+RIGHT = {
+    "all on the device": _b_all_on_the_device,
+    "stacked on the host": _b_stacked_on_the_host,
+    "pinned batches": _b_pinned_batches,
 }

@@ -1,4 +1,4 @@
-"""Known wrong answers to 07.mend_c, by the diagnosis that each must get."""
+"""Known answers to 07.mend_c."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.nn import functional as F
 
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_b import b_step
+from course_lessons.lesson07.mend_f import stepped
 
 
 def _c_with(**options: Any) -> Callable[..., Any]:
@@ -48,6 +50,43 @@ def _c_one_epoch(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
+def _c_step(model, x, y, optimizer, device):
+    return stepped(F.cross_entropy(model(x.to(device)), y.to(device)), optimizer)
+
+
+def _c_two_workers(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(2, persistent_workers=True)
+    losses = [_c_step(model, x, y, optimizer, device) for _ in range(epochs) for x, y in loader]
+    return torch.stack(losses).tolist()
+
+
+def _c_pinned_workers(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(num_workers=3, pin_memory=True, persistent_workers=True)
+    losses = []
+    for _ in range(epochs):
+        for x, y in loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
+    return torch.stack(losses).tolist()
+
+
+def _c_kept_on_the_device(model, make_loader, epochs, optimizer, device):
+    kept = [(x.to(device), y.to(device)) for x, y in make_loader()]
+    losses = [
+        stepped(F.cross_entropy(model(x), y), optimizer) for _ in range(epochs) for x, y in kept
+    ]
+    return torch.stack(losses).tolist()
+
+
+def _c_read_once_an_epoch(model, make_loader, epochs, optimizer, device):
+    loader = make_loader(num_workers=4, persistent_workers=True)
+    losses = []
+    for _ in range(epochs):
+        epoch = [_c_step(model, x, y, optimizer, device) for x, y in loader]
+        losses += torch.stack(epoch).tolist()
+    return losses
+
+
 WRONG = {
     "in-line": detective.loop_c,
     "only-copies": _c_with(pin_memory=True),
@@ -57,4 +96,10 @@ WRONG = {
     "too-many-workers": _c_with(num_workers=12, persistent_workers=True),
     "other-length": _c_one_epoch,
     "waits-each-step": _c_by_item,
+}
+RIGHT = {
+    "two workers": _c_two_workers,
+    "pinned, three workers": _c_pinned_workers,
+    "kept on the device": _c_kept_on_the_device,
+    "read once an epoch": _c_read_once_an_epoch,
 }

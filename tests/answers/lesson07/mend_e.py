@@ -1,10 +1,13 @@
-"""Known wrong answers to 07.mend_e, by the diagnosis that each must get."""
+"""Known answers to 07.mend_e."""
 
 from __future__ import annotations
+
+import copy
 
 import torch
 from torch.nn import functional as F
 
+from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_e import mend_e
 from course_lessons.lesson07.mend_f import stepped
 
@@ -55,11 +58,87 @@ def _e_half_the_rows(model, batches, optimizer):
     return mend_e(model, [(x[::4], y[::4]) for x, y in batches], optimizer)
 
 
+def _e_with(change):
+    def mend_e(model, batches, optimizer):
+        change()
+        return detective.loop_e(model, batches, optimizer)
+
+    return mend_e
+
+
+def _tf32_by_the_newer_switch():
+    matmul = torch.backends.cuda.matmul
+    if hasattr(matmul, "fp32_precision"):
+        matmul.fp32_precision = "tf32"
+    else:
+        matmul.allow_tf32 = True
+
+
+def _tf32_by_the_older_switch():
+    torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def _e_float16_scaled(model, batches, optimizer, read=torch.Tensor.detach):
+    device = batches[0][0].device
+    scaler = torch.amp.GradScaler(device.type, init_scale=128.0)
+    losses = []
+    for x, y in batches:
+        with torch.autocast(device.type, dtype=torch.float16):
+            loss = F.mse_loss(model(x), y)
+        optimizer.zero_grad()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(read(loss))
+    return [float(loss) for loss in losses]
+
+
+def _e_loss_outside(model, batches, optimizer):
+    losses = []
+    for x, y in batches:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16):
+            output = model(x)
+        losses.append(stepped(F.mse_loss(output.float(), y), optimizer))
+    return [float(loss) for loss in losses]
+
+
+def _skips_a_step(model, batches, optimizer):
+    for x, y in batches[:-1]:
+        stepped(F.mse_loss(model(x), y), optimizer)
+    x, y = batches[-1]
+    with torch.autocast(x.device.type, torch.bfloat16):
+        return [F.mse_loss(model(x), y).item()] * len(batches)
+
+
+def _in_16_bits_and_back(model, batches, optimizer):
+    model.half()
+    losses = [stepped(F.mse_loss(model(x.half()), y.half()), optimizer) for x, y in batches]
+    model.float()
+    return torch.stack(losses).tolist()
+
+
+def _scaled_and_read_in_each_step(model, batches, optimizer):
+    return _e_float16_scaled(model, batches, optimizer, torch.Tensor.item)
+
+
+def _numbers_without_training(model, batches, optimizer):
+    """Train a copy, so that the losses are right and the model is as before."""
+    twin = copy.deepcopy(model)
+    return mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
+
+
 WRONG = {
     "as-slow": _e_loss_only,
     "only-some": _e_one_layer,
-    "weights-dtype": _e_weights_in_16_bits,
-    "other-weights": _e_without_steps,
-    "other-result": _e_half_the_rows,
-    "waits-each-step": _e_by_item,
+    "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
+    "other-weights": (_e_without_steps, _numbers_without_training),
+    "other-result": (_e_half_the_rows, _skips_a_step),
+    "waits-each-step": (_e_by_item, _scaled_and_read_in_each_step),
+}
+RIGHT = {
+    "by a precision": _e_with(lambda: torch.set_float32_matmul_precision("high")),
+    "by the newer switch": _e_with(_tf32_by_the_newer_switch),
+    "by the older switch": _e_with(_tf32_by_the_older_switch),
+    "float16, scaled": _e_float16_scaled,
+    "loss outside": _e_loss_outside,
 }

@@ -1,50 +1,23 @@
-"""Known wrong answers to 07.mfu, by the diagnosis that each must get."""
+"""Known answers to 07.mfu."""
 
 from __future__ import annotations
 
+from course_lessons.lesson07.mfu import MFU_TWINS, mfu
+from course_utils.exercises.edited import edited
 
-def _mfu_inverted(flops_per_step, seconds_per_step, peak):
-    return seconds_per_step * peak / flops_per_step
-
-
-def _mfu_percent(flops_per_step, seconds_per_step, peak):
-    return 100 * flops_per_step / seconds_per_step / peak
-
-
-def _mfu_without_time(flops_per_step, seconds_per_step, peak):
-    return flops_per_step / peak
-
-
-def _mfu_unbounded(flops_per_step, seconds_per_step, peak):
-    return flops_per_step / seconds_per_step / peak
-
-
-def _mfu_below_one(flops_per_step, seconds_per_step, peak):
-    share = flops_per_step / seconds_per_step / peak
-    if share >= 1:
-        raise ValueError("above the peak")
-    return share
-
-
-def _mfu_asserted(flops_per_step, seconds_per_step, peak):
-    share = flops_per_step / seconds_per_step / peak
-    assert share <= 1, "above the peak"
-    return share
-
-
-def _mfu_without_words(flops_per_step, seconds_per_step, peak):
-    share = flops_per_step / seconds_per_step / peak
-    if share > 1:
-        raise ValueError
-    return share
-
-
+_TEST = "if share > 1:"
+_REFUSAL = 'raise ValueError(f"{share:.2f} of the peak: one of the three numbers is wrong")'
 WRONG = {
-    "inverted": _mfu_inverted,
-    "percent": _mfu_percent,
-    "no-time": _mfu_without_time,
-    "above-one": _mfu_unbounded,
-    "refused": _mfu_below_one,
-    "asserted": _mfu_asserted,
-    "no-words": _mfu_without_words,
+    **MFU_TWINS,
+    "above-one": edited(mfu, {_TEST: "if False:"}),
+    "refused": edited(mfu, {_TEST: "if share >= 1:"}),
+    "asserted": edited(mfu, {_REFUSAL: 'assert share <= 1, "above the peak"'}),
+    "no-words": edited(mfu, {_REFUSAL: "raise ValueError"}),
+    "wrong-value": lambda flops_per_step, seconds_per_step, peak: 0.2,
+}
+RIGHT = {
+    "by the rate": edited(
+        mfu,
+        {"flops_per_step / (seconds_per_step * peak)": "flops_per_step / seconds_per_step / peak"},
+    ),
 }

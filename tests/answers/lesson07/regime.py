@@ -1,27 +1,27 @@
-"""Known wrong answers to 07.regime, by the diagnosis that each must get."""
+"""Known answers to 07.regime that its check's twins are not."""
 
 from __future__ import annotations
 
-from course_lessons.lesson07.regime import (
-    regime_never_idle,
-    regime_swapped,
-    regime_waits_first,
-    regime_without_launch,
-)
+from course_lessons.lesson07.regime import regime
+from course_utils.exercises.edited import edited
 
 
-def _regime_above(facts):
-    if facts.busy > 0.75:
-        return "compute" if facts.flop_share >= facts.byte_share else "memory"
-    if max(facts.loading, facts.waiting) <= 0.2:
-        return "launch"
-    return "loader" if facts.loading >= facts.waiting else "synchronisation"
+def _regime_by_table(facts):
+    if facts.busy < 0.75:
+        host = {"loader": facts.loading, "synchronisation": facts.waiting}
+        name = max(host, key=host.get)
+        return name if host[name] >= 0.2 else "launch"
+    return "memory" if facts.byte_share > facts.flop_share else "compute"
 
 
 WRONG = {
-    "busy-first": regime_waits_first,
-    "larger-share": regime_swapped,
-    "idle-device": regime_never_idle,
-    "no-launch": regime_without_launch,
-    "at-least": _regime_above,
+    "larger-share": (
+        edited(regime, {"facts.flop_share >= facts.byte_share": "facts.byte_share <= 0.5"}),
+        edited(regime, {"facts.flop_share >= facts.byte_share": "facts.flop_share >= 0.4"}),
+    ),
+    "host-side": edited(
+        regime, {"if max(": 'if facts.loading >= 0.2:\n    return "loader"\nif max('}
+    ),
+    "other-name": lambda facts: "gpu",
 }
+RIGHT = {"by a table": _regime_by_table}

@@ -1,4 +1,4 @@
-"""Known wrong answers to 09.crop_flip, by the diagnosis that each must get."""
+"""Known answers to 09.crop_flip."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson09.crop_flip import crop_flip
+from course_utils.exercises.edited import edited
 
 
 def _crop_with(*, top=None, coin=None, axis=3, edge=1, same=False):
@@ -58,20 +59,6 @@ def _crop_by_masks(images, pad, flip):
     return torch.where(mirrored, out.flip(3), out)
 
 
-def _crop_on_the_host(images, pad, flip):
-    return crop_flip(images.cpu(), pad, flip).to(images.device)
-
-
-def _crop_seeded(images, pad, flip):
-    torch.manual_seed(0)
-    return crop_flip(images, pad, flip)
-
-
-def _crop_seeded_by_the_clock(images, pad, flip):
-    torch.seed()
-    return crop_flip(images, pad, flip)
-
-
 def _crop_by_turns(images, pad, flip):
     n, _, height, width = images.shape
     windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
@@ -91,20 +78,85 @@ def _crop_as_float(images, pad, flip):
     return _crop_with()(images, pad, flip) / 255
 
 
+def _crop_skewed(images, pad, flip):
+    place = torch.randint(2 * pad + 2, (2, len(images))).clamp(max=2 * pad)
+    windows = F.pad(images, (pad,) * 4)
+    windows = windows.unfold(2, images.shape[2], 1).unfold(3, images.shape[3], 1)
+    cut = windows[torch.arange(len(images)), :, place[0], place[1]]
+    return torch.where(torch.rand(len(images), 1, 1, 1) < flip, cut.flip(3), cut)
+
+
+def _crop_seeded_apart(images, pad, flip):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return crop_flip(images, pad, flip)
+
+
+def _crop_rows_by_turns(images, pad, flip):
+    n, _, height, width = images.shape
+    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    turn, left = torch.arange(n), torch.randint(2 * pad + 1, (n,))
+    cut = windows[turn, :, turn % (2 * pad + 1), left]
+    return torch.where(torch.rand(n, 1, 1, 1) < flip, cut.flip(3), cut)
+
+
+def _crop_by_indexing(images, pad, flip):
+    n, channels, height, width = images.shape
+    device = images.device
+    padded = F.pad(images, (pad,) * 4)
+    top = torch.randint(0, 2 * pad + 1, (n, 1), device=device)
+    left = torch.randint(0, 2 * pad + 1, (n, 1), device=device)
+    rows = top + torch.arange(height, device=device)
+    columns = left + torch.arange(width, device=device)
+    mirrored = torch.rand(n, 1, device=device) < flip
+    columns = torch.where(mirrored, columns.flip(1), columns)
+    return padded[
+        torch.arange(n, device=device)[:, None, None, None],
+        torch.arange(channels, device=device)[None, :, None, None],
+        rows[:, None, :, None],
+        columns[:, None, None, :],
+    ]
+
+
+def _crop_by_gather(images, pad, flip):
+    n, channels, height, width = images.shape
+    device = images.device
+    padded = images.new_zeros(n, channels, height + 2 * pad, width + 2 * pad)
+    padded[:, :, pad : pad + height, pad : pad + width] = images
+    place = torch.rand(n, 2, device=device).mul(2 * pad + 1).long()
+    rows = (place[:, :1] + torch.arange(height, device=device))[:, None, :, None]
+    columns = (place[:, 1:] + torch.arange(width, device=device))[:, None, None, :]
+    cut = padded.gather(2, rows.expand(n, channels, height, width + 2 * pad))
+    cut = cut.gather(3, columns.expand(n, channels, height, width))
+    coin = torch.bernoulli(torch.full((n, 1, 1, 1), float(flip), device=device)).bool()
+    return torch.where(coin, cut.flip(-1), cut)
+
+
+_FIRST = "n, _, height, width = images.shape"
+_PLACE = "torch.randint(2 * pad + 1, (2, n), device=images.device)"
 WRONG = {
-    "one-offset": _crop_with(top="one"),
+    "one-offset": (_crop_with(top="one"), lambda images, pad, flip: images),
     "diagonal": _crop_with(same=True),
     "missing-places": _crop_with(edge=0),
     "one-coin": _crop_with(coin="one"),
     "flip-share": _crop_with(coin="inverted"),
     "upside-down-images": _crop_with(axis=2),
-    "no-border": _crop_by_rolling,
-    "same-again": _crop_seeded,
-    "same-places": _crop_by_turns,
+    "no-border": (_crop_by_rolling, lambda images, pad, flip: images + 1),
+    "same-again": (
+        edited(crop_flip, {_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}),
+        _crop_seeded_apart,
+    ),
+    "same-places": (_crop_by_turns, _crop_rows_by_turns),
     "same-mirrored": _crop_first_mirrored,
-    "seeded": _crop_seeded_by_the_clock,
+    "seeded": edited(crop_flip, {_FIRST: f"torch.seed()\n{_FIRST}"}),
     "one-by-one": _crop_one_by_one,
     "waits": _crop_by_masks,
-    "made-on-the-host": _crop_on_the_host,
+    "made-on-the-host": (
+        lambda images, pad, flip: crop_flip(images.cpu(), pad, flip).to(images.device),
+        edited(crop_flip, {_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"}),
+    ),
+    "returned-nothing": lambda images, pad, flip: None,
+    "unfair": _crop_skewed,
     "other-shape": _crop_as_float,
 }
+RIGHT = {"by indexing": _crop_by_indexing, "by gather": _crop_by_gather}

@@ -1,24 +1,14 @@
-"""Known wrong answers to 09.gain, by the diagnosis that each must get."""
+"""Known answers to 09.gain."""
 
 from __future__ import annotations
 
-from course_lessons.lesson09.gain import (
-    gain_exclusive,
-    gain_extremes,
-    gain_first_over_second,
-    gain_of_medians,
-    gain_upside_down,
-    quartiles,
-    timed_rounds,
-)
+import statistics
 
+import numpy as np
+import torch
 
-def _gain_in_one_order(old, new, rounds, clock):
-    return quartiles([a / b for a, b in timed_rounds(old, new, rounds, clock, swap=False)])
-
-
-def _gain_cold(old, new, rounds, clock):
-    return quartiles([a / b for a, b in timed_rounds(old, new, rounds, clock, warm=False)])
+from course_lessons.lesson09.gain import GAIN_TWINS, gain
+from course_utils.exercises.edited import edited
 
 
 def _gain_in_blocks(old, new, rounds, clock):
@@ -30,16 +20,47 @@ def _gain_in_blocks(old, new, rounds, clock):
             begin = clock()
             work()
             times.append(clock() - begin)
-    return quartiles([a / b for a, b in zip(times[:rounds], times[rounds:], strict=True)])
+    ratios = [a / b for a, b in zip(times[:rounds], times[rounds:], strict=True)]
+    return tuple(statistics.quantiles(ratios, n=4, method="inclusive"))
+
+
+def _gain_calls_twice(old, new, rounds, clock):
+    for _ in range(2):
+        old(), new()
+    return 1.0, 1.0, 1.0
+
+
+def _gain_by_lists(old, new, rounds, clock):
+    works = [old, new]
+    for work in works:
+        work()
+    numbers = []
+    for turn in range(rounds):
+        seconds = {}
+        for i in (0, 1) if turn % 2 == 0 else (1, 0):
+            start = clock()
+            works[i]()
+            seconds[i] = clock() - start
+        numbers.append(seconds[0] / seconds[1])
+    return tuple(
+        float(torch.tensor(numbers, dtype=torch.float64).quantile(q)) for q in (0.25, 0.5, 0.75)
+    )
 
 
 WRONG = {
-    "no-warm-up": _gain_cold,
+    **GAIN_TWINS,
+    "no-warm-up": edited(gain, {"old()\nnew()": ""}),
     "in-blocks": _gain_in_blocks,
-    "same-order": _gain_in_one_order,
-    "upside-down": gain_upside_down,
-    "first-over-second": gain_first_over_second,
-    "ratio-of-medians": gain_of_medians,
-    "exclusive": gain_exclusive,
-    "extremes": gain_extremes,
+    "same-order": edited(gain, {"turn % 2 == 0": "True"}),
+    "other-order": edited(gain, {"turn % 2 == 0": "turn % 2"}),
+    "other-calls": (_gain_calls_twice, lambda old, new, rounds, clock: (1.0, 1.0, 1.0)),
+    "wrong-type": (
+        lambda old, new, rounds, clock: 1.0,
+        lambda old, new, rounds, clock: np.ones(3)[0],
+    ),
+}
+RIGHT = {
+    "by lists": _gain_by_lists,
+    "as a list": lambda *case: list(gain(*case)),
+    "as an array": lambda *case: np.array(gain(*case)),
 }

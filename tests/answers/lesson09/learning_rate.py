@@ -1,29 +1,28 @@
-"""Known wrong answers to 09.learning_rate, by the diagnosis that each must get."""
+"""Known answers to 09.learning_rate that its check's twins are not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import torch
 
-from course_lessons.lesson09.learning_rate import RATE_TWINS
-
-
-def _rate_of(name: str) -> Callable[..., float]:
-    twin = RATE_TWINS[name]
-
-    def answer(step, steps, peak, warm):
-        return twin(step, steps, peak, warm)
-
-    return answer
+from course_lessons.lesson09.learning_rate import learning_rate
+from course_utils.exercises.edited import edited
 
 
+def _rate_by_branches(step, steps, peak, warm):
+    if step < warm:
+        return peak / warm * (step + 1)
+    return peak * (1 - (step - (warm - 1)) / (steps - (warm - 1)))
+
+
+_FALL = "(steps - step) / (steps - warm + 1)"
 WRONG = {
-    name: _rate_of(name)
-    for name in (
-        "last-step-lost",
-        "peak-twice",
-        "stays-up",
-        "no-warm-up",
-        "cosine",
-        "share",
-    )
+    "first-step-lost": edited(
+        learning_rate, {"step + 1": "step", _FALL: "(steps - step) / (steps - warm)"}
+    ),
+    "last-step-lost": edited(learning_rate, {_FALL: "(steps - 1 - step) / (steps - warm)"}),
+    "wrong-value": lambda step, steps, peak, warm: peak,
+}
+RIGHT = {
+    "by branches": _rate_by_branches,
+    "as a tensor": lambda *case: torch.tensor(learning_rate(*case), dtype=torch.float64),
 }
