@@ -124,7 +124,7 @@ def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1
             for _ in range(calls):
                 work()
         return Trace(seen.spans, "modelled")
-    with profile(activities=supported_activities()) as seen:
+    with profile(activities=supported_activities(), acc_events=True) as seen:  # else 2.10 warns
         for _ in range(calls):
             work()
         synchronize(device)
