@@ -587,8 +587,10 @@ def test_an_interrupt_ends_the_run(tmp_path):
     script = tmp_path / "interrupted.py"
     script.write_text(
         textwrap.dedent("""
-        import _thread, threading
+        import _thread, signal, threading
         from simgpu import cluster
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 
         def program(dist):
             while dist.get_rank() == 1:
