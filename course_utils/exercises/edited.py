@@ -34,11 +34,8 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     source = textwrap.dedent(inspect.getsource(function))
     spans = sorted((*_span(source, old), new) for old, new in edits.items())
     for start, stop, new in reversed(spans):
-        line_start = source.rfind("\n", 0, start) + 1
-        margin = source[line_start:][
-            : len(source[line_start:]) - len(source[line_start:].lstrip(" "))
-        ]
-        new = textwrap.indent(new, margin)[len(margin) :] if new else ""
+        line_start, margin = _line(source, start)
+        new = textwrap.indent(new, margin)[len(margin) :]
         if not new and not source[line_start:start].strip() and source[stop] == "\n":
             start, stop = line_start, stop + 1
         source = source[:start] + new + source[stop:]
@@ -49,14 +46,20 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     return space[function.__name__]
 
 
+def _line(source: str, at: int) -> tuple[int, str]:
+    """Return where the line begins in which a place is, and the line's indentation."""
+    start = source.rfind("\n", 0, at) + 1
+    rest = source[start:]
+    return start, " " * (len(rest) - len(rest.lstrip(" ")))
+
+
 def _span(source: str, old: str) -> tuple[int, int]:
     """Return where a text stands in a source, whatever its indentation there."""
     first, *rest = old.split("\n")
     found = []
     at = source.find(first)
     while at >= 0:
-        line = source[source.rfind("\n", 0, at) + 1 :]
-        margin = " " * (len(line) - len(line.lstrip(" ")))
+        _, margin = _line(source, at)
         text = "\n".join([first, *(margin + more for more in rest)])
         if source.startswith(text, at):
             found.append((at, at + len(text)))
