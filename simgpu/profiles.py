@@ -1,7 +1,7 @@
 """What the simulated device pretends to be: a GPU's figures, each with its source.
 
 ``profiles.json`` holds the figures and says where each comes from; this file only reads it. All
-figures are in SI units: bytes, seconds, floating-point operations a second.
+figures are in SI units: bytes, seconds, floating-point operations a second, hertz, watts.
 """
 
 from __future__ import annotations
@@ -31,10 +31,19 @@ class Profile:
         Bytes a program sees.
     processors
         Streaming multiprocessors.
+    clock
+        Of the processors when they boost, as the card is sold, in hertz. Cards may run faster for a
+        while, and slower where ``power`` stops them.
+    l2
+        The cache between the processors and the memory, in bytes.
+    shared_memory
+        Of each processor, for the threads of a block, in bytes.
+    power
+        What the board may draw, in watts.
     fp32_flops, fp64_flops
         FLOP/s of a float32 and of a float64 matrix product without TF32.
     tf32_flops, fp16_flops, bf16_flops
-        FLOP/s of the tensor cores; None where they lack the format.
+        FLOP/s of the tensor cores, without sparsity, summed in float32; None where they lack the format.
     bf16_emulated_flops
         FLOP/s that a bfloat16 matrix product reaches where the tensor cores lack the format, or None.
     bandwidth
@@ -71,6 +80,10 @@ class Profile:
     capability: tuple[int, int]
     total_memory: int
     processors: int
+    clock: float
+    l2: int
+    shared_memory: int
+    power: float
     fp32_flops: float
     tf32_flops: float | None
     fp16_flops: float
@@ -113,28 +126,34 @@ def names() -> tuple[str, ...]:
     return tuple(_read())
 
 
-@cache
 def load(name: str) -> Profile:
-    """Return a profile by its name.
+    """Return a profile by its name; capitals and spaces do not matter (``"rtx4090"``).
 
     Raises
     ------
     ValueError
         Where there is none of that name.
     """
-    try:
-        entry = _read()[name]
-    except KeyError:
-        raise ValueError(
-            f"There is no profile {name!r}. Choose one of {', '.join(names())}."
-        ) from None
+    key = next((known for known in names() if _plain(known) == _plain(name)), None)
+    if key is None:
+        raise ValueError(f"There is no profile {name!r}. Choose one of {', '.join(names())}.")
+    return _load(key)
+
+
+def _plain(name: object) -> str:
+    return "".join(str(name).split()).casefold()
+
+
+@cache
+def _load(key: str) -> Profile:
+    entry = _read()[key]
     figures = entry["figures"]
     return Profile(
-        key=name,
+        key=key,
         name=entry["name"],
         capability=tuple(entry["capability"]),
-        sources={key: figure["source"] for key, figure in figures.items()},
-        **{key: figure["value"] for key, figure in figures.items()},
+        sources={name: figure["source"] for name, figure in figures.items()},
+        **{name: figure["value"] for name, figure in figures.items()},
     )
 
 

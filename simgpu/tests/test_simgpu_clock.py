@@ -60,7 +60,7 @@ def test_an_unknown_profile_is_refused_with_the_names_there_are():
 def test_every_figure_has_a_source_and_a_unit(name):
     raw = json.loads(profiles._FILE.read_text(encoding="utf-8"))["profiles"][name]["figures"]
     for key, figure in raw.items():
-        assert figure["unit"] in {"byte", "byte/s", "FLOP/s", "s", "1"}, key
+        assert figure["unit"] in {"byte", "byte/s", "FLOP/s", "Hz", "s", "W", "1"}, key
         assert len(figure["source"]) > 15, key
         assert figure["value"] is None or figure["value"] > 0, key
         if key.endswith("efficiency"):
