@@ -48,25 +48,6 @@ def timeline(host):
     return Timeline(spans)
 
 
-# --- profiles
-
-
-def test_an_unknown_profile_is_refused_with_the_names_there_are():
-    with pytest.raises(ValueError, match=r"no profile 'V100'.*T4, A100, H200"):
-        profiles.load("V100")
-
-
-@pytest.mark.parametrize("name", profiles.names())
-def test_every_figure_has_a_source_and_a_unit(name):
-    raw = json.loads(profiles._FILE.read_text(encoding="utf-8"))["profiles"][name]["figures"]
-    for key, figure in raw.items():
-        assert figure["unit"] in {"byte", "byte/s", "FLOP/s", "Hz", "s", "W", "1"}, key
-        assert len(figure["source"]) > 15, key
-        assert figure["value"] is None or figure["value"] > 0, key
-        if key.endswith("efficiency"):
-            assert figure["value"] <= 1, key
-
-
 # --- cost
 
 
