@@ -1,0 +1,38 @@
+"""What a row measured: the readers of the known kinds of rows, and who reads which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from . import operators, transfers
+from .rows import Row
+from .workload import Interpretation, Uninterpretable
+
+READERS: tuple[tuple[str, str, Callable[[Row], Interpretation]], ...] = (
+    (r"op:", r"\bd=\d+ ffn=", operators.layer),
+    (r"op:", r"", operators.eager),
+    (r"call:", r"", operators.own),
+    (r"gemm .*DeepBench", r"", operators.deepbench),
+    (r"gemm cublasLt|mamf matmul", r"", operators.rate_of_product),
+    (r"(matmul|softmax|layernorm)$", r"M=\d+ N=\d+", operators.wall_clock),
+    (r"stream:|BabelStream ", r"", transfers.stream),
+    (r"repeated small scale kernel", r"", transfers.small_kernels),
+    (r"nvbandwidth ", r"", transfers.copies),
+    (r"collective:|nccl all_reduce", r"", transfers.collective),
+)
+"""A pattern for the workload, one for its parameters, and who reads such a row; the first that fits."""
+
+
+def interpret(row: Row) -> Interpretation:
+    """Return what a row measured.
+
+    Raises
+    ------
+    Uninterpretable
+        Where nobody here knows.
+    """
+    for workload, params, reader in READERS:
+        if re.match(workload, row.workload) and re.search(params, row.params):
+            return reader(row)
+    raise Uninterpretable("the workload is not known")

@@ -1,0 +1,74 @@
+"""What a figure says in seconds or in bytes, whatever its unit."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .rows import Row
+from .workload import Uninterpretable
+
+_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
+_BYTES = {"GB": 1e9, "MB": 1e6, "GiB": 2.0**30, "MiB": 2.0**20}
+_RATES = {
+    "PFLOP/s": 1e15,
+    "TFLOP/s": 1e12,
+    "GFLOP/s": 1e9,
+    "TB/s": 1e12,
+    "GB/s": 1e9,
+    "G elements/s": 1e9,
+    "img/s": 1.0,
+    "samples/s": 1.0,
+    "seq/s": 1.0,
+    "tokens/s": 1.0,
+    "samples or tokens/s": 1.0,
+    "tokens/s/GPU": 1.0,
+}
+
+
+def number(row: Row) -> float:
+    """Return a row's value.
+
+    Raises
+    ------
+    Uninterpretable
+        Where it is no positive number.
+    """
+    try:
+        value = float(row.value)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise Uninterpretable(f"its value {row.value!r} is no positive number")
+    return value
+
+
+def unit_of(row: Row) -> str:
+    """Return a row's unit without the remarks that some files put behind it."""
+    return re.sub(r" *\(.*\)$| per GPU$", "", row.unit.strip())
+
+
+def measured(row: Row, amount: float) -> tuple[str, float]:
+    """Return what was measured as ``("seconds", ...)`` or ``("bytes", ...)``.
+
+    Parameters
+    ----------
+    row
+        The row.
+    amount
+        For a rate, how much is done in the time that is modelled: FLOP, bytes, samples, tokens. For a
+        time, how many times in a row the work was done.
+
+    Raises
+    ------
+    Uninterpretable
+        Where the value is no positive number or the unit is none of these.
+    """
+    value, unit = number(row), unit_of(row)
+    if unit in _SECONDS:
+        return "seconds", value * _SECONDS[unit] / amount
+    if unit in _RATES:
+        return "seconds", amount / (value * _RATES[unit])
+    if unit in _BYTES:
+        return "bytes", value * _BYTES[unit]
+    raise Uninterpretable(f"the unit {row.unit!r} says neither a time nor a rate nor bytes")

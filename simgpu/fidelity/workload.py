@@ -1,0 +1,104 @@
+"""What a row measured, in terms that the simulated device can run or cost."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Uninterpretable(Exception):
+    """A row that cannot be modelled; its text ends the sentence "not modelled, because …"."""
+
+
+class Calls(NamedTuple):
+    """One call of an operator on a tensor, or of the few that PyTorch makes of it.
+
+    Attributes
+    ----------
+    name
+        A key of ``calls.CALLS``.
+    sizes
+        What that function takes.
+    dtype
+        ``"float32"``, ``"float16"``, ...
+    tf32
+        Whether float32 products may run on tensor cores.
+    launched_in_a_row
+        Whether the same small kernel was launched again and again, so that a launch hides behind the
+        kernel before it, or the kernel behind the launch.
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    dtype: str
+    tf32: bool = False
+    launched_in_a_row: bool = False
+
+
+class Copy(NamedTuple):
+    """A copy: ``direction`` as the clock names it, ``bytes``, and whether the host's side is pinned."""
+
+    direction: str
+    bytes: int
+    pinned: bool = True
+
+
+class Collective(NamedTuple):
+    """``name`` (``all_reduce`` or ``send_recv``) of ``bytes`` a rank among ``ranks`` of one machine."""
+
+    name: str
+    bytes: int
+    ranks: int
+
+
+class Step(NamedTuple):
+    """One step of a network: of inference or of training.
+
+    Attributes
+    ----------
+    network
+        A key of ``networks.NETWORKS``.
+    batch, size
+        How many samples, and how large one is: pixels a side, or tokens.
+    precision
+        ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
+        weights of that dtype.
+    mode
+        ``"infer"``, or how it is trained: see ``steps``.
+    channels_last
+        Whether images and weights have their channels innermost.
+    options
+        What else differs, such as ``"sdpa"``.
+    """
+
+    network: str
+    batch: int
+    size: int
+    precision: str
+    mode: str = "infer"
+    channels_last: bool = False
+    options: tuple[str, ...] = ()
+
+
+Workload = Calls | Copy | Collective | Step
+
+
+class Interpretation(NamedTuple):
+    """A row, understood.
+
+    Attributes
+    ----------
+    kind
+        Of work: ``"product"``, ``"elementwise"``, ``"network"``, ...
+    workload
+        What to model.
+    host
+        Whether the host's work on the call is in what was measured: one eager call on an idle device,
+        rather than the kernel alone.
+    amount
+        See `units.measured`.
+    """
+
+    kind: str
+    workload: Workload
+    host: bool = False
+    amount: float = 1.0
