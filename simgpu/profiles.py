@@ -16,6 +16,66 @@ _FILE = Path(__file__).with_name("profiles.json")
 
 
 @dataclass(frozen=True)
+class Shared:
+    """What all cards have in common in the model of `latency`; every figure with its source.
+
+    Attributes
+    ----------
+    tile_half_tensor
+        As `Profile.tile_half`, of tensor cores.
+    fill_simt, fill_tensor
+        Steps of depth that starting and ending a tile costs, on ordinary and on tensor cores.
+    resident
+        Elements of the result that a processor must have in work at once to be busy.
+    join_simt, join_tensor
+        Seconds that adding the parts of a split depth costs beside their bytes.
+    cache_gain
+        How many times as fast as from memory a tensor is read that is small against the cache.
+    softmax_share, reduce_share, depthwise_share
+    product_share_simt, product_share_tensor
+        Of the rate of bytes that operations on elements reach: what softmax reaches, sums, norms and
+        looking up, convolutions of single channels, and products by the cores that compute them.
+    softmax_pace, reduce_pace, gather_pace
+        Elements a clock that a processor does at most: softmax, sums and norms, looking up.
+    row_floor
+        Seconds that these take more than any kernel takes.
+    attention_share
+        Of the rate that large products reach: what fused attention reaches.
+    winograd_fill
+        Steps of depth that starting a tile of Winograd's kernel costs.
+    """
+
+    tile_half_tensor: float
+    fill_simt: float
+    fill_tensor: float
+    resident: float
+    join_simt: float
+    join_tensor: float
+    cache_gain: float
+    softmax_share: float
+    reduce_share: float
+    product_share_simt: float
+    product_share_tensor: float
+    softmax_pace: float
+    reduce_pace: float
+    gather_pace: float
+    row_floor: float
+    depthwise_share: float
+    attention_share: float
+    winograd_fill: float
+    winograd_transform: float
+    sources: dict[str, str] = field(repr=False, compare=False)
+
+
+@cache
+def shared() -> Shared:
+    """Return the figures that all cards share."""
+    figures = _read("shared")
+    values = {key: figure["value"] for key, figure in figures.items()}
+    return Shared(sources={key: f["source"] for key, f in figures.items()}, **values)
+
+
+@dataclass(frozen=True)
 class Profile:
     """One GPU as the cost model and the clock see it.
 
@@ -58,17 +118,26 @@ class Profile:
         Host time an operation costs, in seconds.
     kernel_floor
         Time every kernel takes on the device before its size matters, in seconds.
-    ramp
-        The seconds of a matrix product's work that run at half the rate, before all of the device
-        is busy.
     copy_latency
         The same as ``kernel_floor`` for a copy across the bus, in seconds.
     sync_cost
         Host time that waiting for the device costs when nothing is left to wait for, in seconds.
     vector_efficiency, tensor_efficiency, memory_efficiency
-        Share of the peak that large work reaches: ordinary cores, tensor cores, memory.
+        Share of the peak that large work reaches: ordinary cores and tensor cores in tiles of
+        128 x 128, memory in operations on elements one by one.
+    tile_half
+        How many columns and rows a tile has, by their harmonic mean's half, at which a processor
+        reaches half of what it reaches in a tile without end, on ordinary cores (see `latency`).
+    convolution_share, winograd_share, winograd_parts_share
+        Of the rate of a product in float32: what a convolution reaches that unfolds its input as it
+        goes, Winograd's way in one kernel, and the products of his way in several.
+    throttle_after, throttle_rise, throttle_most
+        A kernel that computes for longer than the first (seconds) runs into the card's power limit:
+        it takes longer by its time over that one to the power of the second, at most by the third.
     sources
         For each figure, where it is published, or the assumption it rests on.
+    shared
+        What all cards have in common.
     rates
         FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above.
     memory_rate
@@ -97,15 +166,23 @@ class Profile:
     peer: float
     launch: float
     kernel_floor: float
-    ramp: float
     copy_latency: float
     sync_cost: float
     vector_efficiency: float
     tensor_efficiency: float
     memory_efficiency: float
+    tile_half: float
+    convolution_share: float
+    winograd_share: float
+    winograd_parts_share: float
+    throttle_after: float
+    throttle_rise: float
+    throttle_most: float
     sources: dict[str, str] = field(repr=False, compare=False)
+    shared: Shared = field(repr=False)
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
     memory_rate: float = field(init=False, repr=False, compare=False)
+    known: dict[Any, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         fp32 = self.fp32_flops * self.vector_efficiency
@@ -119,11 +196,25 @@ class Profile:
         }
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "memory_rate", self.bandwidth * self.memory_efficiency)
+        object.__setattr__(self, "known", {})
+
+    def emulates(self, unit: str) -> bool:
+        """Whether its tensor cores lack the unit's format, so that ordinary cores compute."""
+        lacks = {"bf16": self.bf16_flops, "tf32": self.tf32_flops}
+        return lacks.get(unit, True) is None
+
+    def throttled(self, seconds: float) -> float:
+        """Return how long a kernel takes under the card's power limit that computes so long without."""
+        if seconds <= self.throttle_after:
+            return seconds
+        return seconds * min(
+            (seconds / self.throttle_after) ** self.throttle_rise, self.throttle_most
+        )
 
 
 def names() -> tuple[str, ...]:
     """Return the names that ``load`` knows."""
-    return tuple(_read())
+    return tuple(_read("profiles"))
 
 
 def load(name: str) -> Profile:
@@ -146,17 +237,18 @@ def _plain(name: object) -> str:
 
 @cache
 def _load(key: str) -> Profile:
-    entry = _read()[key]
+    entry = _read("profiles")[key]
     figures = entry["figures"]
     return Profile(
         key=key,
         name=entry["name"],
         capability=tuple(entry["capability"]),
         sources={name: figure["source"] for name, figure in figures.items()},
+        shared=shared(),
         **{name: figure["value"] for name, figure in figures.items()},
     )
 
 
 @cache
-def _read() -> dict[str, Any]:
-    return json.loads(_FILE.read_text(encoding="utf-8"))["profiles"]
+def _read(part: str) -> dict[str, Any]:
+    return json.loads(_FILE.read_text(encoding="utf-8"))[part]

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost, generator
+from . import cost, generator, latency
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -476,7 +476,7 @@ def _charge(
         MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
     if work.guessed:
         MACHINE.unmodelled()
-    seconds = cost.seconds(work, device.profile)
+    seconds = latency.seconds(work, device.profile)
     if seconds:
         reads: list[int] = []
         writes: list[int] = []

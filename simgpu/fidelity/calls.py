@@ -106,9 +106,15 @@ def _embedding(dtype: torch.dtype, tokens: int, words: int, width: int) -> Call:
 
 
 def _rotate(dtype: torch.dtype, tokens: int, width: int) -> Call:
-    """In place, as a kernel of its own: each element read and written once, with its angle's factor."""
-    x, factor = _new(dtype, tokens, width), _new(dtype, tokens, 1)
-    return lambda: x.mul_(factor)
+    """A kernel by rows that reads and writes each element once."""
+    x = _new(dtype, tokens, width)
+    return lambda: torch.softmax(x, -1)
+
+
+def _gate(dtype: torch.dtype, tokens: int, width: int) -> Call:
+    """A kernel by rows that reads two halves and writes one."""
+    x, y = _new(dtype, tokens, width // 2), _new(dtype, tokens, width // 2)
+    return lambda: torch.ops.aten._softmax_backward_data(x, y, -1, dtype)
 
 
 def _attention(
@@ -145,7 +151,7 @@ CALLS: dict[str, Callable[..., Call]] = {
     "layer_norm": _layer_norm,
     "embedding": _embedding,
     "rotate": _rotate,
-    "gate": _of_one(lambda x: F.glu(x, -1)),  # one kernel that reads both halves and writes one
+    "gate": _gate,
     "add_two": _of_two(lambda x, y: x + y + x),
     "attention": _attention,
     "fill": _of_one(lambda x: x.fill_(1.5)),

@@ -22,7 +22,7 @@ MIB = 2**20
 def seconds(op, *args, profile="A100", **kwargs):
     """What the model says for a call, which is made on the CPU."""
     work = cost.work(op, args, kwargs, op(*args, **kwargs))
-    return cost.seconds(work, profiles.load(profile))
+    return latency.seconds(work, profiles.load(profile))
 
 
 def matmul_rate(n, dtype, profile):
