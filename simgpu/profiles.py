@@ -46,7 +46,7 @@ class Profile:
     peer
         To another device of the same machine, bytes/s.
     launch
-        Host time an operation costs, in seconds.
+        Host time of the call that launches a kernel, in seconds; see `host` for the rest.
     kernel_floor
         Time every kernel takes on the device before its size matters, in seconds.
     ramp
@@ -60,6 +60,13 @@ class Profile:
         Share of the peak that large work reaches: ordinary cores, tensor cores, memory.
     sources
         For each figure, where it is published, or the assumption it rests on.
+    host
+        How many times as long as the reference host its usual host takes; see `host`.
+    collective
+        Bytes/s that large collectives move over each card's link, the "bus bandwidth" of NCCL's
+        tests; None for ``peer``.
+    collective_latency
+        Of a collective, in seconds; where it isn't given, 30 µs, as among H200s.
     rates
         FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above.
     memory_rate
@@ -91,6 +98,9 @@ class Profile:
     tensor_efficiency: float
     memory_efficiency: float
     sources: dict[str, str] = field(repr=False, compare=False)
+    host: float = 1.0
+    collective: float | None = None
+    collective_latency: float = 3e-5
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
     memory_rate: float = field(init=False, repr=False, compare=False)
 
