@@ -166,6 +166,7 @@ class Machine:
         non_blocking: bool = False,
         reads: tuple[Memory, ...] = (),
         writes: tuple[Memory, ...] = (),
+        dispatch: float = 0.0,
     ) -> float:
         """Move bytes on a device's clock, count the copy and the wait it takes; return when it ends."""
         try:
@@ -177,6 +178,7 @@ class Machine:
                 device.stream,
                 [id(memory) for memory in reads],
                 [id(memory) for memory in writes],
+                dispatch,
             )
             seconds, race, end = span.seconds, span.race, span.end
         except Exception:  # noqa: BLE001  (the copy is right whatever the clock makes of it)

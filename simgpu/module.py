@@ -100,7 +100,7 @@ class Stream:
 
     def query(self) -> bool:
         """Return whether the stream has done all it was given."""
-        return _look(self._device, self._device.clock.record(self.stream_id))
+        return _look(self._device, self._device.clock.mark(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
         """Hold this stream back until another has done all it was given so far."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from simgpu import latency, profiles
 from simgpu.clock import Clock, HostClock
+from simgpu.host import between_events
 from simgpu.profiles import Profile
 
 from .calls import works_of
@@ -52,19 +53,7 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-_BEFORE = {"product": 20e-6, "convolution": 60e-6, "norm": 30e-6, "softmax": 18e-6}
-
-
-def eager(kind: str, kernels: float, profile: Profile) -> float:
-    """Return what events around one eager call show on an idle stream.
-
-    The kernel starts when the host has come to its launch, and the second event is recorded when the host
-    has come back from the call, or when the kernel has ended.
-    """
-    before = _BEFORE.get(kind, 12e-6)
-    if kind == "convolution" and profile.key == "T4":
-        before = float(__import__("os").environ.get("CB", "60")) * 1e-6
-    return max(before + kernels, before + 14e-6)
+_LIBRARY = ("product", "convolution", "norm", "softmax")
 
 
 def launch_period(profile: Profile) -> float:
@@ -107,7 +96,9 @@ def modelled(
         seconds = _collective(workload, profile)
     else:
         raise Uninterpretable("networks are not modelled yet")
-    return {"seconds": eager(kind, seconds, profile) if host else seconds}
+    if host:
+        seconds = between_events(seconds, profile, library=kind in _LIBRARY)
+    return {"seconds": seconds}
 
 
 def _collective(what: Collective, profile: Profile) -> float:

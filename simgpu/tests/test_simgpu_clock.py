@@ -11,7 +11,7 @@ import matplotlib.pyplot as plt
 import pytest
 import torch
 
-from simgpu import cost, profiles
+from simgpu import cost, latency, profiles
 from simgpu.clock import Clock, HostClock
 from simgpu.timeline import Timeline
 
