@@ -10,7 +10,7 @@ from simgpu.clock import Clock, HostClock
 from simgpu.host import between_events
 from simgpu.profiles import Profile
 
-from .calls import works_of
+from .calls import asked_by
 from .hardware import profile_of
 from .interpret import interpret
 from .rows import Row
@@ -53,7 +53,8 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-_LIBRARY = ("product", "convolution", "norm", "softmax")
+HOST = 1.0
+"""The host of those who timed single calls, in units of the reference host: they show it themselves."""
 
 
 def launch_period(profile: Profile) -> float:
@@ -61,9 +62,7 @@ def launch_period(profile: Profile) -> float:
     return profile.launch
 
 
-def modelled(
-    workload: Workload, profile: Profile, host: bool = False, kind: str = ""
-) -> dict[str, float]:
+def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[str, float]:
     """Return what the simulated device makes of a workload, by quantity.
 
     Parameters
@@ -86,7 +85,12 @@ def modelled(
         Where the device has no room for it.
     """
     if isinstance(workload, Calls):
-        seconds = sum(latency.seconds(work, profile) for work in works_of(workload))
+        asked = asked_by(workload)
+        seconds = sum(latency.seconds(work, profile) for work in asked.works)
+        if host:
+            seconds = between_events(
+                seconds, profile, library=asked.library, views=asked.views, factor=HOST
+            )
         if workload.launched_in_a_row:
             seconds = max(seconds, launch_period(profile))
     elif isinstance(workload, Copy):
@@ -96,8 +100,6 @@ def modelled(
         seconds = _collective(workload, profile)
     else:
         raise Uninterpretable("networks are not modelled yet")
-    if host:
-        seconds = between_events(seconds, profile, library=kind in _LIBRARY)
     return {"seconds": seconds}
 
 
@@ -117,7 +119,7 @@ def hold(row: Row) -> Found | LeftOut:
         meaning = interpret(row)
         profile = profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
-        found = modelled(meaning.workload, profiles.load(profile), meaning.host, meaning.kind)
+        found = modelled(meaning.workload, profiles.load(profile), meaning.host)
     except Uninterpretable as reason:
         return LeftOut(row, str(reason))
     if quantity not in found:

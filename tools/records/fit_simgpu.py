@@ -155,7 +155,7 @@ class Model:
     def log_ratio(self, example: Example) -> float:
         meaning = example.meaning
         profile = self.profiles[example.card]
-        made = modelled(meaning.workload, profile, meaning.host, meaning.kind)["seconds"]
+        made = modelled(meaning.workload, profile, meaning.host)["seconds"]
         return math.log(made / example.seconds)
 
     def loss(self, groups: Sequence[Sequence[Example]]) -> float:
