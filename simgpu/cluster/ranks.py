@@ -9,7 +9,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -387,12 +386,11 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending or 'th'}"
 
 
-_HERE = Path(__file__).parent
-_NOT_THEIRS = tuple(map(str, (_HERE, Path(torch.__file__).parent, _HERE.parent)))
+_NOT_THEIRS = (__name__.partition(".")[0], "torch")
 
 
 def line_of(frame: FrameType | None) -> int:
     """Return the line of the program that led to a frame."""
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THEIRS:
         frame = frame.f_back
     return frame.f_lineno if frame else 0
