@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost, generator
+from . import cost, generator, serialize
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -161,9 +161,7 @@ class SimTensor(Tensor):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .serialize import reduce
-
-        return reduce(self)
+        return serialize.reduce(self, self._payload)
 
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
