@@ -12,13 +12,13 @@ The model of time, in full:
 - A message begins when both sides are there and both links are free, and takes
   latency + bytes / bandwidth. So ``send`` waits until the message is received.
 - A collective begins when every rank has called it, and ends for all at the same moment. How long it
-  takes, ``turns.schedule`` says.
+  takes, ``scheduler.schedule`` says.
 - Computing takes no time, but for what `compute` says.
 
 Left out: what sends and receives the messages, links that share a switch, and links of unlike speed.
 
-``ranks.py`` is what a rank's program sees, ``turns.py`` whose turn it is and what takes time, and ``ddp.py``
-DistributedDataParallel.
+``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time, and
+``ddp.py`` DistributedDataParallel.
 """
 
 from __future__ import annotations

@@ -10,13 +10,10 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from .scheduler import Cluster
 
 
 class Span(NamedTuple):
@@ -86,6 +83,17 @@ class Work:
         return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._place})"
 
 
+class Others(Protocol):
+    """What a rank needs of its cluster: all ranks, what took time, whose turn it is, and messages."""
+
+    ranks: Sequence[Dist]
+    spans: list[Span]
+    back: queue.SimpleQueue[None]
+    stopped: bool
+    message: Callable[[Work, Tensor, int, int, bool], None]
+    collective: Callable[[Work, Combine, int | None], None]
+
+
 class Dist:
     """What a program takes for ``torch.distributed``: the part of it that the course teaches.
 
@@ -94,7 +102,7 @@ class Dist:
 
     ReduceOp = ReduceOp
 
-    def __init__(self, cluster: Cluster, rank: int) -> None:
+    def __init__(self, cluster: Others, rank: int) -> None:
         self._cluster = cluster
         self._rank = rank
         self._turn: queue.SimpleQueue[None] = queue.SimpleQueue()
