@@ -1,4 +1,4 @@
-"""What tests share, the course's too: the one way to skip, a table in the summary, a process of its own."""
+"""What tests share, the course's too: the one way to skip, a table in the summary, a new process."""
 
 from __future__ import annotations
 
