@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -192,6 +193,19 @@ class Machine:
         if self.arrivals:
             self.arrive()
         return end
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the segments of all devices, and what happened to them while it was recorded."""
+        segments, traces = [], []
+        for device in self.devices:
+            history = device.history or History(0)
+            traces.append(list(history.events))
+            for segment in device.allocator.snapshot():
+                for block in segment["blocks"]:
+                    used = block["state"] != "inactive"
+                    block["frames"] = history.frames.get(block["address"], []) if used else []
+                segments.append({**segment, "segment_pool_id": (0, 0), "frames": []})
+        return {"segments": segments, "device_traces": traces}
 
     def _there(self) -> str:
         count = len(self.devices)

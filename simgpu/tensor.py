@@ -24,8 +24,12 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
+<<<<<<< HEAD
 from . import cost, generator, latency
 from .host import Costs, is_library, takes_lists
+=======
+from . import cost, generator, serialize
+>>>>>>> w15a
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -162,9 +166,7 @@ class SimTensor(Tensor):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .serialize import reduce
-
-        return reduce(self)
+        return serialize.reduce(self, self._payload)
 
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:

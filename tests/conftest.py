@@ -4,10 +4,10 @@ import gc
 import os
 
 import pytest
-from harness import pytest_terminal_summary  # noqa: F401  (a hook: prints recorded tables)
 
 
 def pytest_configure(config):
+    config.pluginmanager.import_plugin("support")  # prints recorded tables
     config.addinivalue_line("markers", "slow: takes seconds; left out by test --quick")
     config.addinivalue_line("markers", "notebook: runs a whole lesson; two at once at most")
     config.addinivalue_line(

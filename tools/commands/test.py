@@ -66,8 +66,9 @@ COMPAT = (
     Stage(
         "the simulated device",
         (
-            *("pytest", "tests/test_simgpu_conformance.py", "simgpu/tests/test_simgpu_training.py"),
-            *("tests/test_simgpu_programs.py", "-m", f"slow and {ALONE}", *TOGETHER),
+            "pytest",
+            *(f"simgpu/tests/test_simgpu_{n}.py" for n in ("conformance", "training", "programs")),
+            *("-m", f"slow and {ALONE}", *TOGETHER),
         ),
     ),
     Stage(
