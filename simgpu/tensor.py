@@ -24,12 +24,8 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-<<<<<<< HEAD
-from . import cost, generator, latency
+from . import cost, generator, latency, serialize
 from .host import Costs, is_library, takes_lists
-=======
-from . import cost, generator, serialize
->>>>>>> w15a
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 

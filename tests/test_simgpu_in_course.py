@@ -9,13 +9,9 @@ from support import python
 
 from course_utils import devices
 from course_utils.evidence import published_gpus
-<<<<<<< HEAD
-from simgpu import profiles, trial
-from tools.commands import record
-=======
 from course_utils.exercises import Exercise
 from simgpu import cluster, profiles, trial
->>>>>>> w15a
+from tools.commands import record
 
 
 @pytest.mark.parametrize("gpu", published_gpus(), ids=lambda gpu: gpu.name)

@@ -12,22 +12,13 @@ The model of time, in full:
 - A message begins when both sides are there and both links are free, and takes
   latency + bytes / bandwidth. So ``send`` waits until the message is received.
 - A collective begins when every rank has called it, and ends for all at the same moment. How long it
-<<<<<<< HEAD
-  takes, `scheduler.schedule` says; with a ``profile``, `collective_seconds`, held against real cards.
-=======
-  takes, ``scheduler.schedule`` says.
->>>>>>> w15a
+  takes, ``scheduler.schedule`` says; with a ``profile``, `collective_seconds`, held against real cards.
 - Computing takes no time, but for what `compute` says.
 
 Left out: what sends and receives the messages, links that share a switch, and links of unlike speed.
 
-<<<<<<< HEAD
 ``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time,
 ``collectives.py`` how long real cards take, and ``ddp.py`` DistributedDataParallel.
-=======
-``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time, and
-``ddp.py`` DistributedDataParallel.
->>>>>>> w15a
 """
 
 from __future__ import annotations
