@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from simgpu import cost, profiles
-from simgpu.clock import Clock, HostClock
+from simgpu.clock import AHEAD, Clock, HostClock
 from simgpu.timeline import Timeline
 
 aten = torch.ops.aten
@@ -214,7 +214,7 @@ def test_attention_on_the_cpu_counts_as_attention():
 def test_the_host_goes_on_while_the_device_works(clock):
     span = clock.launch("matmul", 1.0)
     assert clock.host == clock.profile.launch
-    assert clock.device == span.end == clock.profile.launch + 1.0
+    assert clock.device == span.end == clock.profile.launch + clock.costs.start + 1.0
     clock.synchronize()
     assert clock.host == pytest.approx(span.end + clock.profile.sync_cost)
 
@@ -229,7 +229,23 @@ def test_tiny_kernels_are_bound_by_launching(clock):
 
 def test_work_of_one_stream_is_done_in_order(clock):
     first, second = clock.launch("a", 1.0), clock.launch("b", 1.0)
-    assert second.start == first.end
+    assert second.start == first.end + clock.costs.gap
+
+
+def test_a_kernel_starts_later_on_an_empty_queue_than_the_host_has_asked_for_it(clock, host):
+    assert clock.launch("a", 1e-3).start > clock.host
+    host.advance(1.0)
+    assert clock.launch("b", 1e-3).start > clock.host
+
+
+def test_the_host_is_at_most_so_many_kernels_ahead(clock):
+    spans = [clock.launch("long", 1e-3) for _ in range(AHEAD)]
+    assert clock.host < 10e-3
+    clock.launch("long", 1e-3)
+    assert clock.host >= spans[0].end
+    for _ in range(AHEAD):
+        clock.launch("long", 1e-3)
+    assert clock.device - clock.host == pytest.approx(AHEAD * 1e-3, rel=0.01)
 
 
 def test_time_does_not_run_backwards(host):
@@ -405,7 +421,7 @@ def test_nothing_is_kept_where_nobody_listens(clock):
 def test_the_clock_needs_no_torch():
     code = (
         "import sys, importlib.util as u, types\n"
-        "for name in ('profiles', 'clock'):\n"
+        "for name in ('profiles', 'host', 'clock'):\n"
         "    full = 'simgpu.' + name\n"
         "    sys.modules.setdefault('simgpu', types.ModuleType('simgpu'))\n"
         "    spec = u.spec_from_file_location(full, sys.argv[1] + f'/{name}.py')\n"
