@@ -145,7 +145,7 @@ def test_collectives_grow_with_bytes_and_an_all_reduce_is_a_scatter_and_a_gather
     "arguments", [("shuffle", 8, 2), ("all_reduce", -1, 2), ("all_reduce", 8, 0)]
 )
 def test_what_is_no_collective_is_refused(arguments):
-    with pytest.raises(ValueError, match="no collective|give 0 or more"):
+    with pytest.raises(ValueError, match=r"no collective|give 0 or more"):
         collective_seconds(*arguments, profiles.load("T4"))
 
 
