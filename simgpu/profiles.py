@@ -116,6 +116,13 @@ class Profile:
         To another device of the same machine, bytes/s.
     launch
         Host time of the call that launches a kernel, in seconds; see `host` for the rest.
+    host
+        How many times as long as the reference host its usual host takes; see `host`.
+    collective
+        Bytes/s that large collectives move over each card's link, the "bus bandwidth" of NCCL's
+        tests.
+    collective_latency
+        Of a collective, in seconds.
     kernel_floor
         Time every kernel takes on the device before its size matters, in seconds.
     copy_latency
@@ -138,13 +145,6 @@ class Profile:
         For each figure, where it is published, or the assumption it rests on.
     shared
         What all cards have in common.
-    host
-        How many times as long as the reference host its usual host takes; see `host`.
-    collective
-        Bytes/s that large collectives move over each card's link, the "bus bandwidth" of NCCL's
-        tests; None for ``peer``.
-    collective_latency
-        Of a collective, in seconds; where it isn't given, 30 µs, as among H200s.
     rates
         FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above.
     memory_rate
@@ -172,6 +172,9 @@ class Profile:
     pinning: float
     peer: float
     launch: float
+    host: float
+    collective: float
+    collective_latency: float
     kernel_floor: float
     copy_latency: float
     sync_cost: float
@@ -187,9 +190,6 @@ class Profile:
     throttle_most: float
     sources: dict[str, str] = field(repr=False, compare=False)
     shared: Shared = field(repr=False)
-    host: float = 1.0
-    collective: float | None = None
-    collective_latency: float = 3e-5
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
     memory_rate: float = field(init=False, repr=False, compare=False)
     known: dict[Any, float] = field(init=False, repr=False, compare=False)

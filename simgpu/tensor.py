@@ -507,6 +507,8 @@ def _charge(
 def _dispatch_seconds(costs: Costs, facts: _Facts, kernel: bool, tensors: list[SimTensor]) -> float:
     """Return what asking for the operator costs the host, beside a launch."""
     if not kernel:
+        if facts.name == "detach":  # autograd's own, of what it keeps: elsewhere no operator
+            return 0.0
         seconds = costs.view
     else:
         seconds = costs.library if facts.library else costs.dispatch

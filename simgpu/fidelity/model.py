@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from simgpu import latency, profiles
 from simgpu.clock import Clock, HostClock
+from simgpu.cluster import collective_seconds
 from simgpu.host import between_events
 from simgpu.profiles import Profile
 
@@ -97,20 +98,10 @@ def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[s
         clock = Clock(0, profile, HostClock())
         seconds = clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
     elif isinstance(workload, Collective):
-        seconds = _collective(workload, profile)
+        seconds = collective_seconds(workload.name, workload.bytes, workload.ranks, profile)
     else:
         raise Uninterpretable("networks are not modelled yet")
     return {"seconds": seconds}
-
-
-def _collective(what: Collective, profile: Profile) -> float:
-    """As `simgpu.cluster` has it: around a ring, in steps that each take a latency and their bytes."""
-    if what.name == "send_recv":
-        return profile.copy_latency + what.bytes / profile.peer
-    if what.name == "all_reduce":
-        steps = 2 * (what.ranks - 1)
-        return steps * (profile.copy_latency + what.bytes / what.ranks / profile.peer)
-    raise Uninterpretable("the collective is not known")
 
 
 def hold(row: Row) -> Found | LeftOut:

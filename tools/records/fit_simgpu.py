@@ -129,12 +129,14 @@ class Model:
         self.profiles = {name: profiles.load(name) for name in profiles.names()}
 
     def get(self, figure: Figure) -> float:
+        """Return a figure as it is now."""
         card, name = figure
         if card == "shared":
             return getattr(self.profiles["T4"].shared, name)
         return getattr(self.profiles["A100" if card == "others" else card], name)
 
     def set(self, figure: Figure, value: float) -> None:
+        """Change a figure, on every card that has it in common."""
         card, name = figure
         for key, profile in self.profiles.items():
             if card == "shared":
@@ -153,12 +155,14 @@ class Model:
             self.profiles[key] = type(profile)(**(kept | change))
 
     def log_ratio(self, example: Example) -> float:
+        """Return the logarithm of modelled over measured."""
         meaning = example.meaning
         profile = self.profiles[example.card]
         made = modelled(meaning.workload, profile, meaning.host)["seconds"]
         return math.log(made / example.seconds)
 
     def loss(self, groups: Sequence[Sequence[Example]]) -> float:
+        """Return how far modelled and measured are apart, every group by its weight."""
         weights = [min(1.0, len(group) / ENOUGH) for group in groups]
         off = [fmean(min(abs(self.log_ratio(e)), 1.0) for e in group) for group in groups]
         return sum(w * x for w, x in zip(weights, off, strict=True)) / sum(weights)
