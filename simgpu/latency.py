@@ -127,12 +127,12 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
     fill = model.fill_simt if simt else model.fill_tensor
     joining = model.join_simt if simt else model.join_tensor
     peak, processors = profile.rates[unit], profile.processors
-    size = 4 if simt else 2
+    size, large = (4, 64) if simt else (2, 256 / 3)  # of the largest tile, high * wide / (high + wide)
     half = profile.tile_half if simt else model.tile_half_tensor
     best = math.inf
     for high, wide in tiles:
         side = high * wide / (high + wide)
-        rate = peak * (1 + (half / 64) ** 2) / (1 + (half / side) ** 2) / processors
+        rate = peak * (1 + (half / large) ** 2) / (1 + (half / side) ** 2) / processors
         count = batch * -(-rows // high) * -(-columns // wide)
         least = max(1.0, model.resident / (high * wide))
         for split in splits:

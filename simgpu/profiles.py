@@ -130,8 +130,8 @@ class Profile:
     sync_cost
         Host time that waiting for the device costs when nothing is left to wait for, in seconds.
     vector_efficiency, tensor_efficiency, memory_efficiency
-        Share of the peak that large work reaches: ordinary cores and tensor cores in tiles of
-        128 x 128, memory in operations on elements one by one.
+        Share of the peak that large work reaches: ordinary cores in tiles of 128 x 128, tensor cores
+        in tiles of 256 x 128, memory in operations on elements one by one.
     tile_half
         How many columns and rows a tile has, by their harmonic mean's half, at which a processor
         reaches half of what it reaches in a tile without end, on ordinary cores (see `latency`).

@@ -148,7 +148,7 @@ def test_one_eager_call_is_the_kernel_and_the_hosts_work_on_it():
     (work,) = asked_by(found.meaning.workload).works
     assert (work.flops, work.bytes) == (128 * 64, 3 * 128 * 64 * 4)
     assert found.meaning.host
-    assert found.modelled == pytest.approx(latency.seconds(work, t4) + model.eager_overhead(t4))
+    assert found.modelled == pytest.approx(host.between_events(latency.seconds(work, t4), t4, factor=model.HOST))
     assert (found.quantity, found.measured) == ("seconds", pytest.approx(1e-4))
 
 
@@ -359,8 +359,8 @@ def test_a_known_answer_goes_through_the_command(tmp_path, capsys, monkeypatch):
         {"workload": "play chess", "reason": "the workload is not known", "rows": 1}
     ]
     # Where the device takes twice as long, the answer is no longer one half.
-    right = cost.seconds
-    monkeypatch.setattr(cost, "seconds", lambda work, profile: 2 * right(work, profile))
+    right = latency.seconds
+    monkeypatch.setattr(latency, "seconds", lambda work, profile: 2 * right(work, profile))
     assert command.main([str(said)]) == 0
     assert "1.00" in capsys.readouterr().out
 
