@@ -41,7 +41,7 @@ class _Noted(TorchDispatchMode):
 def works_of(calls: Calls) -> tuple[cost.Work, ...]:
     """Return the work that an operator gives the device, kernel by kernel."""
     call = CALLS[calls.name](getattr(torch, calls.dtype), *calls.sizes)
-    with torch.no_grad(), tf32_allowed(calls.tf32), _Noted() as noted:
+    with torch.no_grad(), tf32_allowed(calls.tf32, calls.tf32), _Noted() as noted:
         call()
     return tuple(work for work in noted.works if work.unit != "none")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simgpu import cost, profiles
@@ -13,8 +12,9 @@ from .calls import works_of
 from .hardware import profile_of
 from .interpret import interpret
 from .rows import Row
+from .stepping import run
 from .units import measured
-from .workload import Calls, Collective, Copy, Interpretation, Uninterpretable, Workload
+from .workload import Calls, Collective, Copy, Interpretation, Step, Uninterpretable, Workload
 
 
 class Found(NamedTuple):
@@ -62,7 +62,7 @@ def launch_period(profile: Profile) -> float:
     return profile.launch
 
 
-def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[str, float]:
+def modelled(workload: Workload, profile: str, host: bool = False) -> dict[str, float]:
     """Return what the simulated device makes of a workload, by quantity.
 
     Parameters
@@ -70,32 +70,36 @@ def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[s
     workload
         What to do.
     profile
-        On which card.
+        The name of the card.
     host
         Whether the host's work on one eager call counts, as on an idle device.
 
     Returns
     -------
     dict
-        ``"seconds"``, and for a step of a network ``"bytes"``, the peak of its memory.
+        ``"seconds"``, and for a step of a network ``"bytes"`` and ``"reserved"``, the peaks of its memory.
 
     Raises
     ------
     Uninterpretable
         Where the device has no room for it.
     """
+    if isinstance(workload, Step):
+        return run(workload, profile)
+    seconds = _seconds(workload, profiles.load(profile))
+    return {"seconds": seconds + (eager_overhead(profiles.load(profile)) if host else 0.0)}
+
+
+def _seconds(workload: Calls | Copy | Collective, profile: Profile) -> float:
     if isinstance(workload, Calls):
         seconds = sum(cost.seconds(work, profile) for work in works_of(workload))
         if workload.launched_in_a_row:
-            seconds = max(seconds, launch_period(profile))
-    elif isinstance(workload, Copy):
+            return max(seconds, launch_period(profile))
+        return seconds
+    if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
-        seconds = clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
-    elif isinstance(workload, Collective):
-        seconds = _collective(workload, profile)
-    else:
-        raise Uninterpretable("networks are not modelled yet")
-    return {"seconds": seconds + (eager_overhead(profile) if host else 0.0)}
+        return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
+    return _collective(workload, profile)
 
 
 def _collective(what: Collective, profile: Profile) -> float:
@@ -114,14 +118,10 @@ def hold(row: Row) -> Found | LeftOut:
         meaning = interpret(row)
         profile = profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
-        found = modelled(meaning.workload, profiles.load(profile), meaning.host)
+        found = modelled(meaning.workload, profile, meaning.host)
     except Uninterpretable as reason:
         return LeftOut(row, str(reason))
-    if quantity not in found:
+    figure = found.get(meaning.meter if quantity == "bytes" else quantity)
+    if figure is None:
         return LeftOut(row, "its memory is not modelled")
-    return Found(row, meaning, profile, quantity, real, found[quantity])
-
-
-def hold_all(rows: Iterable[Row]) -> Iterator[Found | LeftOut]:
-    """Model every row; in their order."""
-    return map(hold, rows)
+    return Found(row, meaning, profile, quantity, real, figure)
