@@ -37,6 +37,11 @@ def attention(
         mask = attn_mask
         if mask is not None:
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
+        if plain[
+            0
+        ].is_meta:  # no values: it is chosen as for numbers of the CPU, and nothing is dropped
+            *plain, mask = (_as_of_cpu(x) for x in (*plain, mask))
+            dropout_p = 0.0
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -60,6 +65,13 @@ def attention(
 
 def _payload(tensor: Tensor) -> Tensor:
     return tensor._payload if isinstance(tensor, SimTensor) else tensor
+
+
+def _as_of_cpu(tensor: Tensor | None) -> Tensor | None:
+    if tensor is None:
+        return None
+    like = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    return like.requires_grad_(tensor.requires_grad)
 
 
 def _gates(of_input: Tensor, of_hidden: Tensor, biases: tuple[Tensor | None, ...]) -> list[Tensor]:

@@ -127,7 +127,9 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
     fill = model.fill_simt if simt else model.fill_tensor
     joining = model.join_simt if simt else model.join_tensor
     peak, processors = profile.rates[unit], profile.processors
-    size, large = (4, 64) if simt else (2, 256 / 3)  # of the largest tile, high * wide / (high + wide)
+    size, large = (
+        (4, 64) if simt else (2, 256 / 3)
+    )  # of the largest tile, high * wide / (high + wide)
     half = profile.tile_half if simt else model.tile_half_tensor
     best = math.inf
     for high, wide in tiles:

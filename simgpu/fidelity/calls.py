@@ -62,7 +62,7 @@ class Asked(NamedTuple):
 def asked_by(calls: Calls) -> Asked:
     """Return what a call asks of device and host."""
     call = CALLS[calls.name](getattr(torch, calls.dtype), *calls.sizes)
-    with torch.no_grad(), tf32_allowed(calls.tf32), _Noted() as noted:
+    with torch.no_grad(), tf32_allowed(calls.tf32, calls.tf32), _Noted() as noted:
         call()
     works = tuple(work for work in noted.works if work.unit != "none")
     return Asked(works, any(map(is_library, noted.names)), len(noted.works) - len(works))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from . import operators, transfers
+from . import operators, steps, transfers
 from .rows import Row
 from .workload import Interpretation, Uninterpretable
 
@@ -20,6 +20,13 @@ READERS: tuple[tuple[str, str, Callable[[Row], Interpretation]], ...] = (
     (r"repeated small scale kernel", r"", transfers.small_kernels),
     (r"nvbandwidth ", r"", transfers.copies),
     (r"collective:|nccl all_reduce", r"", transfers.collective),
+    (r"(infer|train) \w+$", r"img=\d+ GMACs=", steps.timm),
+    (r"(se-)?resne[x]?t\S+ (inference|training)$", r"", steps.nvidia_images),
+    (r"train \w+$", r"DeepLearningExamples", steps.lambda_labs),
+    (r"BERT-base (inference forward|training step)|inference \S+$", r"batch=", steps.hugging_face),
+    (r"BERT-base encoder inference", r"", steps.faster_transformer),
+    (r"ResNet50 CIFAR10 epoch", r"", steps.cifar_epoch),
+    (r"ViT-L/16 .*finetune", r"", steps.vit_finetuning),
 )
 """A pattern for the workload, one for its parameters, and who reads such a row; the first that fits."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from simgpu import latency, profiles
@@ -15,8 +14,9 @@ from .calls import asked_by
 from .hardware import profile_of
 from .interpret import interpret
 from .rows import Row
+from .stepping import run
 from .units import measured
-from .workload import Calls, Collective, Copy, Interpretation, Uninterpretable, Workload
+from .workload import Calls, Collective, Copy, Interpretation, Step, Uninterpretable, Workload
 
 
 class Found(NamedTuple):
@@ -63,7 +63,7 @@ def launch_period(profile: Profile) -> float:
     return profile.launch
 
 
-def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[str, float]:
+def modelled(workload: Workload, profile: str, host: bool = False) -> dict[str, float]:
     """Return what the simulated device makes of a workload, by quantity.
 
     Parameters
@@ -71,20 +71,27 @@ def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[s
     workload
         What to do.
     profile
-        On which card.
+        The name of the card.
     host
         Whether the host's work on one eager call counts, as on an idle device.
 
     Returns
     -------
     dict
-        ``"seconds"``, and for a step of a network ``"bytes"``, the peak of its memory.
+        ``"seconds"``, and for a step of a network ``"bytes"`` and ``"reserved"``, the peaks of its memory.
 
     Raises
     ------
     Uninterpretable
         Where the device has no room for it.
     """
+    if isinstance(workload, Step):
+        return run(workload, profile)
+    return {"seconds": seconds_of(workload, profiles.load(profile), host)}
+
+
+def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
+    """Return how long a workload takes that is no network; the parameters are those of `modelled`."""
     if isinstance(workload, Calls):
         asked = asked_by(workload)
         seconds = sum(latency.seconds(work, profile) for work in asked.works)
@@ -93,15 +100,12 @@ def modelled(workload: Workload, profile: Profile, host: bool = False) -> dict[s
                 seconds, profile, library=asked.library, views=asked.views, factor=HOST
             )
         if workload.launched_in_a_row:
-            seconds = max(seconds, launch_period(profile))
-    elif isinstance(workload, Copy):
+            return max(seconds, launch_period(profile))
+        return seconds
+    if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
-        seconds = clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
-    elif isinstance(workload, Collective):
-        seconds = collective_seconds(workload.name, workload.bytes, workload.ranks, profile)
-    else:
-        raise Uninterpretable("networks are not modelled yet")
-    return {"seconds": seconds}
+        return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
+    return collective_seconds(workload.name, workload.bytes, workload.ranks, profile)
 
 
 def hold(row: Row) -> Found | LeftOut:
@@ -110,14 +114,10 @@ def hold(row: Row) -> Found | LeftOut:
         meaning = interpret(row)
         profile = profile_of(row.hardware)
         quantity, real = measured(row, meaning.amount)
-        found = modelled(meaning.workload, profiles.load(profile), meaning.host)
+        found = modelled(meaning.workload, profile, meaning.host)
     except Uninterpretable as reason:
         return LeftOut(row, str(reason))
-    if quantity not in found:
+    figure = found.get(meaning.meter if quantity == "bytes" else quantity)
+    if figure is None:
         return LeftOut(row, "its memory is not modelled")
-    return Found(row, meaning, profile, quantity, real, found[quantity])
-
-
-def hold_all(rows: Iterable[Row]) -> Iterator[Found | LeftOut]:
-    """Model every row; in their order."""
-    return map(hold, rows)
+    return Found(row, meaning, profile, quantity, real, figure)

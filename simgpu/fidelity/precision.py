@@ -16,13 +16,14 @@ else:
 
 
 @contextlib.contextmanager
-def tf32_allowed(allowed: bool) -> Iterator[None]:
-    """Allow TF32 in products and convolutions, or forbid it, and put the settings back."""
-    before = [getattr(*switch) for switch in zip(_PLACES, _NAMES, strict=True)]
-    for place, name in zip(_PLACES, _NAMES, strict=True):
+def tf32_allowed(matmul: bool, conv: bool) -> Iterator[None]:
+    """Allow TF32 in products and in convolutions, or forbid it, and put the settings back."""
+    switches = [*zip(_PLACES, _NAMES, strict=True)]
+    before = [getattr(place, name) for place, name in switches]
+    for (place, name), allowed in zip(switches, (matmul, conv), strict=True):
         setattr(place, name, _VALUES[allowed])
     try:
         yield
     finally:
-        for place, name, value in zip(_PLACES, _NAMES, before, strict=True):
+        for (place, name), value in zip(switches, before, strict=True):
             setattr(place, name, value)

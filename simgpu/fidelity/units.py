@@ -57,7 +57,8 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
         The row.
     amount
         For a rate, how much is done in the time that is modelled: FLOP, bytes, samples, tokens. For a
-        time, how many times in a row the work was done.
+        time, how many times in a row the work was done. For bytes, by how much the unit is larger than
+        its name says, where GB stands for GiB.
 
     Raises
     ------
@@ -70,5 +71,5 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
     if unit in _RATES:
         return "seconds", amount / (value * _RATES[unit])
     if unit in _BYTES:
-        return "bytes", value * _BYTES[unit]
+        return "bytes", value * _BYTES[unit] * amount
     raise Uninterpretable(f"the unit {row.unit!r} says neither a time nor a rate nor bytes")

@@ -61,13 +61,19 @@ class Step(NamedTuple):
         How many samples, and how large one is: pixels a side, or tokens.
     precision
         ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
-        weights of that dtype.
+        weights of that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in
+        PyTorch.
     mode
-        ``"infer"``, or how it is trained: see ``steps``.
+        ``"infer"``, or how it is trained: a key of ``stepping.OPTIMIZERS``, or ``"backward"``.
     channels_last
         Whether images and weights have their channels innermost.
+    scaled
+        Whether the loss is scaled, as with autocast to float16.
+    clear
+        When the gradients of the last step are dropped: ``"before"`` the forward pass, ``"between"`` it
+        and the backward pass, or ``"never"``, where they add up.
     options
-        What else differs, such as ``"sdpa"``.
+        What else its maker in ``networks`` takes: names and values.
     """
 
     network: str
@@ -76,7 +82,9 @@ class Step(NamedTuple):
     precision: str
     mode: str = "infer"
     channels_last: bool = False
-    options: tuple[str, ...] = ()
+    scaled: bool = False
+    clear: str = "before"
+    options: tuple[tuple[str, object], ...] = ()
 
 
 Workload = Calls | Copy | Collective | Step
@@ -96,9 +104,12 @@ class Interpretation(NamedTuple):
         rather than the kernel alone.
     amount
         See `units.measured`.
+    meter
+        Of memory, which peak was measured: ``"bytes"``, allocated, or ``"reserved"``.
     """
 
     kind: str
     workload: Workload
     host: bool = False
     amount: float = 1.0
+    meter: str = "bytes"

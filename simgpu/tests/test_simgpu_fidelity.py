@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from simgpu import cost, latency, profiles
+from simgpu import host, latency, profiles
 from simgpu.fidelity import __main__ as command
 from simgpu.fidelity import hold, model, read
 from simgpu.fidelity.calls import CALLS, asked_by
@@ -148,7 +148,9 @@ def test_one_eager_call_is_the_kernel_and_the_hosts_work_on_it():
     (work,) = asked_by(found.meaning.workload).works
     assert (work.flops, work.bytes) == (128 * 64, 3 * 128 * 64 * 4)
     assert found.meaning.host
-    assert found.modelled == pytest.approx(host.between_events(latency.seconds(work, t4), t4, factor=model.HOST))
+    assert found.modelled == pytest.approx(
+        host.between_events(latency.seconds(work, t4), t4, factor=model.HOST)
+    )
     assert (found.quantity, found.measured) == ("seconds", pytest.approx(1e-4))
 
 
@@ -264,7 +266,7 @@ def test_every_call_can_be_made():
         "attention": (1, 2, 4, 4, 8, 1),
     }
     for name in CALLS:
-        made = asked_by(Calls(name, sizes.get(name, (64,)), "float32"))
+        made = asked_by(Calls(name, sizes.get(name, (64,)), "float32")).works
         assert made, name
         assert not any(work.guessed for work in made), name
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from simgpu import profiles
 from simgpu.fidelity.hardware import profile_of
 from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.model import modelled
+from simgpu.fidelity.model import seconds_of
 from simgpu.fidelity.rows import SEED, held_out, read, without_repeats
 from simgpu.fidelity.units import measured
 from simgpu.fidelity.workload import Calls, Uninterpretable
@@ -158,7 +158,7 @@ class Model:
         """Return the logarithm of modelled over measured."""
         meaning = example.meaning
         profile = self.profiles[example.card]
-        made = modelled(meaning.workload, profile, meaning.host)["seconds"]
+        made = seconds_of(meaning.workload, profile, meaning.host)
         return math.log(made / example.seconds)
 
     def loss(self, groups: Sequence[Sequence[Example]]) -> float:

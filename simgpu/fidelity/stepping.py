@@ -1,0 +1,154 @@
+"""One step of a network on the simulated device: its time and its memory, without a value.
+
+The network, its input and its optimiser are made as a learner's program makes them, on a device of its
+own in the `hollow` mode, and the virtual clock is read before and after.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor, nn
+
+import simgpu
+from simgpu import profiles
+from simgpu.machine import MACHINE
+from simgpu.spare import spare_device
+
+from .networks import NETWORKS, input_of, loss_of
+from .precision import tf32_allowed
+from .shapes import ShapesOnly
+from .workload import Step, Uninterpretable
+
+AUTOCAST = {"amp": torch.float16, "amp_bf16": torch.bfloat16}
+WEIGHTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
+    "adam": lambda p: torch.optim.Adam(p),
+    "adamw": lambda p: torch.optim.AdamW(p),
+    "adamw_fused": lambda p: torch.optim.AdamW(p, fused=True),
+}
+"""How a network is trained, by the ``mode`` of a step; ``"backward"`` trains without an optimiser."""
+
+
+@lru_cache(maxsize=4096)
+def run(step: Step, profile: str) -> dict[str, float]:
+    """Return a step's seconds, and the peaks of its memory in bytes.
+
+    Parameters
+    ----------
+    step
+        What to do.
+    profile
+        The name of the card.
+
+    Returns
+    -------
+    dict
+        ``"seconds"``; ``"bytes"``, allocated; ``"reserved"``, taken from the card.
+
+    Raises
+    ------
+    Uninterpretable
+        Where it does not fit, or the simulated device cannot do it.
+    """
+    known = profiles.load(profile)
+    try:
+        with (
+            spare_device(known.total_memory, profile) as device,
+            tf32_allowed(step.precision == "tf32", True),
+        ):
+            return _timed(step, device)
+    except torch.OutOfMemoryError:
+        raise Uninterpretable(
+            f"it does not fit into the memory of the modelled {profile}"
+        ) from None
+    finally:
+        gc.collect()
+
+
+def _timed(step: Step, device: torch.device) -> dict[str, float]:
+    clock, meter = simgpu.clock(device), MACHINE.device(device).allocator
+    with ShapesOnly():
+        once = _prepare(step, device)
+        if step.mode != "infer":
+            once()  # makes the gradients and the optimiser's state
+        clock.synchronize()
+        start = clock.host
+        once()
+        clock.synchronize()
+    return {
+        "seconds": clock.host - start,
+        "bytes": float(meter.max_allocated),
+        "reserved": float(meter.max_reserved),
+    }
+
+
+def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
+    """Make all that a step needs, and return the step."""
+    layout = torch.channels_last if step.channels_last else torch.contiguous_format
+    with torch.device("meta"):
+        model = NETWORKS[step.network](**dict(step.options))
+    model = model.to(WEIGHTS.get(step.precision, torch.float32)).to(memory_format=layout)
+    _put(model, device)
+    inputs, wanted = _batch(step, device, layout)
+    dtype = AUTOCAST.get(step.precision)
+    autocast = partial(torch.autocast, device.type, dtype, enabled=dtype is not None)
+    if step.mode == "infer":
+        model.eval()
+
+        def forward() -> None:
+            with torch.no_grad(), autocast():
+                model(inputs)
+
+        return forward
+    optimizer = None
+    if step.mode != "backward":
+        optimizer = OPTIMIZERS[step.mode](list(model.parameters()))
+    scaler = torch.amp.GradScaler(device.type, enabled=step.scaled)
+
+    def train() -> None:
+        if step.clear == "before":
+            model.zero_grad()
+        with autocast():
+            loss = loss_of(step, model(inputs), wanted)
+        if step.clear == "between":
+            model.zero_grad()
+        scaler.scale(loss).backward()
+        if optimizer is not None:
+            scaler.step(optimizer)
+            scaler.update()
+
+    return train
+
+
+def _put(model: nn.Module, device: torch.device) -> None:
+    """Give a network memory on a device; weights that were shared still are."""
+    homes: dict[int, list[tuple[nn.Module, str]]] = defaultdict(list)
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            homes[id(parameter)].append((module, name))
+    model.to_empty(device=device)
+    for (first, name), *others in homes.values():
+        for module, other in others:
+            setattr(module, other, getattr(first, name))
+    meter = MACHINE.device(device).allocator
+    meter.empty_cache()
+    meter.reset_peak()
+
+
+def _batch(step: Step, device: torch.device, layout: torch.memory_format) -> tuple[Tensor, Tensor]:
+    """Return a batch and what is wanted of it, without values."""
+    shape, wanted = input_of(step)
+    dtype = torch.int64 if len(shape) == 2 else WEIGHTS.get(step.precision, torch.float32)
+    made = torch.empty(shape, dtype=dtype, device=device)
+    if len(shape) == 4:
+        made = made.contiguous(memory_format=layout)
+    return made, torch.empty(wanted, dtype=torch.int64, device=device)

@@ -1,0 +1,200 @@
+"""Rows that measured a step of a whole network: which network, and how its program was written."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from .networks import NETWORKS
+from .operators import fields
+from .rows import Row
+from .workload import Interpretation, Step, Uninterpretable
+
+COMPILED = "it was compiled"
+SEVERAL = "several cards shared the work"
+
+INFERENCE, TRAINING = "network: inference", "network: training"
+
+
+def _known(name: str) -> str:
+    if name not in NETWORKS:
+        raise Uninterpretable("the network is not known here")
+    return name
+
+
+def _field(row: Row, name: str) -> int:
+    value = fields(row.params).get(name)
+    if value is None:
+        raise Uninterpretable(f"its parameters do not say {name}")
+    return value
+
+
+def timm(row: Row) -> Interpretation:
+    """Rows of pytorch-image-models: the name of the file tells precision, layout and version."""
+    task, name = row.workload.split()
+    found = re.search(r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(n..c)-pt(\d+)\S*", row.params)
+    if found is None:
+        raise Uninterpretable("its parameters do not say batch, img and file")
+    if "dynamo" in found[0]:
+        raise Uninterpretable(COMPILED)
+    batch, size = int(found[1]), int(found[2])
+    options: tuple[tuple[str, object], ...] = ()
+    if name.startswith(("vit", "deit")) and int(found[5]) < 200:
+        options = (("fused", False),)  # before PyTorch 2.0
+    training = task == "train"
+    step = Step(
+        _known(name),
+        batch,
+        size,
+        found[3],
+        "nesterov" if training else "infer",
+        channels_last=found[4] == "nhwc",
+        options=options,
+    )
+    return Interpretation(TRAINING if training else INFERENCE, step, amount=_samples(row, batch))
+
+
+def _samples(row: Row, batch: int) -> float:
+    """Return how many samples a rate counts, and for a time that it is of one step."""
+    return batch if "/s" in row.unit else 1
+
+
+# --- NVIDIA's own programs (DeepLearningExamples, and Lambda's runs of them)
+
+_NVIDIA = {
+    "resnet50": "resnet50",
+    "resnet50v1.5": "resnet50",
+    "resnext101-32x4d": "resnext101_32x4d",
+    "se-resnext101-32x4d": "seresnext101_32x4d",
+}
+
+# What they train with where the row does not say: their configs.yml. The rate hardly depends on it.
+_BATCH = {
+    ("resnet50", "amp"): 256,
+    ("resnet50", "tf32"): 256,
+    ("resnet50", "fp32"): 112,
+    ("resnext101_32x4d", "amp"): 128,
+    ("resnext101_32x4d", "tf32"): 128,
+    ("resnext101_32x4d", "fp32"): 64,
+    ("seresnext101_32x4d", "amp"): 112,
+    ("seresnext101_32x4d", "tf32"): 128,
+    ("seresnext101_32x4d", "fp32"): 64,
+}
+
+
+def nvidia_images(row: Row) -> Interpretation:
+    """Return inference or training of a ResNet: with autocast, images have their channels innermost."""
+    name, task = row.workload.split()
+    network, amp = _NVIDIA[name], row.dtype == "amp"
+    if task == "inference":
+        batch = _field(row, "batch")
+        step = Step(network, batch, 224, row.dtype, channels_last=amp)
+        return Interpretation(INFERENCE, step, amount=_samples(row, batch))
+    if _field(row, "gpus") != 1:
+        raise Uninterpretable(SEVERAL)
+    batch = _BATCH[network, row.dtype]
+    step = Step(network, batch, 224, row.dtype, "momentum", channels_last=amp, scaled=amp)
+    return Interpretation(TRAINING, step, amount=batch)
+
+
+def lambda_labs(row: Row) -> Interpretation:
+    """Return training of a ResNet-50 on images or of BERT on questions of 384 tokens."""
+    name = row.workload.removeprefix("train ")
+    if name not in ("resnet50", "bert_base_squad", "bert_large_squad"):
+        raise Uninterpretable("the network is not known here")
+    if _field(row, "gpus") != 1:
+        raise Uninterpretable(SEVERAL)
+    found = re.search(r"batch per GPU=(\d+)", row.params)
+    if found is None:
+        raise Uninterpretable("its parameters do not say the batch")
+    batch, amp = int(found[1]), row.dtype.startswith("amp")
+    precision = "amp" if amp else "tf32"
+    if name == "resnet50":
+        step = Step(name, batch, 224, precision, "momentum", channels_last=amp, scaled=amp)
+    else:
+        network, options = name.removesuffix("_squad"), (("head", "span"),)
+        step = Step(network, batch, 384, precision, "adamw_fused", scaled=amp, options=options)
+    return Interpretation(TRAINING, step, amount=batch)
+
+
+# --- Hugging Face's models
+
+
+def hugging_face(row: Row) -> Interpretation:
+    """BERT with a score for every word; and images, attention by hand and in three products."""
+    if "compile default" in row.params:
+        raise Uninterpretable(COMPILED)
+    batch = _field(row, "batch")
+    if row.workload.startswith("BERT-base"):
+        fused = "attention=sdpa" in row.params
+        options = (("head", "words"), ("fused", fused))
+        training = "training" in row.workload
+        mode = "backward" if training else "infer"
+        step = Step("bert_base", batch, _field(row, "seq"), "fp16", mode, options=options)
+        return Interpretation(TRAINING if training else INFERENCE, step)
+    name = row.workload.removeprefix("inference ")
+    networks = {
+        "ViT": ("vit_base_patch16_224", (("fused", False), ("joint", False))),
+        "ConvNeXT": ("convnext_large", ()),
+        "ResNet": ("resnet50", ()),
+    }
+    if name not in networks:
+        raise Uninterpretable("the network is not known here")
+    network, options = networks[name]
+    return Interpretation(INFERENCE, Step(network, batch, 224, "fp32", options=options))
+
+
+def faster_transformer(row: Row) -> Interpretation:
+    """BERT's layers alone, traced: the host runs no Python, and small operations are joined."""
+    if "TorchScript" not in row.workload:
+        raise Uninterpretable("its kernels are not PyTorch's")
+    options = (("head", ""), ("embedded", False))
+    precision = row.dtype.lower()
+    step = Step("bert_base", _field(row, "batch"), _field(row, "seq"), precision, options=options)
+    return Interpretation("network: traced", step)
+
+
+# --- Courses and books
+
+
+def cifar_epoch(row: Row) -> Interpretation:
+    """One epoch of ResNet-50 over the 50,000 images of CIFAR-10, made 224 pixels wide."""
+    if not row.params.startswith("non_compiled"):
+        raise Uninterpretable(COMPILED)
+    step = Step("resnet50", 128, 224, "tf32", "adam", clear="between", options=(("classes", 10),))
+    return Interpretation(TRAINING, step, amount=math.ceil(50_000 / 128))
+
+
+_VIT = {  # batch, precision, optimiser, whether the loss is scaled, when gradients are dropped
+    "01_pytorch-vit": (64, "fp32", "adam", False, "between"),
+    "01-2_pytorch-fabric": (64, "fp32", "adam", False, "between"),
+    "02_mixed-precision": (64, "amp", "adam", True, "between"),
+    "03_bfloat16": (64, "bf16", "adam", False, "between"),
+    "04_lower-batchsize": (16, "bf16", "adam", False, "between"),
+    "05_gradient-accum": (4, "bf16", "adam", False, "never"),
+    "06_sgd-with-scheduler": (4, "bf16", "sgd", False, "never"),
+}
+
+
+def vit_finetuning(row: Row) -> Interpretation:
+    """ViT-L/16 over the 45,000 images of CIFAR-10 that are trained on, and 5,000 that are not."""
+    known = _VIT.get(row.params.partition(".py")[0])
+    if known is None:
+        raise Uninterpretable("several cards shared the work, or the network is not known here")
+    batch, precision, mode, scaled, clear = known
+    step = Step(
+        "vit_large_patch16_224",
+        batch,
+        224,
+        precision,
+        mode,
+        scaled=scaled,
+        clear=clear,
+        options=(("classes", 10),),
+    )
+    if row.unit == "GB":
+        return Interpretation(TRAINING, step, meter="reserved")
+    if clear == "never":
+        raise Uninterpretable("its optimiser steps once in four batches")
+    # A batch that is only looked at counts as a third of one that is trained on.
+    return Interpretation(TRAINING, step, amount=(45_000 + 5_000 / 3) / batch)
