@@ -60,7 +60,7 @@ class Work(NamedTuple):
     kind
         ``"stream"`` (elements one by one), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
         (rows by their numbers), ``"depthwise"`` (a convolution of single channels), ``"product"``,
-        ``"convolution"`` or ``"attention"``.
+        ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
     guessed
@@ -77,7 +77,7 @@ class Work(NamedTuple):
     @property
     def matrix(self) -> bool:
         """Whether it is a matrix product or its like."""
-        return self.kind in ("product", "convolution", "attention")
+        return self.kind in ("product", "convolution", "pointwise", "attention")
 
 
 NOTHING = Work(0, 0, "none")
@@ -153,6 +153,8 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         return NOTHING, NOTHING, None
     read, written = _read(op, args, kwargs), list(_tensors(out))
     moved = _moved(packet, read, written)
+    if packet in _NORMALISES and args[5] is False:  # with the averages kept: nothing is summed
+        packet, moved = aten.mul, _bytes(read) + _bytes(written)
     if not moved:
         return _EMPTY, _EMPTY, None
     tensors = [*read, *written]
@@ -176,7 +178,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
 
 
-_CONVOLVES = ("convolution", "depthwise")
+_CONVOLVES = ("convolution", "pointwise", "depthwise")
 
 
 _UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
@@ -255,6 +257,8 @@ _READS_TWICE = _packets(
     "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
 )
 
+_NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
+
 # --- Of what kind, and which products
 
 _REDUCES = _packets(
@@ -313,11 +317,11 @@ def _of_convolution(
     pixels = out.shape[0] * math.prod(out.shape[2:])
     if transposed:
         sites = x.shape[0] * math.prod(x.shape[2:])
-        return "convolution", (
+        return _named(taps), (
             Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
         )
     plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
-    return "convolution", (
+    return _named(taps), (
         Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
     )
 
@@ -335,7 +339,11 @@ def _of_convolution_backward(
     of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
     of_weight = Product(groups, wide, each * taps, pixels)
     made = zip(mask, (of_input, of_weight), strict=False)
-    return "convolution", tuple(product for wanted, product in made if wanted)
+    return _named(taps), tuple(product for wanted, product in made if wanted)
+
+
+def _named(taps: int) -> str:
+    return "convolution" if taps > 1 else "pointwise"
 
 
 def _short(weight: Tensor, stride: Any, groups: int) -> bool:

@@ -70,7 +70,8 @@ def _busy(work: Work, profile: Profile) -> float:
         return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
-    share = profile.convolution_share if work.kind == "convolution" else 1.0
+    unfolded = profile.convolution_share if simt else model.convolution_share_tensor
+    share = unfolded if work.kind == "convolution" else 1.0
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
     return max(took, moving)
 
@@ -83,6 +84,7 @@ _SHARES = {
     "depthwise": "depthwise_share",
     "product": "",
     "convolution": "",
+    "pointwise": "",
     "attention": "",
 }
 

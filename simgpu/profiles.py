@@ -41,8 +41,11 @@ class Shared:
         Seconds that these take more than any kernel takes.
     attention_share
         Of the rate that large products reach: what fused attention reaches.
-    winograd_fill
-        Steps of depth that starting a tile of Winograd's kernel costs.
+    convolution_share_tensor
+        Of the rate of a product: what a convolution reaches on tensor cores.
+    winograd_fill, winograd_transform
+        Steps of depth that starting a tile of Winograd's kernel costs, and the share of the rate of
+        bytes that his transforms reach.
     """
 
     tile_half_tensor: float
@@ -62,6 +65,7 @@ class Shared:
     row_floor: float
     depthwise_share: float
     attention_share: float
+    convolution_share_tensor: float
     winograd_fill: float
     winograd_transform: float
     sources: dict[str, str] = field(repr=False, compare=False)
