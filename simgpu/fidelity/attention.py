@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Shape(NamedTuple):
@@ -51,13 +52,12 @@ class Attention(nn.Module):
         bias: bool = True,
         causal: bool = False,
         dropout: float = 0.0,
-        out_bias: bool = True,
     ) -> None:
         super().__init__()
         self.heads, self.fused, self.causal, self.dropout = heads, fused, causal, dropout
         first = [nn.Linear(width, 3 * width, bias)] if joint else []
         self.first = nn.ModuleList(first or [nn.Linear(width, width, bias) for _ in range(3)])
-        self.out = nn.Linear(width, width, out_bias)
+        self.out = nn.Linear(width, width)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return what each token takes from the others; ``mask`` is added to the scores."""
@@ -84,30 +84,67 @@ class Attention(nn.Module):
         if self.causal:
             tokens = scores.shape[-1]
             later = torch.ones(tokens, tokens, dtype=torch.bool, device=scores.device).triu(1)
-            scores = scores.masked_fill(later, -math.inf)
+            scores.masked_fill_(later, -math.inf)
         if mask is not None:
             scores = scores + mask
         weights = F.softmax(scores, -1)
         return (F.dropout(weights, dropped) if dropped else weights) @ value
 
 
+class NormByHand(nn.Module):
+    """A layer norm of single operators, as a course writes it."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` normalised."""
+        mean = x.mean(-1, keepdim=True)
+        spread = (x.var(-1, keepdim=True, unbiased=False) + 1e-5).sqrt()
+        return self.scale * ((x - mean) / spread) + self.shift
+
+
+class GeluByHand(nn.Module):
+    """GELU by its formula with tanh, of single operators."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activation."""
+        inner = math.sqrt(2 / math.pi) * (x + 0.044715 * x.pow(3))
+        return 0.5 * x * (1 + torch.tanh(inner))
+
+
 class Mlp(nn.Sequential):
     """Two products with a GELU between."""
 
-    def __init__(self, width: int, inner: int, bias: bool = True) -> None:
-        super().__init__(nn.Linear(width, inner, bias), nn.GELU(), nn.Linear(inner, width, bias))
+    def __init__(self, width: int, inner: int, by_hand: bool = False) -> None:
+        act = GeluByHand() if by_hand else nn.GELU()
+        super().__init__(nn.Linear(width, inner), act, nn.Linear(inner, width))
 
 
 class Layer(nn.Module):
-    """A layer that normalises first, as in ViT and GPT-2."""
+    """A layer that normalises first, as in ViT and GPT-2.
+
+    Parameters
+    ----------
+    shape
+        How large.
+    dropout
+        The share that is dropped.
+    by_hand
+        Whether norms and activations are made of single operators.
+    attention
+        What `Attention` takes.
+    """
 
     def __init__(
-        self, shape: Shape, dropout: float = 0.0, bias: bool = True, **attention: bool
+        self, shape: Shape, dropout: float = 0.0, by_hand: bool = False, **attention: bool
     ) -> None:
         super().__init__()
-        self.norm1, self.norm2 = (nn.LayerNorm(shape.width, bias=bias) for _ in range(2))
-        self.attention = Attention(shape.width, shape.heads, bias=bias, **attention)
-        self.mlp = Mlp(shape.width, shape.inner, bias)
+        norm = NormByHand if by_hand else nn.LayerNorm
+        self.norm1, self.norm2 = norm(shape.width), norm(shape.width)
+        self.attention = Attention(shape.width, shape.heads, dropout=dropout, **attention)
+        self.mlp = Mlp(shape.width, shape.inner, by_hand)
         self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -221,16 +258,20 @@ class Bert(nn.Module):
 
 
 class Gpt(nn.Module):
-    """A language model that normalises first.
+    """A language model that normalises first; a token sees only those before it.
 
     Parameters
     ----------
     shape
         How large.
     words, places
-        How many words it knows; how many tokens it may see, 0 for positions that cost no memory.
+        How many words it knows, and how many tokens it may see.
     tied
         Whether the words' embeddings are also its last product.
+    dropout, by_hand, layer
+        What `Layer` and `Attention` take.
+    again
+        Whether the backward pass computes each layer again instead of keeping what it needs.
     """
 
     def __init__(
@@ -240,23 +281,29 @@ class Gpt(nn.Module):
         places: int,
         tied: bool = True,
         dropout: float = 0.0,
-        bias: bool = True,
-        **attention: bool,
+        by_hand: bool = False,
+        again: bool = False,
+        **layer: bool,
     ) -> None:
         super().__init__()
-        self.words = nn.Embedding(words, shape.width)
-        self.places = nn.Embedding(places, shape.width) if places else None
+        self.words, self.places = (
+            nn.Embedding(words, shape.width),
+            nn.Embedding(places, shape.width),
+        )
         self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
-        layers = (Layer(shape, dropout, bias, **attention) for _ in range(shape.depth))
-        self.layers = nn.Sequential(*layers)
-        self.norm = nn.LayerNorm(shape.width, bias=bias)
+        self.layers = nn.ModuleList(
+            Layer(shape, dropout, by_hand, causal=True, **layer) for _ in range(shape.depth)
+        )
+        self.norm = (NormByHand if by_hand else nn.LayerNorm)(shape.width)
         self.scores = nn.Linear(shape.width, words, bias=False)
         if tied:
             self.scores.weight = self.words.weight
+        self.again = again
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return a score for every word at every place."""
-        x = self.words(tokens)
-        if self.places is not None:
-            x = x + self.places(torch.arange(tokens.shape[1], device=tokens.device))
-        return self.scores(self.norm(self.layers(self.drop(x))))
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = self.drop(self.words(tokens) + self.places(places))
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.again else layer(x)
+        return self.scores(self.norm(x))

@@ -27,6 +27,10 @@ READERS: tuple[tuple[str, str, Callable[[Row], Interpretation]], ...] = (
     (r"BERT-base encoder inference", r"", steps.faster_transformer),
     (r"ResNet50 CIFAR10 epoch", r"", steps.cifar_epoch),
     (r"ViT-L/16 .*finetune", r"", steps.vit_finetuning),
+    (r"train GPT-2 124M \(book code\)", r"", steps.book),
+    (r"train MPT \(llm-foundry\)", r"", steps.llm_foundry),
+    (r"modded-nanogpt|LLM decode .*gpt-fast|CIFAR-10 .*airbench", r"", steps.compiled),
+    (r"train llama3 \(torchtitan\)", r"", steps.several),
 )
 """A pattern for the workload, one for its parameters, and who reads such a row; the first that fits."""
 

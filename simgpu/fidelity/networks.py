@@ -15,6 +15,16 @@ from .workload import Step
 TINY, SMALL = Shape(12, 192, 3, 768), Shape(12, 384, 6, 1536)
 BASE, LARGE = Shape(12, 768, 12, 3072), Shape(24, 1024, 16, 4096)
 
+MPT = {
+    "125m": Shape(12, 768, 12, 3072),
+    "350m": Shape(24, 1024, 16, 4096),
+    "760m": Shape(24, 1536, 12, 6144),
+    "1b": Shape(24, 2048, 16, 8192),
+    "3b": Shape(32, 2560, 20, 10240),
+    "7b": Shape(32, 4096, 32, 16384),
+}
+"""As in the configurations of MosaicML's llm-foundry."""
+
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "resnet18": partial(conv.resnet, 2, 2, 2, 2, bottleneck=False),
     "resnet34": partial(conv.resnet, 3, 4, 6, 3, bottleneck=False),
@@ -37,6 +47,7 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "bert_base": partial(Bert, BASE),
     "bert_large": partial(Bert, LARGE),
     "gpt2": partial(Gpt, BASE, 50257, 1024),
+    **{f"mpt_{name}": partial(Gpt, shape, 50368) for name, shape in MPT.items()},
 }
 """A network's name and what makes it; the options it takes are those of its maker."""
 

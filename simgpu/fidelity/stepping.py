@@ -148,7 +148,7 @@ def _batch(step: Step, device: torch.device, layout: torch.memory_format) -> tup
     """Return a batch and what is wanted of it, without values."""
     shape, wanted = input_of(step)
     dtype = torch.int64 if len(shape) == 2 else WEIGHTS.get(step.precision, torch.float32)
-    made = torch.empty(shape, dtype=dtype, device=device)
+    made = torch.zeros(shape, dtype=dtype, device=device)
     if len(shape) == 4:
         made = made.contiguous(memory_format=layout)
-    return made, torch.empty(wanted, dtype=torch.int64, device=device)
+    return made, torch.zeros(wanted, dtype=torch.int64, device=device)

@@ -32,7 +32,9 @@ def _field(row: Row, name: str) -> int:
 def timm(row: Row) -> Interpretation:
     """Rows of pytorch-image-models: the name of the file tells precision, layout and version."""
     task, name = row.workload.split()
-    found = re.search(r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(n..c)-pt(\d+)\S*", row.params)
+    found = re.search(
+        r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(nchw|nhwc)-pt(\d+)\S*", row.params
+    )
     if found is None:
         raise Uninterpretable("its parameters do not say batch, img and file")
     if "dynamo" in found[0]:
@@ -198,3 +200,61 @@ def vit_finetuning(row: Row) -> Interpretation:
         raise Uninterpretable("its optimiser steps once in four batches")
     # A batch that is only looked at counts as a third of one that is trained on.
     return Interpretation(TRAINING, step, amount=(45_000 + 5_000 / 3) / batch)
+
+
+_BOOK: tuple[
+    dict[str, object], ...
+] = (  # what changed at each of its steps, from its first program on
+    {"precision": "fp32", "mode": "adamw", "by_hand": True, "fused": False, "joint": False},
+    {},  # a mask that is made anew, not kept
+    {"precision": "tf32"},
+    {"mode": "adamw_fused"},
+    {},  # pinned memory
+    {"precision": "bf16"},
+    {"by_hand": False},
+    {"fused": True, "joint": True},
+)
+
+
+def book(row: Row) -> Interpretation:
+    """GPT-2 in eight batches of 1,024 tokens, as a book's program becomes faster step by step."""
+    found = re.match(r"(?:00_orig|cumulative: (\d+)) ", row.params)
+    number = int(found[1] or 0) if found else len(_BOOK)
+    if number >= len(_BOOK):
+        raise Uninterpretable(COMPILED)
+    settings = {k: v for change in _BOOK[: number + 1] for k, v in change.items()}
+    precision, mode = settings.pop("precision"), settings.pop("mode")
+    options = (*settings.items(), ("bias", False), ("tied", False), ("dropout", 0.1))
+    step = Step("gpt2", 8, 1024, precision, mode, options=options)
+    if row.unit == "GB":
+        return Interpretation(TRAINING, step, amount=2**30 / 1e9, meter="reserved")
+    return Interpretation(TRAINING, step, amount=8 * 1024)
+
+
+def llm_foundry(row: Row) -> Interpretation:
+    """MPT on the cards of one machine that share its weights: what one of them computes.
+
+    The optimiser is left out, because each card does its own share once in many batches, and so is the
+    exchange among the cards.
+    """
+    if row.metric != "throughput":
+        raise Uninterpretable("the same run's tokens a second say it as well")
+    if _field(row, "gpus") > 8:
+        raise Uninterpretable("the cards stand in more than one machine")
+    if row.dtype not in ("amp_bf16", "bf16"):
+        raise Uninterpretable(f"the dtype {row.dtype!r} is not modelled")
+    name, batch, tokens = row.params.split()[0], _field(row, "micro_bs"), _field(row, "seq")
+    options = (("places", tokens), ("again", "act_ckpt=True" in row.params))
+    network = _known(name.lower().replace("-", "_"))
+    step = Step(network, batch, tokens, "amp_bf16", "backward", clear="never", options=options)
+    return Interpretation("network: shared training", step, amount=batch * tokens)
+
+
+def compiled(row: Row) -> Interpretation:
+    """Refuse what was compiled, most of it with kernels of its own."""
+    raise Uninterpretable(COMPILED)
+
+
+def several(row: Row) -> Interpretation:
+    """Refuse what many cards did together."""
+    raise Uninterpretable(SEVERAL)
