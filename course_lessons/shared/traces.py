@@ -177,7 +177,7 @@ def read(path: str | Path, process: str | None = None) -> Trace:
         return Trace(spans, "modelled")
     if process is not None:
         raise ValueError(f"{path} has no recording {process!r}; it has {', '.join(names(path))}.")
-    return _profiled(events)
+    return profiled(events)
 
 
 def names(path: str | Path = RECORDED) -> list[str]:
@@ -251,8 +251,15 @@ _STEP, _LOADER = "ProfilerStep", "enumerate(DataLoader)#"
 _OWN = (_STEP, "Optimizer.")  # what PyTorch annotates by itself
 
 
-def _profiled(events: Iterable[dict[str, Any]]) -> Trace:
-    """Turn what ``torch.profiler`` exported into spans: device work, calls of the driver, operations."""
+def profiled(events: Iterable[dict[str, Any]]) -> Trace:
+    """Return the trace of what ``torch.profiler`` exported: device work, calls of the driver, operations.
+
+    Parameters
+    ----------
+    events
+        As `read_events` returns them. Microseconds since 1970 lose their last digits here: of older traces
+        take off a common time before, where these matter.
+    """
     spans, steps = [], []
     for event, lane, kind in meant(events):
         if kind == "step":
@@ -302,7 +309,16 @@ def category(event: Mapping[str, Any]) -> str:
     return "user_annotation" if annotated else cat
 
 
-_SIZES = {"Byte": 1, "Char": 1, "Half": 2, "BFloat16": 2, "Int": 4, "Float": 4, "Long": 8, "Double": 8}
+_SIZES = {
+    "Byte": 1,
+    "Char": 1,
+    "Half": 2,
+    "BFloat16": 2,
+    "Int": 4,
+    "Float": 4,
+    "Long": 8,
+    "Double": 8,
+}
 """Bytes of a number, by the names that NCCL's events give the types."""
 
 

@@ -11,8 +11,7 @@ import argparse
 import gzip
 import json
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -96,10 +95,15 @@ def cut(events: Iterable[dict[str, Any]], steps: slice = slice(None)) -> Part:
 
 def short(kernel: str) -> str:
     """Return a kernel's name without what it returns, its template arguments and its arguments."""
-    if kernel.startswith("_ZN"):  # mangled: each part of the name after its length, then the arguments
+    if kernel.startswith(
+        "_ZN"
+    ):  # mangled: each part of the name after its length, then the arguments
         parts, rest = [], kernel.removeprefix("_ZN")
         while length := re.match(r"\d+", rest):
-            part, rest = rest[length.end() :][: int(length[0])], rest[length.end() + int(length[0]) :]
+            part, rest = (
+                rest[length.end() :][: int(length[0])],
+                rest[length.end() + int(length[0]) :],
+            )
             parts.append(part)
         return "::".join(parts)
     name = kernel.replace("(anonymous namespace)::", "").removeprefix("void ")
@@ -109,21 +113,20 @@ def short(kernel: str) -> str:
 
 
 def figures(trace: traces.Trace) -> dict[str, float]:
-    """Return what is to be the same in the full file and in the slimmed one, of whole steps."""
+    """Return what is to be the same in the full file and in the slimmed one, of whole steps.
+
+    Parameters
+    ----------
+    trace
+        A trace that has steps. Figures are a step's, times in seconds, `busy` and the like shares.
+    """
     steps = trace.whole_steps()
     n = len(steps.steps)
     found = facts_of(steps, n)
     launches = sum(span.kind == "launch" for span in steps.spans)
-    return {
-        "steps": n,
-        "seconds": found.seconds,
-        "busy": found.busy,
-        "loading": found.loading,
-        "waiting": found.waiting,
-        "kernels": found.kernels,
-        "kernel_seconds": found.kernel_seconds,
-        "launches": launches / n,
-    }
+    told = ("seconds", "busy", "loading", "waiting", "kernels", "kernel_seconds")
+    values = {"steps": n, **{word: getattr(found, word) for word in told}, "launches": launches / n}
+    return {word: float(f"{value:.7g}") for word, value in values.items()}
 
 
 def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
@@ -146,12 +149,12 @@ def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
     made = folder / f"{name}.json.gz"
     text = json.dumps({**about, **slimmed}, separators=(",", ":"))
     made.write_bytes(gzip.compress(text.encode(), mtime=0))
-    part = cut(full["traceEvents"], steps)
+    whole = traces.profiled(_from_zero(full["traceEvents"]))
     entry = {
         **source,
         "gpu": full["deviceProperties"][0]["name"],
-        "full": {key: _rounded(value) for key, value in figures(traces.read(file)).items()},
-        "kept": {key: _rounded(value) for key, value in figures(_read(part.events)).items()},
+        "full": figures(whole),
+        "kept": figures(traces.Trace(whole.spans, whole.kind, whole.steps[steps])),
     }
     path = folder / "index.json"
     index = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -160,17 +163,11 @@ def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
     return made
 
 
-def _read(events: Iterable[Mapping[str, Any]]) -> traces.Trace:
-    """Read events of a full file as the lessons read a trace file."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "part.json"
-        path.write_text(json.dumps({"traceEvents": list(_floats(events))}), encoding="utf-8")
-        return traces.read(path)
-
-
-def _floats(events: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    for event in events:
-        yield {**event, "ts": float(event["ts"]), "dur": float(event["dur"]), "args": {}}
+def _from_zero(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return whole events with their clock set to begin at 0, so that a float holds each nanosecond."""
+    timed = [event for event in events if event.get("ph") == "X"]
+    begin = min(Decimal(event["ts"]) for event in timed)
+    return [{**event, "ts": float(Decimal(event["ts"]) - begin)} for event in timed]
 
 
 def _end(event: Mapping[str, Any]) -> Decimal:
@@ -183,10 +180,6 @@ def _plain(value: Any) -> Any:
         return value
     rounded = float(round(value, 3))
     return int(rounded) if rounded.is_integer() else rounded
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.7g}")
 
 
 def _named(what: str, pid: int, tid: int, name: str) -> dict[str, Any]:
