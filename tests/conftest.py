@@ -23,6 +23,39 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
 
 
+LONGEST = (
+    *("simgpu_conformance", "lesson03", "simgpu_processes", "launch", "benchmarks", "exercises"),
+    *(
+        "bootstrap",
+        "hostile",
+        "kill",
+        "simgpu_programs",
+        "lesson05",
+        "record",
+        "cluster",
+        "lesson06",
+    ),
+    *("simgpu_fidelity", "catch_up", "bundle", "notebook_form", "readme", "lesson07", "workshop"),
+)
+"""The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
+`LESSONS`. Where two work, what comes last should be short, or one of them waits."""
+LESSONS = ("05", "03", "04", "06", "07", "08", "01")
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
+
+
+def _place(item):
+    file = item.path.stem.removeprefix("test_")
+    lesson = item.name.partition("[")[2][:-1] if item.get_closest_marker("notebook") else ""
+    return tuple(
+        known.index(name) if name in known else len(known)
+        for known, name in ((LONGEST, file), (LESSONS, lesson))
+    )
+
+
 def pytest_terminal_summary(terminalreporter):
     """Print the tables that the tests recorded."""
     import harness

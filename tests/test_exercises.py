@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -44,6 +45,11 @@ def known(*of):
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
 
 
+@functools.cache
+def shipped(file):
+    return nbformat.read(NOTEBOOKS / file, as_version=4)
+
+
 def _right_answer(exercise):
     return exercise.reference() if exercise.wants_value else exercise.reference
 
@@ -53,10 +59,11 @@ def _right_answer(exercise):
 
 @pytest.mark.parametrize("entry", LESSONS, ids=lambda entry: entry.id)
 def test_a_lesson_has_exercises_and_each_has_its_place(entry):
-    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
     exercises = list(lesson(entry.id))
     assert exercises
-    assert [stub.exercise for stub in stubs(nb, exercises)] == [e.id for e in exercises]
+    assert [stub.exercise for stub in stubs(shipped(entry.file), exercises)] == [
+        e.id for e in exercises
+    ]
 
 
 @each_exercise
@@ -75,10 +82,9 @@ def test_an_answer_of_todo_is_not_tried(exercise):
 @each_exercise
 def test_the_stub_in_the_notebook_is_not_tried(exercise):
     entry = next(entry for entry in LESSONS if entry.id == exercise.id.split(".")[0])
-    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
     (cell,) = (
         cell
-        for cell in code_cells(nb)
+        for cell in code_cells(shipped(entry.file))
         if cell.metadata.get("course", {}).get("exercise") == exercise.id
     )
     seen = []
