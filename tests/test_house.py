@@ -55,30 +55,35 @@ def test_each_room_imports_only_what_stands_below_it():
     assert broken_contracts(ROOT) == ""
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "culprit"),
-    [
-        ("simgpu/cost.py", "import course_utils.show", "simgpu.cost -> course_utils.show"),
-        ("course_utils/show.py", "import tools", "course_utils.show -> tools"),
-        (
-            "simgpu/spare.py",
-            "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import course_utils.show",
-            "simgpu.spare -> course_utils.show",
-        ),
-        (
-            "course_lessons/lesson01/speedup.py",
-            "import course_lessons.lesson02.move",
-            "course_lessons.lesson01.speedup -> course_lessons.lesson02.move",
-        ),
-    ],
-)
-def test_an_import_upwards_is_named(tmp_path, file, line, culprit):
+UPWARDS = {
+    "simgpu.cost -> course_utils.show": ("simgpu/cost.py", "import course_utils.show"),
+    "course_utils.show -> tools": ("course_utils/show.py", "import tools"),
+    "simgpu.spare -> course_utils.show": (
+        "simgpu/spare.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import course_utils.show",
+    ),
+    "course_lessons.lesson01.speedup -> course_lessons.lesson02.move": (
+        "course_lessons/lesson01/speedup.py",
+        "import course_lessons.lesson02.move",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def said_of_upwards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("upwards")
     for room in ROOMS:
         leave = shutil.ignore_patterns("__pycache__", "tests", "*.json", "*.npz", "*.gz")
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=leave)
-    path = tmp_path / file
-    path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
-    assert culprit in broken_contracts(tmp_path)
+        shutil.copytree(ROOT / room, folder / room, ignore=leave)
+    for file, line in UPWARDS.values():
+        with (folder / file).open("a", encoding="utf-8") as code:
+            code.write(f"\n{line}\n")
+    return broken_contracts(folder)
+
+
+@pytest.mark.parametrize("culprit", UPWARDS)
+def test_an_import_upwards_is_named(said_of_upwards, culprit):
+    assert culprit in said_of_upwards
 
 
 def outside(text: str) -> set[str]:

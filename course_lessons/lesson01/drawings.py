@@ -141,7 +141,5 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
     """Return how long a T4 takes for each product, the host's way to its launch included."""
     t4 = load_profile("T4")
-    products = [
-        Work(2 * n**3, 12 * n**2, "fp32", "product", (Product(1, n, n, n),)) for n in sizes
-    ]
+    products = [Work(2 * n**3, 12 * n**2, "fp32", "product", (Product(1, n, n, n),)) for n in sizes]
     return [between_events(work_seconds(product, t4), t4, library=True) for product in products]

@@ -22,7 +22,13 @@ from tools.commands.pairs import all_pairs, find_python, run_each
 
 NO_TESTS = 5  # pytest's status where it found no test
 KINDS = ("passed", "failed", "skipped")
-TOGETHER = ("-n", "2", "--dist", "loadfile")
+TOGETHER = (
+    "-n",
+    "2",
+    "--dist",
+    "loadfile",
+    "--no-loadscope-reorder",
+)  # tests/conftest.py has the order
 
 
 @dataclass(frozen=True)

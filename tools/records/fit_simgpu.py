@@ -63,7 +63,6 @@ _TOUCHES = {
     "reduce_pace": ("norm", "fused kernel"),
     "gather_pace": ("gather",),
     "row_floor": ("gather", "norm", "fused kernel"),
-    "attention_share": ("attention",),
     "winograd_transform": ("convolution",),
     "convolution_share": ("convolution",),
     "winograd_share": ("convolution",),
@@ -237,7 +236,6 @@ _EVIDENCE = {
     "product": "products in float32",
     "product 16": "products in 16 bits",
     "convolution": "convolutions of 3 x 3 in float32",
-    "attention": "fused attention",
 }
 
 
