@@ -108,7 +108,7 @@ def test_an_mpt_grows_with_the_places_it_knows():
 
 STEPS = [
     Step("resnet18", 2, 64, "fp32", "nesterov", channels_last=True),
-    Step("resnet18", 2, 64, "amp", "momentum", scaled=True, clear="between"),
+    Step("resnet18", 2, 64, "amp", "momentum", clear="between"),
     Step("mobilenetv3_large_100", 2, 64, "amp_bf16"),
     Step("bert_base", 1, 16, "fp32", "backward", options=(("head", "words"), ("dropout", 0.0))),
 ]
