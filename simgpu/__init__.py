@@ -105,7 +105,8 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
     Parameters
     ----------
     profile
-        The GPU to simulate: ``"T4"``, ``"A100"`` or ``"H200"``.
+        The GPU to simulate, such as ``"T4"``, ``"A100"`` or ``"RTX 4090"``; ``simgpu.profiles.names()``
+        has them all.
     devices
         How many.
     memory

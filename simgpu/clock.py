@@ -8,20 +8,25 @@ The model, in full:
 
 - A stream is a queue: its operations run in the order in which they came.
 - A device has three engines: one computes, one copies from the host, one copies to the host. An
-  operation starts when the host has issued it, its stream is free and its engine is free. So a copy
-  overlaps with computing when it is on another stream, and two kernels never overlap.
-- The host waits when it synchronises, and when a copy makes it wait (see `Clock.copy`).
+  operation starts a moment after the host has issued it, when its stream is free and its engine is free;
+  from one kernel to the next there is a short gap. So a copy overlaps with computing when it is on
+  another stream, and two kernels never overlap.
+- Asking for an operation costs the host time, whether or not it waits (see `host`).
+- The host waits when it synchronises, when a copy makes it wait (see `Clock.copy`), and when it is
+  `AHEAD` kernels ahead of the device.
 
-Left out: kernels of different streams that share the device, the limit on how far the host may run
-ahead (about a thousand launches on CUDA), and copies that slow each other down on the bus.
+Left out: kernels of different streams that share the device, and copies that slow each other down on
+the bus.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from typing import Literal
 
+from .host import AHEAD, costs
 from .profiles import Profile
 
 Direction = Literal["h2d", "d2h", "d2d", "p2p"]
@@ -130,10 +135,12 @@ class Clock:
     def __init__(self, index: int, profile: Profile, host: HostClock) -> None:
         self.index = index
         self.profile = profile
+        self.costs = costs(profile.host)
         self._host = host
         self._streams = [0.0]  # when each stream has done all it was given
         self._engines = dict.fromkeys(ENGINES.values(), 0.0)  # the same for each engine
         self._lanes = {engine: f"sim:{index} {engine}" for engine in self._engines}
+        self._queue: deque[float] = deque(maxlen=AHEAD)  # when the last kernels end
         self._busy = 0.0
         self._born = host.now
         self._fences = [0.0]  # up to when each stream has waited for the others
@@ -174,8 +181,9 @@ class Clock:
         writes: Collection[Hashable] = (),
         bytes: float = 0,
         flops: float = 0,
+        dispatch: float = 0.0,
     ) -> Span:
-        """Give the device a kernel to run; the host pays for the launch and goes on.
+        """Give the device a kernel to run; the host pays for asking and goes on.
 
         Parameters
         ----------
@@ -189,14 +197,19 @@ class Clock:
             The blocks of memory it reads and writes, to find races between streams.
         bytes, flops
             How much it moves and computes, for the timeline.
+        dispatch
+            What the operator costs the host beside the launch, in seconds.
         """
-        host = self._host
+        host, costs, queue = self._host, self.costs, self._queue
+        if len(queue) == AHEAD and queue[0] > host.now:
+            host.wait_until(queue[0], "wait for room in the queue")
         issued = host.now
-        host.now = now = issued + self.profile.launch
+        host.now = now = issued + dispatch + self.profile.launch
         streams, engines = self._streams, self._engines
-        start = max(now, streams[stream], engines["compute"])
+        start = max(now + costs.start, max(streams[stream], engines["compute"]) + costs.gap)
         end = start + seconds
         streams[stream] = engines["compute"] = end
+        queue.append(end)
         self._busy += seconds
         span = Span(self._lanes["compute"], name, start, end, "kernel", stream, bytes, flops)
         if len(streams) > 1:
@@ -215,6 +228,7 @@ class Clock:
         stream: int = 0,
         blocks: Collection[Hashable] = (),
         writes: Collection[Hashable] = (),
+        dispatch: float = 0.0,
     ) -> Span:
         """Move bytes, and let the host wait where CUDA lets it wait.
 
@@ -233,13 +247,13 @@ class Clock:
             Whether the host's side is in pinned memory.
         blocking
             False for ``non_blocking=True``.
-        stream, blocks, writes
+        stream, blocks, writes, dispatch
             As for `launch`.
         """
         profile, host, engine = self.profile, self._host, ENGINES[direction]
         issued = host.now
-        host.now = now = issued + profile.launch
-        start = max(now, self._streams[stream], self._engines[engine])
+        host.now = now = issued + dispatch + profile.launch
+        start = max(now + self.costs.start, self._streams[stream], self._engines[engine])
         end = start + self.copy_seconds(direction, nbytes, pinned)
         self._streams[stream] = self._engines[engine] = end
         if engine == "compute":
@@ -285,6 +299,10 @@ class Clock:
         self._fences = [max(fence, time) for fence in self._fences]
         self._writers = {block: last for block, last in self._writers.items() if last[1] > time}
 
+    def occupy(self, seconds: float) -> None:
+        """Let the host be busy with an operator that runs no kernel."""
+        self._host.now += seconds
+
     def new_stream(self) -> int:
         """Add a stream and return its number."""
         self._streams.append(0.0)
@@ -292,7 +310,15 @@ class Clock:
         return len(self._streams) - 1
 
     def record(self, stream: int = 0) -> float:
-        """Return when a mark placed in the stream now will be reached: what an event records."""
+        """Return when a mark placed in the stream now will be reached: what an event records.
+
+        Placing it costs the host `Costs.event`.
+        """
+        self._host.now += self.costs.event
+        return self.mark(stream)
+
+    def mark(self, stream: int = 0) -> float:
+        """Return when all that the stream has been given by now will be done."""
         self._streams[stream] = max(self._streams[stream], self._host.now)
         return self._streams[stream]
 

@@ -1,18 +1,11 @@
-"""What an operation costs on the device: how much it computes and moves, and so how long it takes.
+"""What an operation does on the device: which products it computes, and how many bytes it moves.
 
-The model is a roofline. A kernel computes and moves bytes at the same time, so the slower of the
-two decides, and every kernel pays a fixed start on top::
+`latency` makes seconds of it. Matrix products, convolutions and attention have their FLOPs from
+``torch.utils.flop_counter``, and the shapes of the products that a GPU makes of them; all other
+operations count one FLOP an element and are bound by their bytes.
 
-    seconds = kernel_floor + max(compute, bytes / (bandwidth * efficiency))
-
-Matrix products, convolutions and attention have their FLOPs from ``torch.utils.flop_counter`` and
-run at the rate of their unit (tensor cores or not, by dtype). They need some size to keep the whole
-device busy, so the first ``ramp`` seconds of their work run at half the rate. All other operations
-count one FLOP an element and are bound by their bytes.
-
-What the model leaves out: caches (a small tensor that was just written is read back faster than
-from memory), kernels that one operation is made of (one operation is one kernel), padding to the
-tensor cores' sizes, and heat.
+What this leaves out: kernels that one operation is made of (one operation is one kernel), and what a
+CPU and a GPU do differently in the same operation.
 """
 
 from __future__ import annotations
@@ -25,9 +18,31 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .profiles import Profile
-
 aten = torch.ops.aten
+
+
+class Product(NamedTuple):
+    """A product of matrices, or what a convolution is turned into.
+
+    Attributes
+    ----------
+    batch
+        How many products of this shape.
+    rows, columns, depth
+        Each is of ``rows`` x ``depth`` and ``depth`` x ``columns``.
+    batched
+        Whether a batched operation asked for it (``bmm``).
+    plane
+        Images, height and width of the result of a 3 x 3 convolution of stride 1, for which there are
+        shorter ways (Winograd's); else None.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    batched: bool = False
+    plane: tuple[int, int, int] | None = None
 
 
 class Work(NamedTuple):
@@ -42,8 +57,12 @@ class Work(NamedTuple):
     unit
         What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
         ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
-    matrix
-        Whether it is a matrix product or its like.
+    kind
+        ``"stream"`` (elements one by one), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
+        (rows by their numbers), ``"depthwise"`` (a convolution of single channels), ``"product"``,
+        ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
+    products
+        The products it is made of.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -51,8 +70,14 @@ class Work(NamedTuple):
     flops: float
     bytes: float
     unit: str
-    matrix: bool = False
+    kind: str = "stream"
+    products: tuple[Product, ...] = ()
     guessed: bool = False
+
+    @property
+    def matrix(self) -> bool:
+        """Whether it is a matrix product or its like."""
+        return self.kind in ("product", "convolution", "pointwise", "attention")
 
 
 NOTHING = Work(0, 0, "none")
@@ -100,17 +125,6 @@ def _work(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> W
     return tf32 if allowed is not None and allowed() else plain
 
 
-def seconds(work: Work, profile: Profile) -> float:
-    """Return how long the device takes for it; 0 where there is nothing to do."""
-    flops, moved, unit, matrix, _ = work
-    if unit == "none":
-        return 0.0
-    compute = flops / profile.rates[unit]
-    if matrix:
-        compute += min(compute, profile.ramp)
-    return profile.kernel_floor + max(compute, moved / profile.memory_rate)
-
-
 # An operation's work depends only on the shapes, strides and dtypes of its tensors and on its whole
 # numbers, so it is worked out once. A float (a learning rate, say) changes often and alters nothing.
 _Entry = tuple[Work, Work, "Callable[[], bool] | None"]  # plain, with TF32, whether TF32 is allowed
@@ -139,24 +153,32 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         return NOTHING, NOTHING, None
     read, written = _read(op, args, kwargs), list(_tensors(out))
     moved = _moved(packet, read, written)
+    if packet in _NORMALISES and args[5] is False:  # with the averages kept: nothing is summed
+        packet, moved = aten.mul, _bytes(read) + _bytes(written)
     if not moved:
         return _EMPTY, _EMPTY, None
     tensors = [*read, *written]
     unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
-    plain = Work(max((t.numel() for t in tensors), default=0), moved, unit)
+    kind = _kind(packet)
+    counted = written if kind == "gather" else tensors  # of a table only what is looked up
+    plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
     formula = _formula(packet)
     if formula is None:
         return plain, plain, None
     try:
         flops = formula(*args, **kwargs, out_val=out)
+        kind, products = _products(str(packet), args, out)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), True)
+    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), kind, products)
     if plain.unit != "fp32":
         return plain, plain, None
-    return plain, plain._replace(unit="tf32"), _conv_tf32 if "conv" in str(packet) else _matmul_tf32
+    return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
+
+
+_CONVOLVES = ("convolution", "pointwise", "depthwise")
 
 
 _UNITS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64"}
@@ -213,6 +235,8 @@ def _moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
         return _bytes(read[1:]) + 2 * _bytes(written)
     if packet in _SCATTERS:  # of the first tensor only what is changed, read and written
         return 3 * _bytes(read[1:])
+    if packet in _READS_TWICE:  # once for the sums, once with them
+        return 2 * _bytes(read) + _bytes(written)
     return _bytes(read) + _bytes(written)
 
 
@@ -226,6 +250,105 @@ def _bytes(tensors: Iterable[Tensor]) -> int:
                 count *= size
         total += count
     return total
+
+
+_READS_TWICE = _packets(
+    "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
+    "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
+)
+
+_NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
+
+# --- Of what kind, and which products
+
+_REDUCES = _packets(
+    "sum mean var var_mean std std_mean amax amin max min argmax argmin prod any all norm linalg_vector_norm "
+    "logsumexp cumsum cumprod sort topk native_layer_norm native_layer_norm_backward _fused_rms_norm "
+    "_fused_rms_norm_backward native_batch_norm native_batch_norm_backward cudnn_batch_norm "
+    "cudnn_batch_norm_backward _native_batch_norm_legit _native_batch_norm_legit_no_training "
+    "native_group_norm native_group_norm_backward max_pool2d_with_indices "
+    "max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward _adaptive_avg_pool2d "
+    "_adaptive_avg_pool2d_backward nll_loss_forward nll_loss_backward"
+)
+
+
+_SOFTMAX = _packets("_softmax _log_softmax _softmax_backward_data _log_softmax_backward_data")
+
+
+def _kind(packet: Any) -> str:
+    if packet in _GATHERS or packet in _SCATTERS:
+        return "gather"
+    if packet in _SOFTMAX:
+        return "softmax"
+    return "reduce" if packet in _REDUCES else "stream"
+
+
+def _products(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
+    """Return an operation's kind and the products that a GPU computes for it."""
+    if "convolution_backward" in name:
+        sizes = (
+            0 if "overrideable" in name else 1
+        )  # of the bias: not everywhere among the arguments
+        return _of_convolution_backward(*args[:3], args[3 + sizes], *args[8 + sizes : 10 + sizes])
+    if "convolution" in name:
+        return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
+    if "attention" in name:
+        return "attention", ()
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if "linear" in name:
+        x, weight = tensors[:2]
+        return "product", (Product(1, x.numel() // x.shape[-1], weight.shape[0], x.shape[-1]),)
+    a, b = tensors[-2:]
+    if a.dim() == 3 and b.dim() == 3:
+        return "product", (Product(a.shape[0], a.shape[1], b.shape[2], a.shape[2], True),)
+    if a.dim() == 2 and b.dim() == 2:
+        return "product", (Product(1, a.shape[0], b.shape[1], a.shape[1]),)
+    return "product", ()
+
+
+def _of_convolution(
+    x: Tensor, weight: Tensor, stride: Any, transposed: bool, groups: int, out: Tensor
+) -> tuple[str, tuple[Product, ...]]:
+    if transposed:  # the gradient of a convolution, taken forwards
+        x, out = out, x
+    each, taps = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and each == 1:
+        return "depthwise", ()
+    pixels = out.shape[0] * math.prod(out.shape[2:])
+    if transposed:
+        sites = x.shape[0] * math.prod(x.shape[2:])
+        return _named(taps), (
+            Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
+        )
+    plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
+    return _named(taps), (
+        Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
+    )
+
+
+def _of_convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
+) -> tuple[str, tuple[Product, ...]]:
+    each, taps = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and each == 1:
+        return "depthwise", ()
+    pixels = grad.shape[0] * math.prod(grad.shape[2:])
+    sites = x.shape[0] * math.prod(x.shape[2:])
+    wide = grad.shape[1] // groups
+    plane = (x.shape[0], *x.shape[2:]) if _short(weight, stride, groups) else None
+    of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
+    of_weight = Product(groups, wide, each * taps, pixels)
+    made = zip(mask, (of_input, of_weight), strict=False)
+    return _named(taps), tuple(product for wanted, product in made if wanted)
+
+
+def _named(taps: int) -> str:
+    return "convolution" if taps > 1 else "pointwise"
+
+
+def _short(weight: Tensor, stride: Any, groups: int) -> bool:
+    """Whether Winograd's way is open: 3 x 3, of stride 1, in one group."""
+    return tuple(weight.shape[2:]) == (3, 3) and set(stride) == {1} and groups == 1
 
 
 # --- How many FLOPs

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .machine import Device
+from typing import Any
 
 Frames = list[dict[str, Any]]
 
@@ -55,20 +51,6 @@ class History:
         for name in ("free_requested", "free_completed") if action == "free" else (action,):
             event = {"action": name, place: address, "size": nbytes, "stream": 0, "frames": frames}
             self.events.append({**event, "time_us": round(time * 1e6)})
-
-
-def snapshot(devices: Iterable[Device]) -> dict[str, Any]:
-    """Return the segments of all devices, and what happened to them while it was recorded."""
-    segments, traces = [], []
-    for device in devices:
-        history = device.history or History(0)
-        traces.append(list(history.events))
-        for segment in device.allocator.snapshot():
-            for block in segment["blocks"]:
-                used = block["state"] != "inactive"
-                block["frames"] = history.frames.get(block["address"], []) if used else []
-            segments.append({**segment, "segment_pool_id": (0, 0), "frames": []})
-    return {"segments": segments, "device_traces": traces}
 
 
 def _frames() -> Frames:

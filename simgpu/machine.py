@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -166,6 +167,7 @@ class Machine:
         non_blocking: bool = False,
         reads: tuple[Memory, ...] = (),
         writes: tuple[Memory, ...] = (),
+        dispatch: float = 0.0,
     ) -> float:
         """Move bytes on a device's clock, count the copy and the wait it takes; return when it ends."""
         try:
@@ -177,6 +179,7 @@ class Machine:
                 device.stream,
                 [id(memory) for memory in reads],
                 [id(memory) for memory in writes],
+                dispatch,
             )
             seconds, race, end = span.seconds, span.race, span.end
         except Exception:  # noqa: BLE001  (the copy is right whatever the clock makes of it)
@@ -190,6 +193,19 @@ class Machine:
         if self.arrivals:
             self.arrive()
         return end
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the segments of all devices, and what happened to them while it was recorded."""
+        segments, traces = [], []
+        for device in self.devices:
+            history = device.history or History(0)
+            traces.append(list(history.events))
+            for segment in device.allocator.snapshot():
+                for block in segment["blocks"]:
+                    used = block["state"] != "inactive"
+                    block["frames"] = history.frames.get(block["address"], []) if used else []
+                segments.append({**segment, "segment_pool_id": (0, 0), "frames": []})
+        return {"segments": segments, "device_traces": traces}
 
     def _there(self) -> str:
         count = len(self.devices)

@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from .history import snapshot
 from .machine import MACHINE, Device
 
 _Which = torch.device | str | int | None
@@ -100,7 +99,7 @@ class Stream:
 
     def query(self) -> bool:
         """Return whether the stream has done all it was given."""
-        return _look(self._device, self._device.clock.record(self.stream_id))
+        return _look(self._device, self._device.clock.mark(self.stream_id))
 
     def wait_stream(self, stream: Stream) -> None:
         """Hold this stream back until another has done all it was given so far."""
@@ -174,7 +173,7 @@ class SimMemory(types.ModuleType):
 
     def _snapshot(self, device: _Which = None) -> dict[str, Any]:
         """Return the segments and the history of every device."""
-        return snapshot(MACHINE.devices)
+        return MACHINE.snapshot()
 
     def _dump_snapshot(self, filename: str = "dump_snapshot.pickle") -> None:
         """Write `_snapshot` into a file that https://pytorch.org/memory_viz opens."""

@@ -1,7 +1,7 @@
 """What the simulated device pretends to be: a GPU's figures, each with its source.
 
 ``profiles.json`` holds the figures and says where each comes from; this file only reads it. All
-figures are in SI units: bytes, seconds, floating-point operations a second.
+figures are in SI units: bytes, seconds, floating-point operations a second, hertz, watts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,70 @@ from pathlib import Path
 from typing import Any
 
 _FILE = Path(__file__).with_name("profiles.json")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all cards have in common in the model of `latency`; every figure with its source.
+
+    Attributes
+    ----------
+    tile_half_tensor
+        As `Profile.tile_half`, of tensor cores.
+    fill_simt, fill_tensor
+        Steps of depth that starting and ending a tile costs, on ordinary and on tensor cores.
+    resident
+        Elements of the result that a processor must have in work at once to be busy.
+    join_simt, join_tensor
+        Seconds that adding the parts of a split depth costs beside their bytes.
+    cache_gain
+        How many times as fast as from memory a tensor is read that is small against the cache.
+    softmax_share, reduce_share, depthwise_share
+    product_share_simt, product_share_tensor
+        Of the rate of bytes that operations on elements reach: what softmax reaches, sums, norms and
+        looking up, convolutions of single channels, and products by the cores that compute them.
+    softmax_pace, reduce_pace, gather_pace
+        Elements a clock that a processor does at most: softmax, sums and norms, looking up.
+    row_floor
+        Seconds that these take more than any kernel takes.
+    attention_share
+        Of the rate that large products reach: what fused attention reaches.
+    convolution_share_tensor
+        Of the rate of a product: what a convolution reaches on tensor cores.
+    winograd_fill, winograd_transform
+        Steps of depth that starting a tile of Winograd's kernel costs, and the share of the rate of
+        bytes that his transforms reach.
+    """
+
+    tile_half_tensor: float
+    fill_simt: float
+    fill_tensor: float
+    resident: float
+    join_simt: float
+    join_tensor: float
+    cache_gain: float
+    softmax_share: float
+    reduce_share: float
+    product_share_simt: float
+    product_share_tensor: float
+    softmax_pace: float
+    reduce_pace: float
+    gather_pace: float
+    row_floor: float
+    depthwise_share: float
+    attention_share: float
+    convolution_share_tensor: float
+    winograd_fill: float
+    winograd_transform: float
+    sources: dict[str, str] = field(repr=False, compare=False)
+
+
+@cache
+def shared() -> Shared:
+    """Return the figures that all cards share."""
+    figures = _read("shared")
+    values = {key: figure["value"] for key, figure in figures.items()}
+    return Shared(sources={key: f["source"] for key, f in figures.items()}, **values)
 
 
 @dataclass(frozen=True)
@@ -31,10 +95,19 @@ class Profile:
         Bytes a program sees.
     processors
         Streaming multiprocessors.
+    clock
+        Of the processors when they boost, as the card is sold, in hertz. Cards may run faster for a
+        while, and slower where ``power`` stops them.
+    l2
+        The cache between the processors and the memory, in bytes.
+    shared_memory
+        Of each processor, for the threads of a block, in bytes.
+    power
+        What the board may draw, in watts.
     fp32_flops, fp64_flops
         FLOP/s of a float32 and of a float64 matrix product without TF32.
     tf32_flops, fp16_flops, bf16_flops
-        FLOP/s of the tensor cores; None where they lack the format.
+        FLOP/s of the tensor cores, without sparsity, summed in float32; None where they lack the format.
     bf16_emulated_flops
         FLOP/s that a bfloat16 matrix product reaches where the tensor cores lack the format, or None.
     bandwidth
@@ -46,20 +119,36 @@ class Profile:
     peer
         To another device of the same machine, bytes/s.
     launch
-        Host time an operation costs, in seconds.
+        Host time of the call that launches a kernel, in seconds; see `host` for the rest.
+    host
+        How many times as long as the reference host its usual host takes; see `host`.
+    collective
+        Bytes/s that large collectives move over each card's link, the "bus bandwidth" of NCCL's
+        tests.
+    collective_latency
+        Of a collective, in seconds.
     kernel_floor
         Time every kernel takes on the device before its size matters, in seconds.
-    ramp
-        The seconds of a matrix product's work that run at half the rate, before all of the device
-        is busy.
     copy_latency
         The same as ``kernel_floor`` for a copy across the bus, in seconds.
     sync_cost
         Host time that waiting for the device costs when nothing is left to wait for, in seconds.
     vector_efficiency, tensor_efficiency, memory_efficiency
-        Share of the peak that large work reaches: ordinary cores, tensor cores, memory.
+        Share of the peak that large work reaches: ordinary cores in tiles of 128 x 128, tensor cores
+        in tiles of 256 x 128, memory in operations on elements one by one.
+    tile_half
+        How many columns and rows a tile has, by their harmonic mean's half, at which a processor
+        reaches half of what it reaches in a tile without end, on ordinary cores (see `latency`).
+    convolution_share, winograd_share, winograd_parts_share
+        Of the rate of a product in float32: what a convolution reaches that unfolds its input as it
+        goes, Winograd's way in one kernel, and the products of his way in several.
+    throttle_after, throttle_rise, throttle_most
+        A kernel that computes for longer than the first (seconds) runs into the card's power limit:
+        it takes longer by its time over that one to the power of the second, at most by the third.
     sources
         For each figure, where it is published, or the assumption it rests on.
+    shared
+        What all cards have in common.
     rates
         FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above.
     memory_rate
@@ -71,6 +160,10 @@ class Profile:
     capability: tuple[int, int]
     total_memory: int
     processors: int
+    clock: float
+    l2: int
+    shared_memory: int
+    power: float
     fp32_flops: float
     tf32_flops: float | None
     fp16_flops: float
@@ -83,16 +176,27 @@ class Profile:
     pinning: float
     peer: float
     launch: float
+    host: float
+    collective: float
+    collective_latency: float
     kernel_floor: float
-    ramp: float
     copy_latency: float
     sync_cost: float
     vector_efficiency: float
     tensor_efficiency: float
     memory_efficiency: float
+    tile_half: float
+    convolution_share: float
+    winograd_share: float
+    winograd_parts_share: float
+    throttle_after: float
+    throttle_rise: float
+    throttle_most: float
     sources: dict[str, str] = field(repr=False, compare=False)
+    shared: Shared = field(repr=False)
     rates: dict[str, float] = field(init=False, repr=False, compare=False)
     memory_rate: float = field(init=False, repr=False, compare=False)
+    known: dict[Any, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         fp32 = self.fp32_flops * self.vector_efficiency
@@ -106,38 +210,59 @@ class Profile:
         }
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "memory_rate", self.bandwidth * self.memory_efficiency)
+        object.__setattr__(self, "known", {})
+
+    def emulates(self, unit: str) -> bool:
+        """Whether its tensor cores lack the unit's format, so that ordinary cores compute."""
+        lacks = {"bf16": self.bf16_flops, "tf32": self.tf32_flops}
+        return lacks.get(unit, True) is None
+
+    def throttled(self, seconds: float) -> float:
+        """Return how long a kernel takes under the card's power limit that computes so long without."""
+        if seconds <= self.throttle_after:
+            return seconds
+        return seconds * min(
+            (seconds / self.throttle_after) ** self.throttle_rise, self.throttle_most
+        )
 
 
 def names() -> tuple[str, ...]:
     """Return the names that ``load`` knows."""
-    return tuple(_read())
+    return tuple(_read("profiles"))
 
 
-@cache
 def load(name: str) -> Profile:
-    """Return a profile by its name.
+    """Return a profile by its name; capitals and spaces do not matter (``"rtx4090"``).
 
     Raises
     ------
     ValueError
         Where there is none of that name.
     """
-    try:
-        entry = _read()[name]
-    except KeyError:
-        raise ValueError(
-            f"There is no profile {name!r}. Choose one of {', '.join(names())}."
-        ) from None
+    key = next((known for known in names() if _plain(known) == _plain(name)), None)
+    if key is None:
+        raise ValueError(f"There is no profile {name!r}. Choose one of {', '.join(names())}.")
+    return _load(key)
+
+
+def _plain(name: object) -> str:
+    return "".join(str(name).split()).casefold()
+
+
+@cache
+def _load(key: str) -> Profile:
+    entry = _read("profiles")[key]
     figures = entry["figures"]
     return Profile(
-        key=name,
+        key=key,
         name=entry["name"],
         capability=tuple(entry["capability"]),
-        sources={key: figure["source"] for key, figure in figures.items()},
-        **{key: figure["value"] for key, figure in figures.items()},
+        sources={name: figure["source"] for name, figure in figures.items()},
+        shared=shared(),
+        **{name: figure["value"] for name, figure in figures.items()},
     )
 
 
 @cache
-def _read() -> dict[str, Any]:
-    return json.loads(_FILE.read_text(encoding="utf-8"))["profiles"]
+def _read(part: str) -> dict[str, Any]:
+    return json.loads(_FILE.read_text(encoding="utf-8"))[part]

@@ -8,14 +8,11 @@ So views and tied weights stay together, ``weights_only=True`` needs no permissi
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from .machine import MACHINE, Memory
-
-if TYPE_CHECKING:
-    from .tensor import SimTensor
 
 
 class SimStorage(torch.UntypedStorage):
@@ -30,9 +27,9 @@ class SimStorage(torch.UntypedStorage):
         return self._sim_device
 
 
-def reduce(tensor: SimTensor) -> Any:
-    """Return what pickle needs to make the tensor again."""
-    payload, hooks = tensor._payload, OrderedDict()
+def reduce(tensor: torch.Tensor, payload: torch.Tensor) -> Any:
+    """Return what pickle needs to make a tensor with this payload again."""
+    hooks = OrderedDict()
     if payload.layout is not torch.strided or payload.is_conj() or payload.is_neg():
         place = torch._utils._rebuild_device_tensor_from_cpu_tensor
         return place, (payload.clone(), tensor.dtype, str(tensor.device), tensor.requires_grad)

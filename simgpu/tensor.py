@@ -24,7 +24,8 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost, generator
+from . import cost, generator, latency, serialize
+from .host import Costs, is_library, takes_lists
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
 
@@ -161,9 +162,7 @@ class SimTensor(Tensor):
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        from .serialize import reduce
-
-        return reduce(self)
+        return serialize.reduce(self, self._payload)
 
 
 def _attributes(tensor: SimTensor) -> dict[str, Any]:
@@ -235,6 +234,8 @@ class _Facts(NamedTuple):
     indexes: bool  # takes indices, which may be on the host
     host: tuple[int, ...]  # the places of CPU tensors that it takes beside those of the device
     composite: bool  # made of others; comes here whole where autograd is away: in inference mode
+    library: bool  # costs the host more than others, as `host` says
+    lists: bool  # does one thing to each tensor of a list
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
@@ -248,8 +249,9 @@ def _look_up(op: Any) -> _Facts:
         tags, packet = op.tags, op.overloadpacket
         arguments = op._schema.arguments
         outs = tuple(a.name for a in arguments if a.is_out)
+        name = op._schema.name.removeprefix("aten::")
         facts = _facts[op] = _Facts(
-            name=op._schema.name.removeprefix("aten::"),
+            name=name,
             random=torch.Tag.nondeterministic_seeded in tags,
             waits=packet not in _INDEXES  # of those only a mask lets the host wait
             and (torch.Tag.dynamic_output_shape in tags or torch.Tag.data_dependent_output in tags),
@@ -259,6 +261,8 @@ def _look_up(op: Any) -> _Facts:
             indexes=packet in _INDEXES,
             host=_HOST.get(packet, ()),
             composite=is_composite(op),
+            library=is_library(name),
+            lists=takes_lists(name),
         )
     return facts
 
@@ -476,16 +480,20 @@ def _charge(
         MACHINE.copy(device, "h2d", sum(map(_as_index, strangers)))
     if work.guessed:
         MACHINE.unmodelled()
-    seconds = cost.seconds(work, device.profile)
-    if seconds:
+    seconds = latency.seconds(work, device.profile)
+    clock = device.clock
+    dispatch = _dispatch_seconds(clock.costs, facts, bool(seconds), tensors)
+    if not seconds:
+        clock.occupy(dispatch)
+    else:
         reads: list[int] = []
         writes: list[int] = []
-        if device.clock.concurrent:
+        if clock.concurrent:
             reads = [id(tensor._memory) for tensor in tensors]
             made = result if isinstance(result, (list, tuple)) else [result]
             writes = [id(t._memory) for t in made if isinstance(t, SimTensor)]
-        span = device.clock.launch(
-            facts.name, seconds, device.stream, reads, writes, work.bytes, work.flops
+        span = clock.launch(
+            facts.name, seconds, device.stream, reads, writes, work.bytes, work.flops, dispatch
         )
         for counters in MACHINE.counting:
             counters.launches += 1
@@ -494,6 +502,23 @@ def _charge(
             MACHINE.arrive()
     if facts.waits or (facts.indexes and _asks_a_mask(args, plain)):
         MACHINE.copy(device, "d2h", 8)
+
+
+def _dispatch_seconds(costs: Costs, facts: _Facts, kernel: bool, tensors: list[SimTensor]) -> float:
+    """Return what asking for the operator costs the host, beside a launch."""
+    if not kernel:
+        if facts.name == "detach":  # autograd's own, of what it keeps: elsewhere no operator
+            return 0.0
+        seconds = costs.view
+    else:
+        seconds = costs.library if facts.library else costs.dispatch
+        if facts.lists:
+            seconds += costs.per_tensor * len(tensors)
+    if torch.is_grad_enabled():
+        for tensor in tensors:  # a loop, because this runs for every operation
+            if tensor.requires_grad:
+                return seconds + costs.record
+    return seconds
 
 
 def _as_index(index: Tensor) -> int:
@@ -549,6 +574,7 @@ def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             pinned=as_it_is and is_pinned(source),
             non_blocking=non_blocking,
             writes=(target._memory,),
+            dispatch=device.clock.costs.dispatch,
         )
     else:
         _land(target, source, non_blocking)
@@ -569,6 +595,7 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
         pinned=pinned,
         non_blocking=non_blocking,
         reads=(source._memory,),
+        dispatch=home.clock.costs.dispatch,
     )
     if end > MACHINE.host.now:
         value = source._payload.clone()
@@ -611,7 +638,14 @@ def _between(source: SimTensor, device: Device, memory: Memory) -> None:
     """Charge a copy from one device to another: it waits for both, the host for neither."""
     home = source._memory.device
     device.clock.wait(device.stream, home.clock.record(home.stream))
-    MACHINE.copy(device, "p2p", _moved(source._payload), non_blocking=True, writes=(memory,))
+    MACHINE.copy(
+        device,
+        "p2p",
+        _moved(source._payload),
+        non_blocking=True,
+        writes=(memory,),
+        dispatch=device.clock.costs.dispatch,
+    )
     home.clock.wait(home.stream, device.clock.record(device.stream))
 
 

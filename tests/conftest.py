@@ -1,13 +1,21 @@
 """What every test gets: the markers, and a progress file that is not the learner's."""
 
 import gc
+import itertools
 import os
+import sys
+import traceback
+from types import SimpleNamespace
 
 import pytest
-from harness import pytest_terminal_summary  # noqa: F401  (a hook: prints recorded tables)
+
+# jsonschema, which nbformat brings, reads a whole grammar when it is imported: seconds in each process, for a
+# format of addresses that no schema here names. It does without.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def pytest_configure(config):
+    config.pluginmanager.import_plugin("support")  # prints recorded tables
     config.addinivalue_line("markers", "slow: takes seconds; left out by test --quick")
     config.addinivalue_line("markers", "notebook: runs a whole lesson; two at once at most")
     config.addinivalue_line(
@@ -16,11 +24,51 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
 
 
-_unfreeze, _loose = gc.unfreeze, [True]
+LONGEST = (
+    *("simgpu_conformance", "lesson03", "simgpu_processes", "launch", "benchmarks", "exercises"),
+    *(
+        "bootstrap",
+        "hostile",
+        "kill",
+        "simgpu_programs",
+        "lesson05",
+        "record",
+        "cluster",
+        "lesson06",
+    ),
+    *("simgpu_fidelity", "catch_up", "bundle", "notebook_form", "readme", "lesson07", "workshop"),
+)
+"""The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
+`LESSONS`. Where two work, what comes last should be short, or one of them waits."""
+LESSONS = ("05", "03", "04", "06", "07", "08", "01")
+
+
+def pytest_collection_modifyitems(config, items):
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
+
+
+def _place(item):
+    file = item.path.stem.removeprefix("test_")
+    lesson = item.name.partition("[")[2][:-1] if item.get_closest_marker("notebook") else ""
+    return tuple(
+        known.index(name) if name in known else len(known)
+        for known, name in ((LONGEST, file), (LESSONS, lesson))
+    )
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the tables that the tests recorded."""
+    import harness
+
+    harness.pytest_terminal_summary(terminalreporter)
+
+
+_unfreeze, _frozen_at = gc.unfreeze, [0]
 
 
 def _let_go():
-    _loose[0] = True
+    _frozen_at[0] = 0
     _unfreeze()
 
 
@@ -32,23 +80,38 @@ def pytest_unconfigure():
     _unfreeze()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _imported():
-    _loose[0] = True
-
-
 @pytest.fixture(autouse=True)
-def _quick_collection(_imported):
+def _quick_collection():
     """What stands imported is no garbage: ``gc.collect()``, which checks and devices call, passes it by."""
-    if _loose[0]:
+    if _frozen_at[0] != len(sys.modules):
+        _seed_without_a_stack()
         gc.collect()
         gc.freeze()
-        _loose[0] = False
+        _frozen_at[0] = len(sys.modules)
+
+
+_NO_STACK = SimpleNamespace(**vars(traceback) | {"format_stack": list})
+
+
+def _seed_without_a_stack():
+    """``manual_seed`` notes for each kind of GPU that is not in use, should it be, where it was called: milliseconds."""
+    for name in ("torch.cuda", "torch.xpu", "torch.mtia"):
+        if hasattr(sys.modules.get(name), "traceback"):
+            sys.modules[name].traceback = _NO_STACK
+
+
+_number = itertools.count()
 
 
 @pytest.fixture(autouse=True)
-def _own_progress(monkeypatch, tmp_path):
-    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+def _own_progress(request, monkeypatch, tmp_path_factory):
+    """A file of its own; a folder for each test would take longer than most of them."""
+    if "tmp_path" in request.fixturenames:
+        folder = request.getfixturevalue("tmp_path")
+        name = "progress.jsonl"
+    else:
+        folder, name = tmp_path_factory.getbasetemp(), f"progress{next(_number)}.jsonl"
+    monkeypatch.setenv("COURSE_PROGRESS", str(folder / name))
 
 
 @pytest.fixture(autouse=True)

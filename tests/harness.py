@@ -16,6 +16,7 @@ import nbclient
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from support import TABLE as TABLE  # beside the rest, for the notebook tests
 
 from course_utils.course import Lesson, load_course
 from course_utils.exercises.result import RESULT_MIME
@@ -232,21 +233,3 @@ def _output_problem(output: NotebookNode) -> str | None:
     if "image/png" in output.data and not output.metadata.get("image/png", {}).get("alt"):
         return "shows a picture without alternative text"
     return None
-
-
-TABLE = "table: "
-"""A test's ``record_property(TABLE + title, line)`` adds a line to a table in the summary."""
-
-
-def pytest_terminal_summary(terminalreporter: object) -> None:
-    """Print the tables that the tests recorded; conftest.py imports this."""
-    tables: dict[str, list[str]] = {}
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            for name, line in getattr(report, "user_properties", ()):
-                if name.startswith(TABLE) and getattr(report, "when", "") == "call":
-                    tables.setdefault(name.removeprefix(TABLE), []).append(line)
-    for title, lines in tables.items():
-        terminalreporter.section(title)
-        for line in lines:
-            terminalreporter.write_line(line)

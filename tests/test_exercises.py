@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -27,7 +28,26 @@ EQUIVALENT = yaml.safe_load(
     Path(__file__).with_name("equivalent_mutants.yml").read_text(encoding="utf-8")
 )
 
+DEAR = {
+    *("06.frugal_step", "06.largest_batch", "08.accumulation_gap", "08.averaged", "08.prefetch"),
+    *("08.steady_loop", "08.train_watched", *(f"07.mend_{letter}" for letter in "abcdef")),
+}
+"""Exercises whose answers are trained or timed: half the seconds. The quick tests leave their known answers out."""
+
+
+def known(*of):
+    """One known answer as the parameters of a test: its exercise, its name, and the answer."""
+    exercise, name, *_ = of
+    marks = [pytest.mark.slow] * (exercise.id in DEAR)
+    return pytest.param(*of, id=f"{exercise.id}-{name}", marks=marks)
+
+
 each_exercise = pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.id)
+
+
+@functools.cache
+def shipped(file):
+    return nbformat.read(NOTEBOOKS / file, as_version=4)
 
 
 def _right_answer(exercise):
@@ -39,10 +59,11 @@ def _right_answer(exercise):
 
 @pytest.mark.parametrize("entry", LESSONS, ids=lambda entry: entry.id)
 def test_a_lesson_has_exercises_and_each_has_its_place(entry):
-    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
     exercises = list(lesson(entry.id))
     assert exercises
-    assert [stub.exercise for stub in stubs(nb, exercises)] == [e.id for e in exercises]
+    assert [stub.exercise for stub in stubs(shipped(entry.file), exercises)] == [
+        e.id for e in exercises
+    ]
 
 
 @each_exercise
@@ -61,10 +82,9 @@ def test_an_answer_of_todo_is_not_tried(exercise):
 @each_exercise
 def test_the_stub_in_the_notebook_is_not_tried(exercise):
     entry = next(entry for entry in LESSONS if entry.id == exercise.id.split(".")[0])
-    nb = nbformat.read(NOTEBOOKS / entry.file, as_version=4)
     (cell,) = (
         cell
-        for cell in code_cells(nb)
+        for cell in code_cells(shipped(entry.file))
         if cell.metadata.get("course", {}).get("exercise") == exercise.id
     )
     seen = []
@@ -83,9 +103,7 @@ def test_the_stub_in_the_notebook_is_not_tried(exercise):
 
 
 @pytest.mark.parametrize(
-    ("exercise", "diagnosis", "answer"),
-    WRONG,
-    ids=[f"{e.id}-{diagnosis}" for e, diagnosis, _ in WRONG],
+    ("exercise", "diagnosis", "answer"), [known(*wrong_answer) for wrong_answer in WRONG]
 )
 def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis, answer):
     result = exercise.result(answer)
@@ -93,7 +111,7 @@ def test_wrong_answer_gets_its_own_diagnosis(exercise, diagnosis, answer):
     assert result.text and any(value for _, value in result.details), "say what was seen"
 
 
-@pytest.mark.parametrize(("exercise", "name"), RIGHT, ids=[f"{e.id}-{name}" for e, name in RIGHT])
+@pytest.mark.parametrize(("exercise", "name"), [known(*right_answer) for right_answer in RIGHT])
 def test_a_right_answer_by_another_road_is_right(exercise, name):
     result = exercise.result(right(exercise)[name])
     assert result.outcome == "right", result.bundle().text

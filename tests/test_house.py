@@ -55,25 +55,48 @@ def test_each_room_imports_only_what_stands_below_it():
     assert broken_contracts(ROOT) == ""
 
 
-@pytest.mark.parametrize(
-    ("file", "line", "culprit"),
-    [
-        ("simgpu/cost.py", "import course_utils.show", "simgpu.cost -> course_utils.show"),
-        ("course_utils/show.py", "import tools", "course_utils.show -> tools"),
-        (
-            "course_lessons/lesson01/speedup.py",
-            "import course_lessons.lesson02.move",
-            "course_lessons.lesson01.speedup -> course_lessons.lesson02.move",
-        ),
-    ],
-)
-def test_an_import_upwards_is_named(tmp_path, file, line, culprit):
+UPWARDS = {
+    "simgpu.cost -> course_utils.show": ("simgpu/cost.py", "import course_utils.show"),
+    "course_utils.show -> tools": ("course_utils/show.py", "import tools"),
+    "simgpu.spare -> course_utils.show": (
+        "simgpu/spare.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import course_utils.show",
+    ),
+    "course_lessons.lesson01.speedup -> course_lessons.lesson02.move": (
+        "course_lessons/lesson01/speedup.py",
+        "import course_lessons.lesson02.move",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def said_of_upwards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("upwards")
     for room in ROOMS:
         leave = shutil.ignore_patterns("__pycache__", "tests", "*.json", "*.npz", "*.gz")
-        shutil.copytree(ROOT / room, tmp_path / room, ignore=leave)
-    path = tmp_path / file
-    path.write_text(path.read_text(encoding="utf-8") + f"\n{line}\n", encoding="utf-8")
-    assert culprit in broken_contracts(tmp_path)
+        shutil.copytree(ROOT / room, folder / room, ignore=leave)
+    for file, line in UPWARDS.values():
+        with (folder / file).open("a", encoding="utf-8") as code:
+            code.write(f"\n{line}\n")
+    return broken_contracts(folder)
+
+
+@pytest.mark.parametrize("culprit", UPWARDS)
+def test_an_import_upwards_is_named(said_of_upwards, culprit):
+    assert culprit in said_of_upwards
+
+
+def outside(text: str) -> set[str]:
+    """Return what of the course the tests of the simulated device name in their imports."""
+    theirs = {*ROOMS[1:], *(path.stem for path in (ROOT / "tests").glob("*.py"))}
+    return {name for name in named_by(text) if name.partition(".")[0] in theirs}
+
+
+def test_the_simulated_devices_own_tests_use_nothing_of_the_course():
+    for path in (ROOT / "simgpu" / "tests").rglob("*.py"):
+        assert not outside(path.read_text(encoding="utf-8")), path.name
+    planted = "import simgpu.cost, course_utils.show\nfrom harness import ROOT"
+    assert outside(planted) == {"course_utils.show", "harness", "harness.ROOT"}
 
 
 def circles(graph: grimp.ImportGraph) -> list[list[str]]:
@@ -87,14 +110,22 @@ def circles(graph: grimp.ImportGraph) -> list[list[str]]:
     return list(found.values())
 
 
-def test_no_imports_run_in_a_circle(graph):
+def test_no_imports_run_in_a_circle():
+    graph = grimp.build_graph(*ROOMS, cache_dir=None)  # imports for types alone, too
     assert circles(graph) == []
     graph.add_import(importer="simgpu.cost", imported="simgpu.tensor")
-    try:
-        (ring,) = circles(graph)
-        assert {"simgpu.cost", "simgpu.tensor"} <= set(ring)
-    finally:
-        graph.remove_import(importer="simgpu.cost", imported="simgpu.tensor")
+    (ring,) = circles(graph)
+    assert {"simgpu.cost", "simgpu.tensor"} <= set(ring)
+
+
+def test_a_circle_of_types_is_a_circle(tmp_path, monkeypatch):
+    (tmp_path / "circle").mkdir()
+    typed = "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import a"
+    for name, text in {"__init__": "", "a": "from . import b", "b": typed}.items():
+        (tmp_path / "circle" / f"{name}.py").write_text(text, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = grimp.build_graph("circle", cache_dir=None)
+    assert circles(graph) == [["circle.a", "circle.b"]]
 
 
 # --- what travels to Colab is used there

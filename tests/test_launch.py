@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,7 +17,7 @@ import torch
 from support import skip
 
 from course_lessons.shared import launch
-from course_lessons.shared.launch import prepare, processes
+from course_lessons.shared.launch import prepare, processes, torchrun
 from course_lessons.shared.launch.output import Output, exits, group
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -177,9 +178,16 @@ def test_two_nodes_meet_on_this_machine(here, capfd):
 
 
 @pytest.mark.slow
-def test_a_hang_ends_at_the_limit_and_its_port_is_free_again(here, capfd):
+def test_a_hang_ends_at_the_limit_and_its_port_is_free_again(here, monkeypatch, capfd):
     port = prepare.free_port()
-    done = go("hang", seconds=30 if os.environ.get("CI") else 15, port=port)
+
+    def clock():  # once both ranks hang, there is nothing to wait for
+        hang = all((here / f"hangs_{rank}").exists() for rank in (0, 1))
+        return time.monotonic() + LIMIT * hang
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torchrun, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
+        done = go("hang", port=port)
     printed = capfd.readouterr().out
     assert not done.ok and done.stopped == "time limit" and done.error is None
     assert "Stopped at the time limit of " in printed

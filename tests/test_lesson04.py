@@ -76,6 +76,7 @@ def test_a_scaler_called_in_the_wrong_order_is_quoted():
     assert "No inf checks were recorded" in dict(result.details)["Seen"]
 
 
+@pytest.mark.slow
 def test_checks_leave_the_settings_of_the_process_alone():
     def settings():
         return (

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import nbformat
@@ -25,8 +26,10 @@ from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
 from course_lessons.lesson05.shard import shard
 from course_lessons.lesson05.sharded_bytes import sharded_bytes
 from course_lessons.lesson05.unhang import unhang
+from course_lessons.shared import traces
 from course_utils.exercises import lesson, todo
 from simgpu import cluster
+from simgpu.clock import Span
 
 EX = lesson("05")
 
@@ -264,3 +267,105 @@ def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, ca
     )
     in_drawings.ring(answer)
     assert says in capsys.readouterr().out
+
+
+# --- the lesson's drawings
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    before, said = threading.active_count(), []
+    monkeypatch.setattr(in_drawings, "present", lambda fig, alt: said.append((fig, alt)))
+    yield said
+    assert threading.active_count() == before
+
+
+def texts(fig):
+    return " ".join(text.get_text() for ax in fig.axes for text in ax.texts)
+
+
+def test_ranks_are_drawn_with_their_shares(shown):
+    def program(dist):
+        cluster.compute(dist, 1e-3 * (1 + dist.get_rank()), "forward")
+        dist.all_reduce(torch.zeros(12_000_000))
+
+    in_drawings.ranks(cluster.run(program, 2))
+    fig, alt = shown[0]
+    assert "rank 0 computes 17% and communicates 67%" in alt and "6.01 ms" in alt
+    assert fig.axes[0].get_xlabel() == "ms (modelled)"
+    assert "forward" in texts(fig)
+
+
+def test_chunks_shows_who_holds_what(shown, capsys):
+    in_drawings.chunks(
+        cluster.run(lambda dist: ring_all_reduce(cluster.marked(dist, 5), dist), ranks=3)
+    )
+    fig, alt = shown[0]
+    titles = [ax.get_title(loc="left") or ax.get_title() for ax in fig.axes]
+    assert titles[:5] == ["at the start", *(f"after step {k}" for k in range(1, 5))]
+    assert alt.endswith("At the end 15 of 15 places hold the sum of all.")
+
+    def twice(dist):
+        x = cluster.marked(dist, 2)
+        dist.all_reduce(x)
+        x[0] += 1
+        dist.barrier()
+
+    in_drawings.chunks(cluster.run(twice, ranks=2))
+    assert shown[1][1].endswith("At the end 2 of 4 places hold the sum of all.")
+    in_drawings.chunks(cluster.run(lambda dist: None, ranks=2))
+    assert "Nothing to draw" in capsys.readouterr().out and len(shown) == 2
+    with pytest.raises(ValueError, match="at most 13 ranks"):
+        cluster.run(lambda dist: cluster.marked(dist, 1), 14)
+
+
+def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
+    def trace(shift, on_gpu):
+        name, kind, lane = (
+            ("ncclDevKernel_AllReduce_Sum", "kernel", "device compute")
+            if on_gpu
+            else ("gloo:all_reduce", "phase", "phases")
+        )
+        spans = [
+            Span(lane, name, 2 + shift, 4.0, kind),
+            Span("device compute", "gemm", 0.0 + shift, 3.0, "kernel")
+            if on_gpu
+            else Span("host", "aten::linear", 0.0 + shift, 3.0, "operation"),
+            Span("host", "c10d::allreduce_", 3.0, 4.0, "operation"),
+        ]
+        return traces.Trace(spans, "measured")
+
+    for on_gpu in (False, True):
+        in_drawings.rank_lanes({0: trace(0.0, on_gpu), 1: trace(1.0, on_gpu)})
+        alt = shown[-1][1]
+        assert (
+            "rank 0 computes 75% and communicates 50%; rank 1 computes 50% and communicates 25%"
+            in alt
+        )
+
+
+def test_buckets_fill_from_the_last_layer(shown):
+    mib = 2**20
+    layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
+    in_drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
+    alt = shown[0][1]
+    assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
+    middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
+    done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before
+    assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
+
+
+def test_a_mesh_and_the_scaling_are_drawn(shown):
+    in_drawings.mesh(
+        {"replicate": 2, "shard": 4}, {"replicate": "all_reduce", "shard": "all_gather"}
+    )
+    fig, alt = shown[0]
+    assert all(f"rank {rank}" in texts(fig) for rank in range(8)) and "rank 8" not in texts(fig)
+    assert "2 × 4" in alt and "all_gather" in alt
+    in_drawings.scaling(
+        {"here": {1: 1, 2: 1.5}, "T4": {1: 1, 4: 3}}, {"here": "measured", "T4": "modelled"}
+    )
+    fig, alt = shown[1]
+    efficiency = {line.get_label(): line.get_ydata()[-1] for line in fig.axes[1].lines}
+    assert efficiency["here (measured)"] == 75 and efficiency["T4 (modelled)"] == 75
+    assert "1.5 times with 2" in alt

@@ -477,6 +477,7 @@ def test_what_every_way_through_the_challenge_costs(name, record_property):
     )
 
 
+@pytest.mark.slow
 def test_bfloat16_on_a_t4_is_told_of_float16():
     result = EX.frugal_step.result(in_parts(2, torch.bfloat16))
     assert (result.outcome, result.diagnosis) == ("not_yet", "too-dear"), result.bundle().text

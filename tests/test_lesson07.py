@@ -76,6 +76,7 @@ FAULTY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", LETTERS)
 def test_the_given_loop_is_not_the_answer(sim, letter):
     faulty = detective.CASES[letter].loop
@@ -195,6 +196,7 @@ def test_a_loop_has_the_regime_it_was_made_for(sim, letter):
     assert regime(faulty.facts) == REGIMES[letter], str(faulty.facts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("letter", LETTERS)
 def test_a_mended_loop_is_faster_and_its_result_is_the_same(sim, letter):
     mend = getattr(EX, f"mend_{letter}").reference

@@ -115,6 +115,7 @@ def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypat
     assert not result.printed or any(reason in result.printed for reason in OWN_REASON)
 
 
+@pytest.mark.slow
 def test_checks_leave_the_learners_devices_alone(sim):
     kept = torch.ones(4, device=sim)
     collect = gc.collect

@@ -157,11 +157,11 @@ def test_a_card_that_disagrees(card, capsys):
 
 
 def test_a_card_of_which_there_is_no_profile(card, capsys):
-    card(name="NVIDIA L4")
+    card(name="NVIDIA L40S")
     assert fidelity.main(["--quick"]) == 2
-    assert "NVIDIA L4: name the nearest with --profile" in capsys.readouterr().out
+    assert "NVIDIA L40S: name the nearest with --profile" in capsys.readouterr().out
     assert fidelity.main(["--quick", "--profile", "H200"]) == 0
-    assert "The profile is H200 and the card NVIDIA L4" in capsys.readouterr().out
+    assert "The profile is H200 and the card NVIDIA L40S" in capsys.readouterr().out
 
 
 def test_a_card_that_is_full(card, monkeypatch, capsys):
@@ -189,8 +189,16 @@ def test_a_folder_that_is_not_there_is_refused_before_the_work(tmp_path, capsys)
     [
         ("Tesla T4", "T4"),
         ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A100-SXM4-40GB", "A100-40GB"),
+        ("NVIDIA A100-PCIE-40GB", "A100-40GB"),
         ("NVIDIA H200", "H200"),
+        ("NVIDIA L4", "L4"),
+        ("NVIDIA GeForce RTX 4090", "RTX 4090"),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 3090 Ti", None),
+        ("NVIDIA GeForce RTX 5090 Laptop GPU", None),
         ("NVIDIA T400", None),
+        ("NVIDIA L40S", None),
         ("NVIDIA GH200 480GB", None),
     ],
 )

@@ -1,11 +1,17 @@
 """The simulated device as the course uses it: its figures, and when it is chosen."""
 
+import threading
+import time
+
 import pytest
 import torch
+from support import python
 
 from course_utils import devices
 from course_utils.evidence import published_gpus
-from simgpu import profiles, trial
+from course_utils.exercises import Exercise
+from simgpu import cluster, profiles, trial
+from tools.commands import record
 
 
 @pytest.mark.parametrize("gpu", published_gpus(), ids=lambda gpu: gpu.name)
@@ -20,9 +26,9 @@ def test_profiles_agree_with_the_published_figures(gpu):
     assert 0.95 < profile.total_memory / (gpu.memory_gb * 1e9) < 2**30 / 1e9
 
 
-def test_every_published_gpu_has_a_profile_and_the_other_way_round():
+def test_the_modelled_files_are_of_the_gpus_the_course_speaks_of():
     assert {gpu.name for gpu in published_gpus()} == {
-        profiles.load(name).name for name in profiles.names()
+        profiles.load(name).name for name in record.PROFILES
     }
 
 
@@ -47,3 +53,78 @@ def test_a_lesson_goes_on_on_the_cpu_where_the_step_fails(untried, monkeypatch, 
     assert "sim is there, but does not work: AssertionError: this formula" in note
     with pytest.raises(devices.DeviceError, match="asks for 'sim', but it does not work here"):
         devices.get_device("sim")
+
+
+@pytest.mark.slow
+def test_an_import_of_the_course_leaves_pytorch_without_the_device():
+    code = """
+        import torch
+        import course_utils
+        print(torch._C._get_privateuse1_backend_name(), hasattr(torch, "sim"))
+        """
+    assert python(code) == "privateuseone False\n"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("two_devices")
+def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu():
+    """Its private names may change in any release: one sentence, and a device that works."""
+    out = python(
+        """
+        import torch
+        from torch.optim import optimizer
+        del optimizer._foreach_supported_types
+        import simgpu
+        from course_utils import get_device
+        device = get_device()
+        print(device, torch.ones(2, device=device).sum().item())
+        print(simgpu.problem())
+        print(get_device())
+        """
+    )
+    assert "cpu 2.0" in out
+    assert out.count("takes a device from Python in another way than this course knows") == 3
+    assert "Traceback" not in out
+
+
+# --- the cluster in an exercise
+
+
+def exercise(program, **how):
+    return Exercise(
+        **dict.fromkeys(("title", "task", "why"), ""),
+        id="05.x",
+        level=1,
+        minutes=1,
+        hints=(),
+        reference=lambda dist: None,
+        check_answer=lambda answer, judge: cluster.run(
+            lambda dist: program(answer, judge, dist), 2
+        ),
+        diagnoses={"no-good": "no good"},
+        **how,
+    )
+
+
+def test_an_exercise_that_checks_on_the_cluster_keeps_its_outcomes():
+    before = threading.active_count()
+
+    def judging(answer, judge, dist):
+        if answer(dist) != dist.get_rank():
+            judge.no("no-good", seen=1)
+
+    task = exercise(judging, limit=0.5)
+    assert task.result(lambda dist: dist.get_rank()).outcome == "right"
+    assert task.result(lambda dist: 0).diagnosis == "no-good"
+    raised = task.result(lambda dist: 1 // 0)
+    assert (raised.outcome, raised.diagnosis) == ("raised", "ZeroDivisionError")
+
+    def endless(dist):
+        while dist.get_rank() == 1:
+            pass
+        return 0
+
+    stopped = task.result(endless)
+    assert (stopped.outcome, stopped.diagnosis) == ("not_yet", "too-slow")
+    time.sleep(0.2)  # its threads end
+    assert threading.active_count() == before

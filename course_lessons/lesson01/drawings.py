@@ -13,8 +13,9 @@ from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, present
 from course_utils.show import show_table
 from course_utils.this_machine import cpu_name
 from course_utils.timing import Measurement
-from simgpu.cost import Work
-from simgpu.cost import seconds as work_seconds
+from simgpu.cost import Product, Work
+from simgpu.host import between_events
+from simgpu.latency import seconds as work_seconds
 from simgpu.profiles import load as load_profile
 
 
@@ -138,7 +139,7 @@ def _recorded_races(sizes: Sequence[int]) -> dict[tuple[str, str], tuple[list[in
 
 
 def _modelled_race(sizes: Sequence[int]) -> list[float]:
-    """Return how long a T4 takes for each product: for the arithmetic, or at least for the launch."""
+    """Return how long a T4 takes for each product, the host's way to its launch included."""
     t4 = load_profile("T4")
-    products = [Work(2 * n**3, 12 * n**2, "fp32", matrix=True) for n in sizes]
-    return [max(t4.launch, work_seconds(product, t4)) for product in products]
+    products = [Work(2 * n**3, 12 * n**2, "fp32", "product", (Product(1, n, n, n),)) for n in sizes]
+    return [between_events(work_seconds(product, t4), t4, library=True) for product in products]

@@ -118,7 +118,7 @@ def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
         return "left-out"
     for diagnosis, steps in FRUGAL_TWINS.items():
         for step in several(steps):
-            if how_far_off(got["moved"], _steps(step, sizes)["moved"]) < TOLERANCE:
+            if how_far_off(got["moved"], _twin_moved(step, sizes)) < TOLERANCE:
                 return diagnosis
     return "other-step"
 
@@ -150,6 +150,11 @@ def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
         "steps": len(steps),
         "rows": sum(rows),
     }
+
+
+@functools.cache
+def _twin_moved(step: Callable[..., Any], sizes: tuple[int, ...]) -> list[Tensor]:
+    return _steps(step, sizes)["moved"]
 
 
 @functools.cache

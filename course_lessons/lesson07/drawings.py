@@ -119,15 +119,15 @@ def _lane(lane: str) -> str:
     return next((name for words, name in ours.items() if words in lane), lane)
 
 
-def facts(loops: Mapping[str, Facts], kind: str) -> None:
+def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
     """Show the facts of several loops as a table, a row a loop.
 
     Parameters
     ----------
     loops
-        For each name what ``profiling.facts`` returned.
+        For each name what ``profiling.facts`` returned, or a recording's facts.
     kind
-        ``"measured"`` or ``"modelled"``.
+        ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
     """
     head = ("", "a step", "device computes", "host loads", "host waits")
     head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
@@ -136,7 +136,7 @@ def facts(loops: Mapping[str, Facts], kind: str) -> None:
             name,
             seconds(f.seconds),
             *(
-                f"{share:.0%}"
+                "–" if math.isnan(share) else f"{share:.0%}"
                 for share in (f.busy, f.loading, f.waiting, f.flop_share, f.byte_share)
             ),
             f"{f.kernels:.0f}",
@@ -144,8 +144,15 @@ def facts(loops: Mapping[str, Facts], kind: str) -> None:
         )
         for name, f in loops.items()
     ]
-    note = f"All {kind}; shares of the time, and of the best rates while the device computes."
-    show_table(head, rows, [kind] * len(rows), note)
+    kinds = [kind] * len(rows) if isinstance(kind, str) else list(kind)
+    alike = len(set(kinds)) == 1
+    if not alike:
+        head += ("kind",)
+        rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
+    note = f"{f'All {kinds[0]}; shares' if alike else 'Shares'} of the time, and of the best rates while the device computes."
+    if any("–" in row for row in rows):
+        note += " –: a recording does not tell."
+    show_table(head, rows, kinds, note)
 
 
 def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:

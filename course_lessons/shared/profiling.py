@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -37,7 +38,8 @@ class Facts:
     waiting
         The share in which the host waits for the device.
     flop_share, byte_share
-        While the device computes: its FLOP/s and its bytes/s, as a share of the most that it reaches.
+        While the device computes: its FLOP/s and its bytes/s, as a share of the most that it reaches; nan
+        where they were not counted.
     kernels
         How many kernels one call runs.
     kernel_seconds
@@ -59,12 +61,16 @@ class Facts:
             ("device computes", f"{self.busy:.0%} of the time"),
             ("host loads data", f"{self.loading:.0%} of the time"),
             ("host waits for the device", f"{self.waiting:.0%} of the time"),
-            ("FLOP/s while it computes", f"{self.flop_share:.0%} of the most"),
-            ("bytes/s while it computes", f"{self.byte_share:.0%} of the most"),
+            ("FLOP/s while it computes", _of_the_most(self.flop_share)),
+            ("bytes/s while it computes", _of_the_most(self.byte_share)),
             ("kernels in a call", f"{self.kernels:,.0f}"),
             ("a kernel, on average", seconds(self.kernel_seconds)),
         ]
         return table(("fact", "value"), rows)[0]
+
+
+def _of_the_most(share: float) -> str:
+    return "not counted" if math.isnan(share) else f"{share:.0%} of the most"
 
 
 class Counted(TorchDispatchMode):
@@ -135,7 +141,9 @@ def facts(work: Callable[[], object], device: torch.device | str, calls: int = 1
     return facts_of(seen, calls, counted, calls_counted=1)
 
 
-def facts_of(seen: Trace, calls: int, counted: Counted, calls_counted: int | None = None) -> Facts:
+def facts_of(
+    seen: Trace, calls: int, counted: Counted | None = None, calls_counted: int | None = None
+) -> Facts:
     """Return the facts of a trace.
 
     Parameters
@@ -145,16 +153,17 @@ def facts_of(seen: Trace, calls: int, counted: Counted, calls_counted: int | Non
     calls
         How many calls it holds.
     counted
-        What was counted of the same work, on the same device.
+        What was counted of the same work, on the same device. By default nothing: then the shares of FLOP/s and
+        bytes/s are nan, and the trace is taken for one of a device with a host.
     calls_counted
         Over how many calls; by default over those of the trace.
     """
-    on_cpu = counted.device.type == "cpu"
+    on_cpu = counted is not None and counted.device.type == "cpu"
     kind = "operation" if on_cpu else "kernel"
     kernels = [s for s in seen.spans if s.kind == kind and (s.lane == "host") is on_cpu]
     busy = seen.share(kind, on_cpu)
     computing = busy * seen.seconds * (calls_counted or calls) / calls
-    compute, move = counted.seconds()
+    compute, move = counted.seconds() if counted else (math.nan, math.nan)
     return Facts(
         seconds=seen.seconds / calls,
         busy=busy,

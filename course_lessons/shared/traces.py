@@ -10,6 +10,7 @@ import gzip
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -39,22 +40,43 @@ class Trace:
         Everything that took time, on the lane ``"host"`` or on one of a device; times in seconds. What the
         program named with ``record_function`` is on the lane ``"phases"``.
     kind
-        ``"measured"`` or ``"modelled"``.
+        ``"measured"``, ``"modelled"`` or ``"published"``.
+    start
+        When it begins: with its first span, or with the steps that it was cut to.
+    steps
+        Begin and end of each step that the profiler counted, in seconds; none where nothing counted steps.
     """
 
-    def __init__(self, spans: Iterable[Span], kind: str) -> None:
+    def __init__(
+        self, spans: Iterable[Span], kind: str, steps: Iterable[tuple[float, float]] = ()
+    ) -> None:
         self.spans = sorted(spans, key=lambda span: span.start)
         self.kind = kind
-
-    @property
-    def start(self) -> float:
-        """When the first span begins."""
-        return self.spans[0].start if self.spans else 0.0
+        self.steps = sorted(steps)
+        self.start = self.spans[0].start if self.spans else 0.0
+        self._end = max((span.end for span in self.spans), default=0.0)
 
     @property
     def seconds(self) -> float:
-        """From the first span's begin to the last one's end."""
-        return max((span.end for span in self.spans), default=0.0) - self.start
+        """From its begin to the last span's end, or to the end of the steps that it was cut to."""
+        return self._end - self.start
+
+    def whole_steps(self) -> Trace:
+        """Return the part from the first step's begin to the last one's end; what sticks out is cut off.
+
+        Raises
+        ------
+        ValueError
+            Where the profiler counted no steps: the program has to call ``p.step()``.
+        """
+        if not self.steps:
+            raise ValueError("This trace has no steps: call p.step() at the end of each.")
+        start, end = self.steps[0][0], max(end for _, end in self.steps)
+        inside = (s for s in self.spans if s.end > start and s.start < end)
+        cut = (replace(s, start=max(s.start, start), end=min(s.end, end)) for s in inside)
+        part = Trace(cut, self.kind, self.steps)
+        part.start, part._end = start, end
+        return part
 
     @property
     def lanes(self) -> list[str]:
@@ -155,7 +177,7 @@ def read(path: str | Path, process: str | None = None) -> Trace:
         return Trace(spans, "modelled")
     if process is not None:
         raise ValueError(f"{path} has no recording {process!r}; it has {', '.join(names(path))}.")
-    return Trace(_profiled(events), "measured")
+    return profiled(events)
 
 
 def names(path: str | Path = RECORDED) -> list[str]:
@@ -218,41 +240,98 @@ def _simulated(events: Iterable[Mapping[str, Any]], name: str | None) -> Iterato
 
 _ON_DEVICE = {"kernel": "kernel", "gpu_memcpy": "copy", "gpu_memset": "kernel"}
 _CALLS = ("cuda_runtime", "cuda_driver", "xpu_runtime")
-_OWN = ("ProfilerStep", "Optimizer.")  # what PyTorch annotates by itself
+_OLDER = {  # the categories of 2021, as PyTorch 1.8 and 1.9 wrote them
+    "Operator": "cpu_op",
+    "Runtime": "cuda_runtime",
+    "Kernel": "kernel",
+    "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+}
+_STEP, _LOADER = "ProfilerStep", "enumerate(DataLoader)#"
+_OWN = (_STEP, "Optimizer.")  # what PyTorch annotates by itself
 
 
-def _profiled(events: Iterable[Mapping[str, Any]]) -> Iterator[Span]:
-    """Turn what ``torch.profiler`` exported into spans: device work, calls of the driver, operations."""
+def profiled(events: Iterable[dict[str, Any]]) -> Trace:
+    """Return the trace of what ``torch.profiler`` exported: device work, calls of the driver, operations.
+
+    Parameters
+    ----------
+    events
+        As `read_events` returns them. Microseconds since 1970 lose their last digits here: of older traces
+        take off a common time before, where these matter.
+    """
+    spans, steps = [], []
+    for event, lane, kind in meant(events):
+        if kind == "step":
+            start = float(event["ts"]) / 1e6
+            steps.append((start, start + float(event["dur"]) / 1e6))
+        else:
+            spans.append(_span(event, lane, kind))
+    return Trace(spans, "measured", steps)
+
+
+def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Yield those events of ``torch.profiler`` that `read` takes, each with its lane and its kind of span.
+
+    Parameters
+    ----------
+    events
+        Of a trace file, as `read_events` returns them; those of older PyTorch get today's categories.
+    """
     outermost: dict[Any, float] = {}  # for each thread, when its outermost operation ends
-    whole = [event for event in events if event.get("ph") == "X"]
+    whole = [event | {"cat": category(event)} for event in events if event.get("ph") == "X"]
     for event in sorted(whole, key=lambda event: (float(event["ts"]), -float(event["dur"]))):
-        category, name = event.get("cat"), event["name"]
-        if category in _ON_DEVICE:
-            lane = "copy" if category == "gpu_memcpy" else "compute"
-            yield _span(event, f"device {lane}", _ON_DEVICE[category])
-        elif category in _CALLS:
+        cat, name = event["cat"], event["name"]
+        if cat in _ON_DEVICE:
+            lane = "copy" if cat == "gpu_memcpy" else "compute"
+            yield event, f"device {lane}", _ON_DEVICE[cat]
+        elif cat in _CALLS:
             if "Synchronize" in name or "hipMemcpyWithStream" in name:
-                yield _span(event, "host", "wait")
+                yield event, "host", "wait"
             elif "Launch" in name or "Memcpy" in name or "Memset" in name:
-                yield _span(event, "host", "launch")
-        elif category == "user_annotation" and name == LOADING:
-            yield _span(event, "host", "work")
-        elif category == "user_annotation" and not name.startswith(_OWN):
-            yield _span(event, "phases", "phase")
-        elif category == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
+                yield event, "host", "launch"
+        elif cat == "user_annotation" and (name == LOADING or name.startswith(_LOADER)):
+            yield event, "host", "work"
+        elif cat == "user_annotation" and name.startswith(_STEP):
+            yield event, "", "step"
+        elif cat == "user_annotation" and not name.startswith(_OWN):
+            yield event, "phases", "phase"
+        elif cat == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
             outermost[event["tid"]] = float(event["ts"]) + float(event["dur"])
-            yield _span(event, "host", "operation")
+            yield event, "host", "operation"
+
+
+def category(event: Mapping[str, Any]) -> str:
+    """Return the category that today's PyTorch gives an event of a trace, also of an older one."""
+    cat = str(event.get("cat"))
+    cat = _OLDER.get(cat, cat)
+    annotated = cat == "cpu_op" and event["name"].startswith((*_OWN, _LOADER))
+    return "user_annotation" if annotated else cat
+
+
+_SIZES = {
+    "Byte": 1,
+    "Char": 1,
+    "Half": 2,
+    "BFloat16": 2,
+    "Int": 4,
+    "Float": 4,
+    "Long": 8,
+    "Double": 8,
+}
+"""Bytes of a number, by the names that NCCL's events give the types."""
 
 
 def _span(event: Mapping[str, Any], lane: str, kind: str) -> Span:
     start = float(event["ts"]) / 1e6
     details = event.get("args", {})
+    sent = details.get("In msg nelems", 0) * _SIZES.get(details.get("dtype"), 0)  # a collective's
     return Span(
         lane,
         event["name"],
         start,
         start + float(event["dur"]) / 1e6,
         kind,
-        bytes=float(details.get("bytes", 0)),
+        bytes=float(details.get("bytes", sent)),
         flops=float(details.get("flops", 0)),
     )

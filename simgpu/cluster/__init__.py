@@ -12,13 +12,13 @@ The model of time, in full:
 - A message begins when both sides are there and both links are free, and takes
   latency + bytes / bandwidth. So ``send`` waits until the message is received.
 - A collective begins when every rank has called it, and ends for all at the same moment. How long it
-  takes, ``turns.schedule`` says.
+  takes, ``scheduler.schedule`` says; with a ``profile``, `collective_seconds`, held against real cards.
 - Computing takes no time, but for what `compute` says.
 
 Left out: what sends and receives the messages, links that share a switch, and links of unlike speed.
 
-``ranks.py`` is what a rank's program sees, ``turns.py`` whose turn it is and what takes time, and ``ddp.py``
-DistributedDataParallel.
+``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time,
+``collectives.py`` how long real cards take, and ``ddp.py`` DistributedDataParallel.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import profiles
+from .collectives import collective_seconds
 from .ddp import DistributedDataParallel
 from .ranks import Dist, Span, Work
 from .scheduler import Cluster, Deadlock, Mismatch, Run
@@ -41,6 +43,7 @@ __all__ = [
     "Run",
     "Span",
     "Work",
+    "collective_seconds",
     "compute",
     "marked",
     "run",
@@ -57,6 +60,7 @@ def run(
     bandwidth: float = 12e9,
     arguments: Sequence[Any] = (),
     limit: float = 30.0,
+    profile: str | None = None,
 ) -> Run:
     """Run a program once on each rank of a simulated cluster.
 
@@ -74,6 +78,9 @@ def run(
         Handed to the program; each rank gets a copy of its own, as a process would.
     limit
         The longest it may really take, in seconds.
+    profile
+        The cards, such as ``"A100"``, of one machine: then messages and collectives take what
+        `collective_seconds` says, and ``latency`` and ``bandwidth`` count for nothing.
 
     Raises
     ------
@@ -95,7 +102,8 @@ def run(
         raise ValueError(f"latency={latency!r}: give seconds, 0 or more.")
     if not bandwidth > 0:
         raise ValueError(f"bandwidth={bandwidth!r}: give bytes per second, more than 0.")
-    return Cluster(program, ranks, latency, bandwidth, arguments).run(limit)
+    card = None if profile is None else profiles.load(profile)
+    return Cluster(program, ranks, latency, bandwidth, arguments, card).run(limit)
 
 
 def compute(dist: Dist, seconds: float, name: str = "compute") -> None:

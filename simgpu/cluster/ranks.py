@@ -9,15 +9,11 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from .scheduler import Cluster
 
 
 class Span(NamedTuple):
@@ -87,6 +83,17 @@ class Work:
         return f"rank {self._dist._rank} {verb} {self._name}{self._peer} ({self._place})"
 
 
+class Others(Protocol):
+    """What a rank needs of its cluster: all ranks, what took time, whose turn it is, and messages."""
+
+    ranks: Sequence[Dist]
+    spans: list[Span]
+    back: queue.SimpleQueue[None]
+    stopped: bool
+    message: Callable[[Work, Tensor, int, int, bool], None]
+    collective: Callable[[Work, Combine, int | None], None]
+
+
 class Dist:
     """What a program takes for ``torch.distributed``: the part of it that the course teaches.
 
@@ -95,7 +102,7 @@ class Dist:
 
     ReduceOp = ReduceOp
 
-    def __init__(self, cluster: Cluster, rank: int) -> None:
+    def __init__(self, cluster: Others, rank: int) -> None:
         self._cluster = cluster
         self._rank = rank
         self._turn: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -387,12 +394,11 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending or 'th'}"
 
 
-_HERE = Path(__file__).parent
-_NOT_THEIRS = tuple(map(str, (_HERE, Path(torch.__file__).parent, _HERE.parent)))
+_NOT_THEIRS = (__name__.partition(".")[0], "torch")
 
 
 def line_of(frame: FrameType | None) -> int:
     """Return the line of the program that led to a frame."""
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THEIRS):
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THEIRS:
         frame = frame.f_back
     return frame.f_lineno if frame else 0

@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..profiles import Profile
+from .collectives import collective_seconds
 from .ranks import Abort, Combine, Dist, Span, Work, line_of
 
 
@@ -118,8 +120,9 @@ class Cluster:
         latency: float,
         bandwidth: float,
         arguments: Sequence[Any],
+        card: Profile | None = None,
     ) -> None:
-        self.latency, self.bandwidth = latency, bandwidth
+        self.latency, self.bandwidth, self.card = latency, bandwidth, card
         self.back: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.stopped = False
         self.spans: list[Span] = []
@@ -196,7 +199,7 @@ class Cluster:
                 works,
                 [self.ranks[src]],
                 [self.ranks[dst]],
-                self.latency + tensor.nbytes / self.bandwidth,
+                self._message_seconds(tensor.nbytes),
                 1,
                 sent,
                 1,
@@ -204,6 +207,18 @@ class Cluster:
                 lambda tensors: [(), tensors],
             )
         )
+
+    def _message_seconds(self, nbytes: int) -> float:
+        if self.card:
+            return collective_seconds("send_recv", nbytes, 2, self.card)
+        return self.latency + nbytes / self.bandwidth
+
+    def _collective_seconds(self, name: str, nbytes: int, steps: int) -> float:
+        """Return how long a collective of so many bytes in all takes, in steps of one part each."""
+        n = len(self.ranks)
+        if self.card:
+            return collective_seconds(name, nbytes, n, self.card)
+        return steps * (self.latency + nbytes / n / self.bandwidth)
 
     def collective(self, work: Work, combine: Combine, root: int | None) -> None:
         """Add a rank's call to the others' calls of the same collective."""
@@ -231,7 +246,7 @@ class Cluster:
                 sorted(calls, key=lambda call: call._dist._rank),
                 self.ranks,
                 self.ranks,
-                steps * (self.latency + size / n / self.bandwidth),
+                self._collective_seconds(work._name, size, steps),
                 steps,
                 [count * size // n for count in parts],
                 sum(parts),

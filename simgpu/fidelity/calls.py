@@ -1,14 +1,14 @@
 """Single operators: the calls that PyTorch makes of them, on tensors without values.
 
 Each function builds tensors of the sizes it is given on PyTorch's ``meta`` device and calls the
-operator; `works_of` notes what the device would have been given.
+operator; `asked_by` notes what the device would have been given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from simgpu import cost
+from simgpu.host import is_library
 
 from .precision import tf32_allowed
 from .workload import Calls
@@ -27,6 +28,7 @@ class _Noted(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.works: list[cost.Work] = []
+        self.names: list[str] = []
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -34,16 +36,36 @@ class _Noted(TorchDispatchMode):
         kwargs = kwargs or {}
         out = op(*args, **kwargs)
         self.works.append(cost.work(op, args, kwargs, out))
+        self.names.append(op._schema.name.removeprefix("aten::"))
         return out
 
 
+class Asked(NamedTuple):
+    """What an operator gives the device, and what it asks of the host.
+
+    Attributes
+    ----------
+    works
+        Kernel by kernel.
+    library
+        Whether a library does one of them; see `simgpu.host`.
+    views
+        Operators without a kernel.
+    """
+
+    works: tuple[cost.Work, ...]
+    library: bool
+    views: int
+
+
 @lru_cache(maxsize=65_536)
-def works_of(calls: Calls) -> tuple[cost.Work, ...]:
-    """Return the work that an operator gives the device, kernel by kernel."""
+def asked_by(calls: Calls) -> Asked:
+    """Return what a call asks of device and host."""
     call = CALLS[calls.name](getattr(torch, calls.dtype), *calls.sizes)
     with torch.no_grad(), tf32_allowed(calls.tf32, calls.tf32), _Noted() as noted:
         call()
-    return tuple(work for work in noted.works if work.unit != "none")
+    works = tuple(work for work in noted.works if work.unit != "none")
+    return Asked(works, any(map(is_library, noted.names)), len(noted.works) - len(works))
 
 
 Call = Callable[[], object]
@@ -106,9 +128,15 @@ def _embedding(dtype: torch.dtype, tokens: int, words: int, width: int) -> Call:
 
 
 def _rotate(dtype: torch.dtype, tokens: int, width: int) -> Call:
-    """In place, as a kernel of its own: each element read and written once, with its angle's factor."""
-    x, factor = _new(dtype, tokens, width), _new(dtype, tokens, 1)
-    return lambda: x.mul_(factor)
+    """A kernel by rows that reads and writes each element once."""
+    x = _new(dtype, tokens, width)
+    return lambda: torch.softmax(x, -1)
+
+
+def _gate(dtype: torch.dtype, tokens: int, width: int) -> Call:
+    """A kernel by rows that reads two halves and writes one."""
+    x, y = _new(dtype, tokens, width // 2), _new(dtype, tokens, width // 2)
+    return lambda: torch.ops.aten._softmax_backward_data(x, y, -1, dtype)
 
 
 def _attention(
@@ -145,7 +173,7 @@ CALLS: dict[str, Callable[..., Call]] = {
     "layer_norm": _layer_norm,
     "embedding": _embedding,
     "rotate": _rotate,
-    "gate": _of_one(lambda x: F.glu(x, -1)),  # one kernel that reads both halves and writes one
+    "gate": _gate,
     "add_two": _of_two(lambda x, y: x + y + x),
     "attention": _attention,
     "fill": _of_one(lambda x: x.fill_(1.5)),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simgpu import cost, profiles
+from simgpu import latency, profiles
 from simgpu.clock import Clock, HostClock
+from simgpu.cluster import collective_seconds
+from simgpu.host import between_events
 from simgpu.profiles import Profile
 
-from .calls import works_of
+from .calls import asked_by
 from .hardware import profile_of
 from .interpret import interpret
 from .rows import Row
@@ -52,9 +54,8 @@ class LeftOut(NamedTuple):
     reason: str
 
 
-def eager_overhead(profile: Profile) -> float:
-    """Return the host's seconds on one eager call, up to the launch."""
-    return profile.launch
+HOST = 1.0
+"""The host of those who timed single calls, in units of the reference host: they show it themselves."""
 
 
 def launch_period(profile: Profile) -> float:
@@ -86,30 +87,25 @@ def modelled(workload: Workload, profile: str, host: bool = False) -> dict[str, 
     """
     if isinstance(workload, Step):
         return run(workload, profile)
-    seconds = _seconds(workload, profiles.load(profile))
-    return {"seconds": seconds + (eager_overhead(profiles.load(profile)) if host else 0.0)}
+    return {"seconds": seconds_of(workload, profiles.load(profile), host)}
 
 
-def _seconds(workload: Calls | Copy | Collective, profile: Profile) -> float:
+def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool = False) -> float:
+    """Return how long a workload takes that is no network; the parameters are those of `modelled`."""
     if isinstance(workload, Calls):
-        seconds = sum(cost.seconds(work, profile) for work in works_of(workload))
+        asked = asked_by(workload)
+        seconds = sum(latency.seconds(work, profile) for work in asked.works)
+        if host:
+            seconds = between_events(
+                seconds, profile, library=asked.library, views=asked.views, factor=HOST
+            )
         if workload.launched_in_a_row:
             return max(seconds, launch_period(profile))
         return seconds
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)
-    return _collective(workload, profile)
-
-
-def _collective(what: Collective, profile: Profile) -> float:
-    """As `simgpu.cluster` has it: around a ring, in steps that each take a latency and their bytes."""
-    if what.name == "send_recv":
-        return profile.copy_latency + what.bytes / profile.peer
-    if what.name == "all_reduce":
-        steps = 2 * (what.ranks - 1)
-        return steps * (profile.copy_latency + what.bytes / what.ranks / profile.peer)
-    raise Uninterpretable("the collective is not known")
+    return collective_seconds(workload.name, workload.bytes, workload.ranks, profile)
 
 
 def hold(row: Row) -> Found | LeftOut:

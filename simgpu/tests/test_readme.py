@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import simgpu
+from simgpu import profiles
 
 HOME = Path(simgpu.__file__).parent
 README = (HOME / "README.md").read_text(encoding="utf-8")
@@ -27,6 +28,11 @@ def test_each_example_prints_what_the_readme_says():
     done = subprocess.run(call, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("<end>\n") == [says for _, says in examples]
+
+
+def test_the_readme_names_every_card():
+    *cards, last = profiles.names()
+    assert f"{', '.join(cards)} or {last}:" in README
 
 
 def run_pytest(folder: Path, text: str) -> str:

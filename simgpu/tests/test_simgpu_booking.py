@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.flop_counter import flop_registry
 
 import simgpu
-from simgpu import cost, trial
+from simgpu import cost, latency, trial
 from simgpu.clock import Clock
 from simgpu.history import History
 
@@ -88,7 +88,7 @@ def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(cost, "_work"), (cost, "seconds"), (Clock, "launch"), (Clock, "copy"), (History, "note")],
+    [(cost, "_work"), (latency, "seconds"), (Clock, "launch"), (Clock, "copy"), (History, "note")],
     ids=lambda value: getattr(value, "__name__", value),
 )
 def test_no_part_of_the_books_stops_an_operation(owner, name, monkeypatch):

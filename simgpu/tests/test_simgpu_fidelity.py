@@ -7,10 +7,10 @@ import math
 
 import pytest
 
-from simgpu import cost, profiles
+from simgpu import host, latency, profiles
 from simgpu.fidelity import __main__ as command
 from simgpu.fidelity import hold, model, read
-from simgpu.fidelity.calls import CALLS, works_of
+from simgpu.fidelity.calls import CALLS, asked_by
 from simgpu.fidelity.hardware import profile_of
 from simgpu.fidelity.interpret import interpret
 from simgpu.fidelity.model import Found, LeftOut
@@ -139,16 +139,18 @@ def test_an_unknown_unit_is_left_out():
 
 
 def at(profile, calls):
-    return sum(cost.seconds(work, profiles.load(profile)) for work in works_of(calls))
+    return sum(latency.seconds(work, profiles.load(profile)) for work in asked_by(calls).works)
 
 
 def test_one_eager_call_is_the_kernel_and_the_hosts_work_on_it():
     found = hold(row())
     t4 = profiles.load("T4")
-    (work,) = works_of(found.meaning.workload)
+    (work,) = asked_by(found.meaning.workload).works
     assert (work.flops, work.bytes) == (128 * 64, 3 * 128 * 64 * 4)
     assert found.meaning.host
-    assert found.modelled == pytest.approx(cost.seconds(work, t4) + model.eager_overhead(t4))
+    assert found.modelled == pytest.approx(
+        host.between_events(latency.seconds(work, t4), t4, factor=model.HOST)
+    )
     assert (found.quantity, found.measured) == ("seconds", pytest.approx(1e-4))
 
 
@@ -156,9 +158,9 @@ def test_a_kernel_from_a_profiler_is_the_kernel_alone():
     params = "meta-llama/Llama-2-7b-hf d=4096 ffn=11008 heads=32 kv=32 gated=True tokens=8 tp=4"
     found = hold(row("op:attn_pre_proj", params, dtype="fp16", hardware="A100 80GB (DGX)"))
     assert not found.meaning.host
-    (work,) = works_of(found.meaning.workload)
+    (work,) = asked_by(found.meaning.workload).works
     assert work.flops == 2 * 8 * 4096 * 3 * 4096 / 4 and work.unit == "fp16"
-    assert found.modelled == cost.seconds(work, profiles.load("A100"))
+    assert found.modelled == latency.seconds(work, profiles.load("A100"))
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,7 @@ def test_a_kernel_from_a_profiler_is_the_kernel_alone():
 )
 def test_products_have_the_flops_that_their_sizes_say(workload, params, dtype, flops):
     meaning = interpret(row(workload, params, dtype=dtype))
-    (work,) = [work for work in works_of(meaning.workload) if work.matrix]
+    (work,) = [work for work in asked_by(meaning.workload).works if work.matrix]
     assert work.flops == flops
 
 
@@ -184,19 +186,19 @@ def test_float32_is_multiplied_without_tf32_unless_the_row_says_so():
     a100 = {"hardware": "A100", "workload": "gemm cublasLt", "params": "m=4096 n=4096 k=4096"}
     plain, tf32 = hold(row(**a100, dtype="fp32")), hold(row(**a100, dtype="tf32"))
     assert plain.modelled > 3 * tf32.modelled
-    (conv,) = works_of(interpret(row("op:conv", "N6 Cin27 Cout285 k3 in5 s1 p1")).workload)
+    (conv,) = asked_by(interpret(row("op:conv", "N6 Cin27 Cout285 k3 in5 s1 p1")).workload).works
     assert conv.unit == "fp32"
 
 
 def test_a_transposed_side_is_a_view_and_costs_nothing():
-    plain = works_of(Calls("mm", (512, 64, 32), "float32"))
+    plain = asked_by(Calls("mm", (512, 64, 32), "float32"))
     for sides in ((1, 0), (0, 1), (1, 1)):
-        assert works_of(Calls("mm", (512, 64, 32, *sides), "float32")) == plain
+        assert asked_by(Calls("mm", (512, 64, 32, *sides), "float32")) == plain
 
 
 def test_memory_bandwidth_counts_the_bytes_that_its_benchmark_counts():
     found = hold(row("BabelStream Triad", "", "3", "TB/s", hardware="H200 141GB", dtype="fp64"))
-    (work,) = works_of(found.meaning.workload)
+    (work,) = asked_by(found.meaning.workload).works
     assert found.meaning.amount == work.bytes
     assert found.measured == pytest.approx(work.bytes / 3e12)
 
@@ -264,7 +266,7 @@ def test_every_call_can_be_made():
         "attention": (1, 2, 4, 4, 8, 1),
     }
     for name in CALLS:
-        made = works_of(Calls(name, sizes.get(name, (64,)), "float32"))
+        made = asked_by(Calls(name, sizes.get(name, (64,)), "float32")).works
         assert made, name
         assert not any(work.guessed for work in made), name
 
@@ -359,8 +361,8 @@ def test_a_known_answer_goes_through_the_command(tmp_path, capsys, monkeypatch):
         {"workload": "play chess", "reason": "the workload is not known", "rows": 1}
     ]
     # Where the device takes twice as long, the answer is no longer one half.
-    right = cost.seconds
-    monkeypatch.setattr(cost, "seconds", lambda work, profile: 2 * right(work, profile))
+    right = latency.seconds
+    monkeypatch.setattr(latency, "seconds", lambda work, profile: 2 * right(work, profile))
     assert command.main([str(said)]) == 0
     assert "1.00" in capsys.readouterr().out
 

@@ -7,7 +7,10 @@ import contextlib
 import ipaddress
 import os
 import socket
+import sys
 import warnings
+
+sys.modules.setdefault("rfc3987_syntax", None)  # as in conftest.py: seconds, for nothing
 
 
 class NetworkBlocked(ConnectionRefusedError):

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -163,8 +164,12 @@ def format_code(nb: NotebookNode) -> list[str]:
 def _ruff(notebook: str) -> tuple[str, str]:
     """Format a notebook's text; return what ruff complained of, or "", and the formatted text."""
     options = ["--isolated", "--config", f"line-length={LINE_LENGTH}", "--no-cache"]
+    program = shutil.which(
+        "ruff", path=str(Path(sys.executable).parent)
+    )  # without a Python to start it
+    ruff = [program] if program else [sys.executable, "-m", "ruff"]
     done = subprocess.run(
-        [sys.executable, "-m", "ruff", "format", *options, "--stdin-filename", "lesson.ipynb", "-"],
+        [*ruff, "format", *options, "--stdin-filename", "lesson.ipynb", "-"],
         input=notebook,
         capture_output=True,
         encoding="utf-8",

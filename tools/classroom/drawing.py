@@ -94,8 +94,12 @@ def _look(standing: Standing | None) -> tuple[str, str]:
 
 def _cell(ax: Axes, x: int, y: int, standing: Standing | None) -> None:
     fill, ink = _look(standing)
-    ax.add_patch(Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=fill, edgecolor="none"))
-    ax.text(x + 0.5, y + 0.5, mark(standing), ha="center", va="center", color=ink, fontsize=9)
+    cell = Rectangle((x + 0.04, y + 0.06), 0.92, 0.88, facecolor=fill, edgecolor="none")
+    ax.add_patch(cell).set_in_layout(False)  # within the axes: the layout need not ask each cell
+    text = ax.text(
+        x + 0.5, y + 0.5, mark(standing), ha="center", va="center", color=ink, fontsize=9
+    )
+    text.set_in_layout(False)
 
 
 def _bar(ax: Axes, y: int, exercise: Exercise, learners: Sequence[Learner]) -> None:

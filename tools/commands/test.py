@@ -22,7 +22,13 @@ from tools.commands.pairs import all_pairs, find_python, run_each
 
 NO_TESTS = 5  # pytest's status where it found no test
 KINDS = ("passed", "failed", "skipped")
-TOGETHER = ("-n", "2", "--dist", "loadfile")
+TOGETHER = (
+    "-n",
+    "2",
+    "--dist",
+    "loadfile",
+    "--no-loadscope-reorder",
+)  # tests/conftest.py has the order
 
 
 @dataclass(frozen=True)
@@ -66,8 +72,9 @@ COMPAT = (
     Stage(
         "the simulated device",
         (
-            *("pytest", "tests/test_simgpu_conformance.py", "simgpu/tests/test_simgpu_training.py"),
-            *("tests/test_simgpu_programs.py", "-m", f"slow and {ALONE}", *TOGETHER),
+            "pytest",
+            *(f"simgpu/tests/test_simgpu_{n}.py" for n in ("conformance", "training", "programs")),
+            *("-m", f"slow and {ALONE}", *TOGETHER),
         ),
     ),
     Stage(

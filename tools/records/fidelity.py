@@ -175,8 +175,15 @@ def report(entries: Sequence[dict[str, Any]]) -> str:
 
 
 def profile_of(card: str) -> str | None:
-    """Return the profile that a card's name, such as ``"Tesla T4"``, has in it, or None."""
-    return next((name for name in names() if re.search(rf"\b{name}\b", card)), None)
+    """Return the profile that a card's name, such as ``"Tesla T4"``, has in it, or None.
+
+    Of ``"A100"`` and ``"A100-40GB"`` it is the one that says more. A GeForce with more behind its
+    number, such as ``"RTX 3090 Ti"``, is another card.
+    """
+    if re.search(r"\bRTX \d+ \S", card):
+        return None
+    found = [n for n in names() if all(re.search(rf"\b{part}\b", card) for part in n.split("-"))]
+    return max(found, key=len, default=None)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

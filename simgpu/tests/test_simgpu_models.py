@@ -1,12 +1,11 @@
-"""Real models, not written for this course: a training step on the simulated device is the CPU's."""
+"""Real models, not written for these tests: a training step on the simulated device is the CPU's."""
 
 import importlib
 import time
 
 import pytest
 import torch
-from harness import TABLE
-from support import skip
+from support import TABLE, skip
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 

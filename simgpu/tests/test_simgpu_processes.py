@@ -2,38 +2,17 @@
 
 import multiprocessing
 import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
 
 import pytest
 import torch
 from jupyter_client.manager import start_new_kernel
-from support import skip
+from support import HOME, python, skip
 
 import simgpu
 
 pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
 
-ROOT = Path(__file__).parents[1]
 SIM = "sim"
-
-
-def python(code, *arguments, status=0):
-    """Run a program in a new process and return what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    return done.stdout
 
 
 def test_an_import_leaves_pytorch_untouched():
@@ -50,7 +29,7 @@ def test_an_import_leaves_pytorch_untouched():
                 list(_foreach_supported_types), torch._C._is_multithreading_enabled(),
             )
         before = state()
-        import course_utils, simgpu as simgpu
+        import simgpu
         from simgpu import allocator, autocast, backend, clock, cost, counters, kernels
         from simgpu import machine, module, profiles, serialize, tensor, timeline
         assert simgpu.problem() is None and not simgpu.enabled() and simgpu.problem() is None
@@ -299,29 +278,10 @@ def test_threads_use_the_device_too():
     assert results == [[2, 2, 2, 2]] * 4
 
 
-def test_a_pytorch_that_takes_devices_differently_leaves_the_course_on_the_cpu():
-    """Its private names may change in any release: one sentence, and a device that works."""
-    out = python(
-        """
-        import torch
-        from torch.optim import optimizer
-        del optimizer._foreach_supported_types
-        import simgpu; from course_utils import get_device
-        device = get_device()
-        print(device, torch.ones(2, device=device).sum().item())
-        print(simgpu.problem())
-        print(get_device())
-        """
-    )
-    assert "cpu 2.0" in out
-    assert out.count("takes a device from Python in another way than this course knows") == 3
-    assert "Traceback" not in out
-
-
 def test_a_restarted_kernel_has_an_empty_device(tmp_path):
     """What a learner does first when something is odd."""
     manager, client = start_new_kernel(
-        kernel_name="python3", env={**os.environ, "PYTHONPATH": str(ROOT)}, cwd=str(tmp_path)
+        kernel_name="python3", env={**os.environ, "PYTHONPATH": HOME}, cwd=str(tmp_path)
     )
 
     def run(code):

@@ -6,7 +6,6 @@ import warnings
 
 import pytest
 import torch
-from support import skip
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -14,10 +13,7 @@ import simgpu
 
 
 @pytest.fixture(autouse=True)
-def two_devices():
-    if reason := simgpu.problem():
-        skip(reason, "2027-11-30")
-    simgpu.enable("T4", devices=2)
+def without_warnings(two_devices):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield

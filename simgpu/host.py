@@ -1,0 +1,143 @@
+"""What an operation costs the host: Python, dispatch, autograd and the launch.
+
+A step of a small network takes as long as the host needs to ask for it. The model, in full::
+
+    operator with a kernel   dispatch + launch, and library where a library does it
+    operator without one     view
+    either, while recorded   + record
+    a list of tensors        + per_tensor for each tensor in its lists
+
+``library`` is what cuBLAS, cuDNN, normalisation and fused attention need beside any operator: they
+choose an algorithm, ask for a workspace or make several results. ``dispatch`` holds an average share
+of Python and of calling modules. An operator in a backward pass costs the same: no Python and no module there,
+and the engine that calls it instead; so it was on the one host where both could be compared.
+
+The reference host is one for an A100. The figures are in ``host.json``, each with its source; a profile's
+figure ``host`` says how many times that its usual host takes. Hosts differ by a factor of two around it, and so
+does a step that waits for the host.
+
+Left out: what the interpreter does between operators (only `simgpu.host_work` knows), compiled code
+and graphs, which ask once for many kernels, and a second thread.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .profiles import Profile
+
+_FILE = Path(__file__).with_name("host.json")
+
+_NAMES = """
+mm addmm mv addmv convolution convolution_backward convolution_overrideable
+convolution_backward_overrideable native_layer_norm native_layer_norm_backward native_batch_norm
+native_batch_norm_backward native_group_norm native_group_norm_backward _native_batch_norm_legit
+cudnn_batch_norm cudnn_batch_norm_backward _fused_rms_norm _fused_rms_norm_backward
+"""
+LIBRARY = frozenset(_NAMES.split())
+"""Operators that a library does or that make several results, by name; attention has its own prefix.
+
+``bmm`` is not one: alone it takes 6 µs longer than an addition, and a layer norm 20 (NeuSight)."""
+
+AHEAD = 1024
+"""How many kernels may wait in a device's queue before a launch waits for the first of them.
+
+Assumption: about a thousand on CUDA; NVIDIA does not document it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds that things cost one host.
+
+    Attributes
+    ----------
+    dispatch
+        An operator with a kernel, beside the call that launches it.
+    library
+        The same where a library does it: the figures ``dispatch`` and ``library`` together.
+    view
+        An operator without a kernel: a view, uninitialised memory.
+    record
+        A node of autograd's graph, more.
+    per_tensor
+        A tensor in the lists of an operator that takes lists, more.
+    event
+        Placing a mark in a stream.
+    start
+        From a launch to the start of its kernel where the queue is empty; the device's time.
+    gap
+        From the end of a kernel to the start of the next; the device's time.
+    """
+
+    dispatch: float
+    library: float
+    view: float
+    record: float
+    per_tensor: float
+    event: float
+    start: float
+    gap: float
+
+
+@cache
+def costs(factor: float = 1.0) -> Costs:
+    """Return what things cost a host that takes ``factor`` times as long as the reference host.
+
+    ``start`` and ``gap`` are the device's and stay as they are.
+    """
+    value = {name: figure["value"] for name, figure in figures().items()}
+    value["library"] += value["dispatch"]
+    ours = {name: seconds * factor for name, seconds in value.items()}
+    return Costs(**{**ours, "start": value["start"], "gap": value["gap"]})
+
+
+@cache
+def figures() -> dict[str, Any]:
+    """Return the reference host's figures: value, unit and source by name."""
+    return json.loads(_FILE.read_text(encoding="utf-8"))["figures"]
+
+
+def is_library(name: str) -> bool:
+    """Whether an operator, by its name without ``aten::``, is one of `LIBRARY`'s kind."""
+    return name in LIBRARY or name.startswith("_scaled_dot_product_")
+
+
+def takes_lists(name: str) -> bool:
+    """Whether an operator, by its name without ``aten::``, takes lists of tensors and does one thing to each."""
+    return name.startswith(("_foreach_", "_fused_adam", "_fused_sgd", "_amp_foreach_"))
+
+
+def between_events(
+    kernel: float,
+    profile: Profile,
+    *,
+    library: bool = False,
+    views: int = 0,
+    factor: float | None = None,
+) -> float:
+    """Return what two events around one eager call on an idle stream show, in seconds.
+
+    It is the kernel's time only where that is long: a short one ends before the host has placed the
+    second mark.
+
+    Parameters
+    ----------
+    kernel
+        How long the call keeps the device busy.
+    profile
+        The GPU; its usual host unless ``factor`` is given.
+    library
+        Whether the call is one of `LIBRARY`'s kind.
+    views
+        How many operators without a kernel belong to the call.
+    factor
+        The host, in units of the reference host.
+    """
+    cost = costs(profile.host if factor is None else factor)
+    issued = profile.launch + views * cost.view + (cost.library if library else cost.dispatch)
+    return issued + max(cost.start + kernel, cost.event)

@@ -1,0 +1,173 @@
+"""How long a device takes for the work of an operation.
+
+A kernel computes and moves bytes at the same time, so the slower of the two decides, and every kernel
+pays a fixed start on top::
+
+    seconds = kernel_floor + max(compute, bytes / rate)
+
+*Bytes.* An operation on elements one by one reaches ``memory_efficiency`` of the card's bandwidth;
+what works by rows (norms, softmax, sums, looking up) reaches a share of that, and no more than so many
+elements a clock on each processor.
+
+*Products.* A library computes a product in tiles, one tile of the result at a time on each processor.
+So the time goes in waves: tiles over processors, rounded up, times the time of one tile. A small tile
+uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
+needs several of them at a time. Where there are too few tiles, the depth may be split among several
+processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
+
+*Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker.
+
+What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
+sizes, and a library that does not choose the quickest of its kernels.
+
+The figures that all cards share stand under ``shared`` in ``profiles.json``, those of a card with the
+card; each says where it comes from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .cost import Product, Work
+from .profiles import Profile
+
+Tile = tuple[int, int]
+
+_SIMT: tuple[Tile, ...] = ((128, 128), (128, 64), (64, 64), (128, 32), (64, 32), (32, 32))
+_TENSOR: tuple[Tile, ...] = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32))
+_SPLITS = (1, 2, 4, 8, 16)
+
+# cuBLAS takes other tiles for a batch in float32, and splits no depth there: rows by columns, by kernels'
+# names in NeuSight's measurements. With one product the largest tile is hardly ever taken from Ampere on.
+_BATCHED_TURING: tuple[Tile, ...] = ((64, 64), (64, 128), (32, 128))
+_BATCHED_AMPERE: tuple[Tile, ...] = ((128, 128),)
+
+
+def seconds(work: Work, profile: Profile) -> float:
+    """Return how long the device takes for it; 0 where there is nothing to do."""
+    if work.unit == "none":
+        return 0.0
+    known = profile.known.get(work)
+    if known is None:
+        known = profile.known[work] = profile.kernel_floor + _busy(work, profile)
+    return known
+
+
+def _busy(work: Work, profile: Profile) -> float:
+    model = profile.shared
+    simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
+    share = _SHARES[work.kind] or ("product_share_simt" if simt else "product_share_tensor")
+    moving = _moving(work.bytes, profile) / (
+        1.0 if work.kind == "stream" else getattr(model, share)
+    )
+    if work.kind == "stream":
+        return max(work.flops / profile.rates["fp32"], moving)
+    if work.kind in _PACES:
+        pace = getattr(model, _PACES[work.kind]) * profile.processors * profile.clock
+        return model.row_floor + max(work.flops / pace, moving)
+    if work.kind == "attention":
+        return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
+    if not work.products:
+        return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
+    unfolded = profile.convolution_share if simt else model.convolution_share_tensor
+    share = unfolded if work.kind == "convolution" else 1.0
+    took = sum(_product(product, work.unit, profile, share) for product in work.products)
+    return max(took, moving)
+
+
+_SHARES = {
+    "stream": "",
+    "softmax": "softmax_share",
+    "reduce": "reduce_share",
+    "gather": "reduce_share",
+    "depthwise": "depthwise_share",
+    "product": "",
+    "convolution": "",
+    "pointwise": "",
+    "attention": "",
+}
+
+
+_PACES = {"softmax": "softmax_pace", "reduce": "reduce_pace", "gather": "gather_pace"}
+
+
+def _moving(count: float, profile: Profile) -> float:
+    """Return how long it takes to read and write so many bytes, one after another.
+
+    What was used a moment ago may still be in the cache: surely next to nothing, hardly ever as much as
+    the cache holds.
+    """
+    there = max(0.0, 1 - count / profile.l2)
+    return count / profile.memory_rate * (1 - there * (1 - 1 / profile.shared.cache_gain))
+
+
+def _product(product: Product, unit: str, profile: Profile, share: float) -> float:
+    """Return how long a product takes by the quickest of the ways there are."""
+    ways = [_tiled(product, unit, profile) / share]
+    if product.plane and unit == "fp32":
+        ways += [_winograd_fused(product, profile), _winograd(product, profile)]
+    return min(ways)
+
+
+def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
+    """Return how long a product takes in tiles."""
+    batch, rows, columns, depth, batched, _ = product
+    model = profile.shared
+    simt = unit in ("fp32", "fp64") or profile.emulates(unit)
+    splits: tuple[int, ...] = _SPLITS
+    if tiles:
+        splits = (1,)
+    elif batched and simt:
+        tiles = _BATCHED_AMPERE if profile.capability >= (8, 0) else _BATCHED_TURING
+        splits = (1,)
+    else:
+        tiles = _SIMT if simt else _TENSOR
+        if simt and profile.capability >= (8, 0):
+            tiles = tiles[1:]
+        tiles = {way for tile in tiles for way in (tile, tile[::-1])}
+    fill = model.fill_simt if simt else model.fill_tensor
+    joining = model.join_simt if simt else model.join_tensor
+    peak, processors = profile.rates[unit], profile.processors
+    size, large = (
+        (4, 64) if simt else (2, 256 / 3)
+    )  # of the largest tile, high * wide / (high + wide)
+    half = profile.tile_half if simt else model.tile_half_tensor
+    best = math.inf
+    for high, wide in tiles:
+        side = high * wide / (high + wide)
+        rate = peak * (1 + (half / large) ** 2) / (1 + (half / side) ** 2) / processors
+        count = batch * -(-rows // high) * -(-columns // wide)
+        least = max(1.0, model.resident / (high * wide))
+        for split in splits:
+            waves = max(-(-count * split // processors), least)
+            took = 2 * high * wide * (depth / split + fill) * waves / rate
+            if simt:
+                took = profile.throttled(took)
+            if split > 1:
+                parts = (split + 1) * size * batch * rows * columns
+                took += joining + parts / profile.memory_rate
+            best = min(best, took)
+    return best
+
+
+def _winograd_fused(product: Product, profile: Profile) -> float:
+    """Return how long a 3 x 3 convolution takes in one kernel that has 16 products for each 2 x 2 pixels."""
+    images, height, width = product.plane
+    patches = images * math.ceil(height / 2) * math.ceil(width / 2)
+    inner = product.depth // 9
+    whole = Product(1, patches, product.columns, 16 * (inner + profile.shared.winograd_fill))
+    tile = (32, 32) if profile.capability >= (8, 0) else (64, 32)
+    return _tiled(whole, "fp32", profile, [tile]) / profile.winograd_share
+
+
+def _winograd(product: Product, profile: Profile) -> float:
+    """Return how long it takes as 36 products, one each for the places of 4 x 4 pixels and their margin."""
+    images, height, width = product.plane
+    patches = images * math.ceil(height / 4) * math.ceil(width / 4)
+    inner, outer = product.depth // 9, product.columns
+    pixels = images * height * width
+    moved = pixels * (inner + outer) + 36 * patches * (inner + outer) + (9 + 36) * inner * outer
+    products = Product(36, outer, patches, inner, True)
+    moving = _moving(4 * moved, profile) / profile.shared.winograd_transform
+    return moving + _tiled(products, "fp32", profile) / profile.winograd_parts_share

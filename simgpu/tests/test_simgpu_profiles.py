@@ -1,0 +1,122 @@
+"""The figures of the cards: where they come from, and whether they fit together."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+import simgpu
+from simgpu import profiles
+
+RAW = json.loads(profiles._FILE.read_text(encoding="utf-8"))["profiles"]
+UNITS = {"byte", "byte/s", "FLOP/s", "Hz", "s", "W", "1"}
+CORES = {(7, 0): 64, (7, 5): 64, (8, 0): 64}
+"""Float32 cores of a processor, by compute capability; elsewhere 128."""
+
+each = pytest.mark.parametrize("name", profiles.names())
+
+
+@pytest.fixture
+def as_before():
+    yield
+    simgpu.enable("T4")
+
+
+def test_the_cards_there_are():
+    assert profiles.names() == (
+        *("T4", "L4", "V100", "A100", "A100-40GB", "H100", "H200"),
+        *("RTX 3090", "RTX 4090", "RTX 5090", "B200"),
+    )
+
+
+@pytest.mark.parametrize("name", ["V10", "", "RTX", "H 100 PCIe", None, ["T4"]])
+def test_an_unknown_profile_is_refused_with_the_names_there_are(name):
+    with pytest.raises(ValueError, match=r"no profile .*T4, L4, V100, .*RTX 4090.*, B200"):
+        profiles.load(name)
+
+
+@pytest.mark.parametrize(
+    ("said", "key"),
+    [("t4", "T4"), ("rtx4090", "RTX 4090"), ("Rtx 4090", "RTX 4090"), ("a100-40gb", "A100-40GB")],
+)
+def test_capitals_and_spaces_do_not_matter(said, key):
+    assert profiles.load(said) is profiles.load(key)
+    assert profiles.load(said).key == key
+
+
+@each
+def test_no_two_names_are_one_without_capitals_and_spaces(name):
+    assert profiles.load(name).key == name
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_card_is_enabled_by_any_way_to_write_it():
+    device = simgpu.enable("rtx5090")
+    assert simgpu.profile(device) is profiles.load("RTX 5090")
+    assert torch.sim.get_device_name(device) == "Simulated NVIDIA GeForce RTX 5090"
+
+
+@each
+def test_every_figure_has_a_source_and_a_unit(name):
+    figures = RAW[name]["figures"]
+    for key, figure in figures.items():
+        assert set(figure) == {"value", "unit", "source"}, key
+        assert figure["unit"] in UNITS, key
+        assert len(figure["source"]) > 15, key
+        unused = key == "throttle_rise" and figures["throttle_most"]["value"] == 1
+        assert figure["value"] is None or figure["value"] > 0 or unused, key
+        if key.endswith("efficiency"):
+            assert figure["value"] <= 1, key
+
+
+@each
+def test_a_figure_has_the_same_unit_on_every_card(name):
+    units = {key: figure["unit"] for key, figure in RAW[name]["figures"].items()}
+    assert units == {key: figure["unit"] for key, figure in RAW["T4"]["figures"].items()}
+
+
+@each
+def test_cores_and_clock_give_the_float32_rate(name):
+    card = profiles.load(name)
+    cores = card.processors * CORES.get(card.capability, 128)
+    assert card.fp32_flops == pytest.approx(2 * cores * card.clock, rel=0.02)
+
+
+@each
+def test_the_tensor_cores_are_twice_as_fast_with_halves_as_with_tf32(name):
+    card = profiles.load(name)
+    assert card.fp16_flops >= card.fp32_flops
+    if card.capability < (8, 0):
+        assert card.tf32_flops is card.bf16_flops is None and card.bf16_emulated_flops
+    else:
+        assert card.fp16_flops == pytest.approx(2 * card.tf32_flops, rel=0.03)
+        assert card.bf16_flops == card.fp16_flops and card.bf16_emulated_flops is None
+
+
+@each
+def test_the_memories_are_ordered_by_speed_and_by_size(name):
+    card = profiles.load(name)
+    assert card.shared_memory < card.l2 < card.total_memory
+    assert card.bus_pageable < card.bus_pinned < card.bandwidth
+    assert card.pinning < card.bus_pageable
+    assert card.memory_rate < card.bandwidth
+
+
+def test_an_h100_and_an_h200_are_one_chip_with_different_memory():
+    h100, h200 = profiles.load("H100"), profiles.load("H200")
+    for key in ("processors", "clock", "l2", "shared_memory", "power", "capability", "peer"):
+        assert getattr(h100, key) == getattr(h200, key), key
+    for key in ("tf32", "fp16", "bf16"):
+        assert h100.rates[key] == pytest.approx(h200.rates[key], rel=0.05), key
+    assert h200.memory_rate > 1.3 * h100.memory_rate
+    assert h200.total_memory > 1.7 * h100.total_memory
+
+
+def test_the_two_a100s_differ_in_memory_alone():
+    small, large = profiles.load("A100-40GB"), profiles.load("A100")
+    assert small.rates == large.rates
+    assert (small.processors, small.clock, small.l2) == (large.processors, large.clock, large.l2)
+    assert small.bandwidth < large.bandwidth
+    assert large.total_memory == pytest.approx(2 * small.total_memory, rel=0.02)
