@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from simgpu.cluster.collectives import KINDS
+
 from .operators import fields
 from .rows import Row
 from .workload import Calls, Collective, Copy, Interpretation, Uninterpretable
@@ -79,6 +81,7 @@ def collective(row: Row) -> Interpretation:
         raise Uninterpretable("the cards stand in more than one machine")
     if "pairwise" in row.hardware and ranks > 2:
         raise Uninterpretable("only pairs of the cards are linked")
-    return Interpretation(
-        "collective", Collective(row.workload.removeprefix("collective:"), nbytes, ranks)
-    )
+    name = row.workload.removeprefix("collective:")
+    if name not in KINDS:
+        raise Uninterpretable("the collective is not known")
+    return Interpretation("collective", Collective(name, nbytes, ranks))
