@@ -264,11 +264,7 @@ def test_every_call_can_be_made():
         "layer_norm": (2, 4),
         "embedding": (2, 9, 4),
         "rotate": (2, 4),
-<<<<<<< HEAD
-        "gate": (2, 4),
-=======
         "gate": (2, 8),
->>>>>>> w16fid
         "attention": (1, 2, 4, 4, 8, 1),
     }
     for name in CALLS:
