@@ -232,7 +232,7 @@ def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     return model, loud, _sgd(model)
 
 
-ROWS_B, WIDTH_B = 90, 3 * 64 * 64
+ROWS_B, WIDTH_B = 90, 3 * 112 * 112
 """The images of loop b: how many, and the numbers in each."""
 
 
