@@ -37,9 +37,7 @@ def attention(
         mask = attn_mask
         if mask is not None:
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
-        if plain[
-            0
-        ].is_meta:  # no values: it is chosen as for numbers of the CPU, and nothing is dropped
+        if _payload(query).device.type == "meta":  # as for the CPU's numbers; nothing is dropped
             *plain, mask = (_as_of_cpu(x) for x in (*plain, mask))
             dropout_p = 0.0
         choice = torch._fused_sdp_choice(

@@ -150,7 +150,8 @@ class Profile:
     shared
         What all cards have in common.
     rates
-        FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above.
+        FLOP/s that large work reaches, by unit (see `cost.Work`); worked out from the figures above,
+        under the power limit where there is one.
     memory_rate
         Bytes/s that large work reaches.
     """
@@ -199,14 +200,14 @@ class Profile:
     known: dict[Any, float] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        fp32 = self.fp32_flops * self.vector_efficiency
+        fp32 = self.fp32_flops * self.vector_efficiency / self.throttle_most
         tensor = self.tensor_efficiency
         rates = {
             "fp32": fp32,
             "tf32": self.tf32_flops * tensor if self.tf32_flops else fp32,
             "fp16": self.fp16_flops * tensor,
             "bf16": self.bf16_flops * tensor if self.bf16_flops else self.bf16_emulated_flops,
-            "fp64": self.fp64_flops * self.vector_efficiency,
+            "fp64": self.fp64_flops * self.vector_efficiency / self.throttle_most,
         }
         object.__setattr__(self, "rates", rates)
         object.__setattr__(self, "memory_rate", self.bandwidth * self.memory_efficiency)

@@ -498,7 +498,7 @@ def test_an_unknown_exercise_is_answered_with_the_known_ones():
 
 KERNEL_SETUP = """
 import os, sys, time
-sys.path[:0] = [{tests!r}, {root!r}]
+sys.path[:0] = [{tests!r}, {root!r}, {root!r} + '/simgpu/tests']
 from test_exercises import _exercise
 exercise = _exercise()
 """

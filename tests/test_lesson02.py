@@ -171,7 +171,7 @@ def test_the_second_loop_overlaps_and_the_first_does_not(lab):
     assert waits.seconds > max(at_the_end.seconds, pinned.seconds)
     assert free.seconds < 0.95 * min(at_the_end.seconds, pinned.seconds)
     together = [line.overlap_seconds("host", "sim:0 compute") for line in (waits, free)]
-    assert together[1] > 5 * together[0]
+    assert together[1] > 1.5 * together[0]
     carried = [
         sum(s.seconds for s in line.spans if s.lane == "host" and s.kind == "copy")
         for line in (waits, free)

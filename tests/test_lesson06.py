@@ -470,7 +470,7 @@ def test_a_list_of_losses_is_told_that_it_may_be_a_list():
 def test_what_every_way_through_the_challenge_costs(name, record_property):
     seconds, peak = step_cost(right(EX.frugal_step)[name], "2 GB")
     usual, most = _plain_cost()
-    assert seconds < 1.4 * usual
+    assert seconds < 1.6 * usual
     record_property(
         TABLE + "the challenge on a simulated T4: bytes allocated at most, modelled time",
         f"{name:34} {peak / 1e6:6.0f} MB of {most / 1e6:.0f}  {seconds / usual:5.2f} times the plain step",

@@ -226,7 +226,7 @@ def _batches(
 
 
 def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    rows, width = (1800, 512) if hollow else (512, 64)
+    rows, width = 1800, 512
     model = _network([width, width, width, width, 10], device, hollow)
     batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, hollow)
     loud = [(20 * x, y) for x, y in batches]  # gradients' norms far above 1: clipping shows
@@ -322,7 +322,7 @@ class Case:
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, "waits for the device", hollow=True),
+    "a": Case(loop_a, _case_a, "waits for the device"),
     "b": Case(loop_b, _case_b, "many small copies"),
     "c": Case(loop_c, _case_c, "waits for data", drawn=8),
     "d": Case(loop_d, _case_d, "many small kernels", drawn=1),

@@ -156,8 +156,8 @@ def test_a_t4_gets_hot_and_an_a100_does_not():
     def rate(n, card):
         return 2 * n**3 / of_product(1, n, n, n, unit="fp32", profile=card)
 
-    assert rate(8192, T4) < 0.75 * T4.rates["fp32"]
-    assert rate(8192, A100) > 0.8 * A100.rates["fp32"]
+    assert rate(1024, T4) > 1.1 * rate(8192, T4) > 0.9 * T4.rates["fp32"]
+    assert rate(1024, A100) < rate(8192, A100)
     assert T4.throttled(1e-5) == 1e-5 and A100.throttled(1.0) == 1.0
 
 
