@@ -57,13 +57,6 @@ def _place(item):
     )
 
 
-def pytest_terminal_summary(terminalreporter):
-    """Print the tables that the tests recorded."""
-    import harness
-
-    harness.pytest_terminal_summary(terminalreporter)
-
-
 _unfreeze, _frozen_at = gc.unfreeze, [0]
 
 
