@@ -148,7 +148,8 @@ def enable(profile: str = "T4", devices: int = 1, memory: int | str | None = Non
             device.allocator.capacity = old
         raise
     for device in kept:
-        device.profile = device.clock.profile = chosen
+        device.profile = chosen
+        device.clock.use(chosen)
     del MACHINE.devices[devices:]
     for index in range(len(MACHINE.devices), devices):
         MACHINE.devices.append(Device(index, chosen, capacity, MACHINE.host))

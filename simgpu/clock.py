@@ -134,8 +134,7 @@ class Clock:
 
     def __init__(self, index: int, profile: Profile, host: HostClock) -> None:
         self.index = index
-        self.profile = profile
-        self.costs = costs(profile.host)
+        self.use(profile)
         self._host = host
         self._streams = [0.0]  # when each stream has done all it was given
         self._engines = dict.fromkeys(ENGINES.values(), 0.0)  # the same for each engine
@@ -146,6 +145,11 @@ class Clock:
         self._fences = [0.0]  # up to when each stream has waited for the others
         # Which stream wrote a block last, and until when; kept once there is a second stream.
         self._writers: dict[Hashable, tuple[int, float]] = {}
+
+    def use(self, profile: Profile) -> None:
+        """Pretend from now on to be this GPU, with its usual host."""
+        self.profile = profile
+        self.costs = costs(profile.host)
 
     @property
     def host(self) -> float:

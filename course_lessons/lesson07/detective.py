@@ -226,13 +226,16 @@ def _batches(
 
 
 def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    model = _network([256, 256, 256, 256, 10], device, hollow)
-    batches = _batches([512, 384, 512], 256, 10, device, hollow)
+    rows, width = (1800, 512) if hollow else (512, 64)
+    model = _network([width, width, width, width, 10], device, hollow)
+    batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, hollow)
     loud = [(20 * x, y) for x, y in batches]  # gradients' norms far above 1: clipping shows
-    return model, loud, _sgd(model)
+    # Parameter by parameter: the host has as much to ask for after the wait as the device has to do.
+    own = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
+    return model, loud, torch.optim.SGD(model.parameters(), **own)
 
 
-ROWS_B, WIDTH_B = 90, 3 * 64 * 64
+ROWS_B, WIDTH_B = 90, 3 * 112 * 112
 """The images of loop b: how many, and the numbers in each."""
 
 
@@ -319,7 +322,7 @@ class Case:
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, "waits for the device"),
+    "a": Case(loop_a, _case_a, "waits for the device", hollow=True),
     "b": Case(loop_b, _case_b, "many small copies"),
     "c": Case(loop_c, _case_c, "waits for data", drawn=8),
     "d": Case(loop_d, _case_d, "many small kernels", drawn=1),

@@ -111,6 +111,7 @@ def test_an_mpt_grows_with_the_places_it_knows():
 
 STEPS = [
     Step("resnet18", 2, 64, "fp32", "nesterov", channels_last=True),
+    # Without a scaler: what memory held before is in the weights, and a scaler may leave a step out.
     Step("resnet18", 2, 64, "amp", "momentum", clear="between"),
     Step("mobilenetv3_large_100", 2, 64, "amp_bf16"),
     Step("bert_base", 1, 16, "fp32", "backward", options=(("head", "words"), ("dropout", 0.0))),
@@ -125,8 +126,9 @@ def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, 
     monkeypatch.setattr(stepping, "ShapesOnly", mode)
     with_them = run(step, "T4")
     run.cache_clear()
-    # One gradient with its channels innermost is put in order by other kernels, as small ones.
-    assert without == pytest.approx(with_them, rel=1e-2 if step.channels_last else 1e-6)
+    # One gradient with its channels innermost is put in order by other kernels, as small ones; elsewhere
+    # a view or two are made that without values are not.
+    assert without == pytest.approx(with_them, rel=1e-2 if step.channels_last else 1e-3)
 
 
 def test_a_step_is_run_on_a_device_of_its_own_and_leaves_nothing():

@@ -30,6 +30,11 @@ def asking(clock, call):
     return clock.host - before, counted.launches
 
 
+def test_a_device_that_becomes_another_card_gets_that_cards_host(sim):
+    simgpu.enable("RTX 4090")
+    assert sim.costs == host.costs(profiles.load("RTX 4090").host) != host.costs(1.0)
+
+
 def test_every_figure_of_the_host_has_a_source_and_a_unit():
     for name, figure in host.figures().items():
         assert figure["value"] > 0 and figure["unit"] == "s", name

@@ -1,0 +1,168 @@
+"""How long kernels take: waves of tiles, splits, caches, rows, convolutions, heat."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from simgpu import cost, latency, profiles
+from simgpu.cost import Product, Work
+
+aten = torch.ops.aten
+A100, T4 = profiles.load("A100"), profiles.load("T4")
+
+
+def of_product(*shape, unit="fp16", profile=A100, batched=False, plane=None, kind="product"):
+    """Seconds of a product: batch, rows, columns, depth."""
+    product = Product(*shape, batched, plane)
+    return latency.seconds(Work(1.0, 1.0, unit, kind, (product,)), profile)
+
+
+def of_bytes(count, kind="stream", elements=1.0, profile=A100):
+    return latency.seconds(Work(elements, count, "fp32", kind), profile) - profile.kernel_floor
+
+
+def test_one_tile_more_than_there_are_processors_costs_a_whole_wave():
+    """At this width only the largest tiles pay: one row of them a processor, then one more."""
+    side, depth = 256, 4096
+    full = of_product(1, A100.processors * 128, side, depth)
+    more = of_product(1, A100.processors * 128 + 1, side, depth)
+    again = of_product(1, 2 * A100.processors * 128, side, depth)
+    assert more > 1.3 * full
+    assert again < 1.5 * more
+
+
+def test_a_longer_side_never_takes_less_time():
+    drawn = random.Random(16)
+    for _ in range(300):
+        shape = [drawn.randint(1, 5), *(drawn.randint(1, 3000) for _ in range(3))]
+        unit, card = drawn.choice(["fp32", "fp16"]), drawn.choice([A100, T4])
+        longer = list(shape)
+        longer[drawn.randrange(4)] += drawn.randint(1, 500)
+        assert of_product(*longer, unit=unit, profile=card) >= of_product(
+            *shape, unit=unit, profile=card
+        ), (shape, longer, unit)
+
+
+@pytest.mark.parametrize("unit", ["fp32", "fp16"])
+def test_few_tiles_of_great_depth_are_split_among_the_processors(unit):
+    """On one processor the time would grow as the depth does."""
+    deep, shallow = of_product(1, 64, 64, 65536, unit=unit), of_product(1, 64, 64, 4096, unit=unit)
+    assert deep < 12 * shallow  # for 16 times the depth
+
+
+def test_a_batch_in_float32_does_not_split_its_depth():
+    deep = of_product(2, 64, 64, 65536, unit="fp32", batched=True)
+    assert deep > 3 * of_product(1, 128, 64, 65536, unit="fp32")
+
+
+def test_small_products_reach_a_small_part_of_the_rate_and_tensor_cores_help_large_ones():
+    def rate(n, unit):
+        return 2 * n**3 / of_product(1, n, n, n, unit=unit)
+
+    assert rate(128, "fp16") < 0.02 * A100.rates["fp16"]
+    assert rate(8192, "fp16") > 0.8 * A100.rates["fp16"]
+    assert rate(8192, "fp16") > 8 * rate(8192, "fp32")
+    assert rate(128, "fp16") < 6 * rate(128, "fp32")
+
+
+def test_bytes_are_faster_from_the_cache_and_no_faster_beyond_it():
+    beyond = 4 * A100.l2
+    assert of_bytes(beyond) == pytest.approx(beyond / A100.memory_rate)
+    assert of_bytes(2 * beyond) == pytest.approx(2 * of_bytes(beyond))
+    small = A100.l2 / 100
+    assert of_bytes(small) < 0.7 * small / A100.memory_rate
+
+
+@pytest.mark.parametrize("kind", ["reduce", "softmax", "gather"])
+def test_rows_take_longer_than_elements_and_few_bytes_for_many_numbers_do_not_help(kind):
+    count = 4 * A100.l2
+    assert of_bytes(count, kind) > 1.05 * of_bytes(count)
+    many = of_bytes(count, kind, elements=count)  # one byte each
+    assert many > 1.5 * of_bytes(count, kind)
+    assert of_bytes(64, kind) > of_bytes(64)
+
+
+def convolve(size, taps, stride=1, groups=1, profile=A100, dtype=torch.float32, channels=128):
+    x = torch.empty(32, channels, size, size, dtype=dtype, device="meta")
+    w = torch.empty(channels, channels // groups, taps, taps, dtype=dtype, device="meta")
+    pad = taps // 2
+    args = (x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups)
+    out = aten.convolution.default(*args)
+    return cost._work(aten.convolution.default, args, {}, out)._replace(
+        unit="fp32" if dtype is torch.float32 else "fp16"
+    )
+
+
+def test_a_convolution_of_3_by_3_has_a_shorter_way_in_float32_at_stride_1_only():
+    short, long = convolve(56, 3), convolve(112, 3, stride=2)
+    assert short.flops == long.flops and short.products[0].plane and not long.products[0].plane
+    # Without its shorter ways it would take as long as the other, which reads four times the pixels.
+    alone = short._replace(products=(short.products[0]._replace(plane=None),))
+    assert latency.seconds(short, A100) < 0.7 * latency.seconds(alone, A100)
+    half = convolve(56, 3, dtype=torch.float16)
+    plain = half._replace(products=(half.products[0]._replace(plane=None),))
+    assert latency.seconds(half, A100) == latency.seconds(plain, A100)
+
+
+def test_a_convolution_of_1_by_1_is_a_product_of_pixels():
+    work = convolve(56, 1)
+    product = Work(work.flops, work.bytes, "fp32", "product", (Product(1, 32 * 56**2, 128, 128),))
+    assert work.kind == "pointwise"
+    assert latency.seconds(work, A100) == latency.seconds(product, A100)
+
+
+def test_single_channels_are_bound_by_their_bytes():
+    work = convolve(56, 3, groups=128)
+    assert work.kind == "depthwise" and not work.products
+    assert latency.seconds(work, A100) > work.bytes / A100.memory_rate
+    assert latency.seconds(work, A100) < latency.seconds(convolve(56, 3), A100)
+
+
+def test_the_backward_pass_of_a_convolution_is_two_of_them():
+    x = torch.empty(32, 64, 28, 28, device="meta", requires_grad=True)
+    w = torch.empty(96, 64, 3, 3, device="meta")
+    grad = torch.empty(32, 96, 28, 28, device="meta")
+
+    def work(mask):
+        args = (grad, x, w, [96], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
+        return cost._work(
+            aten.convolution_backward.default, args, {}, aten.convolution_backward.default(*args)
+        )
+
+    both, first, second = work([True] * 3), work([True, False, False]), work([False, True, False])
+    pixels = 32 * 28 * 28
+    assert [p[:4] for p in first.products] == [(1, pixels, 64, 96 * 9)]
+    assert [p[:4] for p in second.products] == [(1, 96, 64 * 9, pixels)]
+    assert both.products == first.products + second.products
+
+
+def test_a_norm_with_kept_averages_reads_once_and_one_that_sums_reads_twice():
+    x, weight = torch.empty(8, 64, 56, 56), torch.ones(64)
+
+    def work(training):
+        args = (x, weight, weight, weight.clone(), weight.clone(), training, 0.1, 1e-5)
+        op = aten.native_batch_norm.default
+        return cost._work(op, args, {}, op(*args))
+
+    summed, kept = work(True), work(False)
+    assert kept.kind == "stream" and summed.kind == "reduce"
+    assert summed.bytes == pytest.approx(1.5 * kept.bytes, rel=0.01)
+
+
+def test_a_t4_gets_hot_and_an_a100_does_not():
+    def rate(n, card):
+        return 2 * n**3 / of_product(1, n, n, n, unit="fp32", profile=card)
+
+    assert rate(8192, T4) < 0.75 * T4.rates["fp32"]
+    assert rate(8192, A100) > 0.8 * A100.rates["fp32"]
+    assert T4.throttled(1e-5) == 1e-5 and A100.throttled(1.0) == 1.0
+
+
+def test_every_figure_that_cards_share_has_a_source():
+    model = profiles.shared()
+    for name in model.__dataclass_fields__:
+        if name != "sources":
+            assert getattr(model, name) > 0 and len(model.sources[name]) > 30, name
