@@ -29,6 +29,8 @@ READERS: tuple[tuple[str, str, Callable[[Row], Interpretation]], ...] = (
     (r"ViT-L/16 .*finetune", r"", steps.vit_finetuning),
     (r"train GPT-2 124M \(book code\)", r"", steps.book),
     (r"train MPT \(llm-foundry\)", r"", steps.llm_foundry),
+    (r"finetune/infer \(litgpt\)", r"", steps.lit_gpt),
+    (r"finetune \(torchtune\)", r"", steps.torchtune),
     (r"modded-nanogpt|LLM decode .*gpt-fast|CIFAR-10 .*airbench", r"", steps.compiled),
     (r"train llama3 \(torchtitan\)", r"", steps.several),
 )

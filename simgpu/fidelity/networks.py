@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from . import convolutional as conv
 from .attention import Bert, Gpt, Shape, ViT
+from .llama import Llama, LlamaShape
 from .workload import Step
 
 TINY, SMALL = Shape(12, 192, 3, 768), Shape(12, 384, 6, 1536)
@@ -47,6 +48,9 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "bert_base": partial(Bert, BASE),
     "bert_large": partial(Bert, LARGE),
     "gpt2": partial(Gpt, BASE, 50257, 1024),
+    "llama_2_7b": partial(Llama, LlamaShape(32, 4096, 32, 32, 11008, 32000, False)),
+    "llama_2_13b": partial(Llama, LlamaShape(40, 5120, 40, 40, 13824, 32000, False)),
+    "llama_3.2_3b": partial(Llama, LlamaShape(28, 3072, 24, 8, 8192, 128256, True)),
     **{f"mpt_{name}": partial(Gpt, shape, 50368) for name, shape in MPT.items()},
 }
 """A network's name and what makes it; the options it takes are those of its maker."""
@@ -64,7 +68,7 @@ def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
         shape = (batch, size) if _option(step, "embedded", True) else (batch, size, width)
         head = _option(step, "head", "pooler")
         return shape, {"words": (batch * size,), "span": (2 * batch,)}.get(head, (batch,))
-    if step.network.startswith(("gpt", "mpt")):
+    if step.network.startswith(("gpt", "mpt", "llama")):
         return (batch, size), (batch * size,)
     return (batch, 3, size, size), (batch,)
 

@@ -250,6 +250,26 @@ def llm_foundry(row: Row) -> Interpretation:
     return Interpretation("network: shared training", step, amount=batch * tokens)
 
 
+def lit_gpt(row: Row) -> Interpretation:
+    """Memory of a Llama that says one word after the other; the words it keeps are few."""
+    if "Single-GPU Inference" not in row.params:
+        raise Uninterpretable("a part of its weights is trained, on texts of unsaid length")
+    if "Quantization=None" not in row.params:
+        raise Uninterpretable("its weights are quantised")
+    found = re.search(r"Size=(\d+) B Model=Llama 2 ", row.params)
+    if found is None:
+        raise Uninterpretable("the network is not known here")
+    return Interpretation(INFERENCE, Step(_known(f"llama_2_{found[1]}b"), 1, 1, "bf16"))
+
+
+def torchtune(row: Row) -> Interpretation:
+    """Llama 3.2 3B with full texts of 4,096 tokens: every other run differs in more than a setting."""
+    if not row.params.endswith("+ Packed Dataset"):
+        raise Uninterpretable("its texts are of unsaid length, or it was compiled or quantised")
+    step = Step("llama_3.2_3b", 2, 4096, "bf16", "adamw_fused", clear="never")
+    return Interpretation(TRAINING, step, amount=2 * 4096 if "/s" in row.unit else 1)
+
+
 def compiled(row: Row) -> Interpretation:
     """Refuse what was compiled, most of it with kernels of its own."""
     raise Uninterpretable(COMPILED)
