@@ -329,7 +329,7 @@ def test_measure_on_the_simulated_device_calls_slow_work_few_times(sim):
 def test_the_host_clock_does_not_wait_for_the_device(sim):
     assert timing.host_clock("cpu") is time.perf_counter
     clock = timing.host_clock(sim)
-    a, b = torch.rand(2, 512, 512, device=sim)
+    a, b = torch.rand(2, 1024, 1024, device=sim)
     times = []
     for wait in (False, True):
         devices.synchronize(sim)

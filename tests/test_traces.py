@@ -113,7 +113,7 @@ def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
 
 def test_its_recordings_look_as_they_are_called():
     seen = {name: traces.read(traces.RECORDED, name) for name in FIVE}
-    assert seen["loader"].share("work", on_host=True) > 0.8
+    assert seen["loader"].share("work", on_host=True) > 0.6
     assert seen["synchronisation"].share("wait", on_host=True) > 0.3
     assert seen["launch"].share("launch", on_host=True) > 0.9 > 0.5 > seen["launch"].share("kernel")
     assert seen["memory"].share("kernel") > 0.9 < seen["compute"].share("kernel")
