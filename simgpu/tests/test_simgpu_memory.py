@@ -24,9 +24,11 @@ def rounded(nbytes):
 
 @pytest.fixture
 def small():
-    """A device of 300 MB."""
+    """A device of 300 MB that holds nothing of the tests before."""
+    gc.unfreeze()
     gc.collect()
     simgpu.enable(devices=2, memory="300 MB")
+    torch.sim.empty_cache()
 
 
 # --- Memory
