@@ -136,8 +136,10 @@ def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, 
     monkeypatch.setattr(stepping, "ShapesOnly", mode)
     with_them = run(step, "T4")
     run.cache_clear()
-    # One gradient with its channels innermost is put in order by other kernels, as small ones; elsewhere
-    # a view or two are made that without values are not.
+    # Gradients with their channels innermost are put in order by other operators, as small ones; in so
+    # short a step the host's work on them counts. Elsewhere a view or two are made that without values are not.
+    times = without.pop("seconds"), with_them.pop("seconds")
+    assert times[0] == pytest.approx(times[1], rel=0.08 if step.channels_last else 1e-3)
     assert without == pytest.approx(with_them, rel=1e-2 if step.channels_last else 1e-3)
 
 
