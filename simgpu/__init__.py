@@ -10,7 +10,8 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``tensor.py``    the tensor and what happens to each operation
 ``machine.py``   the devices: memory, clock and random generator of each
 ``allocator.py`` device memory
-``clock.py``     virtual time; ``cost.py`` and ``profiles.json``: how long work takes
+``clock.py``     virtual time; ``host.py``: what asking costs the host
+``cost.py``      what an operation does; ``latency.py``, ``profiles.json``: how long it takes
 ``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
 ``history.py``   what was allocated when, and by which line: memory snapshots
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
