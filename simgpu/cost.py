@@ -286,10 +286,8 @@ def _kind(packet: Any) -> str:
 def _products(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
     """Return an operation's kind and the products that a GPU computes for it."""
     if "convolution_backward" in name:
-        sizes = (
-            0 if "overrideable" in name else 1
-        )  # of the bias: not everywhere among the arguments
-        return _of_convolution_backward(*args[:3], args[3 + sizes], *args[8 + sizes : 10 + sizes])
+        at = 3 if "overrideable" in name else 4  # the others have the sizes of the bias before
+        return _of_convolution_backward(*args[:3], args[at], *args[at + 5 : at + 7])
     if "convolution" in name:
         return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
     if "attention" in name:

@@ -57,12 +57,11 @@ def seconds(work: Work, profile: Profile) -> float:
 def _busy(work: Work, profile: Profile) -> float:
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
-    share = _SHARES[work.kind] or ("product_share_simt" if simt else "product_share_tensor")
-    moving = _moving(work.bytes, profile) / (
-        1.0 if work.kind == "stream" else getattr(model, share)
-    )
+    moving = _moving(work.bytes, profile)
     if work.kind == "stream":
         return max(work.flops / profile.rates["fp32"], moving)
+    of_products = "product_share_simt" if simt else "product_share_tensor"
+    moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * profile.processors * profile.clock
         return model.row_floor + max(work.flops / pace, moving)
@@ -77,17 +76,12 @@ def _busy(work: Work, profile: Profile) -> float:
 
 
 _SHARES = {
-    "stream": "",
     "softmax": "softmax_share",
     "reduce": "reduce_share",
     "gather": "reduce_share",
     "depthwise": "depthwise_share",
-    "product": "",
-    "convolution": "",
-    "pointwise": "",
-    "attention": "",
 }
-
+"""What else than a product moves bytes at a share of the rate."""
 
 _PACES = {"softmax": "softmax_pace", "reduce": "reduce_pace", "gather": "gather_pace"}
 
@@ -131,9 +125,8 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
     peak, processors = profile.rates[unit], profile.processors
     if simt and unit != "bf16":  # what cards reach that emulate it was measured hot
         peak *= profile.throttle_most  # while it is cool
-    size, large = (
-        (4, 64) if simt else (2, 256 / 3)
-    )  # of the largest tile, high * wide / (high + wide)
+    size = 4 if simt else 2
+    large = 64 if simt else 256 / 3  # of the largest tile, high * wide / (high + wide)
     half = profile.tile_half if simt else model.tile_half_tensor
     best = math.inf
     for high, wide in tiles:
