@@ -114,8 +114,10 @@ def lambda_labs(row: Row) -> Interpretation:
     if name == "resnet50":
         step = Step(name, batch, 224, precision, "momentum", channels_last=amp, scaled=amp)
     else:
+        # Their mixed precision is Apex's O2: weights and activations of 16 bits.
         network, options = name.removesuffix("_squad"), (("head", "span"),)
-        step = Step(network, batch, 384, precision, "adamw_fused", scaled=amp, options=options)
+        half = "fp16" if amp else "tf32"
+        step = Step(network, batch, 384, half, "adamw_fused", options=options)
     return Interpretation(TRAINING, step, amount=batch)
 
 

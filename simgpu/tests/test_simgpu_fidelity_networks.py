@@ -249,6 +249,11 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
             24,
         ),
         (
+            row("train bert_large_squad", NVIDIA + "1; batch per GPU=8", "amp fp16"),
+            Step("bert_large", 8, 384, "fp16", "adamw_fused", options=(("head", "span"),)),
+            8,
+        ),
+        (
             row("BERT-base inference forward", "batch=2 seq=128 attention=sdpa", "fp16", unit="ms"),
             Step("bert_base", 2, 128, "fp16", options=(("head", "words"), ("fused", True))),
             1,
