@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_any, tree_map_only
 
 from .machine import MACHINE
 from .tensor import SimTensor, run
+
+_META = torch.device("meta")
 
 
 class Hollow(TorchDispatchMode):
@@ -19,44 +20,80 @@ class Hollow(TorchDispatchMode):
 
     Every operation takes memory and modelled time as usual, and computes nothing. What is copied to the
     CPU is zero, and so is ``.item()``, which makes the host wait as it does where there is a value.
+
+    Raises
+    ------
+    RuntimeError
+        From an operation that cannot know its result's shape without values, such as ``nonzero``.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._shapes_only = _ShapesOnly(allow_non_fake_inputs=True)
+        self._sizes_only = _SizesOnly()
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        to_device = getattr(kwargs.get("device"), "type", "") == "sim"
-        of_device = any(isinstance(x, SimTensor) for x in tree_leaves((args, kwargs)))
-        if not to_device and not of_device:
+        if SimTensor not in types and getattr(kwargs.get("device"), "type", "") != "sim":
             return op(*args, **kwargs)
         if op is torch.ops.aten._local_scalar_dense.default:
             MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
             return 0
-        if op is torch.ops.aten._to_copy.default and not of_device:
+        if op is torch.ops.aten._to_copy.default and SimTensor not in types:
             with self:
-                made = torch.empty_like(args[0], dtype=kwargs.get("dtype"), device=kwargs["device"])
-                return made.copy_(args[0], kwargs.get("non_blocking", False))
-        if op.is_view:  # of the tensor as it is: in this mode it would be a copy, and take memory
+                return run(op, args, kwargs)
+        if op.is_view:  # of the tensor as it is: its payload has the view's place in memory
             return run(op, args, kwargs)
-        with self._shapes_only:
+        with self._sizes_only:
             out = run(op, args, kwargs)
-        return tree_map_only(FakeTensor, _zeros, out)
+        if op is torch.ops.aten.copy_.default and type(out) is Tensor:
+            return out.zero_()
+        return tree_map_only(Tensor, _on_the_host, out)
 
 
-class _ShapesOnly(FakeTensorMode):
-    """Fake tensors of the CPU.
+class _SizesOnly(TorchDispatchMode):
+    """Within it, what the device would compute on the CPU is worked out as sizes, on ``meta``."""
 
-    Where CUDA is not to be had, PyTorch up to 2.11 sets a guard for it that belongs to the thread, in a
-    table of the process: once the thread has ended, the next thread that enters a fake mode ends the
-    process. Tensors of the CPU need no such guard.
-    """
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": _META}
+        met: dict[int, Tensor] = {}
 
-    avoid_device_init = False
+        def sizes(x: Tensor) -> Tensor:
+            if x.device == _META:
+                return x
+            made = _sizes(x)
+            met[id(made)] = x
+            return made
+
+        if tree_any(_has_values, (args, kwargs)):  # made outside of the mode, or by the host
+            args, kwargs = tree_map_only(Tensor, sizes, (args, kwargs))
+        try:
+            out = op(*args, **kwargs)
+        except NotImplementedError:
+            if {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output} & set(op.tags):
+                raise RuntimeError(
+                    f"{op.name()} cannot know its result's shape: within Hollow no tensor has values."
+                ) from None
+            out = tree_map_only(Tensor, _sizes, op(*tree_map_only(Tensor, _zeros, args)))
+        return tree_map_only(Tensor, lambda x: met.get(id(x), x), out) if met else out
 
 
-def _zeros(like: Tensor) -> Tensor:
-    return torch.zeros(like.shape, dtype=like.dtype)
+def _has_values(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.device != _META
+
+
+def _sizes(x: Tensor) -> Tensor:
+    return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device=_META)
+
+
+def _zeros(x: Tensor) -> Tensor:
+    return torch.zeros(x.size(), dtype=x.dtype)
+
+
+def _on_the_host(x: Tensor) -> Tensor:
+    return x if isinstance(x, SimTensor) or x.device != _META else _zeros(x)

@@ -37,9 +37,8 @@ def attention(
         mask = attn_mask
         if mask is not None:
             mask = _payload(mask).detach().requires_grad_(mask.requires_grad and grad)
-        if _payload(query).device.type == "meta":  # as for the CPU's numbers; nothing is dropped
+        if _payload(query).is_meta:  # the choice is the CPU's, with values or without
             *plain, mask = (_as_of_cpu(x) for x in (*plain, mask))
-            dropout_p = 0.0
         choice = torch._fused_sdp_choice(
             *plain, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )

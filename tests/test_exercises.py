@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import signal
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -16,7 +17,7 @@ from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
-from course_utils.exercises import Exercise, lesson, todo
+from course_utils.exercises import Exercise, guard, lesson, todo
 from course_utils.exercises.judge import COMMON, Todo
 from tools.authoring.solve import stubs
 
@@ -365,6 +366,29 @@ def test_nothing_escapes_from_an_answer(name, capsys):
     assert len(result.bundle().text) < 3000
     assert exercise.result(add).outcome == "right"
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("alarm", [True, False], ids=["alarm", "thread"])
+def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
+    """Where many share a machine the processor works for an answer only now and then."""
+    seconds = time.process_time
+    monkeypatch.setattr(guard, "_processor", lambda: seconds() / 4)
+    if not alarm:
+        monkeypatch.delattr(signal, "setitimer")
+    begin = time.monotonic()
+
+    def works(a, b):
+        while time.monotonic() - begin < 0.6:
+            pass
+        return a + b
+
+    assert _exercise(limit=0.3).result(works).outcome == "right"
+    begin = time.monotonic()
+    assert _exercise(limit=0.3).result(_sleeps).diagnosis == "too-slow"
+    assert time.monotonic() - begin < (1 if alarm else 3)  # it waits for itself: nothing to wait for
+    begin = time.monotonic()
+    assert _exercise(limit=0.3).result(_spins).diagnosis == "too-slow"
+    assert time.monotonic() - begin > 0.8
 
 
 def test_what_an_answer_printed_is_shown():

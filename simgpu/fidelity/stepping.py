@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 import simgpu
 from simgpu import profiles
+from simgpu.hollow import Hollow
 from simgpu.machine import MACHINE
 from simgpu.spare import spare_device
 
 from .networks import NETWORKS, input_of, loss_of
 from .precision import tf32_allowed
-from .shapes import ShapesOnly
 from .workload import Step, Uninterpretable
 
 AUTOCAST = {"amp": torch.float16, "amp_bf16": torch.bfloat16}
@@ -76,7 +76,7 @@ def run(step: Step, profile: str) -> dict[str, float]:
 
 def _timed(step: Step, device: torch.device) -> dict[str, float]:
     clock, meter = simgpu.clock(device), MACHINE.device(device).allocator
-    with ShapesOnly():
+    with Hollow():
         once = _prepare(step, device)
         if step.mode != "infer":
             once()  # makes the gradients and the optimiser's state

@@ -15,7 +15,6 @@ from simgpu.fidelity.networks import MPT, NETWORKS
 from simgpu.fidelity.rows import Row
 from simgpu.fidelity.stepping import run
 from simgpu.fidelity.workload import Interpretation, Step, Uninterpretable
-from simgpu.hollow import Hollow
 
 # Of torchvision's and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
 PARAMETERS = {
@@ -118,29 +117,17 @@ STEPS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("step", "mode"),
-    [
-        *(
-            (step, contextlib.nullcontext) for step in STEPS[:-1]
-        ),  # the last takes a minute with values
-        *((step, Hollow) for step in STEPS),
-    ],
-    ids=lambda value: (
-        f"{value.network} {value.mode}" if isinstance(value, Step) else value.__name__
-    ),
-)
-def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, mode, monkeypatch):
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.network} {step.mode}")
+def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, monkeypatch):
     without = run(step, "T4")
     run.cache_clear()
-    monkeypatch.setattr(stepping, "ShapesOnly", mode)
-    with_them = run(step, "T4")
+    monkeypatch.setattr(stepping, "Hollow", contextlib.nullcontext)
+    with_values = run(step, "T4")
     run.cache_clear()
-    # Gradients with their channels innermost are put in order by other operators, as small ones; in so
-    # short a step the host's work on them counts. Elsewhere a view or two are made that without values are not.
-    times = without.pop("seconds"), with_them.pop("seconds")
-    assert times[0] == pytest.approx(times[1], rel=0.08 if step.channels_last else 1e-3)
-    assert without == pytest.approx(with_them, rel=1e-2 if step.channels_last else 1e-3)
+    # Zeros are one operation without values and two with them; so are a few more with channels innermost.
+    times = without.pop("seconds"), with_values.pop("seconds")
+    assert times[0] == pytest.approx(times[1], rel=0.02 if step.channels_last else 1e-3)
+    assert without == with_values
 
 
 def test_a_step_is_run_on_a_device_of_its_own_and_leaves_nothing():
