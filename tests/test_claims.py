@@ -25,6 +25,7 @@ from course_lessons.shared.claims import (
     weigh,
 )
 from course_utils import evidence
+from simgpu.fidelity.convolutional import small_cnn, wide_cnn
 from tools.authoring import claims as writer
 from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
 
@@ -486,7 +487,7 @@ def test_tf32_is_put_back_also_after_an_error():
 def test_the_small_network_costs_what_its_description_says():
     from torch.utils.flop_counter import FlopCounterMode
 
-    for model, said in ((networks.small_cnn(), 74e6), (networks.wide_cnn(), 1.1e9)):
+    for model, said in ((small_cnn(), 74e6), (wide_cnn(), 1.1e9)):
         with FlopCounterMode(display=False) as counter:
             model(torch.randn(4, 3, 32, 32, requires_grad=True)).sum().backward()
         assert counter.get_total_flops() / 4 == pytest.approx(said, rel=0.06)
