@@ -19,9 +19,13 @@ from support import skip
 import simgpu
 from course_utils import evidence
 from course_utils.timing import measure
+from simgpu.fidelity import Row
+from simgpu.fidelity import __main__ as fidelity
+from simgpu.fidelity.interpret import interpret
+from simgpu.fidelity.workload import Uninterpretable
 from tools import records
 from tools.commands import record
-from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points
+from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points, table
 
 pytestmark = pytest.mark.slow
 
@@ -398,6 +402,58 @@ def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
     assert f"{points} points; about {points} s a device" in lines[0]
     assert lines[1].strip().startswith("Multiply two float32 matrices")
     assert not list(tmp_path.iterdir())
+
+
+# --- as a table for simgpu.fidelity ---
+
+
+def held(path, capsys, card=None):
+    """What `simgpu.fidelity` says of a table, as if it were of a card."""
+    if card:
+        text = path.read_text(encoding="utf-8").replace(files.cpu_name(), card)
+        path.write_text(text.replace("Simulated NVIDIA T4", card), encoding="utf-8")
+    capsys.readouterr()
+    assert fidelity.main([str(path)]) == 0
+    return capsys.readouterr().out
+
+
+def test_what_is_recorded_is_written_as_a_table_that_the_report_reads(tmp_path, capsys):
+    path, words = tmp_path / "points.csv", ("--only", "add", "--only", "accumulation", "--quick")
+    assert run(*words, "--output", tmp_path / "records", "--points", path) == 0
+    count = len(records.EXPERIMENTS["add"].quick)
+    assert f"{count} of them in {path}; without a row: accumulation" in capsys.readouterr().out
+    out = held(path, capsys)
+    assert f"0 rows modelled, {count} not" in out and "no profile stands for the card" in out
+    out = held(path, capsys, "Tesla T4")
+    assert f"{count} rows modelled, 0 not" in out and "T4    elementwise  below 0.1 ms" in out
+    assert run(*words, "--output", tmp_path, "--points", tmp_path / "no" / "p.csv") == 2
+    assert "There is no folder" in capsys.readouterr().err
+
+
+def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
+    path = tmp_path / "points.csv"
+    table.write(evidence.FOLDER / "modelled_nvidia_t4.json", path)
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if re.match("step:.*batch=64 .*(False|size=32)[;,]", line)]
+    path.write_text("\n".join([head, *lines]), encoding="utf-8")
+    out = held(path, capsys, "Tesla T4")
+    groups = [line.split() for line in out.splitlines() if line.startswith("T4 ")]
+    assert len(lines) == 8 and len(groups) == 2
+    assert all(line[-1] == "100%" for line in groups), out
+
+
+@pytest.mark.parametrize("name", table.ROWS)
+def test_every_row_of_the_table_is_understood(name):
+    workload, params = table.ROWS[name]
+    for parameters in records.EXPERIMENTS[name].sweep:
+        written = params.format(**parameters)
+        dtype = parameters.get("precision", "fp32")
+        row = Row("", 2, workload, f"{written}; torch 2", "T4", dtype, "time", "1", "ms")
+        if "on the spot" in written:
+            with pytest.raises(Uninterpretable, match="source="):
+                interpret(row)
+        else:
+            assert interpret(row).kind in ("product", "elementwise", "copy") or "step" in workload
 
 
 # --- the simulated device ---------------------------------------------------------------------

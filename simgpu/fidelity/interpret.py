@@ -13,6 +13,8 @@ READERS: tuple[tuple[str, str, Callable[[Row], Interpretation]], ...] = (
     (r"op:", r"\bd=\d+ ffn=", operators.layer),
     (r"op:", r"", operators.eager),
     (r"call:", r"", operators.own),
+    (r"copy:", r"", transfers.own),
+    (r"step:", r"", steps.own),
     (r"gemm .*DeepBench", r"", operators.deepbench),
     (r"gemm cublasLt|mamf matmul", r"", operators.rate_of_product),
     (r"(matmul|softmax|layernorm)$", r"M=\d+ N=\d+", operators.wall_clock),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from simgpu import latency, profiles
 from simgpu.clock import Clock, HostClock
 from simgpu.cluster import collective_seconds
-from simgpu.host import between_events
+from simgpu.host import between_events, issued
 from simgpu.profiles import Profile
 
 from .calls import asked_by
@@ -95,12 +95,13 @@ def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool
     if isinstance(workload, Calls):
         asked = asked_by(workload)
         seconds = sum(latency.seconds(work, profile) for work in asked.works)
+        if workload.launched_in_a_row:
+            period = issued(profile, asked.library, asked.views) if host else launch_period(profile)
+            return max(seconds, period)
         if host:
-            seconds = between_events(
+            return between_events(
                 seconds, profile, library=asked.library, views=asked.views, factor=HOST
             )
-        if workload.launched_in_a_row:
-            return max(seconds, launch_period(profile))
         return seconds
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())

@@ -27,6 +27,8 @@ MPT = {
 """As in the configurations of MosaicML's llm-foundry."""
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "small_cnn": conv.small_cnn,
+    "wide_cnn": conv.wide_cnn,
     "resnet18": partial(conv.resnet, 2, 2, 2, 2, bottleneck=False),
     "resnet34": partial(conv.resnet, 3, 4, 6, 3, bottleneck=False),
     "resnet50": partial(conv.resnet, 3, 4, 6, 3),

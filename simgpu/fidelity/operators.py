@@ -168,7 +168,8 @@ def wall_clock(row: Row) -> Interpretation:
 def own(row: Row) -> Interpretation:
     """``call:NAME`` with the sizes as ``sizes=4x8x16``: what `calls.CALLS` can call.
 
-    With ``timed=eager`` in the parameters the host's work on the call is in the time.
+    With ``timed=eager`` in the parameters the host's work on the call is in the time; with ``timed=loop`` calls
+    followed each other, and the slower of host and device decides.
     """
     from .calls import CALLS
 
@@ -180,9 +181,13 @@ def own(row: Row) -> Interpretation:
         raise Uninterpretable("its parameters do not say sizes=")
     kind = next((kind for kind, names in _KINDS.items() if name in names), "elementwise")
     calls = Calls(
-        name, tuple(map(int, sizes[1].split("x"))), dtype_of(row), row.dtype.lower() == "tf32"
+        name,
+        tuple(map(int, sizes[1].split("x"))),
+        dtype_of(row),
+        row.dtype.lower() == "tf32",
+        "timed=loop" in row.params,
     )
-    return Interpretation(kind, calls, host="timed=eager" in row.params)
+    return Interpretation(kind, calls, host="timed=" in row.params)
 
 
 _KINDS = {

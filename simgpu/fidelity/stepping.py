@@ -63,7 +63,7 @@ def run(step: Step, profile: str) -> dict[str, float]:
     try:
         with (
             spare_device(known.total_memory, profile) as device,
-            tf32_allowed(step.precision == "tf32", True),
+            tf32_allowed(step.precision == "tf32", step.precision != "strict"),
         ):
             return _timed(step, device)
     except torch.OutOfMemoryError:

@@ -8,6 +8,7 @@ import re
 from .networks import NETWORKS
 from .operators import fields
 from .rows import Row
+from .stepping import OPTIMIZERS
 from .workload import Interpretation, Step, Uninterpretable
 
 COMPILED = "it was compiled"
@@ -27,6 +28,33 @@ def _field(row: Row, name: str) -> int:
     if value is None:
         raise Uninterpretable(f"its parameters do not say {name}")
     return value
+
+
+_OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
+
+
+def own(row: Row) -> Interpretation:
+    """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
+
+    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100``
+    where the time is of so many.
+    """
+    known = dict(re.findall(r"(\w+)=(\w+)", row.params))
+    mode, dtype = known.get("mode", ""), row.dtype
+    if mode not in ("infer", "backward", *OPTIMIZERS) or dtype not in _OWN:
+        raise Uninterpretable(f"its mode {mode!r} or its dtype {dtype!r} is not known")
+    step = Step(
+        _known(row.workload.removeprefix("step:")),
+        batch := _field(row, "batch"),
+        _field(row, "size"),
+        _OWN[dtype],
+        mode,
+        channels_last=known.get("channels_last") == "True",
+        scaled=dtype == "fp16" and mode != "infer",
+        options=(("fused", True),) if known.get("fused") == "True" else (),
+    )
+    kind = INFERENCE if mode == "infer" else TRAINING
+    return Interpretation(kind, step, amount=int(known.get("images", batch)) / batch)
 
 
 def timm(row: Row) -> Interpretation:

@@ -60,6 +60,17 @@ def copies(row: Row) -> Interpretation:
     return Interpretation("copy", Copy(direction, COPY_BYTES), amount=COPY_BYTES)
 
 
+def own(row: Row) -> Interpretation:
+    """``copy:h2d`` or ``copy:d2h`` with ``MiB=64 source=pinned`` or ``pageable``."""
+    direction, size = row.workload.removeprefix("copy:"), fields(row.params).get("MiB")
+    source = re.search(r"source=(pinned|pageable)\b(?! on)", row.params)
+    if direction not in ("h2d", "d2h") or size is None or source is None:
+        raise Uninterpretable(
+            "its direction is not h2d or d2h, or it does not say MiB= and source="
+        )
+    return Interpretation("copy", Copy(direction, size * 2**20, source[1] == "pinned"))
+
+
 _SCALE = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 

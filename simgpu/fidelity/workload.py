@@ -62,7 +62,7 @@ class Step(NamedTuple):
     precision
         ``"fp32"``, ``"tf32"``; ``"amp"`` and ``"amp_bf16"`` for autocast; ``"fp16"`` and ``"bf16"`` for
         weights of that dtype. With ``"fp32"`` convolutions may use TF32 and products may not, as in
-        PyTorch.
+        PyTorch; with ``"strict"`` neither may.
     mode
         ``"infer"``, or how it is trained: a key of ``stepping.OPTIMIZERS``, or ``"backward"``.
     channels_last

@@ -247,12 +247,31 @@ def test_copies_and_collectives_take_what_their_bytes_take():
             "more than one machine",
         ),
         ("nvbandwidth Device to Device read", "", {}, "is not said"),
+        ("copy:d2d", "MiB=1 source=pinned", {}, "not h2d or d2h"),
+        ("copy:h2d", "MiB=1 source=pinned on the spot", {}, "source="),
+        ("step:chess", "batch=1 size=8 mode=sgd", {}, "network is not known"),
+        ("step:resnet50", "batch=1 size=8 mode=magic", {}, "mode 'magic'"),
+        ("step:resnet50", "size=8 mode=sgd", {}, "do not say batch"),
         ("collective:shuffle", "size=9 bytes workers=2 devices_per_node=2", {}, "is not known"),
     ],
 )
 def test_what_cannot_be_modelled_says_why(workload, params, more, reason):
     found = hold(row(workload, params, **more))
     assert isinstance(found, LeftOut) and reason in found.reason
+
+
+def test_calls_in_a_loop_take_as_long_as_the_slower_of_host_and_device():
+    def seconds(size, how):
+        return hold(row("call:mm", f"sizes={size}x{size}x{size}{how}")).modelled
+
+    assert seconds(16, " timed=loop") > 3 * seconds(16, "")
+    assert seconds(16, " timed=loop") == host.issued(profiles.load("T4"), library=True)
+    assert seconds(4096, " timed=loop") == seconds(4096, "")
+
+
+def test_a_pageable_copy_is_slower_than_a_pinned_one():
+    pinned, pageable = (hold(row("copy:h2d", f"MiB=64 source={s}")) for s in ("pinned", "pageable"))
+    assert pinned.meaning.workload.bytes == 2**26 and pinned.modelled < pageable.modelled
 
 
 def test_every_call_can_be_made():
@@ -290,6 +309,8 @@ def test_every_call_can_be_made():
         ("rtx3090", "RTX 3090"),
         ("1x 4090", "RTX 4090"),
         ("5090", "RTX 5090"),
+        ("NVIDIA GeForce RTX 5090", "RTX 5090"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
     ],
 )
 def test_a_card_finds_its_profile_or_says_which_is_missing(card, profile):
@@ -307,7 +328,11 @@ def test_the_smaller_a100_has_its_own_profile_where_there_is_one(monkeypatch):
             assert profile_of(card) == expected
 
 
-@pytest.mark.parametrize("card", ["H100 PCIe", "NVIDIA GH200 SXM", "1x A6000", "pro6000maxq"])
+UNKNOWN = ["H100 PCIe", "NVIDIA GH200 SXM", "1x A6000", "pro6000maxq", "NVIDIA L40S", "NVIDIA T400"]
+UNKNOWN += ["NVIDIA GeForce RTX 3090 Ti", "NVIDIA GeForce RTX 4090 D", "Simulated NVIDIA T4"]
+
+
+@pytest.mark.parametrize("card", UNKNOWN)
 def test_a_card_that_no_profile_stands_for_is_named(card):
     with pytest.raises(Uninterpretable, match=card):
         profile_of(card)

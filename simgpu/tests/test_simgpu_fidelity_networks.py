@@ -18,6 +18,8 @@ from simgpu.fidelity.workload import Interpretation, Step, Uninterpretable
 
 # Of torchvision's and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
 PARAMETERS = {
+    "small_cnn": 145_578,
+    "wide_cnn": 972_554,
     "resnet18": 11_689_512,
     "resnet34": 21_797_672,
     "resnet50": 25_557_032,

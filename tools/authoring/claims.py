@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from course_lessons.shared.claims import CLAIMS, Claim, weigh
-from course_lessons.shared.claims.weighing import Found, between, kind_of, weighed, written
+from course_lessons.shared.claims import CLAIMS, WORDS, Claim, weigh
+from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
 from course_utils.evidence import KINDS
 from tools.authoring.form import FIX, Problem
 
@@ -20,23 +19,19 @@ RATIOS, RATES = ("×", "memory"), ("images/s",)
 INTRODUCTION = """\
 # What is claimed, and how far it is true
 
-Five documents set the subject of this course. They say in numbers what a GPU gains. Here is each such claim, with where it stands,
-what it would need to be true, the numbers that speak to it, and a verdict. `notebooks --fix` writes this page from
+Five documents set the subject of this course, and say in numbers what a GPU gains. Each such claim is weighed here. Folded away is where it
+stands, what it would need, and each number that speaks to it. `notebooks --fix` writes this page from
 [the claims](course_lessons/shared/claims/listed.py) and [the records](course_lessons/recorded/); no number found is typed by hand.
 
-There are four kinds of numbers in this course. *Measured* is what a lesson finds on your machine, so there is none here. *Recorded* was
-measured with this course on the machine that is named. *Modelled* is what the simulated GPU says: a sketch, which decides
-nothing. *Published* was printed elsewhere, by the source that is linked.
-
-A verdict follows from the recorded and published numbers. **Holds**: they all lie in the claimed range, with some tolerance. **Depends**: some do.
-**Not seen**: none does. **Cannot be so**: even the records for this task fall short. **Open**: there is none. *Related* numbers, pale in the chart, are of
-another task or of a CPU; they are shown and not weighed.
+*Recorded* numbers were measured with this course on the machine that is named, *published* ones printed by the source that is linked; *modelled* ones are the
+simulated GPU's and decide nothing. **Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not
+seen**: none does. **Cannot be so**: even the records fall short. **Open**: there is none. *Related* numbers, of another task or a CPU, are not weighed.
 """
 
 
 def page(claims: Sequence[Claim] = CLAIMS) -> str:
     """Return the page, as Markdown."""
-    parts = [INTRODUCTION, f"![{alt(claims)}]({CHART})\n", _overview(claims)]
+    parts = [INTRODUCTION, *_by_verdict(claims), f"\n![{alt(claims)}]({CHART})\n"]
     for group in dict.fromkeys(claim.group for claim in claims):
         parts.append(f"## {group}\n")
         parts += [_block(claim) for claim in claims if claim.group == group]
@@ -45,11 +40,9 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
 
 def alt(claims: Sequence[Claim]) -> str:
     """Say in a sentence or two what the chart shows."""
-    words = Counter(weigh(claim) for claim in claims)
-    counts = ", ".join(f"{word} {n}" for word, n in words.items())
     return (
         "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
-        f"a logarithmic axis. Verdicts: {counts}. The table below says the same in words."
+        f"a logarithmic axis; {len(claims)} claims, which the text below gives in words."
     )
 
 
@@ -77,30 +70,17 @@ def renew(root: Path) -> list[str]:
     return stale
 
 
-def _overview(claims: Sequence[Claim]) -> str:
-    rows = ["| Claim | Claimed | Found | Verdict |", "|---|---:|---:|---|"]
-    for claim in claims:
-        name = f"[{claim.short or claim.text}](#claim-{claim.id})"
-        rows.append(f"| {name} | {claim.claimed} | {_summary(claim)} | {weigh(claim)} |")
-    return "\n".join(rows) + "\n"
-
-
-def _summary(claim: Claim) -> str:
-    deciding = weighed(claim)
-    if deciding:
-        return _range(claim, deciding)
-    modelled = [f for f in claim.found if f.kind == "modelled"]
-    return f"modelled only: {_range(claim, modelled)}" if modelled else "–"
-
-
-def _range(claim: Claim, found: Sequence[Found]) -> str:
-    values = [f.value for f in found]
-    if claim.unit == "error":
-        return " to ".join(written(v, claim.unit) for v in (min(values), max(values)))
-    return between(min(values), max(values), claim.unit)
+def _by_verdict(claims: Sequence[Claim]) -> Iterator[str]:
+    """Yield a line for each verdict, with the claims it was given to."""
+    for word in WORDS:
+        links = [f"[{c.short}](#claim-{c.id})" for c in claims if weigh(c) == word]
+        if links:
+            yield f"- **{word}**, {len(links)}: {' · '.join(links)}"
 
 
 def _block(claim: Claim) -> str:
+    ask = "Not measured yet: needs a GPU." if claim.lacks_gpu else "To measure it yourself:"
+    numbers = f", {len(claim.found)} number{'s' * (len(claim.found) > 1)}" * bool(claim.found)
     lines = [
         f'<a id="claim-{claim.id}"></a>',
         "",
@@ -108,33 +88,28 @@ def _block(claim: Claim) -> str:
         "",
         f"**{weigh(claim)}.** {claim.sentence}",
         "",
+        f"<details><summary>Source{numbers}</summary>",
+        "",
         f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
         f"- *To be true it needs:* {claim.needs}",
+        *([f"- *{ask}* `{claim.command}`"] if claim.experiments else []),
+        *(["", _numbers(claim)] if claim.found else []),
+        "",
+        "</details>",
     ]
-    if claim.lacks_gpu:
-        lines.append(f"- *Not measured yet: needs a GPU.* `{claim.command}`")
-    elif claim.experiments:
-        lines.append(f"- *To measure it yourself:* `{claim.command}`")
-    if claim.found:
-        lines += ["", f"<details><summary>{_counts(claim.found)}</summary>", "", _numbers(claim)]
-        lines += ["", "</details>"]
     return "\n".join(lines) + "\n"
-
-
-def _counts(found: Sequence[Found]) -> str:
-    kinds = Counter(f.kind for f in found)
-    each = ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS.values() if kinds[kind])
-    return f"The number{'s' if len(found) > 1 else ''}: {each}"
 
 
 def _numbers(claim: Claim) -> str:
     rows = ["| Number | Kind | What | Where | Source, date |", "|---:|---|---|---|---|"]
-    for f in claim.found:
-        number = written(f.value, claim.unit)
-        ends = between(f.low, f.high, claim.unit) if claim.unit != "error" else number
-        number += f" ({ends})" if ends != number else ""
+    for group in gathered(claim.found):
+        f = group[0]
+        number, what = said_of(group, claim.unit)
+        ends = between(f.low, f.high, claim.unit)
+        if len(group) == 1 and ends != number:
+            number += f" ({ends})"
         source = _link(f.source) if f.source else f.date
-        rows.append(f"| {number} | {kind_of(f)} | {f.what} | {f.where} | {source} |")
+        rows.append(f"| {number} | {kind_of(f)} | {what} | {f.where} | {source} |")
     return "\n".join(rows)
 
 

@@ -37,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="where the file goes (default: course_lessons/recorded)",
     )
     parser.add_argument(
+        "--points",
+        type=Path,
+        metavar="FILE",
+        help="write the results as a table, too, which python -m simgpu.fidelity reads",
+    )
+    parser.add_argument(
         "--modelled",
         choices=PROFILES,
         help="run on this simulated GPU instead, and write what its clock says",
@@ -63,6 +69,7 @@ def main(args: argparse.Namespace) -> int:
         return _check(args.check)
     from course_utils import evidence
     from tools import records
+    from tools.records import table
 
     known = records.EXPERIMENTS
     names = args.only or list(known)
@@ -80,10 +87,19 @@ def main(args: argparse.Namespace) -> int:
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
+    if args.points and not args.points.absolute().parent.is_dir():
+        print(f"There is no folder {args.points.parent} to write to.", file=sys.stderr)
+        return 2
     description = records.machine(devices)
     path = (args.output or evidence.FOLDER) / records.file_name(description)
     try:
-        return _record(args, chosen, devices, records.Record(path, description, args.again))
+        status = _record(args, chosen, devices, records.Record(path, description, args.again))
+        if args.points and path.exists():
+            written, without = table.write(path, args.points)
+            print(
+                f"{written} of them in {args.points}; without a row: {', '.join(without) or 'none'}"
+            )
+        return status
     except evidence.RecordError as error:
         print(f"{error} The file was not touched.", file=sys.stderr)
     except OSError as error:

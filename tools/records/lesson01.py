@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from simgpu.fidelity.convolutional import small_cnn
+
 from .experiments import Parameters, Work, experiment
 from .networks import (
     DTYPES,
@@ -11,7 +13,6 @@ from .networks import (
     image_step,
     need_precision,
     resnet50,
-    small_cnn,
     text_step,
 )
 

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
+from simgpu.fidelity.convolutional import wide_cnn
+
 from .experiments import Parameters, Work, experiment
 from .networks import (
     PRECISIONS,
@@ -15,7 +17,6 @@ from .networks import (
     resnet50,
     text_step,
     training_step,
-    wide_cnn,
 )
 
 

@@ -45,27 +45,6 @@ def optional(name: str) -> ModuleType:
         ) from error
 
 
-def small_cnn() -> nn.Module:
-    """Return three convolutions and two linear layers for 32 × 32 images: 74 MFLOP an image to train."""
-    return nn.Sequential(
-        *(nn.Conv2d(3, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Flatten(), nn.Linear(1024, 64), nn.ReLU(), nn.Linear(64, 10)),
-    )
-
-
-def wide_cnn() -> nn.Module:
-    """Return four wide convolutions for 32 × 32 images: 1.1 GFLOP an image to train."""
-    return nn.Sequential(
-        *(nn.Conv2d(3, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()),
-        *(nn.Conv2d(64, 128, 3, padding=1), nn.BatchNorm2d(128), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(128, 256, 3, padding=1), nn.BatchNorm2d(256), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(256, 256, 3, padding=1), nn.BatchNorm2d(256), nn.ReLU(), nn.MaxPool2d(4)),
-        *(nn.Flatten(), nn.Linear(1024, 10)),
-    )
-
-
 def resnet50() -> nn.Module:
     """Return torchvision's ResNet-50."""
     return optional("torchvision.models").resnet50(weights=None)

@@ -23,6 +23,7 @@ PLATFORMS = "Free platforms"
 
 CPU, GPU = {"device": "cpu"}, {"device": "accelerator"}
 FULL, HALF = {"precision": ("fp32", "tf32")}, {"precision": ("fp16", "bf16")}
+AMP_AND_GPU = {**CPU, "precision": "fp32"}, {**GPU, **HALF}
 TRAINING = ("cifar_step", "bert_base_step")
 
 
@@ -66,8 +67,8 @@ CLAIMS: tuple[Claim, ...] = (
         "CPU that is not a large server.",
         numbers=(*(_gpu(name) for name in TRAINING), PRINTED),
         word="Not seen",
-        verdict="Where both times were printed, the GPU was {least} to {most} as fast: these networks are small, "
-        "and a small network leaves a GPU idle. For a large one we found no trustworthy pair of times.",
+        verdict="Of {count} published pairs of times none: {range}. Small networks leave a GPU idle; of a large "
+        "one no pair was found.",
         short="GPU against CPU, training",
     ),
     Claim(
@@ -81,13 +82,13 @@ CLAIMS: tuple[Claim, ...] = (
         high=10,
         needs="If mixed precision brings 1.5 to 2 times, a task for which the GPU was 5 to 7 times as fast as the CPU before. "
         "Other tasks gain less, or far more.",
-        numbers=tuple(
-            Ratio(name, {**CPU, "precision": "fp32"}, {**GPU, **HALF})
-            for name in ("mlp_step", "cnn_step", "resnet50_step")
+        numbers=(
+            *(Ratio(name, *AMP_AND_GPU) for name in ("mlp_step", "cnn_step", "resnet50_step")),
+            Ratio("resnet50_inference", *AMP_AND_GPU, weighed=False, items=100),
         ),
         word="Open",
-        verdict="No one number can hold for most tasks: it depends on the network, on the GPU, and on the CPU "
-        "it is compared with.",
+        verdict="No one number can hold for most tasks; a step in float32 on a CPU and in 16 bits on a GPU "
+        "decides for one.",
         short="GPU with AMP against CPU",
     ),
     Claim(
@@ -102,8 +103,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="The same network, batch and precision on both sides; the document names none of them, nor the hardware.",
         numbers=(_gpu("cifar_step"),),
         word="Open",
-        verdict="The ratio is possible for some pair of machines and some batch; the two times it is "
-        "formed from are not (next two claims).",
+        verdict="Possible for some pair of machines; one network timed on both would decide it.",
         short="CIFAR-10, GPU against CPU",
     ),
     Claim(
@@ -120,7 +120,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="With a network as small as that of `cifar_step`, 74 MFLOP an image, 15 TFLOP/s in float32.",
         numbers=(Rate("cifar_step", "batch", CPU),),
         word="Not seen",
-        verdict="On the CPU recorded here, which has two cores, a small CNN trains on {range}, far below {claimed}.",
+        verdict="A small CNN trains on {range} on the two cores recorded here.",
         short="CIFAR-10 on a CPU in 25 s",
         gpu=False,
     ),
@@ -155,8 +155,7 @@ CLAIMS: tuple[Claim, ...] = (
         "has 25 s and 2.5 s for the same task.",
         numbers=(_gpu("cifar_step"),),
         word="Open",
-        verdict="The two documents differ by a factor of hundreds on the same task, because neither says which "
-        "network, which batch and which hardware.",
+        verdict="Another document has seconds for this task; one network timed on both would decide it.",
         short="CIFAR-10, hours to minutes",
     ),
     Claim(
@@ -171,7 +170,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="Taken at its word, a change of unit: 24 times (a day to an hour) to 1,440 times (a day to a minute).",
         numbers=(*(_gpu(name) for name in TRAINING), PRINTED),
         word="Not seen",
-        verdict="Nothing printed with both times comes near a change of unit ({range}); for large networks no pair of times was found.",
+        verdict="Of {count} published pairs of times none ({range}); of a large network no pair was found.",
         short="Days to hours or minutes",
     ),
     Claim(
@@ -185,9 +184,10 @@ CLAIMS: tuple[Claim, ...] = (
         high=9.7,
         needs="A stated batch size: the rate of a GPU grows several times from one image at a time to many, the rate of "
         "a CPU hardly.",
-        numbers=(_gpu("resnet50_inference"),),
-        word="Open",
-        verdict="The ratio is a function of the batch size, so a single number says little.",
+        numbers=(Ratio("resnet50_inference", CPU, GPU, where={"precision": "fp32"}, items=100),),
+        word="Depends",
+        verdict="{inside} of {count} pairs come near it, one image at a time in float32; all: {range}. With many "
+        "at a time a GPU gains far more.",
         short="ResNet-50 inference, GPU against CPU",
     ),
     Claim(
@@ -203,8 +203,8 @@ CLAIMS: tuple[Claim, ...] = (
         tolerance=2,
         needs="A CPU of a few cores, or one image at a time.",
         numbers=(Rate("resnet50_inference", 100, CPU),),
-        word="Holds",
-        verdict="{range} on the CPU recorded here, which has two cores; the document does not name its own.",
+        word="Depends",
+        verdict="{range} on {count} CPUs; the document does not name its own.",
         short="ResNet-50, 100 images on a CPU in 8.7 s",
         gpu=False,
     ),
@@ -222,7 +222,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="One image at a time, or a GPU that is busy otherwise.",
         numbers=(Rate("resnet50_inference", 100, GPU),),
         word="Depends",
-        verdict="About what a T4 or a V100 does with one image at a time; with many at a time both do several times as much ({range}).",
+        verdict="{inside} of {count} numbers come near it, of one image at a time; with many it is several times "
+        "as much (all: {range}).",
         short="ResNet-50, 100 images on a GPU in 0.9 s",
     ),
     Claim(
@@ -237,7 +238,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A CPU with many cores, or a small GPU. No publication with this pair of times was found.",
         numbers=(_gpu("bert_base_step"),),
         word="Open",
-        verdict="No source, and no measurement yet.",
+        verdict="No CPU was found beside a GPU on the same fine-tuning; a step on both would decide it.",
         short="BERT fine-tuning, GPU against CPU",
     ),
     Claim(
@@ -253,7 +254,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="Matrices large enough; the document prints the ratio and names no figure.",
         numbers=(_gpu("matmul", size=5000),),
         word="Open",
-        verdict="Certain for a size like this, not for 32 × 32: lesson 01 draws the whole curve.",
+        verdict="Certain for this size, not for 32 × 32 (lesson 01); published products have other sizes or 16 "
+        "bits.",
         short="Matrix product 5000², GPU against CPU",
     ),
     Claim(
@@ -276,8 +278,8 @@ CLAIMS: tuple[Claim, ...] = (
             INFERENCE,
         ),
         word="Depends",
-        verdict="Published gains in training go from {least} to {most}: more where float32 has no tensor cores to fall back on, less "
-        "where TF32 does the work already. For one image at a time ResNet-50 was even slower with it (below, inference on a T4).",
+        verdict="{inside} of {count} published gains lie near that range; all: {range}. More where float32 has "
+        "no tensor cores, less where TF32 works already.",
         short="AMP, speed",
     ),
     Claim(
@@ -297,7 +299,7 @@ CLAIMS: tuple[Claim, ...] = (
             *_amp("amp_training"),
         ),
         word="Depends",
-        verdict="One of the published gains lies near it; the whole range is {least} to {most}.",
+        verdict="{inside} of {count} published gains lie near it; all: {range}.",
         short="AMP, speed (pyramid)",
     ),
     Claim(
@@ -312,7 +314,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A GPU whose float32 is already quick, or a loader that cannot keep up.",
         numbers=_amp("resnet50_step"),
         word="Depends",
-        verdict="1.5 times is what was published for an RTX 3090; data-centre cards gain up to {most}.",
+        verdict="{inside} of {count} published gains lie near it, against TF32 and with twice the batch in 16 "
+        "bits; all: {range}.",
         short="AMP, ResNet-50",
     ),
     Claim(
@@ -327,7 +330,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A baseline in TF32. Against strict float32 the gain is about twice as large.",
         numbers=_amp("bert_large_step"),
         word="Depends",
-        verdict="Published: {least} at the least, against TF32 on an A100, and up to {most} against float32 on a V100.",
+        verdict="{inside} of {count} published gains lie near it, against TF32; all: {range}, the most against "
+        "float32 on a V100.",
         short="AMP, BERT-large",
     ),
     Claim(
@@ -342,9 +346,15 @@ CLAIMS: tuple[Claim, ...] = (
         unit="memory",
         needs="Activations that outweigh all else, as with a large batch. Weights, gradients and optimiser stay in float32, "
         "and 16-bit copies of the weights come on top.",
-        numbers=(*_amp("cnn_step", "peak memory"), *_amp("resnet50_step", "peak memory"), PURE),
-        word="Open",
-        verdict="No measurement on a GPU yet. The share must grow with the batch, because only the activations become smaller.",
+        numbers=(
+            *_amp("cnn_step", "peak memory"),
+            *_amp("resnet50_step", "peak memory"),
+            *_amp("amp_training", "peak memory"),
+            PURE,
+        ),
+        word="Holds",
+        verdict="{count} pair with the same batch was found, of ViT-L/16: {range}. Only activations shrink, so "
+        "the share grows with the batch.",
         short="AMP, memory",
     ),
     Claim(
@@ -360,7 +370,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A large batch: ResNet-50 has 26 million weights and very many activations.",
         numbers=_amp("resnet50_step", "peak memory"),
         word="Open",
-        verdict="No measurement on a GPU yet; to be expected for a large batch rather than for a small one.",
+        verdict="No pair with the same batch was found; the peaks of one step in float32 and in 16 bits would "
+        "decide it.",
         short="AMP, memory of ResNet-50",
     ),
     Claim(
@@ -376,8 +387,8 @@ CLAIMS: tuple[Claim, ...] = (
         needs="More than half would need weights and optimiser in 16 bits too, which is not mixed precision.",
         numbers=(*_amp("bert_large_step", "peak memory"), PURE),
         word="Open",
-        verdict="No measurement on a GPU yet. Weights, gradients and AdamW take 16 bytes for each of 335 million weights, 5.4 GB, and "
-        "mixed precision leaves them as they are.",
+        verdict="No pair with the same batch was found; the same two peaks would decide it. Weights, gradients "
+        "and AdamW shrink by nothing.",
         short="AMP, memory of BERT-large",
     ),
     Claim(
@@ -395,7 +406,8 @@ CLAIMS: tuple[Claim, ...] = (
             Ratio("loading", {"workers": (0, "as given")}, {"workers": (3, 4, 16)}),
         ),
         word="Depends",
-        verdict="From {least} to {most}: it depends wholly on which of the two is waiting.",
+        verdict="{inside} of {count} numbers lie near that range; all: {range}. It depends on which of the two "
+        "is waiting.",
         short="Loading with workers",
     ),
     Claim(
@@ -454,8 +466,8 @@ CLAIMS: tuple[Claim, ...] = (
         tolerance=1,
         needs="Convolutions, and shapes that stay the same: each new shape is searched anew.",
         numbers=(Ratio("cudnn_benchmark", {"benchmark": False}, {"benchmark": True}),),
-        word="Open",
-        verdict="The document names no figure. The first step pays for the search.",
+        word="Holds",
+        verdict="{count} published pairs: {range}. Who gains nothing seldom reports it, and the first step pays for the search.",
         short="cudnn.benchmark",
     ),
     Claim(
@@ -473,7 +485,8 @@ CLAIMS: tuple[Claim, ...] = (
         "micro-batch at a time.",
         numbers=(Value("accumulation", "error as a fraction of the gradient"),),
         word="Depends",
-        verdict="Equal to the last digits for equal batches; with a smaller last batch or with BatchNorm the gradient is off by as much as {most}.",
+        verdict="Equal to the last digits for equal batches; off by as much as {most} with a smaller last batch "
+        "or BatchNorm.",
         short="Accumulation over 4 steps",
         gpu=False,
     ),
@@ -492,8 +505,7 @@ CLAIMS: tuple[Claim, ...] = (
             Ratio("copy", CPU, GPU, where={"numbers": 2**25}),
         ),
         word="Depends",
-        verdict="The right order for a T4 or a gaming card; {least} to {most} over the pairs we found. The widest gap is "
-        "that of a data-centre card.",
+        verdict="{inside} of {count} pairs lie near that range, of a T4 or a gaming card; all: {range}.",
         short="Memory bandwidth, GPU against CPU",
     ),
     Claim(
@@ -510,7 +522,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="Nothing: it is a specification.",
         numbers=(Value("cores", "cores", {"chip": "RTX 4090"}),),
         word="Holds",
-        verdict="So says the specification. A CUDA core is one lane of a wide unit, not what a CPU calls a core.",
+        verdict="So says the specification; such a core is one lane of a wide unit.",
         short="Cores of an RTX 4090",
         gpu=False,
     ),
@@ -528,7 +540,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="The maker's way of counting: a lane that adds and multiplies is a core.",
         numbers=(Value("cores", "cores", {"kind": "GPU"}),),
         word="Holds",
-        verdict="{range} on the cards this course speaks of; two other documents say the same.",
+        verdict="{range} on the cards this course speaks of.",
         short="Cores of a GPU",
         gpu=False,
     ),
@@ -564,7 +576,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="The platform's word; it varies from week to week, and no competition is needed.",
         numbers=(Value("free_gpu_time", "time", {"per": "week"}, scale=1 / 3600),),
         word="Holds",
-        verdict="Cited only: such limits change without notice. Today's card is a T4; current PyTorch does not run on a P100.",
+        verdict="Cited only: such limits change. Today's card is a T4; current PyTorch does not run on a P100.",
         short="Kaggle, hours a week",
         gpu=False,
     ),
@@ -582,7 +594,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="The platform's word. Current PyTorch does not run on a card of that age.",
         numbers=(),
         word="Open",
-        verdict="No source that we could check. Whatever the hours are, an M4000 is too old for current wheels.",
+        verdict="No source that we could check, and an M4000 is too old for current PyTorch.",
         short="Paperspace, hours a session",
         gpu=False,
     ),

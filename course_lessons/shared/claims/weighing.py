@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -59,7 +59,8 @@ class Ratio:
     """How many times as fast, or as small, ``after`` is as ``before``.
 
     Two records make a number where they are of one machine and equal in all that neither names. Where
-    the two sides name a ``device``, ``"cpu"`` or ``"accelerator"``, the machines may differ.
+    the two sides name a ``device``, ``"cpu"`` or ``"accelerator"``, the machines may differ. Where a rate
+    may meet a time, ``items`` says how many the time is of.
     """
 
     experiment: str
@@ -68,12 +69,13 @@ class Ratio:
     quantity: str = "time"
     where: Selection = field(default_factory=dict)
     weighed: bool = True
+    items: int = 0
 
     def found(self) -> Iterator[Found]:
         """Yield a number for each two records that belong together, and each published ratio."""
         sides = {*self.before, *self.after}
         across = bool({"device", "memory"} & sides)
-        for records in _of(self.experiment, self.quantity):
+        for records in _of(self.experiment, self.quantity, self.items):
             first = [m for m in records if _fits(m, {**self.where, **self.before})]
             second = [m for m in records if _fits(m, {**self.where, **self.after})]
             for before, after in product(first, second):
@@ -174,7 +176,7 @@ class Claim:
     ``low`` and ``high`` are what was claimed, in ``unit``: ``"×"`` times as fast; ``"memory"`` times less
     memory, written as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or ``"error"``. None is an open
     end. ``tolerance`` is the factor by which a number may miss the range and still count as inside.
-    ``verdict`` may hold ``{least}``, ``{most}``, ``{range}`` and ``{claimed}``; ``word`` must be what `weigh`
+    ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how many: ``{count}``, ``{inside}``; ``word`` must be what `weigh`
     finds.
     ``ceiling`` says that the numbers are records, so that more than them cannot be.
     """
@@ -239,6 +241,8 @@ class Claim:
             "least": written(min(values), self.unit),
             "most": written(max(values), self.unit),
             "range": between(min(values), max(values), self.unit),
+            "count": len(values),
+            "inside": sum(is_inside(self, value) for value in values),
         }
         return self.verdict.format(claimed=self.claimed, **ends)
 
@@ -284,7 +288,7 @@ def written(value: float, unit: str) -> str:
 
 def between(low: float | None, high: float | None, unit: str) -> str:
     """Write a range in a claim's unit: ``"1.5 to 2×"``."""
-    if unit == "error":
+    if unit == "error" and low is None:
         return "equal, up to rounding"
     if high is None:
         return "faster" if unit == "×" else f"at least {written(low, unit)}"
@@ -296,22 +300,14 @@ def between(low: float | None, high: float | None, unit: str) -> str:
 
 def card(claim: Claim) -> Bundle:
     """Return what `claim` shows: one row for each kind of number and each place; the page has them all."""
-    places: dict[tuple[str, str, str], list[Found]] = {}
-    for f in claim.found:
-        places.setdefault((f.kind, kind_of(f), f.where), []).append(f)
+    places = gathered(claim.found, *evidence.KINDS.values())
     rows = [
-        (
-            between(min(f.value for f in group), max(f.value for f in group), claim.unit),
-            kind,
-            where,
-            "; ".join(dict.fromkeys(f.what for f in group))
-            if len(group) < 3
-            else f"{len(group)} cases",
-        )
-        for (_, kind, where), group in places.items()
+        (number, kind_of(group[0]), group[0].where, what)
+        for group in places
+        for number, what in [said_of(group, claim.unit)]
     ]
     head = ("Found", "Kind", "Where", "What")
-    text, page = table(head, rows, [kind for kind, _, _ in places]) if rows else ("", "")
+    text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
     title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
     verdict = f"{claim.word}. {claim.sentence}"
     todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
@@ -325,6 +321,24 @@ def card(claim: Claim) -> Bundle:
     )
 
 
+def gathered(found: Sequence[Found], *kinds: str) -> list[list[Found]]:
+    """Return the numbers, those of one place and one of the kinds together; without kinds, the modelled."""
+    places: dict[tuple[object, ...], list[Found]] = {}
+    for n, f in enumerate(found):
+        place = f.where if f.kind in (kinds or ("modelled",)) else n
+        places.setdefault((kind_of(f), place), []).append(f)
+    return list(places.values())
+
+
+def said_of(group: Sequence[Found], unit: str) -> tuple[str, str]:
+    """Write the numbers of a group, from the least to the most, and what they are of."""
+    values = [f.value for f in group]
+    what = "; ".join(dict.fromkeys(f.what for f in group))
+    return between(min(values), max(values), unit), what if len(
+        group
+    ) < 3 else f"{len(group)} cases"
+
+
 def kind_of(found: Found) -> str:
     """Name the kind of a number; what is not weighed is called related."""
     return found.kind if found.weighed else f"{found.kind}, related"
@@ -333,9 +347,14 @@ def kind_of(found: Found) -> str:
 # --- numbers from records -----------------------------------------------------------------------
 
 
-def _of(experiment: str, quantity: str) -> Iterator[list[Measurement]]:
-    for name in ("time", "throughput") if quantity == "time" else (quantity,):
-        yield evidence.recorded(experiment, name)
+def _of(experiment: str, quantity: str, items: int = 0) -> list[list[Measurement]]:
+    """Return the records that may be compared; with ``items``, rates as the times of so many."""
+    names = ("time", "throughput") if quantity == "time" else (quantity,)
+    found = [evidence.recorded(experiment, name) for name in names]
+    if items:
+        times, rates = found
+        found = [times + [replace(m, median=items / m.median, unit="s") for m in rates]]
+    return found
 
 
 def _fits(m: Measurement, selection: Selection) -> bool:
