@@ -257,6 +257,11 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
             256,
         ),
         (
+            row("train resnet50", NVIDIA + "1; batch per GPU=1280", "amp fp16", unit="img/s"),
+            Step("resnet50", 1280, 224, "amp", "momentum", scaled=True),
+            1280,
+        ),
+        (
             row("train bert_base_squad", NVIDIA + "1; batch per GPU=24", "fp32/tf32 default"),
             Step("bert_base", 24, 384, "tf32", "adamw_fused", options=(("head", "span"),)),
             24,
