@@ -99,7 +99,7 @@ def _moving(count: float, profile: Profile) -> float:
 def _product(product: Product, unit: str, profile: Profile, share: float) -> float:
     """Return how long a product takes by the quickest of the ways there are."""
     ways = [_tiled(product, unit, profile) / share]
-    if product.plane and unit == "fp32":
+    if product.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
         ways += [_winograd_fused(product, profile), _winograd(product, profile)]
     return min(ways)
 

@@ -77,6 +77,8 @@ def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 def loss_of(step: Step, scores: Tensor, wanted: Tensor) -> Tensor:
     """Return the loss that a step's network is trained with."""
+    if step.loss == "sum":
+        return scores.sum()
     if scores.dim() == 2:
         return F.cross_entropy(scores, wanted)
     if _option(step, "head", "words") == "span":  # the first and the last word of an answer

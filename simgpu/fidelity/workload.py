@@ -72,6 +72,11 @@ class Step(NamedTuple):
     clear
         When the gradients of the last step are dropped: ``"before"`` the forward pass, ``"between"`` it
         and the backward pass, or ``"never"``, where they add up.
+    loss
+        What is trained on: ``"likely"``, the cross entropy of the scores, or ``"sum"``, their sum.
+    kept
+        Whether the scores of one pass are held until those of the next are there, as ``out = model(x)``
+        does in a loop.
     options
         What else its maker in ``networks`` takes: names and values.
     """
@@ -84,6 +89,8 @@ class Step(NamedTuple):
     channels_last: bool = False
     scaled: bool = False
     clear: str = "before"
+    loss: str = "likely"
+    kept: bool = False
     options: tuple[tuple[str, object], ...] = ()
 
 

@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import simgpu
+from simgpu import profiles
 from simgpu.fidelity import hold, model, stepping
 from simgpu.fidelity.interpret import interpret
 from simgpu.fidelity.model import LeftOut
@@ -156,6 +157,18 @@ def test_gradients_that_are_kept_while_the_network_runs_forward_take_memory():
     assert peaks["before"] == pytest.approx(2 * weights, rel=0.05)
 
 
+def test_scores_that_are_kept_until_the_next_are_there_take_memory():
+    step = Step("vgg16", 512, 32, "fp32")
+    once, twice = (run(step._replace(kept=kept), "A100")["bytes"] for kept in (False, True))
+    scores = 512 * 1000 * 4
+    assert once + scores <= twice <= once + 2 * scores
+
+
+def test_the_library_of_products_has_memory_to_work_in():
+    sizes = {name: stepping.workspace(profiles.load(name)) for name in ("T4", "A100", "H100")}
+    assert sizes == {"T4": 8_519_680, "A100": 8_519_680, "H100": 32 * 2**20}
+
+
 def test_weights_of_16_bits_take_half_the_memory_and_adam_three_times_the_weights():
     def peak(precision, mode):
         return run(Step("vgg16", 1, 32, precision, mode), "A100")["bytes"]
@@ -233,6 +246,11 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
             256,
         ),
         (
+            row("train resnet50", NVIDIA + "1; batch per GPU=1280", "amp fp16", unit="img/s"),
+            Step("resnet50", 1280, 224, "amp", "momentum", scaled=True),
+            1280,
+        ),
+        (
             row("train bert_base_squad", NVIDIA + "1; batch per GPU=24", "fp32/tf32 default"),
             Step("bert_base", 24, 384, "tf32", "adamw_fused", options=(("head", "span"),)),
             24,
@@ -245,6 +263,33 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
         (
             row("BERT-base inference forward", "batch=2 seq=128 attention=sdpa", "fp16", unit="ms"),
             Step("bert_base", 2, 128, "fp16", options=(("head", "words"), ("fused", True))),
+            1,
+        ),
+        (  # the last of the passes that write on: the text and 127 words
+            row(
+                "BERT-base inference forward",
+                "batch=2 seq=128 attention=sdpa",
+                "fp16",
+                metric="peak_memory",
+                unit="MB",
+            ),
+            Step(
+                "bert_base", 2, 255, "fp16", kept=True, options=(("head", "words"), ("fused", True))
+            ),
+            1,
+        ),
+        (
+            row("BERT-base training step", "batch=4 seq=256 attention=eager", "fp16", unit="ms"),
+            Step(
+                "bert_base",
+                4,
+                256,
+                "fp16",
+                "backward",
+                loss="sum",
+                kept=True,
+                options=(("head", "words"), ("fused", False)),
+            ),
             1,
         ),
         (

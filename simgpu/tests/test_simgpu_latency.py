@@ -107,6 +107,13 @@ def test_a_convolution_of_3_by_3_has_a_shorter_way_in_float32_at_stride_1_only()
     assert latency.seconds(half, A100) == latency.seconds(plain, A100)
 
 
+def test_a_card_without_tf32_convolves_the_same_way_whether_it_is_allowed():
+    short = convolve(56, 3)
+    fast = short._replace(unit="tf32")
+    for card in (T4, profiles.load("V100")):
+        assert latency.seconds(fast, card) == latency.seconds(short._replace(unit="fp32"), card)
+
+
 def test_a_convolution_of_1_by_1_is_a_product_of_pixels():
     work = convolve(56, 1)
     product = Work(work.flops, work.bytes, "fp32", "product", (Product(1, 32 * 56**2, 128, 128),))
