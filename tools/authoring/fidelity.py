@@ -218,7 +218,7 @@ def _said(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
     ratio = median(p.modelled / p.measured for p in alike)
     return (
         f"- **{card}, {_kind(kind, quantity)}**: {100 * _near(alike):.0f} % of {len(alike)}. "
-        f"The median is {ratio:.2f} of the measured, too {'short' if ratio < 1 else 'long'}.\n"
+        f"The median is {ratio:.2f} of the measured, too {'little' if ratio < 1 else 'much'}.\n"
     )
 
 
