@@ -43,7 +43,7 @@ def test_a_modelled_time_stands_in_a_range_wherever_it_is_shown(sim, monkeypatch
     bars = [c for c in drawn[0].axes[0].containers if c.has_xerr]
     assert len(bars) == 2 and "likely range" in drawn[0].axes[0].get_xlabel()
     plots.plt.close(drawn[0])
-    slow = predict("99.t", 1e6 * step.ends[0], unit="µs")
+    slow = predict("99.t", 1.01e6 * step.ends[0], unit="µs")
     slow.reveal(step)
     assert "Inside the range." in capsys.readouterr().out
 
