@@ -15,7 +15,10 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from simgpu.profiles import Spread
+
 from . import content
+from .number_format import amount
 from .show import Bundle, show, table
 from .timing import Measurement
 
@@ -250,13 +253,27 @@ def _names(others: Sequence[Measurement]) -> list[str]:
     ]
 
 
+def _between(m: Measurement) -> str:
+    low, high = m.ends
+    if low is None or high is None or low == high:
+        return ""
+    written = (amount(end, m.unit, m.quantity) for end in (low, high))
+    return " – ".join(written) + ", likely" * bool(m.likely)
+
+
+def _basis(likely: Spread) -> str:
+    cards = "all cards" if likely.card == "all" else f"the {likely.card}"
+    work = f"single {likely.work}s" if likely.work == "operator" else f"steps of {likely.work}s"
+    return f"Likely: real cards were there in 8 of 10 cases, by {likely.n:,} {work} on {cards}."
+
+
 def _table(rows: Sequence[Measurement], note: str) -> Bundle:
     head = ("What", "Median", "Quartiles", "n", "Kind", "Where", "When")
     cells = [
         (
             m.label,
             m.written(),
-            f"{m.written('q1')} – {m.written('q3')}" if m.q1 != m.q3 else "",
+            _between(m),
             m.n or "",
             m.kind,
             f"{m.device}: {m.machine}, torch {m.torch}" if m.torch else m.machine,
@@ -266,7 +283,8 @@ def _table(rows: Sequence[Measurement], note: str) -> Bundle:
     ]
     text, page = table(head, cells, [m.kind for m in rows])
     sources = sorted({f"Published: {m.source}." for m in rows if m.source})
-    for line in [*sources, *([note] if note else [])]:
+    said = sorted({_basis(m.likely) for m in rows if m.likely})
+    for line in [*said, *sources, *([note] if note else [])]:
         text += f"\n{line}"
         page += f"<div><small>{html.escape(line)}</small></div>"
     return Bundle(text=text, html=page)

@@ -163,10 +163,11 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     unit, quantity = measurements[0].unit, measurements[0].quantity
     fig, ax = plt.subplots(figsize=(7.2, 0.45 * len(measurements) + 0.95), layout="constrained")
     for row, m in enumerate(measurements):
-        spread = None if m.q1 == m.q3 else [[m.median - m.q1], [m.q3 - m.median]]
+        begin, end = m.ends
+        spread = None if begin == end else [[m.median - begin], [end - m.median]]
         ax.errorbar(m.median, row, xerr=spread, capsize=4, markersize=7, **LOOKS[m.kind])
         ax.text(1.02, row, m.written(), transform=ax.get_yaxis_transform(), va="center")
-    figures = [figure for m in measurements for figure in (m.q1, m.median, m.q3)]
+    figures = [figure for m in measurements for figure in (m.median, *m.ends)]
     ends = [figure for figure in figures if figure is not None]
     low, high = min(ends), max(ends)
     if low > 0 and high > 10 * low:
@@ -192,7 +193,9 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
     alike = f", {kinds.pop()}" if len(kinds) == 1 else ""
-    ax.set_xlabel(f"{quantity}: median and quartiles{alike}")
+    likely = any(m.likely for m in measurements)
+    bars = f"quartiles{', or likely range where modelled' if likely else ''}{alike}"
+    ax.set_xlabel(f"{quantity}: median and {bars}")
     each = "; ".join(
         f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
     )

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from . import progress_file
 from .exercises.judge import Todo, brief
 from .number_format import in_base
-from .show import Bundle, show
+from .show import Bundle, real_gpus_link, show
 
 Verdict = Literal["close", "near", "off"]
 
@@ -59,7 +59,7 @@ class Prediction:
         ----------
         found
             A number, a pair (low, high), a `Measurement` or several of them: then the range is from
-            the lowest lower quartile to the highest upper one. For a choice, the right one.
+            the lowest lower quartile to the highest upper one, or where a real card would likely be. For a choice, the right one.
         kind
             ``"modelled"`` where the numbers are; a `Measurement` says it by itself.
 
@@ -119,7 +119,8 @@ class Prediction:
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
             f'<b style="color:{colour}">{headline}</b> '
             f'<span style="opacity:.6">· {html.escape(self.id)}</span>'
-            f"<div>{html.escape(' '.join(lines))}</div>{picture}</div>",
+            f"<div>{html.escape(' '.join(lines))}</div>{picture}"
+            f"{real_gpus_link() if getattr(answer, 'kind', '') == 'modelled' else ''}</div>",
         )
 
     def _written(self, value: float | str) -> str:
@@ -317,7 +318,8 @@ def _of_measurements(measurements: Sequence[Any], unit: str) -> Found:
                 f"a prediction in {unit or 'no unit'} is set beside figures in {m.unit}"
             )
         middles.append(m.median / size)
-        lows.append(middles[-1] if m.q1 is None else m.q1 / size)  # published: no quartiles
-        highs.append(middles[-1] if m.q3 is None else m.q3 / size)
+        low, high = m.ends
+        lows.append(middles[-1] if low is None else low / size)  # published: no quartiles
+        highs.append(middles[-1] if high is None else high / size)
     kinds = ", ".join(sorted({m.kind for m in measurements}))
     return Found(statistics.median(middles), min(lows), max(highs), kinds)

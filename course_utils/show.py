@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from .course import load_course
 from .this_machine import in_notebook
 
 
@@ -67,7 +69,16 @@ def table(
         for row, look in zip(cells, looks, strict=True)
     )
     titles = "".join(f'<th style="text-align:left">{html.escape(name)}</th>' for name in head)
-    return "\n".join(lines), f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+    page = f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
+    return "\n".join(lines), page + (real_gpus_link() if "modelled" in looks else "")
+
+
+@cache
+def real_gpus_link() -> str:
+    """Return what stands below each table with something modelled: a link to how far that can be trusted."""
+    course = load_course()
+    address = f"https://github.com/{course.repository}/blob/{course.branch}/fidelity.md"
+    return f'<div><small><a href="{address}">How far the simulated GPU is from real ones</a></small></div>'
 
 
 def show_table(

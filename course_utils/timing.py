@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import simgpu
+from simgpu import profiles
 
 from .devices import abilities, synchronize
 from .number_format import amount, seconds
@@ -62,6 +63,8 @@ class Measurement:
         Where a published number is printed.
     experiment, parameters
         The experiment of ``tools.records`` that gave it, and with what, for a record.
+    single
+        Whether the device was asked for one kernel or one copy alone, which is modelled better.
     """
 
     label: str
@@ -80,6 +83,7 @@ class Measurement:
     source: str = ""
     experiment: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    single: bool = False
 
     @classmethod
     def of(
@@ -117,12 +121,29 @@ class Measurement:
         )
 
     def __str__(self) -> str:
-        spread = f" ({self.written('q1')} to {self.written('q3')}), n = {self.n}"
+        low, high = (amount(end or 0, self.unit, self.quantity) for end in self.ends)
+        spread = f" ({'likely ' * bool(self.likely)}{low} to {high}), n = {self.n}"
         place = self.source if self.kind == "published" else self.device
         return (
             f"{self.label}: {self.written()}{spread if self.q1 is not None else ''}, "
             f"{self.kind} {'in' if self.kind == 'published' else 'on'} {place}"
         )
+
+    @property
+    def likely(self) -> profiles.Spread | None:
+        """How far real cards are from it, where it is a modelled time or rate; else None."""
+        known = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
+        return profiles.spread(self.machine, self.single) if known else None
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """From where to where: the quartiles, or where a real card would be in eight of ten cases."""
+        likely = self.likely
+        if likely is None or self.q1 is None or self.q3 is None:
+            return self.q1, self.q3
+        if self.unit == "s":
+            return self.q1 * likely.low, self.q3 * likely.high
+        return self.q1 / likely.high, self.q3 / likely.low
 
     def written(self, figure: str = "median") -> str:
         """Return ``median``, ``q1`` or ``q3`` with its unit: ``"1.23 ms"``; nothing where there is none."""
@@ -188,13 +209,15 @@ def measure(
         return host()
 
     simulated = device.type == "sim"
-    once = _warm_up(fn, clock, 0 if simulated else min_seconds)
+    with simgpu.count() as asked:
+        once = _warm_up(fn, clock, 0 if simulated else min_seconds)
     if simulated:
         times = [_block(fn, clock, SHORT if once < 1e-4 else 1) for _ in range(LEAST)]
     else:
         timer = Timer("fn()", globals={"fn": fn}, timer=clock, num_threads=torch.get_num_threads())
         times = _repeat(timer, once, min_seconds)
-    return Measurement.of(times, label or getattr(fn, "__name__", "work"), device)
+    single = simulated and asked.launches + len(asked.copies) == 2  # called twice to warm up
+    return Measurement.of(times, label or getattr(fn, "__name__", "work"), device, single=single)
 
 
 def take_turns(

@@ -10,9 +10,10 @@ import json
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 _FILE = Path(__file__).with_name("profiles.json")
+_SPREAD = Path(__file__).with_name("spread.json")
 
 
 @dataclass(frozen=True)
@@ -244,6 +245,42 @@ def load(name: str) -> Profile:
     if key is None:
         raise ValueError(f"There is no profile {name!r}. Choose one of {', '.join(names())}.")
     return _load(key)
+
+
+class Spread(NamedTuple):
+    """How many times as long as modelled real work took: in eight of ten cases from ``low`` to ``high``.
+
+    ``n`` measurements on ``card`` say so (``"all"``: on all cards), of ``work``: ``"operator"`` or ``"network"``.
+    """
+
+    low: float
+    high: float
+    n: int
+    card: str
+    work: str
+
+
+def spread(machine: str, single: bool = False) -> Spread:
+    """Return how far real times lie from modelled ones, for a card by its key or its (simulated) name.
+
+    Parameters
+    ----------
+    machine
+        A card of which too little is known, or an unknown one, has the figures of all cards.
+    single
+        Whether one kernel or one copy was timed, and not a step of a network or the like.
+    """
+    work = "operator" if single else "network"
+    known = _ranges()
+    mine = [key for key in names() if machine == key or load(key).name in machine]
+    card = next((key for key in mine if work in known.get(key, ())), "all")
+    found = known[card][work]
+    return Spread(min(found["low"], 1.0), max(found["high"], 1.0), found["n"], card, work)
+
+
+@cache
+def _ranges() -> dict[str, dict[str, dict[str, Any]]]:
+    return json.loads(_SPREAD.read_text(encoding="utf-8"))["cards"]
 
 
 def _plain(name: object) -> str:

@@ -367,7 +367,7 @@ def test_a_card_sets_the_learners_number_first_and_names_every_kind(
     write(tmp_path, result(kind="modelled"), name="modelled_t4.json", machine=SIMULATED)
     write(tmp_path, result())
     evidence.card(mine, experiment="matmul", size=64, folder=tmp_path)
-    head, *rows, source = capsys.readouterr().out.splitlines()
+    head, *rows, likely, source = capsys.readouterr().out.splitlines()
     assert head.split()[:2] == ["What", "Median"]
     kinds = ["measured", "recorded", "modelled", "published"]
     assert [next(kind for kind in kinds if f" {kind} " in row) for row in rows] == kinds
@@ -375,6 +375,7 @@ def test_a_card_sets_the_learners_number_first_and_names_every_kind(
         assert part in rows[0]
     assert "Tesla T4" in rows[1] and "1 s – 3 s" in rows[1]
     assert "–" not in rows[3] and "500 ms" in rows[3]
+    assert "s, likely" in rows[2] and likely.startswith("Likely: ") and "on the T4." in likely
     assert source == "Published: A datasheet, 2019, https://example.org."
     ((fig, alt),) = pictures
     assert "yours 12.3 ms (measured); Tesla T4 2 s (recorded)" in alt

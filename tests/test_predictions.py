@@ -8,7 +8,7 @@ import pytest
 from harness import execute, notebook
 
 from course_utils import course_map, predict, predictions, progress_file, todo
-from course_utils.predictions import Found, score
+from course_utils.predictions import Found, figure, score
 from course_utils.timing import Measurement
 from tools.authoring.anatomy import anatomy_problems
 
@@ -169,7 +169,11 @@ def test_scores(unit, guess, low, high, verdict, says):
 def test_measurements_bring_their_range_kind_and_unit(capsys):
     predict("04.t", 2, unit="ms").reveal(measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled"))
     out = capsys.readouterr().out
-    assert "Found: 2 ms (1.9 to 2.2), modelled." in out and "Inside" in out
+    low, high = (
+        figure(end * 1e3) for end in measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled").ends
+    )
+    assert f"Found: 2 ms ({low} to {high}), modelled." in out and "Inside" in out
+    assert float(low) < 1.9 and float(high) > 2.2, "where real cards would be"
     several = [measurement(1e-3, 0.9e-3, 1.1e-3), measurement(4e-3, 3e-3, 5e-3)]
     predict("04.r", 2, unit="ms").reveal(several)
     assert "(0.9 to 5), measured" in capsys.readouterr().out

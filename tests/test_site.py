@@ -69,6 +69,7 @@ RUN = {
         ),
         ("claims.md", "images/claims.svg", "images/claims.svg"),
         ("site/about.md", "../claims.md", "claims.md"),
+        ("site/index.md", "../fidelity.md", "fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
         ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),
         ("claims.md", "https://example.org/a.md", "https://example.org/a.md"),
@@ -423,7 +424,15 @@ def test_colabs_list_covers_what_lessons_may_import():
 
 RUNNABLE = ("00", "02")  # the others are built as they are stored, without outputs
 WIDTHS = {1280: 900, 390: 844}
-LOOKED_AT = ("index", "00_start_here", "02_moving_data", "08_exercises", "claims", "colab_links")
+LOOKED_AT = (
+    "index",
+    "00_start_here",
+    "02_moving_data",
+    "08_exercises",
+    "claims",
+    "fidelity",
+    "colab_links",
+)
 CONTRAST = """
 () => {
   const rgb = text => text.match(/[\\d.]+/g).map(Number);

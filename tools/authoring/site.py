@@ -24,7 +24,7 @@ from tools.authoring.cells import label, row
 from tools.authoring.form import dumps
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
-SHARED = ("colab_links.md", "claims.md")  # in the repository's root
+SHARED = ("colab_links.md", "claims.md", "fidelity.md")  # in the repository's root
 MAP = "@course-map@"  # in index.md, the place of the table of lessons
 REPOSITORY = "@repository@"  # owner/name, in the pages of site/
 
@@ -75,7 +75,10 @@ def lesson_page(
         if cell.cell_type == "markdown":
             cell.source = page_text(course, cell.source, f"notebooks/{file}", lessons)
         for output in cell.get("outputs", ()):
-            output.get("data", {}).pop(RESULT_MIME, None)  # for tests, not for readers
+            data = output.get("data", {})
+            data.pop(RESULT_MIME, None)  # for tests, not for readers
+            if "text/html" in data:
+                data["text/html"] = data["text/html"].replace(_online(course), "fidelity.html")
         cells.append(cell)
         if cell.get("id") == "header":
             cells.append(_about_run(nb.metadata.get("course", {}).get("run")))
@@ -83,6 +86,10 @@ def lesson_page(
             cell.metadata.setdefault("tags", []).append("hide-input")
     nb.cells = cells
     return nb
+
+
+def _online(course: Course) -> str:
+    return f"https://github.com/{course.repository}/blob/{course.branch}/fidelity.md"
 
 
 def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> str:

@@ -1,0 +1,313 @@
+"""The page ``fidelity.md`` and its picture: how far the simulated GPU is from real ones.
+
+``python -m tools.authoring.fidelity`` models the evidence that is shipped, which takes some minutes, and writes all
+that follows from it: the table of what was measured and modelled, the ranges that are shown beside
+modelled times (``simgpu/spread.json``), the page and the picture. ``notebooks --fix`` renews the last two.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import subprocess
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from statistics import median, quantiles
+from typing import NamedTuple
+
+import torch
+
+from simgpu import profiles
+from simgpu.fidelity import hold, read
+from simgpu.fidelity.model import Found
+from simgpu.fidelity.report import NEAR
+from tools.authoring.form import FIX, Problem
+
+ROOT = Path(__file__).parents[2]
+EVIDENCE = ROOT / "simgpu" / "tests" / "evidence"
+FILES = ("operators.csv.gz", "points.csv.gz")
+TABLE = EVIDENCE / "modelled.csv.gz"
+SPREAD = ROOT / "simgpu" / "spread.json"
+PAGE, CHART = "fidelity.md", "images/fidelity.svg"
+COMMAND = "python -m tools.authoring.fidelity"
+
+ENOUGH = 20
+"""Measurements from which a card has a range of its own; with fewer it has that of all cards."""
+
+WRONG = 0.6
+"""A kind of work stands among those that the model gets wrong where fewer are near the measured."""
+
+
+class Pair(NamedTuple):
+    """What was measured, and what the simulated device makes of it, in seconds or bytes."""
+
+    card: str
+    kind: str
+    quantity: str
+    measured: float
+    modelled: float
+
+    @property
+    def work(self) -> str:
+        """Whole networks, or single operators, copies and collectives."""
+        return "network" if self.kind.startswith("network") else "operator"
+
+
+# --- from the evidence --------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Model the evidence, and write everything that follows from it."""
+    found = [hold(row) for name in FILES for row in read(EVIDENCE / name)]
+    write_pairs(
+        Pair(f.profile, f.meaning.kind, f.quantity, f.measured, f.modelled)
+        for f in found
+        if isinstance(f, Found)
+    )
+    commit = ["git", "describe", "--always", "--dirty"]
+    told = subprocess.run(commit, cwd=ROOT, capture_output=True, text=True, check=False)
+    content = {
+        "schema": 1,
+        "note": "Measured over modelled seconds: the first and the last tenth part lie below low and above high.",
+        "made": f"{COMMAND}, commit {told.stdout.strip()}, torch {torch.__version__}",
+        "evidence": list(FILES),
+        "cards": spread(pairs()),
+    }
+    SPREAD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    (ROOT / PAGE).touch()
+    print("\n".join([str(TABLE), str(SPREAD), *renew(ROOT)]))
+
+
+def write_pairs(rows: Iterable[Pair]) -> None:
+    """Write the table, the same bytes for the same rows."""
+    text = io.StringIO(newline="")
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(Pair._fields)
+    table.writerows(sorted((*p[:3], f"{p.measured:.4g}", f"{p.modelled:.4g}") for p in rows))
+    TABLE.write_bytes(gzip.compress(text.getvalue().encode(), 9, mtime=0))
+
+
+def pairs() -> list[Pair]:
+    """Return the table."""
+    lines = csv.reader(io.StringIO(gzip.decompress(TABLE.read_bytes()).decode()))
+    next(lines)
+    return [Pair(*line[:3], *map(float, line[3:])) for line in lines]
+
+
+def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
+    """Return how much longer or shorter real work takes than modelled, by card and for all cards."""
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for card in [*profiles.names(), "all"]:
+        for work in ("operator", "network"):
+            alike = [
+                p.measured / p.modelled
+                for p in rows
+                if (p.quantity, p.work) == ("seconds", work) and card in (p.card, "all")
+            ]
+            if len(alike) >= ENOUGH:
+                tenths = quantiles(alike, n=10, method="inclusive")
+                low, high = round(tenths[0], 2), round(tenths[-1], 2)
+                found.setdefault(card, {})[work] = {"low": low, "high": high, "n": len(alike)}
+    return found
+
+
+# --- the page -----------------------------------------------------------------------------------
+
+INTRODUCTION = """\
+# How far the simulated GPU is from real ones
+
+On a machine without a GPU the course's times are *modelled*: a simulated GPU works out how long a real one would take. We have no
+such card; others have measured theirs and published what they found. Here is each of those measurements that we could repeat in the
+model and may pass on, {n} times on {cards} cards, beside what the model makes of it. On the line the model is right, between the thin lines it is at most
+25 % off.
+
+"""
+
+READING = """
+*Ratio* is modelled over measured: below 1 the model says too little. *Range* is what the course prints beside a modelled time:
+in eight of ten cases the real card took between so many times as long. It always holds the modelled time itself.
+A card with fewer than {enough} measurements gets the range of all cards. The course takes the range of operators where one kernel or one copy is timed,
+else that of networks; for peaks of memory and for ratios of two times it shows none.
+
+## Where the model is still wrong
+
+These have fewer than {wrong:.0f} % of their measurements within 25 %:
+
+"""
+
+LIMITS = """
+And what this sample does not show:
+
+- **It is a sample of what people publish.** All measurements of a kind may come from one program on one machine; a range made of them says
+  less of your program than its count suggests. The 3,000 operators of the largest source had no part in fitting the model; of the others a part
+  had, and the hosts' speed was chosen on all networks.
+- **Not every card.** Where a card has no row above, nothing was compared: its range is that of other cards.
+- **Convolutional networks on an A100 or H100.** Training them takes longer than the model says, by measurements whose licence does not let us
+  pass them on.
+- **Hosts differ** by a factor of two among those who published. A small network waits for its host.
+- **Not modelled at all:** `torch.compile`, CUDA graphs, quantised weights, several machines.
+
+## All kinds of work
+
+<details><summary>Each card, and each kind of work on it</summary>
+
+"""
+
+SOURCES = """
+</details>
+
+The measurements, each with its source: [the evidence](simgpu/tests/evidence/README.md). How to set your own card beside the model:
+[simgpu](simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
+"""
+
+
+def page() -> str:
+    """Return the page, as Markdown."""
+    rows = pairs()
+    seconds = [p for p in rows if p.quantity == "seconds"]
+    cards = [card for card in profiles.names() if any(p.card == card for p in seconds)]
+    text = INTRODUCTION.format(n=f"{len(seconds):,}", cards=len(cards))
+    text += f"![{alt()}]({CHART})\n"
+    for work, title in (
+        ("operator", "Single operators, copies and collectives"),
+        ("network", "Whole networks"),
+    ):
+        text += f"\n## {title}\n\n{_HEAD} Range |\n{_RULE}---:|\n"
+        for card in [*cards, "all"]:
+            alike = [p for p in seconds if p.work == work and card in (p.card, "all")]
+            if alike:
+                low, high, _, of, _ = profiles.spread(card, single=work == "operator")
+                own = f"{low:.2f} to {high:.2f}" if of == card else "as all"
+                text += f"{_row(card if card != 'all' else '**all**', alike)} {own} |\n"
+    text += READING.format(enough=ENOUGH, wrong=100 * WRONG)
+    kinds: dict[tuple[str, str, str], list[Pair]] = {}
+    for p in rows:
+        kinds.setdefault(p[:3], []).append(p)
+    off = sorted((_near(alike), key) for key, alike in kinds.items() if len(alike) > 4)
+    text += "".join(_said(*key, kinds[key]) for near, key in off if near < WRONG) or "Nowhere.\n"
+    text += f"{LIMITS}{_HEAD}\n{_RULE}\n".replace("| Card |", "| Card, work |")
+    text += "".join(
+        f"{_row(f'{card}, {_kind(kind, quantity)}', alike)}\n"
+        for (card, kind, quantity), alike in sorted(kinds.items())
+    )
+    made = json.loads(SPREAD.read_text(encoding="utf-8"))["made"].partition(", ")[2]
+    return text + SOURCES.format(made=made, command=COMMAND)
+
+
+_HEAD = "| Card | Measured | Ratio, median | Within 25 % |"
+_RULE = "|---|---:|---:|---:|"
+
+
+def _row(name: str, alike: Sequence[Pair]) -> str:
+    ratio = median(p.modelled / p.measured for p in alike)
+    return f"| {name} | {len(alike):,} | {ratio:.2f} | {100 * _near(alike):.0f} % |"
+
+
+def _near(alike: Sequence[Pair]) -> float:
+    return sum(abs(p.modelled / p.measured - 1) <= NEAR for p in alike) / len(alike)
+
+
+def _kind(kind: str, quantity: str) -> str:
+    return kind.replace(":", ",") + (", memory" if quantity == "bytes" else "")
+
+
+def _said(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
+    ratio = median(p.modelled / p.measured for p in alike)
+    return (
+        f"- **{card}, {_kind(kind, quantity)}**: {100 * _near(alike):.0f} % of {len(alike)}. "
+        f"The median is {ratio:.2f} of the measured, too {'little' if ratio < 1 else 'much'}.\n"
+    )
+
+
+def alt() -> str:
+    """Say in a sentence or two what the picture shows."""
+    seconds = [p for p in pairs() if p.quantity == "seconds"]
+    said = [
+        f"of {len(alike):,} {work}s {100 * _near(alike):.0f} % lie within 25 % of the measured"
+        for work in ("operator", "network")
+        if (alike := [p for p in seconds if p.work == work])
+    ]
+    return (
+        "Modelled against measured time, on logarithmic axes, one dot a measurement, coloured by kind of work; "
+        f"single operators left, whole networks right: {', and '.join(said)}."
+    )
+
+
+# --- the picture --------------------------------------------------------------------------------
+
+
+def draw(path: Path) -> None:
+    """Draw the picture into an SVG file; its dots are pixels in it, as they are many."""
+    import matplotlib.pyplot as plt
+
+    from course_utils.plots import COLOURS, MARKERS, log_ticks, use_style
+
+    seconds = [p for p in pairs() if p.quantity == "seconds"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with plt.rc_context({"svg.hashsalt": "fidelity", "svg.fonttype": "path"}):
+        use_style()
+        fig, axes = plt.subplots(1, 2, figsize=(9.6, 5.2), layout="constrained")
+        for ax, work, title in zip(
+            axes, ("operator", "network"), ("single operators", "whole networks"), strict=True
+        ):
+            here = [p for p in seconds if p.work == work]
+            ends = [min(min(p[3:]) for p in here) / 1.5, max(max(p[3:]) for p in here) * 1.5]
+            for factor, width in ((1, 1.2), (1 + NEAR, 0.6), (1 - NEAR, 0.6)):
+                ax.plot(ends, [factor * end for end in ends], color="#555555", linewidth=width)
+            kinds = sorted({p.kind for p in here}, key=lambda k: -sum(p.kind == k for p in here))
+            for i, kind in enumerate(kinds):
+                x, y = zip(*(p[3:] for p in here if p.kind == kind), strict=True)
+                look = {"color": COLOURS[i % 7], "marker": MARKERS[i % 7], "linestyle": ""}
+                look |= {"markerfacecolor": "none"} if i >= 7 else {}
+                ax.plot(x, y, **look, markersize=3.5, alpha=0.5, rasterized=True, zorder=2 + i / 99)
+                ax.plot([], [], **look, label=kind.removeprefix("network: "))
+            ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends, title=title, aspect="equal")
+            ax.set(xlabel="measured, in seconds", ylabel="modelled, in seconds")
+            log_ticks(ax.xaxis)
+            log_ticks(ax.yaxis)
+            ax.legend(loc="upper left", fontsize=9)
+        about = f"{alt()} This file {digest()}."
+        fig.savefig(path, format="svg", dpi=150, metadata={"Date": None, "Description": about})
+        plt.close(fig)
+
+
+@cache
+def _digest(table: bytes) -> str:
+    import hashlib
+
+    return f"shows {hashlib.sha256(table).hexdigest()[:16]}"
+
+
+def digest() -> str:
+    """Return what stands in the picture's file to tell whether it shows this table."""
+    return _digest(gzip.decompress(TABLE.read_bytes()))
+
+
+def problems(root: Path) -> list[Problem]:
+    """List what is out of date; a course without the page has no problem with it."""
+    path, chart = root / PAGE, root / CHART
+    if not path.exists():
+        return []
+    found = []
+    if path.read_text(encoding="utf-8") != page():
+        found.append(Problem(PAGE, "", "is out of date with its table", FIX))
+    if not chart.exists() or digest() not in chart.read_text(encoding="utf-8"):
+        found.append(Problem(CHART, "", "is out of date with its table", FIX))
+    return found
+
+
+def renew(root: Path) -> list[str]:
+    """Write the page and the picture where they are out of date; return which."""
+    stale = [problem.file for problem in problems(root)]
+    if PAGE in stale:
+        (root / PAGE).write_text(page(), encoding="utf-8", newline="\n")
+    if CHART in stale:
+        draw(root / CHART)
+    return stale
+
+
+if __name__ == "__main__":
+    main()
