@@ -264,7 +264,7 @@ def _between(m: Measurement) -> str:
 def _basis(likely: Spread) -> str:
     cards = "all cards" if likely.card == "all" else f"the {likely.card}"
     work = f"single {likely.work}s" if likely.work == "operator" else f"steps of {likely.work}s"
-    return f"Likely: real cards were there in 8 of 10 cases, by {likely.n:,} {work} on {cards}."
+    return f"Likely: of {likely.n:,} {work} timed on {cards}, 8 of 10 lay within such a range."
 
 
 def _table(rows: Sequence[Measurement], note: str) -> Bundle:

@@ -375,7 +375,7 @@ def test_a_card_sets_the_learners_number_first_and_names_every_kind(
         assert part in rows[0]
     assert "Tesla T4" in rows[1] and "1 s – 3 s" in rows[1]
     assert "–" not in rows[3] and "500 ms" in rows[3]
-    assert "s, likely" in rows[2] and likely.startswith("Likely: ") and "on the T4." in likely
+    assert "s, likely" in rows[2] and likely.startswith("Likely: ") and "on the T4," in likely
     assert source == "Published: A datasheet, 2019, https://example.org."
     ((fig, alt),) = pictures
     assert "yours 12.3 ms (measured); Tesla T4 2 s (recorded)" in alt

@@ -20,6 +20,11 @@ COURSE = load_course()
 ADDRESS = f"https://github.com/{COURSE.repository}/blob/{COURSE.branch}/"
 
 
+@pytest.fixture
+def sim(two_devices):
+    return torch.device("sim:0")
+
+
 def modelled(machine="Simulated NVIDIA T4", unit="s", **more):
     figures = (3e-3, 3e-3, 3e-3, 5, "sim:0", machine, "2.13.0", 2, "2026-11-21", "modelled", unit)
     return Measurement("mine", *figures, **more)
@@ -36,7 +41,7 @@ def test_a_modelled_time_stands_in_a_range_wherever_it_is_shown(sim, monkeypatch
         evidence.card(m)
         said = capsys.readouterr().out
         assert f"{evidence.amount(low)} – {evidence.amount(high)}, likely" in said
-        assert f"by {m.likely.n:,}" in said and f"{work}s on the T4." in said
+        assert f"of {m.likely.n:,}" in said and f"{work}s timed on the T4," in said
     drawn = []
     monkeypatch.setattr(plots, "present", lambda fig, alt: drawn.append(fig))
     plots.dots([one, step], ["one", "step"])
