@@ -72,6 +72,14 @@ def test_what_is_no_modelled_time_keeps_its_quartiles():
     assert rate.ends[0] == pytest.approx(9e-6 / time.ends[1]), "the slower, the fewer"
 
 
+def test_a_recorded_product_stands_in_the_range_of_operators_and_a_step_in_that_of_networks():
+    (file,) = (ROOT / "course_lessons" / "recorded").glob("modelled_nvidia_t4.json")
+    times = [m for m in evidence.read_records(file) if m.unit == "s"]
+    found = {(m.experiment, m.likely.work) for m in times}
+    assert {("matmul", "operator"), ("cnn_step", "network")} <= found
+    assert ("matmul", "network") not in found and ("cnn_step", "operator") not in found
+
+
 # --- the page -----------------------------------------------------------------------------------
 
 
