@@ -19,9 +19,11 @@ from support import skip
 import simgpu
 from course_utils import evidence
 from course_utils.timing import measure
-from simgpu.fidelity import Row
+from simgpu import profiles
+from simgpu.fidelity import Row, hold, read
 from simgpu.fidelity import __main__ as fidelity
 from simgpu.fidelity.interpret import interpret
+from simgpu.fidelity.stepping import workspace
 from simgpu.fidelity.workload import Uninterpretable
 from tools import records
 from tools.commands import record
@@ -436,10 +438,14 @@ def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
     head, *lines = path.read_text(encoding="utf-8").splitlines()
     lines = [line for line in lines if re.match("step:.*batch=64 .*(False|size=32)[;,]", line)]
     path.write_text("\n".join([head, *lines]), encoding="utf-8")
-    out = held(path, capsys, "Tesla T4")
-    groups = [line.split() for line in out.splitlines() if line.startswith("T4 ")]
-    assert len(lines) == 8 and len(groups) == 2
-    assert all(line[-1] == "100%" for line in groups), out
+    held(path, capsys, "Tesla T4")
+    found = [hold(row) for row in read(path)]
+    assert len(found) == 8
+    for (
+        each
+    ) in found:  # a real card's peak has cuBLAS's block in it, which the simulated one has not
+        block = workspace(profiles.load("T4")) if each.quantity == "bytes" else 0
+        assert each.modelled - block == pytest.approx(each.measured, rel=0.02), each
 
 
 @pytest.mark.parametrize("name", table.ROWS)
