@@ -29,7 +29,7 @@ class Hollow(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sizes_only = _SizesOnly()
+        self._sizes_only = _SizesOnly(self)
 
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -40,11 +40,9 @@ class Hollow(TorchDispatchMode):
         if op is torch.ops.aten._local_scalar_dense.default:
             MACHINE.copy(MACHINE.device(args[0].device), "d2h", args[0].element_size())
             return 0
-        if op is torch.ops.aten._to_copy.default and SimTensor not in types:
-            with self:
+        if op.is_view or (op is torch.ops.aten._to_copy.default and SimTensor not in types):
+            with self:  # a view of the tensor as it is, or the parts of a copy
                 return run(op, args, kwargs)
-        if op.is_view:  # of the tensor as it is: its payload has the view's place in memory
-            return run(op, args, kwargs)
         with self._sizes_only:
             out = run(op, args, kwargs)
         if op is torch.ops.aten.copy_.default and type(out) is Tensor:
@@ -55,10 +53,17 @@ class Hollow(TorchDispatchMode):
 class _SizesOnly(TorchDispatchMode):
     """Within it, what the device would compute on the CPU is worked out as sizes, on ``meta``."""
 
+    def __init__(self, hollow: Hollow) -> None:
+        super().__init__()
+        self._hollow = hollow
+
     def __torch_dispatch__(
         self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if SimTensor in types:  # a part of an operation that the device takes apart
+            with self._hollow:
+                return op(*args, **kwargs)
         if "device" in kwargs:
             kwargs = {**kwargs, "device": _META}
         met: dict[int, Tensor] = {}

@@ -1,5 +1,6 @@
 """Memory, random numbers, time and counters of the simulated device, as a program sees them."""
 
+import contextlib
 import gc
 import os
 import statistics
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import simgpu
+from simgpu.hollow import Hollow
 
 pytestmark = pytest.mark.usefixtures("two_devices")
 
@@ -703,3 +705,54 @@ def test_other_dtypes_are_made_after_the_journey_where_nobody_waits(source):
     assert counts.synchronizations == (source != "pinned")
     assert moved.dtype is torch.float32 and moved.stride() == images.stride()
     assert torch.equal(moved.cpu(), images.float())
+
+
+# --- Without values
+
+
+def _all_sorts(device):
+    """Operations that the device does, takes apart, or does in a way of its own."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 8)
+    ).to(device)
+    others = (
+        nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to(device),
+        nn.LSTM(8, 8).to(device),
+    )
+    images, words = torch.ones(4, 3, 8, 8, device=device), torch.ones(2, 5, 8, device=device)
+    with torch.autograd.graph.save_on_cpu():
+        loss = net(images).sum() + others[0](words).sum() + others[1](words)[0].sum()
+    loss = loss + F.scaled_dot_product_attention(*[words[:, None]] * 3).sum()
+    loss = loss + torch.einsum("bij,bkj->bik", words, words).std() + torch.cdist(words, words).sum()
+    for part in (words.cpu(), words.half().float(), torch.histc(words, 4), words.to("sim:1")):
+        loss = loss + part.sum().to(device)
+    if loss.requires_grad:
+        loss.backward()
+        torch.optim.AdamW(net.parameters()).step()
+    return loss
+
+
+@pytest.mark.parametrize("mode", [contextlib.nullcontext, torch.no_grad, torch.inference_mode])
+def test_without_values_the_same_is_launched_copied_and_held(mode):
+    seen = []
+    for values in (contextlib.nullcontext, Hollow):
+        torch.sim.reset_peak_memory_stats()
+        with values(), mode(), simgpu.count() as counted:
+            loss = _all_sorts(SIM)
+            assert loss.item() == 0 or values is not Hollow
+        del loss
+        gc.collect()
+        seen.append((counted.launches, len(counted.copies), torch.sim.max_memory_allocated()))
+    assert seen[0] == seen[1] and seen[0][0] > 50
+
+
+def test_without_values_what_reaches_the_host_is_zero_and_what_needs_values_says_so():
+    x = torch.full((2, 3), 5.0, device=SIM)
+    with Hollow():
+        y = torch.ones(2, 3, device=SIM) + x
+        assert y.cpu().tolist() == [[0.0] * 3] * 2
+        assert torch.full((2, 3), 7.0).copy_(y).tolist() == [[0.0] * 3] * 2
+        with pytest.raises(RuntimeError, match="nonzero cannot know its result's shape"):
+            y.nonzero()
+    assert x.tolist() == [[5.0] * 3] * 2
