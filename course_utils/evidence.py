@@ -173,10 +173,6 @@ def _said(name: str, value: Any) -> str:
     return value if isinstance(value, str) else f"{name} {value}"
 
 
-ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
-"""Experiments that ask the device for one kernel or one copy."""
-
-
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
     device = result["device"]
     part = "cpu" if device.startswith("cpu") else "device"
@@ -189,7 +185,6 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
         threads=result.get("threads"),
         date=result["date"],
         source=_cite(result.get("source")),
-        single=result["experiment"] in ONE_CALL,
         **{field: result[field] for field in same},
     )
 

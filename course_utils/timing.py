@@ -42,6 +42,10 @@ BLOCKS = 20
 """How many repetitions to aim at. A repetition of something short is the mean over a block of calls."""
 
 
+ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
+"""Recorded experiments that ask the device for one kernel or one copy."""
+
+
 @dataclass(frozen=True)
 class Measurement:
     """A number and where it is from: the median and the quartiles of ``n`` repetitions.
@@ -133,7 +137,8 @@ class Measurement:
     def likely(self) -> profiles.Spread | None:
         """How far real cards are from it, where it is a modelled time or rate; else None."""
         known = self.kind == "modelled" and (self.unit == "s" or self.unit.endswith("/s"))
-        return profiles.spread(self.machine, self.single) if known else None
+        single = self.single or self.experiment in ONE_CALL
+        return profiles.spread(self.machine, single) if known else None
 
     @property
     def ends(self) -> tuple[float | None, float | None]:

@@ -28,7 +28,7 @@ from course_lessons.lesson07.regime import regime
 from course_lessons.shared import profiling
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.traces import Trace
-from course_utils import evidence
+from course_utils import evidence, memory
 from course_utils.exercises import lesson, todo
 from course_utils.timing import host_clock
 from simgpu.clock import Span
@@ -464,9 +464,8 @@ def test_the_facts_of_a_trace_by_hand(sim):
         Span("sim:0 compute", "add", 9.0, 10.0, "kernel"),
     ]
     counted = profiling.Counted(sim)
-    profile = simgpu.profile(sim)
-    counted.flops["fp32"] = 1.0 * profile.rates["fp32"]
-    counted.bytes = 0.5 * profile.memory_rate
+    counted.flops["fp32"] = 1.0 * profiling.best_flops(sim)
+    counted.bytes = 0.5 * profiling.best_bytes(sim)
     found = profiling.facts_of(Trace(spans, "modelled"), 2, counted)
     assert found == Facts(
         seconds=5.0,
@@ -480,6 +479,13 @@ def test_the_facts_of_a_trace_by_hand(sim):
     )
     one = profiling.facts_of(Trace(spans, "modelled"), 2, counted, calls_counted=1)
     assert one.flop_share == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("n", [512, 1024, 2048, 4096])
+def test_no_product_is_faster_than_the_best_rate_not_a_short_one_on_a_cool_card(sim, n):
+    a = torch.ones(n, n, device=sim)
+    with memory.Hollow():
+        assert 0.7 < profiling.facts(lambda: a @ a, sim).flop_share < 1.0001
 
 
 def test_the_facts_of_work_on_the_simulated_device(sim):

@@ -18,7 +18,7 @@ from course_utils.devices import abilities
 from course_utils.number_format import seconds
 from course_utils.show import table
 from course_utils.timing import measure
-from simgpu import cost
+from simgpu import cost, latency
 
 from .traces import Trace, trace
 
@@ -225,13 +225,25 @@ _DTYPES = {
 }
 
 
+SIZES = (1024, 2048, 4096)
+"""Of the square matrices whose products are tried on a card."""
+
+
 def best_flops(device: torch.device, unit: str = "fp32") -> float:
-    """Return the FLOP/s that a large matrix product reaches: modelled on ``sim``, else measured once (a CPU: for each number of threads)."""
-    return (
-        simgpu.profile(device).rates[unit]
-        if device.type == "sim"
-        else _flops(device, unit, _threads(device))
-    )
+    """Return the most FLOP/s of matrix products: modelled on ``sim``, else measured once (a CPU: for each number of threads).
+
+    The largest need not be the fastest: a card at its power limit slows down, and a short product is over before.
+    """
+    if device.type != "sim":
+        return _flops(device, unit, _threads(device))
+    profile = simgpu.profile(device)
+    works = (_product(n, unit) for n in SIZES)
+    return max(profile.rates[unit], *(w.flops / latency.seconds(w, profile) for w in works))
+
+
+def _product(n: int, unit: str) -> cost.Work:
+    nbytes = 3 * n * n * _DTYPES[unit].itemsize
+    return cost.Work(2.0 * n**3, nbytes, unit, "product", (cost.Product(1, n, n, n),))
 
 
 def best_bytes(device: torch.device) -> float:
@@ -250,14 +262,17 @@ def _threads(device: torch.device) -> int:
 
 @functools.cache
 def _flops(device: torch.device, unit: str, threads: int) -> float:
-    size = 512 if device.type == "cpu" else 4096
-    a = torch.randn(size, size).to(device, _DTYPES[unit])
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if unit == "tf32" else "highest")
     try:
-        return 2 * size**3 / measure(lambda: a @ a, device=device, min_seconds=0.05).median
+        return max(_reached(n, device, unit) for n in ((512,) if device.type == "cpu" else SIZES))
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def _reached(n: int, device: torch.device, unit: str) -> float:
+    a = torch.randn(n, n).to(device, _DTYPES[unit])
+    return 2 * n**3 / measure(lambda: a @ a, device=device, min_seconds=0.05).median
 
 
 @functools.cache

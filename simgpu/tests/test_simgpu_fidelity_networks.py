@@ -129,7 +129,7 @@ def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, 
     run.cache_clear()
     # Zeros are one operation without values and two with them; so are a few more with channels innermost.
     times = without.pop("seconds"), with_values.pop("seconds")
-    assert times[0] == pytest.approx(times[1], rel=0.02 if step.channels_last else 1e-3)
+    assert times[0] == pytest.approx(times[1], rel=0.06 if step.channels_last else 1e-3)
     assert without == with_values
 
 
