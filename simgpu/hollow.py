@@ -84,7 +84,8 @@ class _SizesOnly(TorchDispatchMode):
                 raise RuntimeError(
                     f"{op.name()} cannot know its result's shape: within Hollow no tensor has values."
                 ) from None
-            out = tree_map_only(Tensor, _sizes, op(*tree_map_only(Tensor, _zeros, args)))
+            args, kwargs = tree_map_only(Tensor, _zeros, (args, kwargs))
+            out = tree_map_only(Tensor, _sizes, op(*args, **kwargs))
         return tree_map_only(Tensor, lambda x: met.get(id(x), x), out) if met else out
 
 

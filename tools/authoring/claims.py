@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from course_lessons.shared.claims import CLAIMS, WORDS, Claim, weigh
 from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
 from course_utils.evidence import KINDS
-from tools.authoring.form import FIX, Problem
+from tools.authoring.pages import WholePage, shows
 
 PAGE, CHART = "claims.md", "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
@@ -44,30 +43,6 @@ def alt(claims: Sequence[Claim]) -> str:
         "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
         f"a logarithmic axis; {len(claims)} claims, which the text below gives in words."
     )
-
-
-def problems(root: Path) -> list[Problem]:
-    """List what is out of date; a course without the page has no problem with it."""
-    path = root / PAGE
-    if not path.exists():
-        return []
-    found = []
-    if path.read_text(encoding="utf-8") != page():
-        found.append(Problem(PAGE, "", "is out of date with the claims or the records", FIX))
-    chart = root / CHART
-    if not chart.exists() or digest(CLAIMS) not in chart.read_text(encoding="utf-8"):
-        found.append(Problem(CHART, "", "is out of date with the claims or the records", FIX))
-    return found
-
-
-def renew(root: Path) -> list[str]:
-    """Write the page and the chart where they are out of date; return which."""
-    stale = [problem.file for problem in problems(root)]
-    if PAGE in stale:
-        (root / PAGE).write_text(page(), encoding="utf-8", newline="\n")
-    if CHART in stale:
-        draw(root / CHART)
-    return stale
 
 
 def _by_verdict(claims: Sequence[Claim]) -> Iterator[str]:
@@ -132,7 +107,7 @@ def digest(claims: Sequence[Claim]) -> str:
         for c in claims
     ]
     content = json.dumps(rows, ensure_ascii=False)
-    return f"shows {hashlib.sha256(content.encode()).hexdigest()[:16]}"
+    return shows(content.encode())
 
 
 def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
@@ -201,3 +176,7 @@ def _legend(fig) -> None:
         )
     )
     fig.legend(handles=handles, loc="outside upper center", ncols=5)
+
+
+WHOLE = WholePage(PAGE, CHART, page, lambda: digest(CLAIMS), draw, "the claims or the records")
+problems, renew = WHOLE.problems, WHOLE.renew

@@ -13,7 +13,6 @@ import io
 import json
 import subprocess
 from collections.abc import Iterable, Sequence
-from functools import cache
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
@@ -24,7 +23,7 @@ from simgpu import profiles
 from simgpu.fidelity import hold, read
 from simgpu.fidelity.model import Found
 from simgpu.fidelity.report import NEAR
-from tools.authoring.form import FIX, Problem
+from tools.authoring.pages import WholePage, shows
 
 ROOT = Path(__file__).parents[2]
 EVIDENCE = ROOT / "simgpu" / "tests" / "evidence"
@@ -274,39 +273,13 @@ def draw(path: Path) -> None:
         plt.close(fig)
 
 
-@cache
-def _digest(table: bytes) -> str:
-    import hashlib
-
-    return f"shows {hashlib.sha256(table).hexdigest()[:16]}"
-
-
 def digest() -> str:
     """Return what stands in the picture's file to tell whether it shows this table."""
-    return _digest(gzip.decompress(TABLE.read_bytes()))
+    return shows(gzip.decompress(TABLE.read_bytes()))
 
 
-def problems(root: Path) -> list[Problem]:
-    """List what is out of date; a course without the page has no problem with it."""
-    path, chart = root / PAGE, root / CHART
-    if not path.exists():
-        return []
-    found = []
-    if path.read_text(encoding="utf-8") != page():
-        found.append(Problem(PAGE, "", "is out of date with its table", FIX))
-    if not chart.exists() or digest() not in chart.read_text(encoding="utf-8"):
-        found.append(Problem(CHART, "", "is out of date with its table", FIX))
-    return found
-
-
-def renew(root: Path) -> list[str]:
-    """Write the page and the picture where they are out of date; return which."""
-    stale = [problem.file for problem in problems(root)]
-    if PAGE in stale:
-        (root / PAGE).write_text(page(), encoding="utf-8", newline="\n")
-    if CHART in stale:
-        draw(root / CHART)
-    return stale
+WHOLE = WholePage(PAGE, CHART, page, digest, draw, "its table")
+problems, renew = WHOLE.problems, WHOLE.renew
 
 
 if __name__ == "__main__":

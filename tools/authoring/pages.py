@@ -1,4 +1,4 @@
-"""The generated parts of pages: README.md's map and benchmark, colab_links.md's table.
+"""Pages that are generated, in part (README.md's map and benchmark, colab_links.md's table) or whole.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
 is written by hand.
@@ -6,6 +6,9 @@ is written by hand.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_utils.course import Course, Lesson
@@ -93,3 +96,54 @@ def _open(course: Course, lesson: Lesson) -> str:
     if lesson.planned:
         return "planned"
     return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
+
+
+# --- whole pages, each with a picture -------------------------------------------------------------
+
+
+def shows(content: bytes) -> str:
+    """Return what stands in a picture's file to tell whether it shows this content."""
+    return f"shows {hashlib.sha256(content).hexdigest()[:16]}"
+
+
+@dataclass(frozen=True)
+class WholePage:
+    """A page and its picture, made of something and of nothing else.
+
+    Attributes
+    ----------
+    page, chart
+        Their paths from the root.
+    text, mark, draw
+        Return the page; return what `shows` makes of the picture's content; write the picture.
+    source
+        What they are made of, in words.
+    """
+
+    page: str
+    chart: str
+    text: Callable[[], str]
+    mark: Callable[[], str]
+    draw: Callable[[Path], None]
+    source: str
+
+    def problems(self, root: Path) -> list[Problem]:
+        """List what is out of date; a course without the page has no problem with it."""
+        path, chart = root / self.page, root / self.chart
+        if not path.exists():
+            return []
+        stale = []
+        if path.read_text(encoding="utf-8") != self.text():
+            stale.append(self.page)
+        if not chart.exists() or self.mark() not in chart.read_text(encoding="utf-8"):
+            stale.append(self.chart)
+        return [Problem(file, "", f"is out of date with {self.source}", FIX) for file in stale]
+
+    def renew(self, root: Path) -> list[str]:
+        """Write the page and the picture where they are out of date; return which."""
+        stale = [problem.file for problem in self.problems(root)]
+        if self.page in stale:
+            (root / self.page).write_text(self.text(), encoding="utf-8", newline="\n")
+        if self.chart in stale:
+            self.draw(root / self.chart)
+        return stale

@@ -334,9 +334,9 @@ def said_of(group: Sequence[Found], unit: str) -> tuple[str, str]:
     """Write the numbers of a group, from the least to the most, and what they are of."""
     values = [f.value for f in group]
     what = "; ".join(dict.fromkeys(f.what for f in group))
-    return between(min(values), max(values), unit), what if len(
-        group
-    ) < 3 else f"{len(group)} cases"
+    if len(group) > 2:
+        what = f"{len(group)} cases"
+    return between(min(values), max(values), unit), what
 
 
 def kind_of(found: Found) -> str:
