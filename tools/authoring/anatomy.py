@@ -14,6 +14,19 @@ from course_utils.stubs import AuthoringError, exercise_id, find_stub
 from tools.authoring.form import Problem, cell_name, tags
 
 LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself")
+FURTHER = "Further"
+"""The section after them: what is worth keeping beside the main line."""
+
+MAIN_LINE = 45
+"""Cells before *Further*, at most."""
+CODE_LINES = 25
+"""Lines of a code cell, at most."""
+IMPORTS = 12
+"""Import statements in one cell, at most."""
+COLLECTIONS = {"08"}
+"""Lessons that are read in pieces, so that their number of cells is free."""
+TOO_LONG = {"01", "02", "03", "04", "05", "06", "07", "08", "09"}
+"""Lessons that are longer than this still; one that is mended must leave, and none may come."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [
@@ -103,6 +116,7 @@ def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str)
     """List what is missing from a lesson, or has no place in it."""
     found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
     found += _prediction_problems(nb)
+    found += _length_problems(nb)
     return [Problem(file, *entry) for entry in found]
 
 
@@ -117,12 +131,50 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
             yield heading.place, what, f"use {'#' * (level + 1)}"
         level = heading.level
     sections = [h.text for h in all_headings if h.level == 2]
+    if FURTHER in sections[:-1]:
+        yield "", f"goes on after '{FURTHER}'", "make what follows a part of it, under  ###"
+    sections = [text for text in sections if text != FURTHER]
     for name in LAST_SECTIONS:
         if name not in sections:
             yield "", f"has no section '{name}'", f"write it under  ## {name}"
     if set(LAST_SECTIONS) <= set(sections) and tuple(sections[-3:]) != LAST_SECTIONS:
         order = ", ".join(LAST_SECTIONS)
         yield "", "does not end with its three closing sections in order", f"order them: {order}"
+
+
+def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+    lesson = nb.metadata.get("course", {}).get("lesson", "")
+    found = [*_too_long(nb, lesson)]
+    if lesson not in TOO_LONG:
+        yield from found
+    elif not found:
+        yield "", "is short now", "take it out of TOO_LONG in tools/authoring/anatomy.py"
+
+
+def _too_long(nb: NotebookNode, lesson: str) -> Iterator[tuple[str, str, str]]:
+    further = [cell_name(nb, i) for i, cell in enumerate(nb.cells) if FURTHER in _sections(cell)]
+    names = [cell_name(nb, i) for i in range(len(nb.cells))]
+    main = names.index(further[0]) if further else len(names)
+    if main > MAIN_LINE and lesson not in COLLECTIONS:
+        what = f"has {main} cells on its main line, more than {MAIN_LINE}"
+        yield "", what, f"move what can wait under  ## {FURTHER}, at the end"
+    for name, cell in zip(names, nb.cells, strict=True):
+        if cell.cell_type != "code" or "generated" in tags(cell):
+            continue
+        lines = cell.source.splitlines()
+        if len(lines) > CODE_LINES:
+            what = f"has {len(lines)} lines of code, more than {CODE_LINES}"
+            yield name, what, "split it, or move what is no lesson into the lesson's folder"
+        imports = sum(line.startswith(("import ", "from ")) for line in lines)
+        if imports > IMPORTS:
+            what = f"has {imports} imports, more than {IMPORTS}"
+            yield name, what, "import where a name is used first, or one module of the lesson's"
+
+
+def _sections(cell: NotebookNode) -> list[str]:
+    if cell.cell_type != "markdown":
+        return []
+    return [heading.text for heading in headings(cell.source) if heading.level == 2]
 
 
 def _exercise_problems(

@@ -21,6 +21,7 @@ KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
 _OWN_ID = re.compile(r"header|setup|footer|task-.+")
 
 SETUP = """\
+# @title Setup: run this cell first
 import importlib.util
 import sys
 from pathlib import Path
@@ -87,6 +88,7 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
+        "*Run the folded cell below first: it finds or fetches the course's helpers.*",
     ]
     return _markdown("header", "\n\n".join(parts))
 
@@ -101,6 +103,9 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
     """
     source = source or f"git+https://github.com/{course.repository}@{course.branch}"
     cell = nbformat.v4.new_code_cell(SETUP.format(source=source, lesson=lesson.id), id="setup")
+    cell.metadata.update(
+        {"cellView": "form", "jupyter": {"source_hidden": True}}
+    )  # Colab, JupyterLab
     return _generated(cell)
 
 

@@ -26,7 +26,7 @@ from course_utils.stubs import AuthoringError
 LINE_LENGTH = 100
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
-CELL_METADATA = {"course", "deletable", "editable", "jupyter", "slideshow", "tags"}
+CELL_METADATA = {"cellView", "course", "deletable", "editable", "jupyter", "slideshow", "tags"}
 COMPARABLE = {"text/plain", "text/html", "text/markdown", "text/latex"}
 FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
