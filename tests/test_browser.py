@@ -20,6 +20,7 @@ from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, kernel_env
 from playwright.sync_api import expect
 
+from course_lessons.shared import explorer, roofline
 from course_utils.exercises import lesson as exercises_of
 from course_utils.exercises.result import HEADLINES
 from tools.authoring.solve import solved
@@ -175,4 +176,62 @@ def test_lesson_00_in_jupyterlab(browser, lab):
     noted = (folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
     outcomes = [json.loads(line)["outcome"] for line in noted if '"00.' in line]
     assert outcomes == ["not_yet", "right"]
+    page.close()
+
+
+def test_an_explorer_in_jupyterlab_asks_first_and_then_moves(browser, lab):
+    folder = lab[2]
+    nb = nbformat.v4.new_notebook(
+        cells=[
+            nbformat.v4.new_code_cell(
+                "import sys\nfrom pathlib import Path\n\nsys.path.insert(0, str(Path.cwd().parent))\n"
+                "from course_lessons.shared import roofline\n\nroofline.explore()"
+            )
+        ]
+    )
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(nb, folder / "course" / "notebooks" / "explorer.ipynb")
+    page = _run_all(browser, lab, "explorer.ipynb")
+    out = page.locator(".jp-OutputArea-output")
+    picture = out.locator(".widget-html img").first
+    slider = out.get_by_role("slider").first
+    before = picture.get_attribute("alt")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert picture.get_attribute("alt") == before, "it moved before a guess was made"
+    out.get_by_role("button", name="256").click()
+    expect(out.last).to_contain_text("You said: 256")
+    began = time.monotonic()
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(picture).not_to_have_attribute("alt", before)
+    assert time.monotonic() - began < 5
+    assert "Batch 4:" in picture.get_attribute("alt")
+    expect(out.last).to_contain_text("moves the layer to the right")
+    page.screenshot(path=EXECUTED / "screens" / "explorer.png")
+    page.close()
+
+
+def test_an_explorer_on_a_page_without_a_kernel_moves(browser, tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(explorer.Explorer, "show", lambda self: made.append(self))
+    roofline.explore()
+    html = f"<!doctype html><meta charset='utf-8'>{explorer.page(made[0])}"
+    (tmp_path / "page.html").write_text(html, encoding="utf-8")
+    page = browser.new_page(viewport={"width": 900, "height": 800}, color_scheme="dark")
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "page.html").as_uri())
+    picture, slider = page.locator("img"), page.locator("input[type=range]").first
+    before = picture.get_attribute("alt")
+    assert slider.is_disabled()
+    page.get_by_role("button", name="256").click()
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    expect(picture).not_to_have_attribute("alt", before)
+    assert "Batch 4:" in picture.get_attribute("alt")
+    expect(page.locator("output").first).to_have_text("4")
+    expect(page.locator(".found")).to_be_visible()
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    page.screenshot(path=EXECUTED / "screens" / "explorer_page.png")
     page.close()

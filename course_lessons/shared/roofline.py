@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
-from course_utils.plots import MARKERS, log_ticks, present
+from course_lessons.shared.explorer import Explorer, slider
+from course_utils.plots import BLUE, MARKERS, ORANGE, log_ticks, present
+from simgpu import latency
+from simgpu.cost import Product, Work
+from simgpu.profiles import Profile, load
 
 
 def roofline(
@@ -56,3 +62,85 @@ def roofline(
         f"A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
         f"{peak_flops / 1e9:.3g} GFLOP/s, with {kind} points of {', '.join(points)}.",
     )
+
+
+WIDTH = 4096
+CARDS = ("T4", "A100", "H100")
+BATCHES = tuple(2**k for k in range(0, 15, 2))
+_SIZES = {"float32": ("fp32", 4), "TF32": ("tf32", 4), "float16": ("fp16", 2)}
+
+
+def layer(profile: Profile, dtype: str, batch: int) -> tuple[float, float, float]:
+    """Return FLOPs a byte, FLOP/s and seconds (modelled) of a linear layer of 4,096 inputs and outputs.
+
+    Parameters
+    ----------
+    profile
+        The card.
+    dtype
+        ``"float32"``, ``"TF32"`` or ``"float16"``; a card without TF32 computes in float32.
+    batch
+        Rows of the input.
+    """
+    unit, size = _SIZES[dtype]
+    if unit == "tf32" and profile.tf32_flops is None:
+        unit = "fp32"
+    flops = 2 * batch * WIDTH * WIDTH
+    moved = size * (2 * batch * WIDTH + WIDTH * WIDTH)
+    product = Product(1, batch, WIDTH, WIDTH)
+    taken = latency.seconds(Work(flops, moved, unit, "product", (product,)), profile)
+    return flops / moved, flops / taken, taken
+
+
+def explore() -> None:
+    """Let the learner move a linear layer along the roofline, by batch, by dtype and by card (modelled)."""
+
+    def draw(card: str, dtype: str, batch: int) -> tuple[Figure, str]:
+        profile = load(card)
+        peak = {
+            "float32": profile.fp32_flops,
+            "TF32": profile.tf32_flops or profile.fp32_flops,
+            "float16": profile.fp16_flops,
+        }[dtype]
+        ridge = peak / profile.bandwidth
+        fig, ax = plt.subplots(figsize=(7.2, 3.8))
+        fig.subplots_adjust(left=0.12, right=0.96, top=0.85, bottom=0.16)
+        roof = [profile.bandwidth * 0.1, peak, peak]
+        path = [layer(profile, dtype, rows)[:2] for rows in BATCHES]
+        x, rate, _ = layer(profile, dtype, batch)
+        for (xs, ys), look in (
+            (([0.1, ridge, 1e4], roof), {"color": "#444444"}),
+            (
+                zip(*path, strict=True),
+                {"color": BLUE, "marker": "o", "alpha": 0.3, "linestyle": ""},
+            ),
+            (([x], [rate]), {"color": ORANGE, "marker": "o", "markersize": 11}),
+        ):
+            ax.plot([math.log10(x) for x in xs], [math.log10(y) for y in ys], **look)
+        ax.axvline(math.log10(ridge), color="#999999", linewidth=1, linestyle=":")
+        ax.set(xlim=(-1, 4), ylim=(10, 15.3))  # powers of ten: a logarithmic axis is slow to draw
+        ax.set_xticks(range(-1, 5), ["0.1", "1", "10", "100", "1,000", "10,000"])
+        ax.set_yticks(range(10, 16), ["0.01", "0.1", "1", "10", "100", "1,000"])
+        ax.set(xlabel="arithmetic intensity, FLOPs a byte", ylabel="TFLOP/s (modelled)")
+        side = "memory" if x < ridge else "computing"
+        words = f"{rate / 1e12:.3g} TFLOP/s, {rate / peak:.0%} of the peak; {side} limits it"
+        ax.set_title(f"{card}, {dtype}, batch {batch}\n{words}")
+        return (
+            fig,
+            f"Roofline of the {card} in {dtype}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}.",
+        )
+
+    Explorer(
+        question="A linear layer of 4,096 inputs and outputs: from which batch on does computing limit it on an "
+        "A100 in float16?",
+        guesses=("4", "16", "64", "256"),
+        controls={
+            "batch": slider("batch", BATCHES),
+            "dtype": slider("dtype", list(_SIZES)),
+            "card": slider("card", CARDS, "A100"),
+        },
+        draw=draw,
+        found="A larger batch uses each weight more often and moves the layer to the right. Half the bytes move it "
+        "right as well, but tensor cores move the ridge further still: a faster chip needs a larger batch.",
+        telling={"batch": 3, "dtype": 2},
+    ).show()

@@ -109,6 +109,7 @@ def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> Noteb
             "IPYTHONDIR": str(place / "ipython"),
             "JUPYTER_CONFIG_DIR": str(place / "jupyter"),
             "JUPYTER_PREFER_ENV_PATH": "1",
+            "COURSE_WIDGETS": "frames",  # what can be moved is moved on a page, too
         }
         if device:
             env["COURSE_DEVICE"] = device

@@ -1,0 +1,86 @@
+"""What can be moved in lesson 02."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.figure import Figure
+from torch import nn
+
+import simgpu
+from course_lessons.lesson02.transfers import pin
+from course_lessons.shared.explorer import Explorer, box
+from course_utils.timing import seconds
+from simgpu.hollow import Hollow
+from simgpu.spare import spare_device
+from simgpu.timeline import Timeline
+
+ROWS, LOADING = 2048, 0.4e-3
+"""Images of a batch, and the seconds that the host takes to load one."""
+
+
+def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool) -> Timeline:
+    """Return the modelled timeline of four batches on a simulated T4 of its own.
+
+    Parameters
+    ----------
+    pinned
+        Whether the batches lie in pinned memory.
+    non_blocking
+        Whether the host goes on before a copy is done.
+    read_each
+        Whether the loss is read after each step, and not once at the end.
+    second_stream
+        Whether batches are copied on a stream of their own, one ahead of the step.
+    """
+    with spare_device("1 GiB") as device, torch.random.fork_rng(devices=[]), Hollow():
+        module = torch.get_device_module(device)
+        net = nn.Sequential(nn.Linear(784, 2048), nn.ReLU(), nn.Linear(2048, 10)).to(device)
+        images = torch.zeros(ROWS, 784)
+        images = pin(images, device) if pinned else images
+        copying = module.Stream(device) if second_stream else module.current_stream(device)
+        computing = module.current_stream(device)
+
+        def fetch() -> torch.Tensor:
+            simgpu.host_work(LOADING, "load a batch")
+            with module.stream(copying):
+                batch = images.to(device, non_blocking=non_blocking)
+            if second_stream:
+                computing.wait_stream(copying)
+                batch.record_stream(computing)
+            return batch
+
+        with simgpu.timeline() as line, torch.no_grad():
+            for _ in range(4):
+                loss = net(fetch()).mean()
+                if read_each:
+                    loss.item()
+            loss.item()
+    return line
+
+
+def overlap() -> None:
+    """Let the learner switch pinning, non_blocking, reading and a second stream, and see who waits."""
+    until, best = loop(False, False, True, False).seconds, loop(True, True, False, True).seconds
+
+    def draw(**switches: bool) -> tuple[Figure, str]:
+        line = loop(**switches)
+        figure = line.plot(f"Four batches: {seconds(line.seconds)}", until=1.05 * until)
+        figure.set_layout_engine("none")  # to lay it out anew takes longer than to draw it
+        figure.axes[0].set_position((0.24, 0.17, 0.52, 0.72))
+        return figure, line.alt()
+
+    Explorer(
+        question="Which one switch, alone, shortens the four steps most?",
+        guesses=("pinned memory", "non_blocking", "reading only at the end", "a second stream"),
+        controls={
+            "pinned": box("pinned memory"),
+            "non_blocking": box("non_blocking=True"),
+            "read_each": box("read the loss at each step", ticked=True),
+            "second_stream": box("a second stream for the copies"),
+        },
+        draw=draw,
+        found="Pinning takes a copy away. Reading only at the end lets the host run ahead. A second stream "
+        "alone shortens nothing: it needs a host that does not wait, and then copies lie beside the computing. "
+        f"All four together: {seconds(best)} instead of {seconds(until)} (modelled).",
+        telling={"pinned": 1, "non_blocking": 1, "read_each": 0, "second_stream": 1},
+    ).show()

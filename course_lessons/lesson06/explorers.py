@@ -1,0 +1,179 @@
+"""What can be moved in lesson 06."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import matplotlib.pyplot as plt
+import torch
+from matplotlib.figure import Figure
+
+from course_lessons.shared.explorer import Explorer, box, slider
+from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE
+from simgpu.allocator import Allocator, Block
+
+MIB = 2**20
+CARD = 100 * MIB
+MOMENTS = (
+    "as many tensors as fit",
+    "every second deleted",
+    "one of 24 MiB asked for",
+    "all deleted",
+)
+
+
+def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
+    """Return a card's allocator after the first ``moments`` of the story, and what happened last.
+
+    Parameters
+    ----------
+    moments
+        How many of `MOMENTS` have passed.
+    size
+        Bytes of each of the tensors that fill the card.
+    emptied
+        Whether ``empty_cache()`` follows each moment.
+    """
+    allocator, said = Allocator(CARD), "nothing yet"
+    held: list[Block] = []
+    for moment in MOMENTS[:moments]:
+        if moment == MOMENTS[0]:
+            with suppress(torch.OutOfMemoryError):
+                while True:
+                    held.append(allocator.allocate(size))
+            said = f"{len(held)} tensors lie there"
+        elif moment == "every second deleted":
+            for block in held[::2]:
+                allocator.free(block)
+            held = held[1::2]
+            said = f"{len(held)} are left, with gaps between them"
+        elif moment == "one of 24 MiB asked for":
+            said = "24 MiB: out of memory, and nothing is changed"
+            with suppress(torch.OutOfMemoryError):
+                held.append(allocator.allocate(24 * MIB))
+                said = "24 MiB: given"
+        else:
+            for block in held:
+                allocator.free(block)
+            said = "no tensor is left"
+        if emptied:
+            allocator.empty_cache()
+    return allocator, said
+
+
+def allocator() -> None:
+    """Let the learner go through a story of an allocator, moment by moment."""
+
+    def draw(moments: int, size: int, emptied: bool) -> tuple[Figure, str]:
+        state, said = after(moments, size, emptied)
+        fig, ax = plt.subplots(figsize=(7.2, 2.6))
+        fig.subplots_adjust(left=0.04, right=0.98, top=0.72, bottom=0.22)
+        place = 0.0
+        for segment in sorted(state.snapshot(), key=lambda s: s["address"]):
+            for piece in segment["blocks"]:
+                used = piece["state"] != "inactive"
+                look = {"facecolor": BLUE} if used else {"facecolor": "white", "hatch": "///"}
+                ax.barh(0, piece["size"] / MIB, left=place, height=0.8, edgecolor="#444444", **look)
+                place += piece["size"] / MIB
+            ax.axvline(place, color="black", linewidth=2)
+        ax.barh(0, CARD / MIB - place, left=place, height=0.8, color="#eeeeea")
+        ax.set(
+            xlim=(0, CARD / MIB), yticks=[], xlabel="MiB of the card; a black line ends a segment"
+        )
+        ax.grid(False)
+        used, reserved = state.allocated / MIB, state.reserved / MIB
+        figures = (
+            f"allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, "
+            f"with the driver {CARD / MIB - reserved:.0f} MiB"
+        )
+        ax.set_title(f"{said}\n{figures} (modelled)")
+        return fig, f"A card of 100 MiB, modelled: {said}; {figures}."
+
+    Explorer(
+        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the other half?",
+        guesses=("yes", "no", "only after empty_cache()", "it depends on the tensors' size"),
+        controls={
+            "moments": slider(
+                "moment", range(len(MOMENTS) + 1), 0, lambda n: ("nothing", *MOMENTS)[n]
+            ),
+            "size": slider(
+                "size of a tensor", [2 * MIB, 4 * MIB, 8 * MIB, 12 * MIB], 4 * MIB, _mib
+            ),
+            "emptied": box("empty_cache() after each moment"),
+        },
+        draw=draw,
+        found="Blue is in use, hatched is free and kept. A segment goes back whole or not at all: where a tensor "
+        "of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it cannot.",
+        telling={"moments": 3},
+    ).show()
+
+
+def _mib(nbytes: int) -> str:
+    return f"{nbytes // MIB} MiB"
+
+
+ROWS, WIDTH = 2048, 256
+KEPT = 4 * ROWS * (WIDTH + 4 * WIDTH + 4 * WIDTH)
+"""Bytes that a block of the lesson keeps beside its input: what its two layers and its GELU need."""
+INPUT = 4 * ROWS * WIDTH
+"""Bytes of what goes into a block: all that a checkpointed one keeps."""
+
+
+def mountain_heights(checkpointed: tuple[bool, ...]) -> Iterator[tuple[str, int]]:
+    """Yield bytes of activations after each block, forward and then backward, by the lesson's count.
+
+    Parameters
+    ----------
+    checkpointed
+        For each block whether it is computed again.
+    """
+    height = 0
+    for again in checkpointed:
+        height += INPUT + (0 if again else KEPT)
+        yield "forward", height
+    for again in reversed(checkpointed):
+        if again:
+            height += KEPT
+            yield "computed again", height
+        height -= INPUT + KEPT
+        yield "backward", height
+
+
+def mountain(blocks: int = 6) -> None:
+    """Let the learner choose which blocks are computed again, and see the peak."""
+
+    def draw(**again: bool) -> tuple[Figure, str]:
+        steps = list(mountain_heights(tuple(again.values())))
+        fig, ax = plt.subplots(figsize=(7.2, 3.2))
+        fig.subplots_adjust(left=0.1, right=0.98, top=0.87, bottom=0.17)
+        colours = {"forward": BLUE, "computed again": ORANGE, "backward": GREEN}
+        for phase, colour in colours.items():
+            at = [i for i, (name, _) in enumerate(steps) if name == phase]
+            heights = [steps[i][1] / MIB for i in at]
+            if at:
+                ax.bar(at, heights, width=0.9, color=colour, label=phase)
+        whole = blocks * (INPUT + KEPT) / MIB
+        peak = max(height for _, height in steps) / MIB
+        ax.axhline(peak, color=COLOURS[6], linewidth=1)
+        ax.set(ylim=(0, 1.05 * whole), xlim=(-0.7, 3 * blocks - 0.3), xticks=[])
+        ax.set(ylabel="activations, MiB", xlabel="time, one bar a block")
+        ax.legend(loc="upper right")
+        redone = sum(again.values())
+        ax.set_title(
+            f"peak {peak:.0f} of {whole:.0f} MiB; {redone} of {blocks} blocks computed twice"
+        )
+        return fig, (
+            f"Activations block by block, counted: with {redone} of {blocks} blocks computed again the "
+            f"peak is {peak:.0f} MiB instead of {whole:.0f}."
+        )
+
+    Explorer(
+        question="You may compute three of six blocks again. Which three save most of the peak?",
+        guesses=("the first three", "the last three", "any three", "any three but the last block"),
+        controls={f"block_{n}": box(f"checkpoint block {n}") for n in range(1, blocks + 1)},
+        draw=draw,
+        found="Each checkpointed block lowers the top where backward begins by the same amount. But it is "
+        "computed again when its turn comes, on top of all that lies before it: the last block cannot help.",
+        telling={f"block_{n}": int(n in (1, 2, 3)) for n in range(1, blocks + 1)},
+    ).show()

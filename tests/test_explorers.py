@@ -1,0 +1,205 @@
+"""Figures to play with: each position is computed, each control changes the picture, and each form works."""
+
+import itertools
+import json
+import re
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from support import skip
+
+import simgpu
+from course_lessons.lesson02 import explorers as lesson02
+from course_lessons.lesson04 import explorers as lesson04
+from course_lessons.lesson06 import explorers as lesson06
+from course_lessons.shared import explorer, roofline
+from course_lessons.shared.explorer import Explorer, box, slider
+from course_utils import memory
+
+GRADIENTS = torch.logspace(-14, 2, 1000)
+CALLS = {
+    "loss scale": lambda: lesson04.loss_scale(GRADIENTS),
+    "overlap": lesson02.overlap,
+    "allocator": lesson06.allocator,
+    "mountain": lambda: lesson06.mountain(blocks=4),
+    "roofline": roofline.explore,
+}
+
+
+@pytest.fixture(autouse=True)
+def _sim():
+    if problem := simgpu.problem():
+        skip(problem, until="2027-11-30")
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Give the explorer that a call would show."""
+
+    def of(call):
+        found = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Explorer, "show", lambda self: found.append(self))
+            call()
+        return found[0]
+
+    return of
+
+
+def tiny(n=3):
+    def draw(size, thick):
+        fig, ax = plt.subplots(figsize=(1, 1))
+        ax.plot([0, size], linewidth=3 if thick else 1)
+        return fig, f"a line up to {size}{', thick' * thick}"
+
+    controls = {"size": slider("size <n>", range(n)), "thick": box("thick")}
+    return Explorer("How long?", ("short", "long & thin"), controls, draw, "It grows.", {"size": 2})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CALLS)
+def test_each_control_changes_the_picture_and_its_words(name, made):
+    shown = made(CALLS[name])
+    assert len(shown.guesses) >= 3
+    assert len(set(shown.guesses)) == len(shown.guesses)
+    controls = list(shown.controls.values())
+    starts = [shown.shown, [0] * len(controls), [len(c.options) - 1 for c in controls]]
+    for place, control in enumerate(controls):
+        said = [
+            {words(shown, start, place, i) for i in range(len(control.options))} for start in starts
+        ]
+        assert max(map(len, said)) > 1, f"{control.label} changes nothing"
+
+
+def words(shown, start, place, position):
+    figure, alt = shown.at([*start[:place], position, *start[place + 1 :]])
+    plt.close(figure)
+    assert "nan" not in alt
+    return alt
+
+
+def test_who_waits_for_whom_is_as_the_lesson_says():
+    seconds = {at: lesson02.loop(*at).seconds for at in itertools.product((False, True), repeat=4)}
+    slow = seconds[False, False, True, False]
+    alone = {
+        "pinned": seconds[True, False, True, False],
+        "non_blocking": seconds[False, True, True, False],
+        "read at the end": seconds[False, False, False, False],
+        "second stream": seconds[False, False, True, True],
+    }
+    assert min(alone, key=alone.get) == "pinned"
+    assert alone["second stream"] >= slow
+    assert min(seconds, key=seconds.get) == (True, True, False, True)
+
+
+@pytest.mark.parametrize("again", [(), (0,), (3,), (0, 1, 2), (0, 1, 2, 3)])
+def test_the_mountain_is_as_high_as_the_meter_says(again):
+    from torch import nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            wide = nn.Linear(256, 1024), nn.GELU(), nn.Linear(1024, 256)
+            self.inside = nn.Sequential(nn.LayerNorm(256), *wide)
+
+        def forward(self, x):
+            return x + self.inside(x)
+
+    with memory.spare_device("400 MiB") as device:
+        module = torch.get_device_module(device)
+        blocks = nn.ModuleList(Block() for _ in range(4)).to(device)
+        x = torch.randn(lesson06.ROWS, 256, device=device, requires_grad=True)
+        before = module.memory_allocated(device)
+        for n, block in enumerate(blocks):
+            x = checkpoint(block, x, use_reentrant=False) if n in again else block(x)
+        top = module.memory_allocated(device) - before
+        del x
+    steps = lesson06.mountain_heights(tuple(n in again for n in range(4)))
+    counted = [height for name, height in steps if name == "forward"][-1]
+    assert top == pytest.approx(
+        counted, rel=0.02
+    )  # LayerNorm keeps a mean and a spread for each row
+
+
+def test_the_last_block_computed_again_saves_nothing():
+    def peak(*again):
+        return max(height for _, height in lesson06.mountain_heights(again))
+
+    nothing = peak(False, False, False)
+    assert peak(False, False, True) == nothing
+    assert peak(True, False, False) == peak(False, True, False) < nothing
+
+
+def test_full_tensors_of_a_segment_each_leave_gaps_that_go_back():
+    def given(size, emptied):
+        return lesson06.after(3, size * lesson06.MIB, emptied)[1] == "24 MiB: given"
+
+    assert given(12, emptied=False)
+    assert not given(4, emptied=True)
+
+
+def test_where_nobody_can_move_it_is_one_picture(monkeypatch, capsys):
+    monkeypatch.delenv("COURSE_WIDGETS", raising=False)
+    monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    tiny().show()
+    out = capsys.readouterr().out.splitlines()
+    assert out == ["How long?", "a line up to 2", "It grows."]
+
+
+@pytest.mark.parametrize(
+    ("env", "kernel", "want"),
+    [
+        ({}, True, "still"),
+        ({"JPY_SESSION_NAME": "03.ipynb"}, True, "live"),
+        ({"JPY_SESSION_NAME": "03.ipynb"}, False, "still"),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Interactive"}, True, "live"),
+        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, True, "still"),
+        ({"COLAB_RELEASE_TAG": "release"}, True, "live"),
+        ({"COURSE_WIDGETS": "frames"}, False, "frames"),
+    ],
+)
+def test_it_is_live_where_a_person_sits(env, kernel, want, monkeypatch):
+    for name in ("COURSE_WIDGETS", "JPY_SESSION_NAME", "KAGGLE_KERNEL_RUN_TYPE", "VSCODE_PID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("COLAB_RELEASE_TAG", raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(explorer, "in_notebook", lambda: kernel)
+    assert explorer.form() == want
+
+
+def test_a_guess_comes_first_and_then_things_move():
+    live = explorer.Live(tiny())
+    size, thick = live.movers
+    assert size.disabled
+    assert thick.disabled
+    assert isinstance(live.all, ipywidgets.VBox)
+    first = live.picture.value
+    assert 'alt="a line up to 0"' in first
+    live.guess.value = "long & thin"
+    assert not size.disabled
+    assert "long &amp; thin" in live.note.value
+    assert "It grows." not in live.note.value
+    size.index = 2
+    thick.value = True
+    assert 'alt="a line up to 2, thick"' in live.picture.value
+    assert live.picture.value != first
+    assert "It grows." in live.note.value
+
+
+def test_a_page_holds_every_picture_and_asks_nobody(monkeypatch, capsys):
+    page = explorer.page(tiny())
+    frames = json.loads(re.search(r"frames = (\{.*?\});", page)[1])
+    assert set(frames) == {f"{a},{b}" for a in range(3) for b in range(2)}
+    assert frames["2,1"][1] == "a line up to 2, thick"
+    assert len({source for source, _ in frames.values()}) > 3
+    assert not re.search(r"https?:|src=\"/", page)
+    assert "size &lt;n&gt;" in page
+
+
+def test_more_pictures_than_a_page_holds_are_refused():
+    with pytest.raises(ValueError, match="200 pictures, more than 128"):
+        tiny(100)
