@@ -244,7 +244,7 @@ def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
-    transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
+    transfer_chart(times, "64 MiB", torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out
 
 
