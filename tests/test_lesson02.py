@@ -21,12 +21,12 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.lesson02 import drawings
+from course_lessons.lesson02.clinic import PLACES, misplaced
 from course_lessons.lesson02.drawings import transfer_chart
 from course_lessons.lesson02.transfers import journey, pin
 from course_utils import expect_error, plots, predict, todo
 from course_utils.exercises import lesson
 from course_utils.exercises.judge import same
-from course_utils.timing import seconds
 
 EX = lesson("02")
 
@@ -50,11 +50,11 @@ def lab(sim, monkeypatch):
     """The names that the lesson's cells use, on the simulated device; its figures are kept."""
     shown = []
     monkeypatch.setattr(drawings, "present", lambda fig, alt: shown.append((fig, alt)))
-    monkeypatch.setattr(plots, "present", lambda fig, alt: shown.append((fig, alt)))
     names = {"torch": torch, "nn": nn, "F": F, "simgpu": simgpu, "drawings": drawings}
-    names |= {"plots": plots, "seconds": seconds, "expect_error": expect_error}
-    names |= {"device": sim, "sim": sim, "second": sim, "shown": shown}
-    names |= {"journey": journey, "pin": pin, "np": np, "fast": sim, "kind": "modelled"}
+    names |= {"expect_error": expect_error, "misplaced": misplaced}
+    names |= {"device": sim, "sim": sim, "gpu": sim, "shown": shown}
+    names |= {"journey": journey, "pin": pin, "np": np}
+    names["pageable_costs"] = predict("02.pinned", todo(), unit="×")
     yield names
     for fig, _ in shown:
         plots.plt.close(fig)
@@ -113,10 +113,11 @@ def test_many_small_pageable_copies_are_better_not_blocking(lab, capsys):
     assert float(free) < 0.9 * float(blocking)
 
 
-def test_after_a_restart_the_first_cell_is_enough_for_these(lab, capsys):
-    names = {}
-    run(names, "def clinic(")
-    for needed in ("small pageable copies", "landing.copy_", "class Watch", "tensor to numpy"):
+def test_after_a_restart_few_cells_are_enough_for_these(lab, capsys):
+    names = {"np": np, "pageable_costs": lab["pageable_costs"]}
+    run(names, "two_memories")
+    run(names, "transfer_chart")
+    for needed in ("small pageable copies", "landing.copy_", "tensor to numpy"):
         run(names, needed)
     assert "Error" in capsys.readouterr().out
 
@@ -182,6 +183,30 @@ def test_the_second_loop_overlaps_and_the_first_does_not(lab):
     assert {text.get_text() for text in one.axes[0].get_legend().get_texts()} >= {"loading"}
 
 
+def test_a_second_stream_copies_while_it_computes_and_races_where_nobody_waits(lab):
+    run(lab, "def epoch(")
+    run(lab, "record_stream")
+    one, two, unsafe = lab["lines"].values()
+    lanes = "sim:0 host to device", "sim:0 compute"
+    assert two.overlap_seconds(*lanes) > 0.5 * two.busy_seconds(lanes[0])
+    assert one.overlap_seconds(*lanes) == 0 and two.seconds < 0.9 * one.seconds
+    assert not one.races and not two.races and len(unsafe.races) == 4
+    *_, (_, alt) = lab["shown"]
+    assert "4 races" in alt
+
+
+def test_without_a_second_device_nothing_is_misplaced():
+    with misplaced(torch.device("cpu")):
+        pass
+    with pytest.raises(AssertionError), misplaced(torch.device("meta")):
+        pass
+
+
+def test_the_way_back_by_force(sim):
+    weight = nn.Linear(2, 2).to(sim).weight
+    assert weight.numpy(force=True).shape == (2, 2)
+
+
 CLASSIC = (
     "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
     "(when checking argument for argument mat1 in method wrapper_CUDA_addmm)",
@@ -198,10 +223,7 @@ CLASSIC = (
 
 @pytest.mark.parametrize("message", CLASSIC)
 def test_the_clinic_knows_the_sentence_of_every_device(message):
-    line = next(text for text in cell("def clinic(").splitlines() if "one_device =" in text)
-    names: dict[str, str] = {}
-    exec(line, names)
-    assert re.search(names["one_device"], message)
+    assert re.search(PLACES, message)
 
 
 def test_the_remedy_for_a_late_optimiser_is_one(sim):
@@ -222,7 +244,7 @@ def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
-    transfer_chart(times, "modelled", "64 MiB", torch.device("cpu"))
+    transfer_chart(times, "64 MiB", torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out
 
 

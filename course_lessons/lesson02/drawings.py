@@ -12,6 +12,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 import simgpu
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from course_utils.timing import seconds
+from simgpu.timeline import Timeline
 
 _ARROW = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
 
@@ -108,7 +109,6 @@ def pinned_route() -> None:
 
 def transfer_chart(
     times: Mapping[str, Mapping[str, Sequence[float]]],
-    kind: str,
     size: str,
     device: torch.device,
 ) -> None:
@@ -119,13 +119,12 @@ def transfer_chart(
     times
         For each source, and for each way of calling, the times of all trials in seconds. Where all
         are empty, no picture: this machine has nothing to copy to, and a sentence says so.
-    kind
-        ``"measured"`` or ``"modelled"``.
     size
         How much was copied, such as ``"64 MiB"``.
     device
-        The device copied to.
+        The device copied to: times of the simulated one are modelled, others measured.
     """
+    kind = "modelled" if device.type == "sim" else "measured"
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
         return
@@ -162,3 +161,21 @@ def transfer_chart(
     ax.grid(axis="x", visible=False)
     ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
     present(fig, f"Time to copy {journey}, {kind}: {'; '.join(said)}.")
+
+
+def first_and_last(lines: Mapping[str, Timeline]) -> None:
+    """Print the modelled time of each timeline, and draw the first and the last to one scale."""
+    for title, line in lines.items():
+        print(f"{title:40} {seconds(line.seconds)} (modelled)")
+    first, *_, last = lines
+    for title in (first, last):
+        present(lines[title].plot(title, until=lines[first].seconds), lines[title].alt())
+
+
+def all_lines(lines: Mapping[str, Timeline]) -> None:
+    """Draw timelines to one scale, each with its modelled time and its races."""
+    longest = max(line.seconds for line in lines.values())
+    for title, line in lines.items():
+        races = f", {len(line.races)} races" if line.races else ""
+        words = f"{title}: {seconds(line.seconds)}{races}"
+        present(line.plot(words, until=longest), f"{words}. {line.alt()}")

@@ -19,7 +19,7 @@ EXERCISES: tuple[Exercise, ...] = (
     tower.EXERCISE,
     normaliser.EXERCISE,
     weighted_loss.EXERCISE,
+    train_step.EXERCISE,
     move.EXERCISE,
     mean_loss.EXERCISE,
-    train_step.EXERCISE,
 )

@@ -156,7 +156,8 @@ EXERCISE = Exercise(
     reference=mean_loss,
     check_answer=_check_mean_loss,
     why="The host now runs ahead, as far as it can, so a long load hides behind a long step wherever it comes. On one stream the copies still stand "
-    "in the same queue as the steps; a second one lets them overlap with computing as well.",
+    "in the same queue as the steps; a second one lets them overlap with computing as well, where each step waits for its batch (`wait_stream`) and "
+    "the batch's memory is held until the step is done (`record_stream`).",
     diagnoses={
         "reads-each": "A loss is read in each step: `.item()` waits until the step is done, and only then is the next "
         "batch loaded.",

@@ -45,6 +45,7 @@ def _any_stream(batches, step, device):
         with stream:
             there = batch.to(device, non_blocking=True)
         torch.accelerator.current_stream().wait_event(stream.record_event())
+        there.record_stream(torch.accelerator.current_stream())
         losses.append(step(there))
     return sum(losses).item() / len(losses)
 
