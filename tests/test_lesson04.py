@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -111,6 +113,37 @@ def test_choose_precision_for_simulated_cards(sim):
             assert choose_precision(abilities(sim)) == expected
     finally:
         simgpu.enable(profile)
+
+
+@pytest.mark.parametrize(
+    ("arch", "bf16", "tf32"),
+    [
+        ("gfx90a:sramecc+:xnack-", True, False),  # MI250X
+        ("gfx942:sramecc+:xnack-", True, True),  # MI300X
+        ("gfx1030", False, False),  # RX 6800
+        ("gfx1100", True, False),  # RX 7900
+    ],
+)
+def test_an_amd_gpu_has_the_units_that_its_generation_has(arch, bf16, tf32, monkeypatch):
+    properties = SimpleNamespace(name="AMD", total_memory=2**34, gcnArchName=arch, major=9, minor=0)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    can = abilities("cuda")
+    assert (can.bf16, can.tf32, can.capability) == (bf16, tf32, "")
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_an_intel_gpu_is_asked_for_its_units(units, monkeypatch):
+    properties = SimpleNamespace(
+        name="Intel",
+        total_memory=2**34,
+        has_bfloat16_conversions=units,
+        has_subgroup_matrix_multiply_accumulate=units,
+    )
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
+    can = abilities("xpu")
+    assert (can.bf16, can.tf32) == (units, units)
 
 
 def network(device):
