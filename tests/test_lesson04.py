@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import math
@@ -228,11 +229,14 @@ def test_float16_is_shown_where_a_scaler_works(sim):
 def lessons_step():
     """The function train_step as the notebook defines it."""
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    (cell,) = (
-        cell for cell in cells if cell["source"][:1] and "def train_step(" in cell["source"][0]
+    (cell,) = (cell for cell in cells if "def train_step(" in "".join(cell["source"]))
+    (step,) = (
+        part
+        for part in ast.parse("".join(cell["source"])).body
+        if getattr(part, "name", "") == "train_step"
     )
     names = {"torch": torch, "F": F}
-    exec("".join(cell["source"]), names)
+    exec(ast.unparse(step), names)
     return names["train_step"]
 
 
