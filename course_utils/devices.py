@@ -35,7 +35,7 @@ class Abilities:
     """What a device can do.
 
     ``memory`` is in bytes (None where the device shares the host's), ``bf16`` and ``tf32`` are True
-    only where the hardware has units for them: emulation does not count.
+    only where hardware is known to have units for them: emulation does not count, and MPS tells nothing.
     """
 
     device: torch.device
@@ -137,18 +137,15 @@ def abilities(device: torch.device | str) -> Abilities:
         p = torch.cuda.get_device_properties(device)
         with torch.cuda.device(device):
             bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        rocm = torch.version.hip is not None
-        return Abilities(
-            device,
-            p.name,
-            p.total_memory,
-            bf16,
-            tf32=not rocm and p.major >= 8,
-            capability="" if rocm else f"{p.major}.{p.minor}",
-        )
+            tf32 = torch.cuda.is_tf32_supported()
+        if torch.version.hip:  # PyTorch says yes of all; before CDNA and RDNA 3 none had the units
+            bf16 = not p.gcnArchName.startswith(("gfx900", "gfx906", "gfx10"))
+            return Abilities(device, p.name, p.total_memory, bf16, tf32)
+        return Abilities(device, p.name, p.total_memory, bf16, tf32, f"{p.major}.{p.minor}")
     if device.type == "xpu":
         p = torch.xpu.get_device_properties(device)
-        return Abilities(device, p.name, p.total_memory, bf16=True, tf32=False)
+        units = p.has_bfloat16_conversions, p.has_subgroup_matrix_multiply_accumulate
+        return Abilities(device, p.name, p.total_memory, *units)
     if device.type == "mps":
         return Abilities(device, f"Apple GPU beside {cpu_name()}", None, bf16=False, tf32=False)
     if device.type == "sim":
@@ -177,7 +174,7 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     if can.capability:
         rows.append(("Compute capability", can.capability))
     rows.append(("Native bfloat16", "yes" if can.bf16 else "no"))
-    if device.type in ("cuda", "sim"):
+    if device.type in ("cuda", "xpu", "sim"):
         rows.append(("TF32", "yes" if can.tf32 else "no"))
     rows.append(("Here", _advice(can)))
     rows += [("Note", note) for note in notes or []]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -113,6 +116,37 @@ def test_choose_precision_for_simulated_cards(sim):
         simgpu.enable(profile)
 
 
+@pytest.mark.parametrize(
+    ("arch", "bf16", "tf32"),
+    [
+        ("gfx90a:sramecc+:xnack-", True, False),  # MI250X
+        ("gfx942:sramecc+:xnack-", True, True),  # MI300X
+        ("gfx1030", False, False),  # RX 6800
+        ("gfx1100", True, False),  # RX 7900
+    ],
+)
+def test_an_amd_gpu_has_the_units_that_its_generation_has(arch, bf16, tf32, monkeypatch):
+    properties = SimpleNamespace(name="AMD", total_memory=2**34, gcnArchName=arch, major=9, minor=0)
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device=None: properties)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    can = abilities("cuda")
+    assert (can.bf16, can.tf32, can.capability) == (bf16, tf32, "")
+
+
+@pytest.mark.parametrize("units", [True, False])
+def test_an_intel_gpu_is_asked_for_its_units(units, monkeypatch):
+    properties = SimpleNamespace(
+        name="Intel",
+        total_memory=2**34,
+        has_bfloat16_conversions=units,
+        has_subgroup_matrix_multiply_accumulate=units,
+    )
+    monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
+    can = abilities("xpu")
+    assert (can.bf16, can.tf32) == (units, units)
+
+
 def network(device):
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
@@ -195,11 +229,14 @@ def test_float16_is_shown_where_a_scaler_works(sim):
 def lessons_step():
     """The function train_step as the notebook defines it."""
     cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    (cell,) = (
-        cell for cell in cells if cell["source"][:1] and "def train_step(" in cell["source"][0]
+    (cell,) = (cell for cell in cells if "def train_step(" in "".join(cell["source"]))
+    (step,) = (
+        part
+        for part in ast.parse("".join(cell["source"])).body
+        if getattr(part, "name", "") == "train_step"
     )
     names = {"torch": torch, "F": F}
-    exec("".join(cell["source"]), names)
+    exec(ast.unparse(step), names)
     return names["train_step"]
 
 

@@ -30,7 +30,7 @@ def _machines() -> Iterator[tuple[Abilities, torch.dtype]]:
         ("a CPU without 16-bit units", "cpu", None, False, False, "", torch.float32),
         ("Apple M1 GPU", "mps", None, False, False, "", torch.float16),
         ("NVIDIA B200", "cuda:1", 180 * gib, True, True, "10.0", torch.bfloat16),
-        ("Intel Arc", "xpu", 16 * gib, True, False, "", torch.bfloat16),
+        ("Intel Arc", "xpu", 16 * gib, True, True, "", torch.bfloat16),
         ("AMD MI250", "cuda", 64 * gib, True, False, "", torch.bfloat16),
     ):
         yield Abilities(torch.device(device), name, memory, bf16, tf32, capability), dtype

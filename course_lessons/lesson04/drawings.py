@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_utils import plots
+from course_utils.devices import abilities
 from course_utils.plots import BLUE, COLOURS, GREEN, MARKERS, ORANGE, present
 
 _FORMATS = {
@@ -59,48 +62,85 @@ def number_formats() -> None:
     )
 
 
-def gradient_sizes(gradients: Mapping[str, torch.Tensor]) -> None:
-    """Draw how large gradients are, one histogram above the other, with what float16 can hold.
+def share_lost(gradients: torch.Tensor, scale: float) -> tuple[float, float]:
+    """Return how many per cent of the nonzero gradients float16 makes 0, and how many infinite.
 
     Parameters
     ----------
     gradients
-        For each name a tensor of gradients; zeros are left out.
+        In float32.
+    scale
+        What they are multiplied by before the conversion.
     """
-    names = list(gradients)
-    fig, axes = plt.subplots(
-        len(names), 1, figsize=(7.6, 1.9 * len(names) + 0.6), layout="constrained", sharex=True
-    )
+    half = (gradients[gradients != 0].double() * scale).half()
+    shares = ((half == 0), half.isinf())
+    return tuple(100 * share.float().mean().item() for share in shares)  # type: ignore[return-value]
+
+
+def scaled_gradients(gradients: torch.Tensor, scale: float) -> Figure:
+    """Return a histogram of gradients times a scale, over what float16 can hold.
+
+    The axis is the same for every scale, so that two of them can be compared.
+
+    Parameters
+    ----------
+    gradients
+        In float32; zeros are left out.
+    scale
+        What the loss, and with it each gradient, is multiplied by.
+    """
+    fig, ax = plt.subplots(figsize=(7.6, 2.5), layout="constrained")
     limits = torch.finfo(torch.float16)
-    least, normal, largest = -24, int(math.log2(limits.tiny)), math.log2(limits.max)
-    sizes = {
-        name: g[g != 0].abs().double().log2().clamp(-60, 40).numpy(force=True)
-        for name, g in gradients.items()
+    low, high = -64, 40
+    edges = (low, -25, int(math.log2(limits.tiny)), 16, high)  # below half of 2^-24 is 0
+    size = (gradients[gradients != 0].abs().double() * scale).log2()
+    size = size.clamp(low + 0.5, high - 0.5).numpy(force=True)
+    zones = ((ORANGE, "becomes 0"), (COLOURS[4], "coarse"), (GREEN, "float16"), (ORANGE, "inf"))
+    for left, right, (colour, words) in zip(edges, edges[1:], zones, strict=False):
+        ax.axvspan(left, right, color=colour, alpha=0.18, linewidth=0)
+        here = size[(size >= left) & (size < right)]
+        share = np.full(len(here), 100 / max(len(size), 1))
+        ax.hist(here, bins=np.arange(left, right + 1), weights=share, color=colour)
+        ax.text((left + right) / 2, 0.97, words, ha="center", va="top", fontsize=9).set_transform(
+            ax.get_xaxis_transform()
+        )
+    lost, infinite = share_lost(gradients, scale)
+    power = math.log2(scale)
+    by = f"2^{power:.0f}" if power.is_integer() and abs(power) > 16 else f"{scale:g}"
+    ax.set_title(f"loss × {by}: {lost:.0f} % lost, {infinite:.0f} % inf", fontsize=11)
+    ax.set(xlim=(low, high), ylabel="share, %", xlabel="size of a gradient, as a power of two")
+    ax.margins(y=0.25)
+    return fig
+
+
+def show_gradients(gradients: torch.Tensor, scale: float) -> None:
+    """Show `scaled_gradients` with its alternative text."""
+    lost, infinite = share_lost(gradients, scale)
+    present(
+        scaled_gradients(gradients, scale),
+        f"Histogram of gradient sizes, loss times {scale:g}: {lost:.0f} % become 0 in float16, "
+        f"{infinite:.0f} % infinite.",
+    )
+
+
+def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
+    """Draw the training losses of several runs.
+
+    Parameters
+    ----------
+    runs
+        For each name the loss of each step.
+    """
+    means = {
+        name: torch.stack([*found]).view(-1, 10).mean(1).tolist() for name, found in runs.items()
     }
-    low = min(least - 7, *(float(values.min()) for values in sizes.values()))
-    high = max(largest + 3, *(float(values.max()) for values in sizes.values()))
-    for ax, name in zip(np.atleast_1d(axes), names, strict=True):
-        ax.axvspan(low - 1, least - 1, color=ORANGE, alpha=0.22, linewidth=0)
-        ax.axvspan(least - 1, normal, color=COLOURS[4], alpha=0.15, linewidth=0)
-        ax.axvspan(normal, largest, color=GREEN, alpha=0.15, linewidth=0)
-        ax.axvspan(largest, high + 1, color=ORANGE, alpha=0.22, linewidth=0)
-        bins = np.arange(math.floor(low), math.ceil(high) + 1)
-        ax.hist(sizes[name], bins=bins, weights=np.full(len(sizes[name]), 100 / len(sizes[name])))
-        lost = (sizes[name] < least - 1).mean()
-        ax.set(ylabel="share, %", xlim=(low - 1, high + 1))
-        ax.set_title(f"{name}: {lost:.0%} too small for float16", fontsize=10.5)
-    first = np.atleast_1d(axes)[0]
-    top = 0.93 * first.get_ylim()[1]
-    for x, words in (
-        ((low + least) / 2 - 1, "becomes 0"),
-        ((least + normal) / 2, "coarse"),
-        ((normal + largest) / 2, "float16"),
-        ((largest + high) / 2 + 0.5, "inf"),
-    ):
-        first.text(x, top, words, ha="center", va="top", fontsize=9, color="#444444")
-    np.atleast_1d(axes)[-1].set_xlabel("size of a gradient, as a power of two")
-    shares = "; ".join(f"{n}: {(sizes[n] < least - 1).mean():.0%}" for n in names)
-    present(fig, f"Histograms of gradient sizes. Share too small for float16: {shares}.")
+    ends = "; ".join(f"{name} {found[-1]:.2f}" for name, found in means.items())
+    plots.curves(
+        {name: (range(10, 10 * len(found) + 1, 10), found) for name, found in means.items()},
+        xlabel="step",
+        ylabel="training loss, mean of 10 steps",
+        alt=f"The training loss, step by step; it ends at: {ends}.",
+    )
 
 
 def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
@@ -126,6 +166,32 @@ def loss_scale(scales: Sequence[float], skipped: Sequence[bool]) -> None:
         fig,
         f"The scale over {len(scales)} steps: it halves at each of the {len(bad)} skipped steps, most "
         "of them at the start, and later doubles now and then.",
+    )
+
+
+def speed_ups(
+    curves: Mapping[str, tuple[Sequence[float], Sequence[float]]], device: torch.device
+) -> None:
+    """Draw how many times as fast as float32 a step is, against the batch size.
+
+    Parameters
+    ----------
+    curves
+        For each name the batch sizes and the speed-ups.
+    device
+        Where they were measured; on the simulated one they are modelled.
+    """
+    kind = "modelled" if device.type == "sim" else "measured"
+    said = "; ".join(f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items())
+    plots.curves(
+        curves,
+        xlabel="batch size",
+        ylabel="float32 time / 16-bit time",
+        alt=f"Speed-up against batch size, {kind}: {said}.",
+        title=abilities(device).name,
+        log="xy",
+        kinds=dict.fromkeys(curves, kind),
+        reference=(1, "as fast as float32"),
     )
 
 

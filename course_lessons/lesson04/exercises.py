@@ -16,12 +16,12 @@ from . import (
 )
 
 EXERCISES: tuple[Exercise, ...] = (
-    logits_loss.EXERCISE,
     lost.EXERCISE,
     amp_step.EXERCISE,
-    follow_scale.EXERCISE,
     clipped_step.EXERCISE,
+    choose_precision.EXERCISE,
+    logits_loss.EXERCISE,
+    follow_scale.EXERCISE,
     accumulate.EXERCISE,
     checkpoint.EXERCISE,
-    choose_precision.EXERCISE,
 )

@@ -407,6 +407,7 @@ def test_gradient_clipping():
 
 HALF = torch.float16
 FULL = torch.float32
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 
 
 def loss_of(name):
@@ -449,6 +450,7 @@ AUTOCAST = {
     "rpow": (lambda x, h: 2**h, FULL),
     "softplus": (lambda x, h: F.softplus(h), FULL),
     "layer_norm": (lambda x, h: F.layer_norm(h, (4,)), FULL),
+    "rms_norm": (lambda x, h: F.rms_norm(h, (4,)), FULL if RELEASE >= (2, 12) else "low"),
     "group_norm": (lambda x, h: F.group_norm(h, 2), FULL),
     "norm": (lambda x, h: h.norm(), FULL),
     "dist": (lambda x, h: torch.dist(h, h), FULL),

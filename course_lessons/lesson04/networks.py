@@ -1,0 +1,56 @@
+"""The networks of lesson 04, and the digits that they read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from course_utils import load_digits
+
+
+@dataclass(frozen=True)
+class Digits:
+    """Images (n, 1, 28, 28), of mean 0 and standard deviation 1, and labels, all on one device."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+    test_images: torch.Tensor
+    test_labels: torch.Tensor
+
+    def batch(self, i: int, size: int = 64) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the ``i``-th batch of ``size`` digits; after 8,000 digits they come again."""
+        here = slice(i * size % 8000, i * size % 8000 + size)
+        return self.images[here], self.labels[here]
+
+
+def digits_on(device: torch.device | str) -> Digits:
+    """Return the course's digits, ready to be read by a network on ``device``."""
+    read = load_digits()
+    train, test = (
+        ((x.float() / 255 - 0.1309) / 0.3084).unsqueeze(1).to(device)
+        for x in (read.train_x, read.test_x)
+    )
+    return Digits(train, read.train_y.to(device), test, read.test_y.to(device))
+
+
+def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequential:
+    """Return linear layers of these sizes, with ``between()`` between two; the same at each call."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for inp, out in pairwise(sizes):
+        layers += [nn.Linear(inp, out), between()]
+    return nn.Sequential(nn.Flatten(), *layers[:-1])
+
+
+def small_cnn(width: int) -> nn.Sequential:
+    """Return three blocks of convolution, normalisation and pooling, and a linear layer."""
+    torch.manual_seed(0)
+    layers: list[nn.Module] = []
+    for inp, out in pairwise((1, width, 2 * width, 4 * width)):
+        layers += [nn.Conv2d(inp, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
+        layers.append(nn.MaxPool2d(2))
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(36 * width, 10))
