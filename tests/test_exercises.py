@@ -368,6 +368,7 @@ def test_nothing_escapes_from_an_answer(name, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alarm", [True, False], ids=["alarm", "thread"])
 def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
     """Where many share a machine the processor works for an answer only now and then."""

@@ -75,8 +75,17 @@ def called(node: ast.AST) -> str:
     return getattr(node, "id", None) or getattr(node, "attr", "")
 
 
+WORDS = re.compile(
+    "|".join(pattern.pattern for pattern in ASKED.values()).replace(r"\(\)", "").replace("_?", "")
+    + r"|(device|custom|backend|acc)_(module|mod|handle|backend)"
+)
+"""What stands somewhere in every text that asks: one without it need not be read as Python."""
+
+
 def asked(source: str):
     """Return what a text asks of an accelerator, as pairs of kind and name."""
+    if not WORDS.search(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute):
             for kind, pattern in ASKED.items():

@@ -73,8 +73,14 @@ COMPAT = (
         "the simulated device",
         (
             "pytest",
-            *(f"simgpu/tests/test_simgpu_{n}.py" for n in ("conformance", "training", "programs")),
-            *("-m", f"slow and {ALONE}", *TOGETHER),
+            *(
+                f"simgpu/tests/test_{n}.py"
+                for n in (
+                    *("simgpu_conformance", "simgpu_training", "simgpu_programs"),
+                    *("simgpu_fidelity_networks", "simgpu_fidelity_evidence", "readme"),
+                )
+            ),
+            *("-m", f"slow and {ALONE}", "-k", "not wheel", *TOGETHER),
         ),
     ),
     Stage(
