@@ -399,7 +399,10 @@ PREPARED = {
 }
 
 
-@pytest.mark.parametrize("name", PREPARED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "loader_epoch")) for name in PREPARED],
+)
 def test_a_training_step_trains(name):
     """The parameters change: an optimiser that was forgotten would be as fast as one likes."""
     made = []

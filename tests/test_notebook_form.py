@@ -193,7 +193,9 @@ def adding_cells(before, count):
 
     def change(nb):
         at = place(nb, before)
-        nb.cells[at:at] = [new_markdown_cell("More.", id=f"more-{before}-{i}") for i in range(count - at)]
+        nb.cells[at:at] = [
+            new_markdown_cell("More.", id=f"more-{before}-{i}") for i in range(count - at)
+        ]
 
     return change
 
@@ -383,7 +385,7 @@ def test_a_lesson_that_is_still_too_long_is_let_be_and_one_that_is_short_now_mus
 ):
     monkeypatch.setattr(anatomy, "TOO_LONG", {"01"})
     (problem,) = problems_of(tiny)
-    assert "is short now: take it out of TOO_LONG" in problem
+    assert "is short now -> take it out of TOO_LONG" in problem
     nb = load(tiny)
     adding_cells("footer", 45)(nb)
     adding("\n".join(f"x{i} = {i}" for i in range(26)))(nb)

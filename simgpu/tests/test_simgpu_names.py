@@ -76,8 +76,10 @@ def called(node: ast.AST) -> str:
 
 
 WORDS = re.compile(
-    "|".join(pattern.pattern for pattern in ASKED.values()).replace(r"\(\)", "").replace("_?", "")
-    + r"|(device|custom|backend|acc)_(module|mod|handle|backend)"
+    r"(get_device_module|(current|default)_stream|record_event)\s*\("
+    r"|\b(_?(device|custom|custom_device|backend|acc|torch_device)_?(module|mod|handle|backend)"
+    r"|((all_gather|reduce_scatter|all_reduce)_)?stream|accelerator"
+    r"|(all_gather|reduce_scatter|all_reduce|post_reduce)_event)[\s)]*\."
 )
 """What stands somewhere in every text that asks: one without it need not be read as Python."""
 

@@ -94,6 +94,15 @@ COMPAT = (
             *("-m", f"slow and {ALONE}", "-k", "not mutation", *TOGETHER),
         ),
     ),
+    Stage(
+        "notebooks, traces and loops",
+        (
+            "pytest",
+            *(f"tests/test_{n}.py" for n in ("benchmarks", "claims", "core", "traces")),
+            *("-k", "in_a_notebook or shipped_trace or barest or step_trains"),
+            *("-m", f"slow and {ALONE}", *TOGETHER),
+        ),
+    ),
 )
 
 
