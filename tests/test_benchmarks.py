@@ -110,7 +110,10 @@ def weights(loop, task="mlp", data="device"):
     return torch.cat([p.detach().flatten() for p in model.parameters()])
 
 
-@pytest.mark.parametrize("task", loops.TASKS)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(task, marks=[pytest.mark.slow] * (task == "cnn")) for task in loops.TASKS],
+)
 def test_every_loop_ends_with_the_weights_of_the_barest_one_to_the_bit(task):
     """Other packages are tested where they are installed, and named where they are not."""
     for data in ("loader", "device"):

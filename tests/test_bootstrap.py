@@ -736,6 +736,7 @@ def test_a_failure_that_is_not_known_names_its_log(tmp_path, terminal, capfd):
     assert shown is terminal, "on a terminal the program draws by itself"
 
 
+@pytest.mark.slow
 def test_what_leads_uv_astray_is_taken_away_and_what_pip_was_told_is_handed_on(monkeypatch):
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_", "SSL_", "HTTPS_"))]:
         monkeypatch.delenv(name)
@@ -772,6 +773,7 @@ def test_what_leads_uv_astray_is_taken_away_and_what_pip_was_told_is_handed_on(m
     assert env["HTTPS_PROXY"] == "http://mine.example:1"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["uv 0.8.24 (a date)", "not a version", None])
 def test_a_uv_that_is_too_old_or_does_not_run_is_not_used(tmp_path, monkeypatch, text):
     program = tmp_path / ("uv.bat" if os.name == "nt" else "uv")
@@ -917,6 +919,7 @@ def stages_of(folder: Path, monkeypatch, capfd, *sources: str, rest: list[str] |
 GOOD, BAD = "def test_good(): pass\n", "def test_bad(): assert False\n"
 
 
+@pytest.mark.slow
 def test_stages_are_summed(tmp_path, monkeypatch, capfd):
     skipped = "import pytest\n@pytest.mark.skip(reason='x')\ndef test_skipped(): pass\n"
     status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, GOOD + skipped)
@@ -925,6 +928,7 @@ def test_stages_are_summed(tmp_path, monkeypatch, capfd):
     assert "== stage 0" in said and any("passed" in line and "stage 1" in line for line in said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "total"),
     [
@@ -939,6 +943,7 @@ def test_a_failing_or_empty_stage_fails_the_whole(tmp_path, monkeypatch, capfd, 
     assert said[-1] == total
 
 
+@pytest.mark.slow
 def test_what_stands_after_the_dashes_goes_to_every_stage(tmp_path, monkeypatch, capfd):
     status, said = stages_of(tmp_path, monkeypatch, capfd, GOOD, BAD, rest=["-k", "good"])
     assert (status, said[-1]) == (0, "1 passed, 0 failed")

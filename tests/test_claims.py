@@ -304,6 +304,7 @@ def test_the_page_and_the_chart_are_fresh():
     assert [str(problem) for problem in writer.problems(ROOT)] == []
 
 
+@pytest.mark.slow
 def test_a_changed_record_makes_both_stale_and_renewing_mends_them(records, tmp_path):
     records("machine_a", *gains(1.7))
     root = tmp_path / "course"
@@ -332,6 +333,7 @@ def test_the_page_shows_every_claim_and_says_what_is_not_measured():
     assert {line.replace("\\|", "").count("|") for line in shown} == {6}
 
 
+@pytest.mark.slow
 def test_what_is_not_folded_is_read_in_five_minutes_and_has_anchors_and_verdicts():
     page = re.sub(r"<details>.*?</details>", "", writer.page(), flags=re.DOTALL)
     assert "details>" not in page and not re.search(r"^[|]", page, re.MULTILINE)
@@ -397,7 +399,10 @@ PREPARED = {
 }
 
 
-@pytest.mark.parametrize("name", PREPARED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "loader_epoch")) for name in PREPARED],
+)
 def test_a_training_step_trains(name):
     """The parameters change: an optimiser that was forgotten would be as fast as one likes."""
     made = []

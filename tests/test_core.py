@@ -417,6 +417,7 @@ def test_an_expected_error_keeps_no_tensor_alive():
 # --- the progress bar -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_bar_in_a_notebook_is_one_finished_line(tmp_path):
     nb = notebook(
         f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"

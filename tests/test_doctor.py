@@ -265,6 +265,7 @@ def call(*words, code="from course_utils.cli import run; sys.exit(run(sys.argv[1
     )
 
 
+@pytest.mark.slow
 def test_the_command_prints_json():
     done = call("doctor", "--json")
     assert done.returncode == 0, done.stderr

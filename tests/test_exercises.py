@@ -33,7 +33,7 @@ DEAR = {
     *("06.frugal_step", "06.largest_batch", "08.accumulation_gap", "08.averaged", "08.prefetch"),
     *("08.steady_loop", "08.train_watched", *(f"07.mend_{letter}" for letter in "abcdef")),
 }
-"""Exercises whose answers are trained or timed: half the seconds. The quick tests leave their known answers out."""
+"""Exercises whose answers are trained or timed: half the seconds. The quick tests leave their answers out."""
 
 
 def known(*of):
@@ -67,7 +67,13 @@ def test_a_lesson_has_exercises_and_each_has_its_place(entry):
     ]
 
 
-@each_exercise
+@pytest.mark.parametrize(
+    "exercise",
+    [
+        pytest.param(exercise, id=exercise.id, marks=[pytest.mark.slow] * (exercise.id in DEAR))
+        for exercise in EXERCISES
+    ],
+)
 def test_reference_is_right(exercise):
     result = exercise.result(_right_answer(exercise))
     assert result.outcome == "right", result.bundle().text
@@ -368,6 +374,7 @@ def test_nothing_escapes_from_an_answer(name, capsys):
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alarm", [True, False], ids=["alarm", "thread"])
 def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
     """Where many share a machine the processor works for an answer only now and then."""

@@ -234,14 +234,14 @@ def test_rooms_and_files_keep_to_their_budgets():
 def private_imports(text: str) -> list[str]:
     """Return the private names of our own packages that code takes from another module."""
     found, modules = [], set()
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(text)))
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.level or node.module.split(".")[0] in ROOMS):
             found += [a.name for a in node.names if re.match(r"_[a-zA-Z]", a.name)]
             modules |= {a.asname or a.name for a in node.names if a.name.islower()}
     found += [
         f"{node.value.id}.{node.attr}"
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
         and node.value.id in modules
@@ -250,6 +250,7 @@ def private_imports(text: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_no_module_takes_another_ones_private_names():
     found = {
         module_of(path): names

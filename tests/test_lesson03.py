@@ -185,6 +185,7 @@ def test_a_stopped_run_ends_with_the_same_bits(lesson, run, device, tmp_path):
     assert equal(alone, finished(lesson, device, tmp_path / "stopped", stop_at=4))
 
 
+@pytest.mark.slow
 def test_on_a_device_its_own_generator_is_part_of_the_checkpoint(lesson, run, device, tmp_path):
     generators = lesson["generators"]
     assert set(generators(device)) == {"torch", "python", device.type} - {"cpu"}

@@ -475,6 +475,7 @@ def test_every_kind_of_optimizer_skips_an_overflow(sim, settings):
         assert weights(model).isfinite().all()
 
 
+@pytest.mark.slow
 def test_tf32_settings_change_the_time_of_cards_that_have_it(sim):
     profile, precision = simgpu.profile(sim).key, torch.get_float32_matmul_precision()
     ratios = {}

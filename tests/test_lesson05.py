@@ -246,6 +246,7 @@ def test_the_references_run_in_real_processes(tmp_path):
 # --- the puzzle's drawing
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "says"),
     [

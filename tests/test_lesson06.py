@@ -491,6 +491,7 @@ def test_the_challenge_is_the_size_it_says_it_is():
         step_cost(plain_step, "800 MB")
 
 
+@pytest.mark.slow
 def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "This PyTorch has none.")
     for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):

@@ -164,6 +164,7 @@ def no_sim(monkeypatch):
     _on_cpu.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
     result = exercise.result(exercise.reference)
@@ -173,6 +174,7 @@ def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
         assert "\n" not in result.printed
 
 
+@pytest.mark.slow
 def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
     assert judged("mend_a", wrong(EX.mend_a)["sum-of-norms"])[1] == "other-numbers"
     assert judged("mend_b", wrong(EX.mend_b)["other-rows"])[1] == "other-result"
@@ -218,6 +220,7 @@ def test_only_the_steps_of_the_faulty_loop_f_grow(sim):
     assert faulty.rest_seconds > 2 * mended.rest_seconds
 
 
+@pytest.mark.slow
 def test_the_trace_of_a_run_shows_its_steps(sim):
     grows = detective.run("f").trace
     steps = [span for span in grows.spans if span.kind == "phase"]
@@ -274,6 +277,7 @@ def test_the_loader_gives_its_batches_in_order_and_pinned_where_asked(sim):
         assert all(x.is_pinned() is pin for x, _ in got)
 
 
+@pytest.mark.slow
 def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
     detective.present("d")
     said = capsys.readouterr().out

@@ -206,6 +206,7 @@ def _peak_with(chosen, device):
     return torch.sim.max_memory_allocated(device)
 
 
+@pytest.mark.slow
 def test_the_last_block_is_not_worth_a_checkpoint(sim):
     peaks = []
     for chosen in (set(), {4}, {0}, {0, 1, 2, 3}):

@@ -19,7 +19,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 from course_utils import exercises
 from course_utils.course import load_course
 from course_utils.evidence import recorded
-from tools.authoring import cells, form, lesson, pages, solve
+from tools.authoring import anatomy, cells, form, lesson, pages, solve
 from tools.authoring.benchmark_tables import beside
 from tools.commands import notebooks
 
@@ -33,8 +33,9 @@ def exercises_of(lesson_id):
 
 
 @pytest.fixture
-def tiny(tmp_path):
+def tiny(tmp_path, monkeypatch):
     """A course of one lesson that breaks no rule, free to be broken."""
+    monkeypatch.setattr(anatomy, "TOO_LONG", frozenset())
     shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
     return load_course(tmp_path / "course" / "notebooks" / "course.yml")
 
@@ -176,6 +177,43 @@ def pasted_header(nb):
     nb.cells.insert(3, pasted)
 
 
+def without_metadata(ident, name):
+    def change(nb):
+        del cell(nb, ident).metadata[name]
+
+    return change
+
+
+def shown_setup(nb):
+    cell(nb, "setup").metadata["jupyter"]["source_hidden"] = False
+
+
+def adding_cells(before, count):
+    """Insert prose until ``count`` cells stand before a cell."""
+
+    def change(nb):
+        at = place(nb, before)
+        nb.cells[at:at] = [
+            new_markdown_cell("More.", id=f"more-{before}-{i}") for i in range(count - at)
+        ]
+
+    return change
+
+
+def with_further(nb, *parts):
+    added = [new_markdown_cell(text, id=f"further-{i}") for i, text in enumerate(parts)]
+    nb.cells[place(nb, "footer") : place(nb, "footer")] = added
+
+
+def goes_on_after_further(nb):
+    with_further(nb, "## Further\n\nMore of it.", "## One more")
+
+
+def long_with_further(nb):
+    with_further(nb, "## Further\n\nMore of it.")
+    adding_cells("further-0", 46)(nb)
+
+
 FIXABLE = {
     "older format": (older_format, "is nbformat 4.4, not 4.5"),
     "no id": (without_id, "has no valid id"),
@@ -199,6 +237,9 @@ FIXABLE = {
     "header second": (header_second, "cell header: is not in its place"),
     "footer early": (footer_early, "cell footer: is not in its place"),
     "edited by hand": (changing("header", source="# Mine"), "cell header: is out of date"),
+    "setup not folded": (without_metadata("setup", "jupyter"), "cell setup: is out of date"),
+    "setup shown": (shown_setup, "cell setup: is out of date"),
+    "setup shown in Colab": (without_metadata("setup", "cellView"), "cell setup: is out of date"),
     "task apart": (prose_before_stub, "cell ask-double: does not follow its task"),
     "task left over": (left_over_task, "cell task-gone: is generated for nothing here"),
     "header pasted": (pasted_header, "cell 0f3a: is tagged generated, but no tool writes it"),
@@ -227,6 +268,21 @@ BY_HAND = {
     "closing order": (
         changing("summary", source="## Summary\n\nx\n\n## One more"),
         "does not end with its three closing sections in order",
+    ),
+    "long main line": (adding_cells("footer", 45), "has 46 cells on its main line, more than 45"),
+    "long before Further": (long_with_further, "has 46 cells on its main line, more than 45"),
+    "after Further": (goes_on_after_further, "goes on after 'Further'"),
+    "long code cell": (
+        adding("\n".join(f"x{i} = {i}" for i in range(26))),
+        "cell added: has 26 lines of code, more than 25",
+    ),
+    "imports": (
+        adding("\n".join(f"import m{i}" for i in range(10, 23))),
+        "cell added: has 13 imports, more than 12",
+    ),
+    "imports from": (
+        adding("\n".join(f"from m{i} import x{i}" for i in range(10, 23))),
+        "cell added: has 13 imports, more than 12",
     ),
     "unknown exercise": (
         with_metadata("ask-double", course={"exercise": "01.triple"}),
@@ -298,12 +354,42 @@ def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
         "try:\n    x = 1\nexcept ValueError:\n    x = 2",
         "%matplotlib inline\n!echo hello",
         "%%writefile script.py\nx = {'a':1}",
+        "\n".join(f"x{i} = {i}" for i in range(25)),
+        "\n".join(f"import m{i}" for i in range(10, 22)),
     ],
 )
 def test_what_is_allowed_is_not_reported(tiny, source):
     nb = load(tiny)
     nb.cells.insert(4, new_code_cell(source, id="added"))
     store(tiny, nb)
+    assert problems_of(tiny) == []
+
+
+def test_what_stands_beside_the_main_line_is_not_counted(tiny, monkeypatch):
+    nb = load(tiny)
+    adding_cells("footer", 44)(nb)
+    store(tiny, form.canonical(nb, "01"))
+    assert problems_of(tiny) == [], "45 cells with the footer"
+    with_further(nb, "## Further\n\nMore of it.", *["### A part"] * 20)
+    store(tiny, form.canonical(nb, "01"))
+    assert problems_of(tiny) == []
+    adding_cells("errors", 60)(nb)
+    store(tiny, form.canonical(nb, "01"))
+    assert any("on its main line" in problem for problem in problems_of(tiny))
+    monkeypatch.setattr(anatomy, "COLLECTIONS", {"01"})
+    assert problems_of(tiny) == [], "a collection is read in pieces"
+
+
+def test_a_lesson_that_is_still_too_long_is_let_be_and_one_that_is_short_now_must_say_so(
+    tiny, monkeypatch
+):
+    monkeypatch.setattr(anatomy, "TOO_LONG", {"01"})
+    (problem,) = problems_of(tiny)
+    assert "is short now -> take it out of TOO_LONG" in problem
+    nb = load(tiny)
+    adding_cells("footer", 45)(nb)
+    adding("\n".join(f"x{i} = {i}" for i in range(26)))(nb)
+    store(tiny, form.canonical(nb, "01"))
     assert problems_of(tiny) == []
 
 
@@ -439,6 +525,7 @@ def run_cell(source, folder, *, twice=False, path=""):
 STAND_IN = "def start(lesson):\n    return f'lesson {lesson} began'\n"
 
 
+@pytest.mark.slow
 def test_setup_cell_finds_the_clone_from_any_kernel_twice(tmp_path):
     package = tmp_path / "ein Kurs 课程" / "course_utils"
     package.mkdir(parents=True)
@@ -460,6 +547,7 @@ sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower(
 """
 
 
+@pytest.mark.slow
 def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path):
     source = cells.setup_cell(COURSE, COURSE.lesson("01"), "git+file:///nowhere").source
     done = run_cell(HIDE + source, tmp_path)
@@ -480,6 +568,7 @@ def test_setup_cell_installs_the_helpers_and_nothing_else():
 SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'line', 'pip')\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["working folder", "input/from the room"])
 def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place):
     """Beside the notebook, as in Colab, or under the folder that Kaggle keeps inputs in."""
@@ -562,6 +651,7 @@ def runnable(tiny, source):
     return nb
 
 
+@pytest.mark.slow
 def test_run_keeps_only_the_outputs_that_are_compared(tiny):
     source = (
         "print(2 + 2, flush=True)\nprint(os.environ['COURSE_DEVICE'], flush=True)\n"
@@ -594,6 +684,7 @@ def test_run_refuses_what_cannot_be_compared(tiny, source, said):
         lesson.with_outputs(runnable(tiny, source), tiny.path.parent)
 
 
+@pytest.mark.slow
 def test_run_leaves_a_failing_lesson_as_it_was(tiny, capsys):
     nb = load(tiny)
     nb.cells = [new_code_cell("1 / 0", id="bad")]

@@ -99,6 +99,7 @@ def test_events_of_the_shipped_trace_nest_or_follow_each_other():
             around.append(-end)
 
 
+@pytest.mark.slow
 def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
     trace_of_loops.record(tmp_path / "again.json.gz")
     assert traces.names(tmp_path / "again.json.gz") == traces.names() == FIVE

@@ -549,6 +549,7 @@ def reveal(tmp_path):
     return tmp_path / "reveal"
 
 
+@pytest.mark.slow
 def test_slides_are_one_file_that_fetches_nothing(lesson, reveal):
     before = copy.deepcopy(lesson)
     page = slides.slides_page(lesson, "01 · A lesson", reveal)

@@ -18,6 +18,7 @@ README = (HOME / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", README, re.DOTALL)
 
 
+@pytest.mark.slow
 def test_each_example_prints_what_the_readme_says():
     examples = [(code, says) for code, says in BLOCKS if not code.startswith("# test_")]
     assert len(examples) >= 4
@@ -47,6 +48,7 @@ def run_pytest(folder: Path, text: str) -> str:
     return subprocess.run(call, cwd=folder, env=env, capture_output=True, text=True).stdout
 
 
+@pytest.mark.slow
 def test_the_plugins_tests_pass_and_those_that_should_fail_do(tmp_path):
     (text,) = (code for code, _ in BLOCKS if code.startswith("# test_"))
     wrong = {

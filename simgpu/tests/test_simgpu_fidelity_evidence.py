@@ -86,6 +86,7 @@ GATES = {
 """For a card and a size: the least share of rows within 25 %, the largest median error."""
 
 
+@pytest.mark.slow
 def test_most_operators_take_nearly_as_long_as_was_measured(operators):
     found: dict[tuple[str, str], list[float]] = {key: [] for key in GATES}
     for row in operators:

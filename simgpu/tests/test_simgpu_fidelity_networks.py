@@ -87,7 +87,10 @@ def test_a_network_has_as_many_parameters_as_its_makers_say(name):
     assert sum(p.numel() for p in made(name).parameters()) == expected
 
 
-@pytest.mark.parametrize("name", GMACS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name == "convnext_base")) for name in GMACS],
+)
 def test_a_network_multiplies_as_often_as_its_makers_say(name):
     options = {"fused": False} if name.startswith("vit") else {}
     with torch.device("meta"), torch.no_grad():
@@ -120,6 +123,7 @@ STEPS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: f"{step.network} {step.mode}")
 def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, monkeypatch):
     without = run(step, "T4")
@@ -149,6 +153,7 @@ def test_a_card_with_more_memory_bandwidth_takes_less_time_for_the_same_step():
     assert t4["bytes"] == a100["bytes"]
 
 
+@pytest.mark.slow
 def test_gradients_that_are_kept_while_the_network_runs_forward_take_memory():
     peaks = {
         clear: run(Step("vgg16", 1, 32, "fp32", "sgd", clear=clear), "A100")["bytes"]
@@ -181,6 +186,7 @@ def test_weights_of_16_bits_take_half_the_memory_and_adam_three_times_the_weight
     assert peak("fp32", "adam") == pytest.approx(5 * 4 * PARAMETERS["vgg16"], rel=0.05)
 
 
+@pytest.mark.slow
 def test_computing_layers_again_saves_memory_and_costs_time():
     keep, again = (
         run(

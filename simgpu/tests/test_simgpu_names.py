@@ -75,8 +75,19 @@ def called(node: ast.AST) -> str:
     return getattr(node, "id", None) or getattr(node, "attr", "")
 
 
+WORDS = re.compile(
+    r"(get_device_module|(current|default)_stream|record_event)\s*\("
+    r"|\b(_?(device|custom|custom_device|backend|acc|torch_device)_?(module|mod|handle|backend)"
+    r"|((all_gather|reduce_scatter|all_reduce)_)?stream|accelerator"
+    r"|(all_gather|reduce_scatter|all_reduce|post_reduce)_event)[\s)]*\."
+)
+"""What stands somewhere in every text that asks: one without it need not be read as Python."""
+
+
 def asked(source: str):
     """Return what a text asks of an accelerator, as pairs of kind and name."""
+    if not WORDS.search(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Attribute):
             for kind, pattern in ASKED.items():

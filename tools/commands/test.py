@@ -73,8 +73,14 @@ COMPAT = (
         "the simulated device",
         (
             "pytest",
-            *(f"simgpu/tests/test_simgpu_{n}.py" for n in ("conformance", "training", "programs")),
-            *("-m", f"slow and {ALONE}", *TOGETHER),
+            *(
+                f"simgpu/tests/test_{n}.py"
+                for n in (
+                    *("simgpu_conformance", "simgpu_training", "simgpu_programs"),
+                    *("simgpu_fidelity_networks", "simgpu_fidelity_evidence", "readme"),
+                )
+            ),
+            *("-m", f"slow and {ALONE}", "-k", "not wheel", *TOGETHER),
         ),
     ),
     Stage(
@@ -86,6 +92,15 @@ COMPAT = (
                 *(f"tests/test_lesson0{n}.py" for n in range(1, 10)),
             ),
             *("-m", f"slow and {ALONE}", "-k", "not mutation", *TOGETHER),
+        ),
+    ),
+    Stage(
+        "notebooks, traces and loops",
+        (
+            "pytest",
+            *(f"tests/test_{n}.py" for n in ("benchmarks", "claims", "core", "traces")),
+            *("-k", "in_a_notebook or shipped_trace or barest or step_trains"),
+            *("-m", f"slow and {ALONE}", *TOGETHER),
         ),
     ),
 )
