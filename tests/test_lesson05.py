@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from answers import right, wrong
 from support import skip
 from torch import nn
 
+from course_lessons.lesson05 import checkpoint, flight
 from course_lessons.lesson05 import drawings as in_drawings
 from course_lessons.lesson05 import unhang as in_unhang
 from course_lessons.lesson05.rescue import rescue
@@ -317,3 +319,47 @@ def test_buckets_fill_from_the_last_layer(shown):
     middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
     done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before
     assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
+
+
+# --- what its scripts use
+
+
+def test_a_checkpoint_is_whole_at_every_moment_and_goes_on(tmp_path, monkeypatch):
+    path = tmp_path / "train.pt"
+    net = nn.Linear(3, 2)
+    assert checkpoint.resume(path, net=net) == 0
+    checkpoint.save(path, 1, net=net)
+    saved = path.read_bytes()
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    for moment in ("fsync", "replace"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(checkpoint.os, moment, dies)
+            checkpoint.save(path, 2, net=net)
+        assert path.read_bytes() == saved
+    checkpoint.save(path, 2, net=net)
+    other = nn.Linear(3, 2)
+    assert checkpoint.resume(path, net=other) == 2
+    assert torch.equal(other.weight, net.weight)
+
+
+def test_flight_records_name_the_rank_that_left_a_call_out(tmp_path, capsys):
+    flight.show(str(tmp_path))
+    assert "no record" in capsys.readouterr().out
+    frames = [
+        {"filename": str(Path(torch.__file__).parent / "distributed" / "x.py"), "line": 1},
+        {"filename": "/home/me/work/uneven.py", "line": 13},
+    ]
+    for rank, calls in ((0, 3), (10, 2)):
+        entries = [
+            {"collective_seq_id": n, "profiling_name": "gloo:all_reduce", "frames": frames}
+            for n in range(1, calls + 1)
+        ]
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}))
+    flight.show(str(tmp_path))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "2. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 called it",
+        "3. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 NEVER CALLED IT",
+    ]
