@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -18,13 +19,12 @@ from answers import right, wrong
 from support import skip
 from torch import nn
 
+from course_lessons.lesson05 import checkpoint, flight
 from course_lessons.lesson05 import drawings as in_drawings
 from course_lessons.lesson05 import unhang as in_unhang
-from course_lessons.lesson05.learning_rate import learning_rate
 from course_lessons.lesson05.rescue import rescue
 from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
 from course_lessons.lesson05.shard import shard
-from course_lessons.lesson05.sharded_bytes import sharded_bytes
 from course_lessons.lesson05.unhang import unhang
 from course_lessons.shared import traces
 from course_utils.exercises import lesson, todo
@@ -114,33 +114,6 @@ def test_shard_gives_the_rows_of_the_distributed_sampler(n, ranks):
             assert shard(n, rank, ranks, epoch, 4) == by_sampler(n, rank, ranks, epoch, 4)
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 16])
-def test_sharded_bytes_are_those_of_fully_shard(ranks):
-    from torch.distributed import fsdp
-    from torch.testing._internal.distributed import fake_pg as fake
-
-    torch_dist.init_process_group("fake", rank=0, world_size=ranks, store=fake.FakeStore())
-    try:
-        model = nn.Sequential(
-            nn.Linear(20, 10), nn.Linear(10, 3), nn.LayerNorm(9), nn.Conv2d(5, 2, 3)
-        )
-        shapes = [tuple(p.shape) for p in model.parameters()]
-        whole = sum(p.nbytes for p in model.parameters())
-        fsdp.fully_shard(model)
-        for p in model.parameters():
-            p.grad = torch.zeros_like(p)
-        optimizer = torch.optim.Adam(model.parameters())
-        optimizer.step()
-        held = 0
-        for p in model.parameters():
-            state = optimizer.state[p]
-            for tensor in (p, p.grad, state["exp_avg"], state["exp_avg_sq"]):
-                held += tensor.to_local().nbytes
-    finally:
-        torch_dist.destroy_process_group()
-    assert sharded_bytes(shapes, ranks) == (4 * whole, held)
-
-
 @pytest.mark.slow
 def test_rescue_takes_what_ddp_and_compile_really_save():
     def model():
@@ -153,14 +126,6 @@ def test_rescue_takes_what_ddp_and_compile_really_save():
     for saved in (plain, wrapped, compiled, both, torch.compile(wrapped)):
         state = saved.state_dict()
         assert plain.load_state_dict(rescue(state, plain)).missing_keys == []
-
-
-def test_learning_rate_is_that_of_the_paper():
-    rate = learning_rate
-    assert rate(10**6, 0.1, 256, 32, 256, 5) == pytest.approx(3.2)  # 8192 samples a step
-    assert [rate(s, 0.1, 256, 32, 256, 4) for s in range(5)] == pytest.approx(
-        [0.1, 0.875, 1.65, 2.425, 3.2]
-    )
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 6])
@@ -357,17 +322,45 @@ def test_buckets_fill_from_the_last_layer(shown):
     assert f"after {done * 1e3:.1f} ms instead of {apart * 1e3:.0f} ms" in alt
 
 
-def test_a_mesh_and_the_scaling_are_drawn(shown):
-    in_drawings.mesh(
-        {"replicate": 2, "shard": 4}, {"replicate": "all_reduce", "shard": "all_gather"}
-    )
-    fig, alt = shown[0]
-    assert all(f"rank {rank}" in texts(fig) for rank in range(8)) and "rank 8" not in texts(fig)
-    assert "2 × 4" in alt and "all_gather" in alt
-    in_drawings.scaling(
-        {"here": {1: 1, 2: 1.5}, "T4": {1: 1, 4: 3}}, {"here": "measured", "T4": "modelled"}
-    )
-    fig, alt = shown[1]
-    efficiency = {line.get_label(): line.get_ydata()[-1] for line in fig.axes[1].lines}
-    assert efficiency["here (measured)"] == 75 and efficiency["T4 (modelled)"] == 75
-    assert "1.5 times with 2" in alt
+# --- what its scripts use
+
+
+def test_a_checkpoint_is_whole_at_every_moment_and_goes_on(tmp_path, monkeypatch):
+    path = tmp_path / "train.pt"
+    net = nn.Linear(3, 2)
+    assert checkpoint.resume(path, net=net) == 0
+    checkpoint.save(path, 1, net=net)
+    saved = path.read_bytes()
+
+    def dies(*_):
+        raise KeyboardInterrupt
+
+    for moment in ("fsync", "replace"):
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(checkpoint.os, moment, dies)
+            checkpoint.save(path, 2, net=net)
+        assert path.read_bytes() == saved
+    checkpoint.save(path, 2, net=net)
+    other = nn.Linear(3, 2)
+    assert checkpoint.resume(path, net=other) == 2
+    assert torch.equal(other.weight, net.weight)
+
+
+def test_flight_records_name_the_rank_that_left_a_call_out(tmp_path, capsys):
+    flight.show(str(tmp_path))
+    assert "no record" in capsys.readouterr().out
+    frames = [
+        {"filename": str(Path(torch.__file__).parent / "distributed" / "x.py"), "line": 1},
+        {"filename": "/home/me/work/uneven.py", "line": 13},
+    ]
+    for rank, calls in ((0, 3), (10, 2)):
+        entries = [
+            {"collective_seq_id": n, "profiling_name": "gloo:all_reduce", "frames": frames}
+            for n in range(1, calls + 1)
+        ]
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps({"entries": entries}))
+    flight.show(str(tmp_path))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "2. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 called it",
+        "3. all_reduce in uneven.py, line 13: rank 0 called it, rank 10 NEVER CALLED IT",
+    ]

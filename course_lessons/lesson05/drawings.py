@@ -1,9 +1,8 @@
-"""Drawings of lesson 05: ranks side by side, what they send each other, and what they gain by it."""
+"""Drawings of lesson 05: ranks side by side, and what they send each other."""
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from course_lessons.shared.traces import Trace
-from course_utils.plots import BLUE, COLOURS, DASHES, MARKERS, ORANGE, log_ticks, present
+from course_utils.plots import BLUE, COLOURS, ORANGE, present
 from course_utils.timing import seconds
 from simgpu.cluster import MARK, Run, marked, run
 
@@ -321,89 +320,3 @@ def _bucketed(layers: Mapping[str, int], first: int, cap: int) -> list[list[str]
             groups.append([])
             held, limit = 0, cap
     return [group for group in groups if group]
-
-
-def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
-    """Draw a device mesh of two dimensions: its ranks, and what goes along each dimension.
-
-    Parameters
-    ----------
-    dimensions
-        For each of two names the size: rows, then columns.
-    doing
-        For each name, what the ranks along it do.
-    """
-    (down, rows), (across, columns) = dimensions.items()
-    fig, ax = plt.subplots(figsize=(8.8, 0.85 * rows + 1.5), layout="constrained")
-    for row in range(rows):
-        ax.add_patch(
-            Rectangle((-0.46, row - 0.36), columns - 0.08, 0.72, facecolor=COLOURS[5], alpha=0.3)
-        )
-        for column in range(columns):
-            ax.add_patch(
-                Rectangle(
-                    (column - 0.36, row - 0.24), 0.72, 0.48, facecolor=BLUE, edgecolor="white"
-                )
-            )
-            ax.text(
-                column,
-                row,
-                f"rank {row * columns + column}",
-                color="white",
-                ha="center",
-                va="center",
-            )
-    arrow = {"arrowstyle": "<->", "linewidth": 1.6}
-    ax.annotate(
-        "", (-0.46, -0.62), (columns - 0.54, -0.62), arrowprops={**arrow, "color": "#333333"}
-    )
-    ax.text(
-        (columns - 1) / 2, -0.7, f"{across} ({columns}): {doing[across]}", ha="center", va="bottom"
-    )
-    ax.annotate("", (-0.72, -0.36), (-0.72, rows - 0.64), arrowprops={**arrow, "color": ORANGE})
-    words = textwrap.fill(f"{down} ({rows}): {doing[down]}", 22)
-    ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
-    ax.set(xlim=(-2.4, columns - 0.45), ylim=(rows - 0.55, -1.05))
-    ax.set_axis_off()
-    present(
-        fig,
-        f"A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing[across]}. "
-        f"Along {down}, the columns: {doing[down]}.",
-    )
-
-
-def scaling(speedups: Mapping[str, Mapping[int, float]], kinds: Mapping[str, str]) -> None:
-    """Draw how many times as fast several ranks are as one, and their efficiency, beside the ideal.
-
-    Parameters
-    ----------
-    speedups
-        For each name, for each number of ranks: times as fast as one rank.
-    kinds
-        For each name ``"measured"``, ``"recorded"``, ``"modelled"`` or ``"published"``.
-    """
-    most = max(max(line) for line in speedups.values())
-    fig, (left, right) = plt.subplots(1, 2, figsize=(8.8, 3.7), layout="constrained")
-    left.plot([1, most], [1, most], color="#888888", linewidth=1)
-    right.axhline(100, color="#888888", linewidth=1, label="ideal")
-    for i, (name, line) in enumerate(speedups.items()):
-        look = {"marker": MARKERS[i % 7], "color": COLOURS[i % 7], "linestyle": DASHES[kinds[name]]}
-        at = sorted(line)
-        left.plot(at, [line[n] for n in at], **look)
-        label = f"{name} ({kinds[name]})"
-        right.plot(at, [100 * line[n] / n for n in at], label=label, **look)
-    top = max([100, *(100 * gain / n for line in speedups.values() for n, gain in line.items())])
-    left.set(xscale="log", yscale="log", xlabel="ranks", ylabel="times as fast as one")
-    right.set(xscale="log", xlabel="ranks", ylabel="efficiency, %", ylim=(0, 1.08 * top))
-    powers = [2**k for k in range(int(math.log2(most)) + 1)]
-    for ax in (left, right):
-        ax.set_xticks(powers, [str(power) for power in powers])
-        ax.minorticks_off()
-    log_ticks(left.yaxis)
-    fig.legend(*right.get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=9)
-    each = "; ".join(
-        f"{name} ({kinds[name]}): "
-        + ", ".join(f"{line[n]:.2g} times with {n}" for n in sorted(line))
-        for name, line in speedups.items()
-    )
-    present(fig, f"Times as fast as one rank, and efficiency, over the number of ranks. {each}.")

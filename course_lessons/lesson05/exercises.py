@@ -7,11 +7,9 @@ from course_utils.exercises import Exercise
 from . import (
     accumulate,
     average_gradients,
-    learning_rate,
     rescue,
     ring_all_reduce,
     shard,
-    sharded_bytes,
     unhang,
 )
 
@@ -19,9 +17,7 @@ EXERCISES: tuple[Exercise, ...] = (
     average_gradients.EXERCISE,
     shard.EXERCISE,
     accumulate.EXERCISE,
-    learning_rate.EXERCISE,
-    rescue.EXERCISE,
     unhang.EXERCISE,
-    sharded_bytes.EXERCISE,
     ring_all_reduce.EXERCISE,
+    rescue.EXERCISE,
 )

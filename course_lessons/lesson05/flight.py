@@ -1,0 +1,57 @@
+"""PyTorch's Flight Recorder: the last collectives of each rank, written to files and set side by side."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+_PYTORCH = str(Path(torch.__file__).parent)
+
+
+@contextmanager
+def recorded(folder: str) -> Iterator[None]:
+    """Write this rank's record when the block ends, also where it ends with an error.
+
+    NCCL's watchdog does so by itself where a collective takes too long; gloo leaves it to you.
+    """
+    try:
+        yield
+    finally:
+        dump = getattr(torch._C._distributed_c10d, "_dump_fr_trace", None)
+        if dump and dist.get_backend() == "gloo":
+            (Path(folder) / f"rank_{dist.get_rank()}").write_bytes(dump())
+
+
+def show(folder: str) -> None:
+    """Print for each collective where it was called, and which ranks called it."""
+    files = sorted(Path(folder).glob("rank_*"), key=lambda file: int(file.name.rpartition("_")[2]))
+    records = {file.name.rpartition("_")[2]: _calls(file) for file in files}
+    if not any(records.values()):
+        print("The ranks have left no record.")
+        return
+    for number in sorted(set().union(*records.values())):
+        calls = {own[number] for own in records.values() if number in own}
+        who = [
+            f"rank {rank} {'called it' if number in own else 'NEVER CALLED IT'}"
+            for rank, own in records.items()
+        ]
+        print(f"{number}. {' / '.join(sorted(calls))}: {', '.join(who)}")
+
+
+def _calls(file: Path) -> dict[int, str]:
+    """Return by their numbers the collectives that a rank called, each with the learner's line."""
+    found = {}
+    for entry in pickle.loads(file.read_bytes())["entries"]:
+        name = entry["profiling_name"].partition(":")[2]
+        lines = [
+            f"{Path(frame['filename']).name}, line {frame['line']}"
+            for frame in entry["frames"]
+            if not frame["filename"].startswith(_PYTORCH)
+        ]
+        found[entry["collective_seq_id"]] = " in ".join([name, *lines[:1]])
+    return found
