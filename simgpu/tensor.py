@@ -599,7 +599,8 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
     )
     if end > MACHINE.host.now:
         value = source._payload.clone()
-        MACHINE.arrivals.append((end, lambda: target.copy_(value)))
+        hollow = value.is_meta  # it has no values, so zeros arrive
+        MACHINE.arrivals.append((end, target.zero_ if hollow else lambda: target.copy_(value)))
     else:
         target.copy_(source._payload)
 

@@ -155,8 +155,9 @@ GPU or the simulated device, time with two events around all the repeats, withou
     ),
     reference=event_seconds,
     check_answer=_check_event_seconds,
-    why="The device itself notes when it passes a mark. So the host need not wait between two calls, and what it "
-    "does meanwhile does not disturb the measurement.",
+    why="The device itself notes when it passes a mark, so the host need not wait between two calls. Between the marks "
+    "it should only launch: while the queue is full, other work of the host is hidden; once the queue is dry, the device "
+    "waits, and that counts too.",
     diagnoses={
         "milliseconds": "That is the time in milliseconds, which `elapsed_time` gives. The task asks for seconds.",
         "microseconds": "That is the time in microseconds. The task asks for seconds.",
