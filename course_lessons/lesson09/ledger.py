@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -489,8 +490,15 @@ def _close(steps: Any) -> None:
 
 
 def _described(parts: Parts) -> dict[str, str]:
-    """Return parts in words: functions by their names."""
-    return {name: getattr(part, "__name__", str(part)) for name, part in parts.items()}
+    """Return parts in words: functions by their names, with what was given to them."""
+    return {name: _in_words(part) for name, part in parts.items()}
+
+
+def _in_words(part: Any) -> str:
+    if isinstance(part, partial):
+        given = ", ".join(f"{name}={value}" for name, value in part.keywords.items())
+        return f"{_in_words(part.func)}({given})"
+    return getattr(part, "__name__", str(part))
 
 
 def _rung(fields: dict[str, Any]) -> Rung:
