@@ -39,6 +39,34 @@ def note_rates(
     ledger.result("FLOPs of an image", f"{flops / 1e6:.2f} MFLOP")
 
 
+def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float) -> None:
+    """Print, and note, which share of the best product rate the first and the best loop get.
+
+    Parameters
+    ----------
+    ledger
+        The climb; its ``whole()`` has been asked for.
+    weights
+        Those that are multiplied: 6 FLOPs each for a letter, forward and backward.
+    unit
+        In which the best loop multiplies, such as ``"bf16"``.
+    plain, best
+        The best FLOP/s of a large product in fp32, and in ``unit``.
+    """
+    first = ledger.base.median
+    fastest = first * ledger.results["best loop against the first"].median
+    print(f"{weights:,} weights in products: {6 * weights / 1e6:.1f} MFLOP a letter")
+    for which, rate, name, limit in (
+        ("first loop", first, "fp32", plain),
+        ("best loop", fastest, unit, best),
+    ):
+        share = 6 * weights * rate / limit
+        print(
+            f"{which}: {rate:,.0f} letters/s; MFU {share:.1%} of {limit / 1e9:,.0f} GFLOP/s in {name}"
+        )
+        ledger.result(f"MFU, {which}", f"{share:.1%} ({name})")
+
+
 def note_runs(
     ledger: Ledger,
     runs: Sequence[Run],
