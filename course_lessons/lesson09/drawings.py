@@ -29,7 +29,7 @@ class Height(NamedTuple):
     guess: float | None = None
 
 
-def ladder(heights: Sequence[Height], limit: float | None = None) -> None:
+def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = "images") -> None:
     """Draw a ladder from bottom to top: images a second, rung by rung.
 
     Parameters
@@ -38,11 +38,13 @@ def ladder(heights: Sequence[Height], limit: float | None = None) -> None:
         The rungs, the first loop first.
     limit
         The images a second that the floor allows, if known.
+    unit
+        What is counted, where it is not images.
     """
     fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
-    _rungs(ax, heights, limit)
+    _rungs(ax, heights, limit, unit)
     fig.legend(loc="outside upper center", ncols=4, fontsize=9)
-    present(fig, f"The ladder, from the bottom up. {_said(heights, limit)}")
+    present(fig, f"The ladder, from the bottom up. {_said(heights, limit, unit)}")
 
 
 def report_card(
@@ -51,6 +53,7 @@ def report_card(
     results: Mapping[str, str],
     headlines: Sequence[str],
     path: Path,
+    unit: str = "images",
 ) -> None:
     """Draw some results in large print, the ladder, and all results below it; show and save it.
 
@@ -66,6 +69,8 @@ def report_card(
         The names of those in large print.
     path
         The PNG file to write.
+    unit
+        What is counted, where it is not images.
     """
     large = [name for name in headlines if name in results]
     small = [name for name in results if name not in large]
@@ -80,7 +85,7 @@ def report_card(
         top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
         caption = textwrap.fill(name, 84 // len(large))
         top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)
-    _rungs(ax, heights, None)
+    _rungs(ax, heights, None, unit)
     ax.legend(loc="lower right", fontsize=8.5, frameon=True, facecolor="#fdfdfb", framealpha=1)
     for row, name in enumerate(small):
         y = 1 - (row + 0.5) / len(small)
@@ -90,10 +95,10 @@ def report_card(
         empty.axis("off")
     fig.savefig(path, dpi=150)
     each = "; ".join(f"{name}: {value}" for name, value in results.items())
-    present(fig, f"Report card of {title}. {_said(heights, None)} {each}.")
+    present(fig, f"Report card of {title}. {_said(heights, None, unit)} {each}.")
 
 
-def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None) -> None:
+def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) -> None:
     labels: set[str] = set()
 
     def once(label: str) -> str:
@@ -128,25 +133,25 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None) -> None:
         ax.axvline(limit, color="black", linestyle=":", label="the floor allows")
     ax.set_xscale("log")
     ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
-    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights))
+    ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights, unit))
     ax.grid(axis="y", visible=False)
     log_ticks(ax.xaxis)
 
 
-def _below(heights: Sequence[Height]) -> str:
+def _below(heights: Sequence[Height], unit: str) -> str:
     missing = ", ".join(rung.name for rung in heights if not rung.reached)
-    label = "images/s (measured: median and quartiles)"
+    label = f"{unit}/s (measured: median and quartiles)"
     return f"{label}\nnot measured here: {missing}" if missing else label
 
 
-def _said(heights: Sequence[Height], limit: float | None) -> str:
+def _said(heights: Sequence[Height], limit: float | None, unit: str) -> str:
     words = [
-        f"{r.name}: {r.reached[1]:,.0f} images/s, {'kept' if r.kept else 'left out'}"
+        f"{r.name}: {r.reached[1]:,.0f} {unit}/s, {'kept' if r.kept else 'left out'}"
         if r.reached
         else f"{r.name}: not measured"
         for r in heights
     ]
-    end = f" The floor allows {limit:,.0f} images/s." if limit else ""
+    end = f" The floor allows {limit:,.0f} {unit}/s." if limit else ""
     return "; ".join(words) + "." + end
 
 

@@ -8,10 +8,11 @@ its session ended.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -97,6 +98,12 @@ class Ledger:
         After how many images a loop must have learned something.
     folder
         Where the climb is kept: one JSON file, written anew after each rung. Files of earlier climbs stay.
+    name
+        The first word of that file's name: one for each ladder.
+    unit
+        What ``training`` counts.
+    lead_in
+        Steps before each turn that are not timed.
 
     Raises
     ------
@@ -113,6 +120,9 @@ class Ledger:
         evaluate: Callable[[nn.Module], float],
         epoch: int,
         folder: Path | str,
+        name: str = "capstone",
+        unit: str = "images",
+        lead_in: int = LEAD_IN,
     ) -> None:
         if str(device).startswith("sim"):
             raise ValueError('the ledger needs a real clock: give it torch.device("cpu")')
@@ -124,6 +134,7 @@ class Ledger:
         self.base: Measurement | None = None
         """Images a second of the first loop."""
         self._training, self._evaluate, self._epoch = training, evaluate, epoch
+        self._name, self._unit, self._lead_in = name, unit, lead_in
         self._changes: dict[str, dict[str, Any]] = {}
         self._reference: float | None = None
         self._earlier: dict[str, Rung] = {}
@@ -193,8 +204,51 @@ class Ledger:
             except (RuntimeError, ImportError, OSError) as error:
                 first = (str(error).strip().splitlines() or ["no message"])[0]
                 speed_up, why = None, f"does not run here: {type(error).__name__}, {first[:120]}"
+        self._enter(name, change, prediction, speed_up, accuracy, kept, why)
+
+    def take_in(
+        self,
+        name: str,
+        change: Parts,
+        ratios: Sequence[float] = (),
+        accuracy: float = 0.0,
+        predicted: object = None,
+        *,
+        unless: str = "",
+    ) -> None:
+        """Judge by the same rule a change that was measured elsewhere, such as in processes of its own.
+
+        Parameters
+        ----------
+        name, change, predicted, unless
+            As of `try_out`.
+        ratios
+            How many times as fast the new loop was, in each round.
+        accuracy
+            What it reached after one epoch.
+        """
+        prediction = self._prediction(name, None if unless else predicted)
+        speed_up, kept, why = None, False, unless
+        if not unless:
+            speed_up = self._speed_up(ratios, name)
+            learned = accuracy if (speed_up.q1 or 0) > 1 else None
+            kept, why = _verdict(speed_up, learned, self.reference, None)
+        self._enter(name, change, prediction, speed_up, accuracy or None, kept, why)
+
+    def _enter(
+        self,
+        name: str,
+        change: Parts,
+        prediction: Prediction | None,
+        speed_up: Measurement | None,
+        accuracy: float | None,
+        kept: bool,
+        why: str,
+    ) -> None:
+        """Note a rung, and show what came out."""
+        stands_on = tuple(rung.name for rung in self._below(name))
         guess = prediction.guess if prediction and isinstance(prediction.guess, float) else None
-        rung = Rung(name, described, stands_on, speed_up, guess, accuracy, kept, why)
+        rung = Rung(name, _described(change), stands_on, speed_up, guess, accuracy, kept, why)
         self._note(rung, change)
         if speed_up is None:
             print(f"{name}, not measured: {why}")
@@ -203,6 +257,9 @@ class Ledger:
         if prediction:
             prediction.reveal(speed_up)
 
+    def _speed_up(self, ratios: Sequence[float], label: str) -> Measurement:
+        return Measurement.of(ratios, label, self.device, unit="1", quantity="speed-up")
+
     def compare(self, old: Parts, new: Parts, label: str = "speed-up") -> Measurement:
         """Run two loops in turns; return how many times as many images a second the new one takes.
 
@@ -210,7 +267,9 @@ class Ledger:
         """
         with ExitStack() as stack:
             paces = [
-                stack.enter_context(closing(_Pace(self._training(parts), self.device)))
+                stack.enter_context(
+                    closing(_Pace(self._training(parts), self.device, self._lead_in))
+                )
                 for parts in (old, new)
             ]
             rounds = bar(range(ROUNDS), desc=label, leave=False)
@@ -219,7 +278,7 @@ class Ledger:
             rate = {"unit": "samples/s", "quantity": "throughput"}
             self.base = Measurement.of(before, "the first loop", self.device, **rate)
         ratios = [new / old for old, new in zip(before, after, strict=True)]
-        return Measurement.of(ratios, label, self.device, unit="1", quantity="speed-up")
+        return self._speed_up(ratios, label)
 
     def accuracy(self, parts: Parts, label: str = "training") -> float:
         """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
@@ -303,9 +362,9 @@ class Ledger:
         Parameters
         ----------
         limit
-            The images a second that nothing on this device can exceed, if known.
+            The images (or what else is counted) a second that nothing on this device can exceed, if known.
         """
-        ladder(self._heights(), limit)
+        ladder(self._heights(), limit, self._unit)
 
     def save(self, *headlines: str) -> tuple[Path, Path]:
         """Write the report card, a picture beside the climb's JSON file, and show it.
@@ -333,7 +392,7 @@ class Ledger:
         picture = data.with_suffix(".png")
         data.write_text(self._json(), encoding="utf-8")
         title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
-        report_card(self._heights(), title, self._written(), headlines, picture)
+        report_card(self._heights(), title, self._written(), headlines, picture, self._unit)
         return picture, data
 
     def as_dict(self) -> dict[str, Any]:
@@ -357,7 +416,7 @@ class Ledger:
             "device": str(self.device),
             "machine": abilities(self.device).name,
             "torch": str(torch.__version__),
-            "images in an epoch": self._epoch,
+            f"{self._unit} in an epoch": self._epoch,
             "parts of the first loop": _described(self.start),
         }
 
@@ -365,7 +424,7 @@ class Ledger:
         return json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
 
     def _stem(self, when: str) -> str:
-        return f"capstone_{self.device.type}_{when}"
+        return f"{self._name}_{self.device.type}_{when}"
 
     def _file(self) -> Path:
         """Return this climb's file, whose name no other has."""
@@ -456,8 +515,13 @@ class Ledger:
 class _Pace:
     """A training that goes on in turns, and how many images a second it takes in each."""
 
-    def __init__(self, steps: Iterator[tuple[nn.Module, int]], device: torch.device) -> None:
-        self._steps, self._device = steps, device
+    def __init__(
+        self,
+        steps: Iterator[tuple[nn.Module, int]],
+        device: torch.device,
+        lead_in: int = LEAD_IN,
+    ) -> None:
+        self._steps, self._device, self._lead_in = steps, device, lead_in
         self._run(3)
         self._count = 2
         while (took := self._run(self._count)[1]) < TURN and self._count < 10_000:
@@ -467,7 +531,7 @@ class _Pace:
 
     def turn(self) -> float:
         """Train for one turn; return the images a second."""
-        self._run(LEAD_IN)
+        self._run(self._lead_in)
         images, took = self._run(self._count)
         return images / took
 
@@ -489,8 +553,15 @@ def _close(steps: Any) -> None:
 
 
 def _described(parts: Parts) -> dict[str, str]:
-    """Return parts in words: functions by their names."""
-    return {name: getattr(part, "__name__", str(part)) for name, part in parts.items()}
+    """Return parts in words: functions by their names, with what was given to them."""
+    return {name: _in_words(part) for name, part in parts.items()}
+
+
+def _in_words(part: Any) -> str:
+    if isinstance(part, partial):
+        given = ", ".join(f"{name}={value}" for name, value in part.keywords.items())
+        return f"{_in_words(part.func)}({given})"
+    return getattr(part, "__name__", str(part))
 
 
 def _rung(fields: dict[str, Any]) -> Rung:
