@@ -345,6 +345,6 @@ def test_a_real_lesson_in_a_real_kernel(tmp_path):
     )
     assert list(executed_problems(done, least=1)) == []
     first = "".join(o.get("text", "") for o in code_cells(done)[0].outputs)
-    assert "Go on with section 2, “What are the five lines?” of lesson 03." in first
+    assert "Go on with section 2, “Is this a good loop?” of lesson 03." in first
     pictures = [o for o in code_cells(done)[0].outputs if "image/png" in o.get("data", {})]
     assert pictures == []

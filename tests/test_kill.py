@@ -37,11 +37,12 @@ import nbformat
 from IPython.core.interactiveshell import InteractiveShell
 notebook, target = sys.argv[1:]
 shell = InteractiveShell(history_length=0)
-shell.run_cell("import inspect").raise_error()
 for cell in nbformat.read(notebook, as_version=4).cells:
     if cell.metadata.get("course", {}).get("script"):
         shell.run_cell(cell.source).raise_error()
-Path(target).write_text(shell.user_ns["source"], encoding="utf-8")
+shell.run_cell("from course_lessons.lesson03 import training_script").raise_error()
+shell.run_cell("made = training_script.source(parts)").raise_error()
+Path(target).write_text(shell.user_ns["made"], encoding="utf-8")
 """
 
 

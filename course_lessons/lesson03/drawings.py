@@ -1,13 +1,13 @@
-"""Drawings of lesson 03: loading times, and what a save leaves in the folder."""
+"""Drawings of lesson 03: the digits, and loading times."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
-from matplotlib.patches import Rectangle
+import torch
 
-from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, log_ticks, present
+from course_utils.plots import COLOURS, log_ticks, present
 from course_utils.timing import Measurement, seconds
 
 
@@ -45,48 +45,17 @@ def loading_bars(measurements: Sequence[Measurement]) -> None:
     present(fig, f"Times as bars: {each}.")
 
 
-def checkpoint_moments() -> None:
-    """Draw what lies in the folder at each moment of a save, and what a killed run goes on from."""
-    moments = (
-        ("before\nthe save", {"last.pt": "step 10", "previous.pt": "step 5"}, "step 10"),
-        (
-            "writing",
-            {"last.pt.new": "half", "last.pt": "step 10", "previous.pt": "step 5"},
-            "step 10",
-        ),
-        (
-            "written,\nfsync",
-            {"last.pt.new": "step 15", "last.pt": "step 10", "previous.pt": "step 5"},
-            "step 10",
-        ),
-        (
-            "first\nos.replace",
-            {"last.pt.new": "step 15", "previous.pt": "step 10"},
-            "step 10",
-        ),
-        ("second\nos.replace", {"last.pt": "step 15", "previous.pt": "step 10"}, "step 15"),
-    )
-    rows = ("last.pt.new", "last.pt", "previous.pt")
-    fig, ax = plt.subplots(figsize=(8.4, 3.2), layout="constrained")
-    for column, (moment, files, resumes) in enumerate(moments):
-        ax.text(column + 0.5, 4.15, moment, ha="center", va="center", fontsize=9.5)
-        for row, name in enumerate(rows):
-            words = files.get(name, "")
-            colour = {"": "#f2f2ef", "half": ORANGE}.get(words, BLUE)
-            box = Rectangle((column + 0.06, 2.8 - row), 0.88, 0.75, facecolor=colour, alpha=0.9)
-            ax.add_patch(box)
-            ink = "white" if words else "#888888"
-            ax.text(
-                column + 0.5, 3.17 - row, words or "no file", ha="center", va="center", color=ink
-            )
-        ax.text(column + 0.5, 0.35, resumes, ha="center", va="center", weight="bold", color=GREEN)
-    for row, name in enumerate(rows):
-        ax.text(-0.1, 3.17 - row, name, ha="right", va="center", family="monospace", fontsize=9)
-    ax.text(-0.1, 0.35, "killed here, the\nrun goes on from", ha="right", va="center", fontsize=9)
-    ax.set(xlim=(-1.5, 5), ylim=(0, 4.5))
-    ax.set_axis_off()
-    present(
-        fig,
-        "Five moments of a save. While last.pt.new is written, last.pt stays whole; then last.pt becomes "
-        "previous.pt and last.pt.new becomes last.pt. Killed at any moment, the run finds a whole file.",
-    )
+def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:
+    """Draw the first sixteen images, each under its label.
+
+    Parameters
+    ----------
+    images, labels
+        Shapes (n, 28, 28) and (n,), on the CPU.
+    """
+    fig, axes = plt.subplots(2, 8, figsize=(8, 2.4), layout="constrained")
+    for ax, image, label in zip(axes.flat, images, labels.tolist(), strict=False):
+        ax.imshow(image.numpy(), cmap="gray_r")
+        ax.set_title(str(label), loc="center")
+        ax.set_axis_off()
+    present(fig, "Sixteen handwritten digits, each with its label.")

@@ -17,9 +17,9 @@ from . import (
 EXERCISES: tuple[Exercise, ...] = (
     train_epoch.EXERCISE,
     mean_loss.EXERCISE,
-    step_losses.EXERCISE,
     train_accumulated.EXERCISE,
-    index_batches.EXERCISE,
     full_state.EXERCISE,
+    step_losses.EXERCISE,
+    index_batches.EXERCISE,
     save_atomic.EXERCISE,
 )

@@ -1,0 +1,54 @@
+"""The functions of the lesson's cells as a script, and a process that runs it."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+_BEFORE = """
+import os
+import random
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course_lessons.lesson03.checkpoint import generators, newest_whole
+from course_utils import load_digits
+"""
+_AFTER = """
+torch.set_num_threads(1)  # equal bits need the same number of threads
+digits = load_digits()
+run = new_run(torch.device("cpu"), steps=60)
+train(run, digits.train_x[:1000], digits.train_y[:1000], epochs=3, folder=Path(sys.argv[1]))
+"""
+
+
+def source(functions: Sequence[Callable[..., Any]]) -> str:
+    """Return a script of imports, the functions as they stand in their cells, and a short training."""
+    return "\n\n".join([_BEFORE, *map(inspect.getsource, functions), _AFTER])
+
+
+def start(work: Path, name: str) -> subprocess.Popen[str]:
+    """Start ``train.py`` in the folder ``work``, with its checkpoints in the folder ``name`` there.
+
+    Returns
+    -------
+    subprocess.Popen
+        The process; what it prints is its ``stdout``.
+    """
+    (work / name).mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-u", work / "train.py", work / name],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )

@@ -1,0 +1,49 @@
+"""Which lines make Python wait for the device."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+
+import simgpu
+
+
+def waits(line: str, device: torch.device) -> str:
+    """Run one line of Python and say how often the host waited for the device.
+
+    A CUDA device is asked by PyTorch's debug mode, which warns at each wait that it knows of. For
+    others the line runs on the simulated device, which counts them.
+
+    Parameters
+    ----------
+    line
+        An expression; ``v`` is a tensor of 1,000 values, and ``torch`` is there.
+    device
+        The lesson's device.
+    """
+    if device.type != "cuda":
+        if simgpu.problem():
+            return "not known here"
+        device = simgpu.first()
+    values = torch.linspace(-1, 1, 1000).to(device)
+    code = compile(line, "<line>", "eval")
+    names = {"v": values, "torch": torch}
+    if device.type != "cuda":
+        with simgpu.count() as asked:
+            eval(code, names)
+        return _times(asked.synchronizations)
+    eval(code, names)  # what is done once, such as loading a kernel, is done
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            eval(code, names)
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+    return _times(sum("called a synchronizing" in str(w.message) for w in said))
+
+
+def _times(count: int) -> str:
+    return "runs on" if not count else "waits" if count == 1 else f"waits {count} times"
