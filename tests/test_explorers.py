@@ -13,6 +13,7 @@ from support import skip
 import simgpu
 from course_lessons.lesson02 import explorers as lesson02
 from course_lessons.lesson04 import explorers as lesson04
+from course_lessons.lesson05 import explorers as lesson05
 from course_lessons.lesson06 import explorers as lesson06
 from course_lessons.shared import explorer, roofline
 from course_lessons.shared.explorer import Explorer, box, slider
@@ -22,6 +23,7 @@ GRADIENTS = torch.logspace(-14, 2, 1000)
 CALLS = {
     "loss scale": lambda: lesson04.loss_scale(GRADIENTS),
     "overlap": lesson02.overlap,
+    "buckets": lesson05.buckets,
     "allocator": lesson06.allocator,
     "mountain": lambda: lesson06.mountain(blocks=4),
     "roofline": roofline.explore,

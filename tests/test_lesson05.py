@@ -311,11 +311,10 @@ def test_lanes_of_real_ranks_part_computing_from_communicating(shown):
         )
 
 
-def test_buckets_fill_from_the_last_layer(shown):
+def test_buckets_fill_from_the_last_layer():
     mib = 2**20
     layers = {"first": 30 * mib, "second": 20 * mib, "third": 10 * mib, "last": 2 * mib}
-    in_drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
-    alt = shown[0][1]
+    _, alt = in_drawings.buckets(layers, backward=62e-3, bandwidth=1e9)
     assert "3 buckets (bucket 0: last; bucket 1: third, second; bucket 2: first)" in alt
     middle, all_of_it = (2 * (5e-6 + size * mib / 2 / 1e9) for size in (30, 62))
     done, apart = 32e-3 + 2 * middle, 62e-3 + all_of_it  # the last bucket waits for the one before

@@ -8,6 +8,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_lessons.shared.traces import Trace
@@ -244,8 +245,8 @@ def buckets(
     latency: float = 5e-6,
     first: int = 2**20,
     cap: int = 25 * 2**20,
-) -> None:
-    """Draw when gradients are ready in the backward pass, and when DDP sends them, bucket by bucket.
+) -> tuple[Figure, str]:
+    """Return a picture of when gradients are ready in the backward pass and when DDP sends them, and its words.
 
     Each layer takes the share of the backward pass that its gradient has of all bytes, and an all_reduce is
     a ring: a model, so that the idea is seen.
@@ -280,7 +281,9 @@ def buckets(
         sent.append((1, start, free - start, f"bucket {number}", number))
     apart = backward + ring(total)
     unit, scale = _time_unit(max(free, apart))
-    fig, ax = plt.subplots(figsize=(8.8, 2.7), layout="constrained")
+    fig, ax = plt.subplots(figsize=(8.8, 2.7))
+    fig.subplots_adjust(left=0.17, right=0.98, top=0.87, bottom=0.2)  # quicker than to lay it out
+    ax.set_title(f"done after {seconds(free)}, sent at the end {seconds(apart)} (modelled)")
     whole = 1.02 * max(free, apart) * scale
     for row, start, length, name, number in [*bars, *sent]:
         look = {"color": COLOURS[number % 6], "hatch": "////" if row else "", "edgecolor": "white"}
@@ -302,7 +305,7 @@ def buckets(
     ax.set(xlim=(0, whole), ylim=(2.55, -0.55), xlabel=f"{unit} (modelled)")
     ax.grid(axis="y", visible=False)
     listed = "; ".join(f"bucket {i}: {', '.join(group)}" for i, group in enumerate(groups))
-    present(
+    return (
         fig,
         f"Gradients become ready from the last layer to the first; DDP sends them in {len(groups)} buckets "
         f"({listed}). Done after {seconds(free)} instead of {seconds(apart)} (modelled).",
