@@ -21,8 +21,8 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.lesson04.accumulate import accumulate
 from course_lessons.lesson04.amp_step import amp_step
-from course_lessons.lesson04.checkpoint import checkpoint
 from course_lessons.lesson04.attention import takes
+from course_lessons.lesson04.checkpoint import checkpoint
 from course_lessons.lesson04.choose_precision import choose_precision
 from course_lessons.lesson04.drawings import scaled_gradients, share_lost
 from course_lessons.lesson04.gains import Gains
