@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 from answers import wrong
@@ -20,9 +21,13 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.lesson04.accumulate import accumulate
 from course_lessons.lesson04.amp_step import amp_step
+from course_lessons.lesson04.attention import takes
 from course_lessons.lesson04.checkpoint import checkpoint
 from course_lessons.lesson04.choose_precision import choose_precision
+from course_lessons.lesson04.drawings import scaled_gradients, share_lost
+from course_lessons.lesson04.gains import Gains
 from course_lessons.lesson04.logits_loss import logits_loss
+from course_lessons.lesson04.networks import digits_on, mlp, small_cnn
 from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
 from course_utils.devices import abilities
 from course_utils.exercises import lesson
@@ -258,6 +263,39 @@ def test_the_lessons_own_step_is_the_exercises_step(sim, dtype):
         found.append((weights(model), scaler.get_scale()))
     assert torch.equal(found[0][0], found[1][0])
     assert found[0][1] == found[1][1]
+
+
+def test_the_share_that_float16_loses_is_that_of_the_conversion():
+    gradients = torch.tensor([0.0, 2.0**-26, 2.0**-20, 1.0, 2.0**10])
+    assert share_lost(gradients, 1.0) == (25, 0)
+    assert share_lost(gradients, 2.0**8) == (0, 25)
+    assert share_lost(gradients, 2.0**18) == (0, 50)
+
+
+def test_a_scale_moves_the_histogram_and_not_the_axis():
+    gradients = 2.0 ** torch.arange(-36, -20).float()
+    figures = [scaled_gradients(gradients, scale) for scale in (1.0, 2.0**16, 2.0**40)]
+    assert len({figure.axes[0].get_xlim() for figure in figures}) == 1
+    titles = [figure.axes[0].get_title() for figure in figures]
+    assert titles[0] == "loss × 1: 75 % lost, 0 % inf"
+    assert titles[1] == "loss × 65536: 0 % lost, 0 % inf"
+    assert titles[2].startswith("loss × 2^40: 0 % lost, ") and "25 % inf" in titles[2]
+    for figure in figures:
+        plt.close(figure)
+
+
+def test_ways_of_attention_are_asked_one_at_a_time():
+    query = torch.randn(1, 2, 16, 8)
+    assert takes("MATH", query)
+    assert not takes("CUDNN_ATTENTION", query)  # a CPU has none of it
+
+
+def test_a_step_is_measured_where_the_digits_are(sim):
+    gains = Gains(lessons_step(), digits_on(sim))
+    sizes, found = gains.speed_up(lambda: mlp(784, 16, 10), [1], HALF)
+    assert sizes == [1] and 0 < found[0] < 1  # small work: more launches
+    single, mixed = (gains.peak(lambda: small_cnn(4), 64, how) for how in (torch.float32, HALF))
+    assert gains.has_meter() and 0 < mixed < single
 
 
 def test_zeroed_counts_what_was_not_zero_before():

@@ -22,7 +22,7 @@ def takes(way: str, query: torch.Tensor) -> bool:
     query
         Of shape (batch, heads, tokens, numbers a head).
     """
-    with warnings.catch_warnings(), sdpa_kernel(SDPBackend[way]):
+    with warnings.catch_warnings(), sdpa_kernel(getattr(SDPBackend, way)):
         warnings.simplefilter("ignore")  # on CUDA the reasons come as warnings
         try:
             F.scaled_dot_product_attention(query, query, query)
