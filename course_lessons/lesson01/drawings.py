@@ -63,6 +63,31 @@ def two_processors() -> None:
     )
 
 
+def two_clocks() -> None:
+    """Draw a host that launches a product and goes on, and two moments to read the clock."""
+    fig, ax = plt.subplots(figsize=(7.6, 2.3), layout="constrained")
+    for y, start, length, words, colour in (
+        (1, 0.6, 0.9, "launch", BLUE),
+        (1, 1.5, 6.3, "goes on with the program, or waits", "#bbbbbb"),
+        (0, 1.5, 6.3, "x @ y", ORANGE),
+    ):
+        ax.add_patch(Rectangle((start, y + 0.1), length, 0.6, facecolor=colour, alpha=0.85))
+        ax.text(start + length / 2, y + 0.4, words, ha="center", va="center")
+    for x, words in ((0.6, "start"), (1.5, "naive"), (7.8, "synchronised")):
+        ax.plot([x, x], [0, 2], color="#444444", linestyle="--", linewidth=1)
+        ax.text(x, 2.05, words, ha="center")
+    for y, words in ((1, "host"), (0, "device")):
+        ax.text(-0.1, y + 0.4, words, ha="right", va="center")
+    ax.set(xlim=(-1, 9), ylim=(-0.1, 2.4))
+    ax.set_axis_off()
+    ax.set_title("When is the clock read? (an illustration, not data)", fontsize=10)
+    present(
+        fig,
+        "An illustration: the host launches a product and goes on. A clock read there is naive: the device has only "
+        "begun. After synchronising, the clock is read when the product is done.",
+    )
+
+
 def peaks(flops: float, bytes_per_second: float) -> None:
     """Show a table of this CPU's measured rates above the published peaks of the course's GPUs.
 

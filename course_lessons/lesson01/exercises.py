@@ -17,7 +17,7 @@ EXERCISES: tuple[Exercise, ...] = (
     pick_device.EXERCISE,
     time_it.EXERCISE,
     speedup.EXERCISE,
-    smallest_winner.EXERCISE,
     intensity.EXERCISE,
     least_seconds.EXERCISE,
+    smallest_winner.EXERCISE,
 )
