@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from course_utils import load_digits
 
@@ -44,6 +45,42 @@ def mlp(*sizes: int, between: Callable[[], nn.Module] = nn.ReLU) -> nn.Sequentia
     for inp, out in pairwise(sizes):
         layers += [nn.Linear(inp, out), between()]
     return nn.Sequential(nn.Flatten(), *layers[:-1])
+
+
+def deep_net(device: torch.device) -> nn.Sequential:
+    """Return a network with seven sigmoids in a row, which make its gradients small on purpose."""
+    return mlp(784, *[64] * 7, 10, between=nn.Sigmoid).to(device)
+
+
+Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def four_networks(
+    x: torch.Tensor, y: torch.Tensor
+) -> dict[str, tuple[nn.Sequential, Loss, torch.Tensor]]:
+    """Return four untrained networks where ``x`` is, each with its loss and its target.
+
+    Parameters
+    ----------
+    x
+        Images.
+    y
+        Their labels.
+    """
+
+    def norm_and_relu() -> nn.Module:
+        return nn.Sequential(nn.LayerNorm(64), nn.ReLU())
+
+    normed = mlp(784, *[64] * 12, 10, between=norm_and_relu)
+    autoencoder = mlp(784, 256, 64, 16, 64, 256, 784)
+    read = F.cross_entropy
+    four = {
+        "2 layers": (mlp(784, 128, 10), read, y),
+        "autoencoder, mean over pixels": (autoencoder, F.mse_loss, x.flatten(1)),
+        "13 layers": (mlp(784, *[64] * 12, 10), read, y),
+        "13 layers with layer norm": (normed, read, y),
+    }
+    return {name: (net.to(x.device), *more) for name, (net, *more) in four.items()}
 
 
 def small_cnn(width: int) -> nn.Sequential:
