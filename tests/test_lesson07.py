@@ -18,7 +18,7 @@ from support import skip
 from torch.autograd import DeviceType
 
 import simgpu
-from course_lessons.lesson07 import detective, drawings
+from course_lessons.lesson07 import detective, drawings, graphs
 from course_lessons.lesson07 import mend_d as in_mend_d
 from course_lessons.lesson07 import mend_e as in_mend_e
 from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
@@ -412,7 +412,37 @@ def _read_from_outside(function):
     return {node.id for node in names if isinstance(node.ctx, ast.Load)} - own - set(dir(builtins))
 
 
+# --- what the compiler made
+
+
+def test_the_graphs_of_a_compiled_function_are_counted_anew_each_time():
+    double = torch.compile(lambda x: x.relu() * 2, backend=graphs.count)
+    for _ in range(2):
+        assert graphs.captured(double, torch.ones(4), torch.ones(4)) == [2]
+    asks = torch.compile(lambda x: x * 2 if x.sum().item() > 0 else x, backend=graphs.count)
+    assert len(graphs.captured(asks, torch.ones(4))) == 2
+
+
 # --- the facts
+
+
+def test_the_hosts_work_between_two_marks_counts_once_the_queue_is_dry(sim):
+    """The praise of the first exercise says so."""
+    a, one = torch.ones(1024, 1024).to(sim), torch.ones(1).to(sim)
+
+    def between(products, busy):
+        start, end = (torch.sim.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        for _ in range(products):
+            a @ a
+        simgpu.host_work(busy)
+        one.add_(1)
+        end.record()
+        end.synchronize()
+        return start.elapsed_time(end) / 1000
+
+    assert between(4, 1e-3) == pytest.approx(between(4, 0.0), rel=1e-6)
+    assert between(0, 1e-3) == pytest.approx(between(0, 0.0) + 1e-3, rel=0.02)
 
 
 def test_the_rows_of_a_profile_hold_each_microsecond_once():

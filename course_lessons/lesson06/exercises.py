@@ -18,8 +18,8 @@ EXERCISES: tuple[Exercise, ...] = (
     state_bytes.EXERCISE,
     average_loss.EXERCISE,
     diagnose.EXERCISE,
+    checkpointed.EXERCISE,
     largest_batch.EXERCISE,
     batch_that_fits.EXERCISE,
-    checkpointed.EXERCISE,
     frugal_step.EXERCISE,
 )

@@ -753,6 +753,9 @@ def test_without_values_what_reaches_the_host_is_zero_and_what_needs_values_says
         y = torch.ones(2, 3, device=SIM) + x
         assert y.cpu().tolist() == [[0.0] * 3] * 2
         assert torch.full((2, 3), 7.0).copy_(y).tolist() == [[0.0] * 3] * 2
+        later = torch.full((2, 3), 7.0, pin_memory=True).copy_(y, non_blocking=True)
+        torch.sim.synchronize()
+        assert later.tolist() == [[0.0] * 3] * 2
         with pytest.raises(RuntimeError, match="nonzero cannot know its result's shape"):
             y.nonzero()
     assert x.tolist() == [[5.0] * 3] * 2

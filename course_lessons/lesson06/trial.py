@@ -1,0 +1,81 @@
+"""What a training step costs: its peak of memory and its time."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+
+from course_utils import memory, synchronize
+from course_utils.timing import host_clock
+
+
+def try_it(
+    device: torch.device,
+    blocks: Callable[..., nn.Module],
+    rows: int = 2048,
+    activation: Callable[[], nn.Module] = nn.GELU,
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.AdamW,
+    dtype: torch.dtype | None = None,
+    *,
+    step: Callable[..., object],
+    **how: Any,
+) -> tuple[int, float]:
+    """Train the lesson's blocks for a step, and return its peak of memory in bytes and its time in seconds.
+
+    On the simulated device the tensors are hollow: the figures need no values.
+
+    Parameters
+    ----------
+    device
+        A device with a meter.
+    blocks
+        Given the activation, makes the model; it has 256 inputs and 10 classes.
+    rows, activation, optimizer, dtype
+        What is trained; ``dtype`` goes to the step, and float16 gets a scaler.
+    step
+        Called with model, optimiser, scaler, inputs, labels, ``dtype=`` and the words in ``how``.
+    """
+    gc.collect()
+    before = torch.get_device_module(device).memory_allocated(device)
+    with memory.Hollow() if device.type == "sim" else nullcontext():
+        model = blocks(activation).to(device)
+        made = optimizer(model.parameters())
+        x = torch.randn(rows, 256, device=device)
+        y = torch.randint(10, (rows,), device=device)
+        scaler = torch.amp.GradScaler(
+            device.type, init_scale=2.0**10, enabled=dtype is torch.float16
+        )
+        once = partial(step, model, made, scaler, x, y, dtype=dtype, **how)
+        return cost(once, device, before)
+
+
+def cost(step: Callable[[], object], device: torch.device, before: int) -> tuple[int, float]:
+    """Return the peak memory in bytes above ``before``, and the time in seconds, of a second step.
+
+    Parameters
+    ----------
+    step
+        One step of training, without arguments. Its first call makes the optimiser's state.
+    device
+        A device with a meter.
+    before
+        The bytes that were in use before the model was made.
+    """
+    module = torch.get_device_module(device)
+    step()
+    module.reset_peak_memory_stats(device)
+    clock, times = host_clock(device), []
+    for _ in range(1 if device.type == "sim" else 10):  # modelled times do not vary
+        synchronize(device)
+        begin = clock()
+        step()
+        synchronize(device)
+        times.append(clock() - begin)
+    return module.max_memory_allocated(device) - before, median(times)
