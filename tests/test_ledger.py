@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -386,3 +387,56 @@ def test_the_table_and_the_picture_say_what_was_left_out(world, capsys):
     said = capsys.readouterr().out
     assert "cpu has no TF32 units." in said and "not measured" in said
     assert "20 images/s, kept" in said and "The floor allows 100 images/s" in said
+
+
+@pytest.mark.parametrize(
+    ("ratios", "accuracy", "kept", "why"),
+    [
+        ([1.5] * 9, 0.9, True, "faster, and it learns"),
+        ([0.9] * 4 + [1.1] * 5, 0.9, False, "no gain beyond the spread"),
+        ([0.5] * 9, 0.9, False, "slower"),
+        ([1.5] * 9, 0.9 - MARGIN - 0.01, False, "learns less"),
+    ],
+)
+def test_what_was_measured_elsewhere_is_judged_by_the_same_rule(world, ratios, accuracy, kept, why):
+    ledger = world.ledger()
+    ledger.take_in("two ranks", {"ranks": 2}, ratios, accuracy)
+    (rung,) = ledger.rungs
+    assert rung.kept is kept and why in rung.why
+
+
+def test_what_was_not_measured_elsewhere_is_noted_with_its_reason(world, capsys):
+    ledger = world.ledger()
+    ledger.take_in("two ranks", {"ranks": 2}, unless="there is one card only.")
+    assert not ledger.rungs[0].kept and "one card only" in capsys.readouterr().out
+    assert world.order == []
+
+
+def test_each_ladder_has_files_of_its_own_and_counts_in_its_own_unit(world, capsys):
+    def gpt():
+        return Ledger(
+            world.training,
+            START,
+            "cpu",
+            evaluate=lambda model: model.skill,
+            epoch=30,
+            folder=world.folder,
+            name="gpt",
+            unit="letters",
+        )
+
+    ledger = gpt()
+    ledger.try_out("a", {"seconds": 0.5})
+    assert [path.name[:7] for path in world.folder.iterdir()] == ["gpt_cpu"]
+    capsys.readouterr()
+    ledger.draw()
+    assert "20 letters/s, kept" in capsys.readouterr().out
+    world.ledger().resume()
+    assert "no earlier climb" in capsys.readouterr().out
+    gpt().resume()
+    assert "1 rungs are taken up" in capsys.readouterr().out
+
+
+def test_a_part_that_was_given_something_is_described_by_it():
+    part = partial(torch.optim.SGD, momentum=0.9)
+    assert module._described({"optimizer": part}) == {"optimizer": "SGD(momentum=0.9)"}

@@ -11,12 +11,13 @@ import nbformat
 import pytest
 import torch
 from answers import right, wrong
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader
 
 from course_lessons.lesson09 import crop_flip as in_crop_flip
 from course_lessons.lesson09 import drawings as in_drawings
-from course_lessons.lesson09 import ledger
+from course_lessons.lesson09 import ledger, letters, results
 from course_lessons.lesson09.crop_flip import _candidates, _numbered
 from course_lessons.lesson09.drawings import Height, ladder
 from course_lessons.lesson09.time_to_target import time_to_target
@@ -166,6 +167,45 @@ def test_the_ladder_says_what_was_kept(capsys):
         assert words in said
 
 
+# --- the second ladder
+
+
+class Knows(nn.Module):
+    """A GPT that gives all weight to one letter."""
+
+    def __init__(self, letter):
+        super().__init__()
+        self.place, self.head = nn.Embedding(4, 2), nn.Linear(2, 128, bias=False)
+        with torch.no_grad():
+            self.head.weight.zero_()[letter] = 1.0
+
+    def forward(self, given, following):
+        return self.head(torch.ones(following.numel(), 2)).sum()
+
+
+@pytest.mark.parametrize(("letter", "share"), [(7, 0.75), (9, 0.25), (8, 0.0)])
+def test_the_share_of_letters_that_are_guessed(letter, share):
+    text = torch.tensor([0, 7, 7, 7, 9] * 3 + [9], dtype=torch.uint8)
+    assert letters.accuracy(Knows(letter), text) == share
+
+
+def test_the_text_is_the_lessons_own_in_ascii():
+    learn, held_out = letters.text("cpu")
+    assert learn.dtype == torch.uint8 and int(torch.cat([learn, held_out]).max()) < 128
+    assert len(learn) > 15 * len(held_out) > 15 * 20_000
+    assert "def " in bytes(held_out.tolist()).decode()
+
+
+def test_the_share_of_the_limit_is_six_flops_a_weight_and_letter(tmp_path, capsys):
+    made = ledger.Ledger(lambda parts: iter(()), {}, "cpu", evaluate=len, epoch=1, folder=tmp_path)
+    made.base = Measurement.of([100.0], "first", "cpu")
+    made.results["best loop against the first"] = Measurement.of([2.0], "whole", "cpu")
+    results.note_mfu(made, 1000, "bf16", plain=6e6, best=3e6)
+    assert made.results["MFU, first loop"] == "10.0% (fp32)"
+    assert made.results["MFU, best loop"] == "40.0% (bf16)"
+    assert "200 letters/s" in capsys.readouterr().out
+
+
 # --- the lesson with other data and with a compiler
 
 
@@ -195,6 +235,10 @@ def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_pat
         for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
             if cell.cell_type == "code" and "generated" not in cell.metadata.get("tags", []):
                 source = cell.source.replace("REAL_CIFAR10 = False", "REAL_CIFAR10 = True")
+                if source.startswith("%%writefile "):
+                    line, _, script = source.partition("\n")
+                    Path(line.split()[1]).write_text(script, encoding="utf-8")
+                    continue
                 exec(compile(source, cell.id, "exec"), names)
         graphs = []
         monkeypatch.setattr(
@@ -210,4 +254,5 @@ def test_the_lesson_climbs_with_cifar10_and_with_a_compiler(monkeypatch, tmp_pat
     said = capsys.readouterr().out
     assert "(1024, 3, 32, 32) torch.uint8" in said and names["flip"] == 0.5
     assert compiled and "torch.compile" in [rung.name for rung in names["ledger"].rungs]
+    assert [rung.name for rung in names["gpt"].rungs][-1] == "two ranks"
     assert "of 10 runs reach 60%" in said and names["record"].is_file()

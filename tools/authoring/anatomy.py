@@ -25,7 +25,7 @@ IMPORTS = 12
 """Import statements in one cell, at most."""
 COLLECTIONS = {"08"}
 """Lessons that are read in pieces, so that their number of cells is free."""
-TOO_LONG = {"08"}
+TOO_LONG = {}
 """Lessons that are longer than this still; one that is mended must leave, and none may come."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
