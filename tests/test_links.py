@@ -7,15 +7,14 @@ import pytest
 from fixtures.tiny_exercises import EXERCISES
 
 from course_utils.course import load_course
-from tools.authoring import anatomy, form, links
+from tools.authoring import form, links
 from tools.commands import links as command
 
 TINY = Path(__file__).parent / "fixtures" / "tiny_course"
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
-    monkeypatch.setattr(anatomy, "TOO_LONG", frozenset())
+def tiny(tmp_path):
     shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
     return load_course(tmp_path / "course" / "notebooks" / "course.yml")
 

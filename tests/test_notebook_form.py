@@ -33,9 +33,8 @@ def exercises_of(lesson_id):
 
 
 @pytest.fixture
-def tiny(tmp_path, monkeypatch):
+def tiny(tmp_path):
     """A course of one lesson that breaks no rule, free to be broken."""
-    monkeypatch.setattr(anatomy, "TOO_LONG", frozenset())
     shutil.copytree(TINY, tmp_path / "course", ignore=shutil.ignore_patterns(".*"))
     return load_course(tmp_path / "course" / "notebooks" / "course.yml")
 
@@ -378,19 +377,6 @@ def test_what_stands_beside_the_main_line_is_not_counted(tiny, monkeypatch):
     assert any("on its main line" in problem for problem in problems_of(tiny))
     monkeypatch.setattr(anatomy, "COLLECTIONS", {"01"})
     assert problems_of(tiny) == [], "a collection is read in pieces"
-
-
-def test_a_lesson_that_is_still_too_long_is_let_be_and_one_that_is_short_now_must_say_so(
-    tiny, monkeypatch
-):
-    monkeypatch.setattr(anatomy, "TOO_LONG", {"01"})
-    (problem,) = problems_of(tiny)
-    assert "is short now -> take it out of TOO_LONG" in problem
-    nb = load(tiny)
-    adding_cells("footer", 45)(nb)
-    adding("\n".join(f"x{i} = {i}" for i in range(26)))(nb)
-    store(tiny, form.canonical(nb, "01"))
-    assert problems_of(tiny) == []
 
 
 def test_fix_loses_no_hand_written_cell_however_it_is_tagged(tiny):

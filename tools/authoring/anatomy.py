@@ -25,8 +25,6 @@ IMPORTS = 12
 """Import statements in one cell, at most."""
 COLLECTIONS = {"08"}
 """Lessons that are read in pieces, so that their number of cells is free."""
-TOO_LONG = {}
-"""Lessons that are longer than this still; one that is mended must leave, and none may come."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [
@@ -144,14 +142,6 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
 
 def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     lesson = nb.metadata.get("course", {}).get("lesson", "")
-    found = [*_too_long(nb, lesson)]
-    if lesson not in TOO_LONG:
-        yield from found
-    elif not found:
-        yield "", "is short now", "take it out of TOO_LONG in tools/authoring/anatomy.py"
-
-
-def _too_long(nb: NotebookNode, lesson: str) -> Iterator[tuple[str, str, str]]:
     further = [cell_name(nb, i) for i, cell in enumerate(nb.cells) if FURTHER in _sections(cell)]
     names = [cell_name(nb, i) for i in range(len(nb.cells))]
     main = names.index(further[0]) if further else len(names)
