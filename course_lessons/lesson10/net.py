@@ -42,6 +42,12 @@ class Net(nn.Module):
             x = checkpoint(block, x, use_reentrant=False) if self.checkpointing else block(x)
         return self.last(x)
 
+    def initialise(self) -> None:
+        """Let every layer set its parameters, after `to_empty`."""
+        for layer in self.modules():
+            if hasattr(layer, "reset_parameters"):
+                layer.reset_parameters()
+
     def loss(self, step: int, part: int) -> Tensor:
         """Return the mean loss of this rank's 16 digits of a micro-batch, one of two of a step."""
         x, y = digits(self.first.weight.device)

@@ -101,8 +101,9 @@ def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
     for module in net.modules():
         if isinstance(module, FSDPModule):
             for p in module._get_fsdp_state()._fsdp_param_group.fsdp_params:
-                grad = p.unsharded_accumulated_grad
-                yield p.sharded_param.grad if grad is None else grad
+                whole = getattr(p, "_unsharded_param", None)
+                places = p.unsharded_accumulated_grad, getattr(whole, "grad", None)
+                yield next((g for g in places if g is not None), p.sharded_param.grad)
 
 
 def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
