@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -106,7 +107,7 @@ def test_a_layer_computes_after_it_was_gathered_and_no_lane_does_two_things():
             made = timeline.step(5, gather, compute, reshard)
             for lane in (timeline.NETWORK, timeline.COMPUTE):
                 bars = sorted((b for b in made.bars if b.lane == lane), key=lambda b: b.start)
-                assert all(a.end <= b.start + 1e-9 for a, b in zip(bars, bars[1:], strict=False))
+                assert all(a.end <= b.start + 1e-9 for a, b in itertools.pairwise(bars))
             for bar in made.bars:
                 if bar.what in ("forward", "backward"):
                     gathered = [b for b in made.bars if (b.what, b.layer) == ("gather", bar.layer)]

@@ -64,7 +64,7 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> Non
     for number, (made, reshard) in enumerate(zip(steps, (True, False), strict=True)):
         lanes, beneath = axes[2 * number : 2 * number + 2]
         _lanes(lanes, made)
-        lanes.set_title(f"reshard_after_forward={reshard}", fontsize=10.5)
+        lanes.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
         moments = [moment for moment, _ in made.whole] + [made.seconds]
         counts = [count for _, count in made.whole]
         beneath.stairs(counts, moments, fill=True, color=GREEN, alpha=0.5)
