@@ -1,0 +1,205 @@
+"""Drawings of lesson 10: memory by stage, FSDP's step, a mesh, a pipeline, and causal attention in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+
+from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
+from simgpu.cluster import Run
+
+from . import timeline
+
+_HATCHES = ("", "////", "....")
+_LOOKS = {"gather": (ORANGE, "////"), "scatter": (COLOURS[3], "...."), "forward": (BLUE, "")}
+_LOOKS["backward"] = (COLOURS[5], "")
+
+
+def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> None:
+    """Draw what each rank keeps, a bar for each case, beside what a card has.
+
+    Parameters
+    ----------
+    cases
+        For each name, for each kind of tensor, bytes a rank.
+    card
+        A card's memory, in bytes.
+    """
+    fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5), layout="constrained")
+    longest = max([card, *(sum(parts.values()) for parts in cases.values())]) / 1e9
+    for row, parts in enumerate(cases.values()):
+        left = 0.0
+        for number, (kind, size) in enumerate(parts.items()):
+            look = {"color": COLOURS[number], "hatch": _HATCHES[number % 3], "edgecolor": "white"}
+            label = kind if row == 0 else None
+            ax.barh(row, size / 1e9, left=left, height=0.66, linewidth=0.8, label=label, **look)
+            left += size / 1e9
+        box = {"facecolor": "#fdfdfb", "edgecolor": "none", "pad": 1.0}
+        place = left + 0.012 * longest
+        ax.text(place, row, f"{left:,.3g} GB", va="center", fontsize=9.5, bbox=box)
+    ax.axvline(card / 1e9, color="#333333", linestyle="--", label=f"a card's {card / 1e9:g} GB")
+    ax.set_yticks(range(len(cases)), list(cases))
+    ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
+    ax.grid(axis="y", visible=False)
+    fig.legend(loc="outside upper center", ncols=4, fontsize=9.5)
+    told = "; ".join(f"{name} {sum(parts.values()) / 1e9:,.3g} GB" for name, parts in cases.items())
+    present(fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}.")
+
+
+def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> None:
+    """Draw a step of FSDP twice, with and without freeing layers after forward: lanes, and memory beneath.
+
+    Parameters
+    ----------
+    layers, gather, compute
+        As in `timeline.step`.
+    """
+    fig, axes = plt.subplots(
+        4, 1, figsize=(8.8, 5.4), layout="constrained", sharex=True, height_ratios=(1.5, 1, 1.5, 1)
+    )
+    steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
+    for number, (made, reshard) in enumerate(zip(steps, (True, False), strict=True)):
+        lanes, beneath = axes[2 * number : 2 * number + 2]
+        _lanes(lanes, made)
+        lanes.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
+        moments = [moment for moment, _ in made.whole] + [made.seconds]
+        counts = [count for _, count in made.whole]
+        beneath.stairs(counts, moments, fill=True, color=GREEN, alpha=0.5)
+        beneath.set(ylim=(0, max(step.peak for step in steps) + 0.5), ylabel="whole")
+    axes[-1].set(xlabel="time (modelled; gathering a layer takes 1)", xlim=(0, None))
+    boxes = [
+        Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
+        for colour, hatch in _LOOKS.values()
+    ]
+    fig.legend(boxes, list(_LOOKS), loc="outside upper center", ncols=4, fontsize=9.5)
+    told = [f"{made.peak} layers or gradients whole at most" for made in steps]
+    present(
+        fig,
+        f"A step of FSDP with {layers} layers, network and compute side by side, and beneath how many layers are "
+        f"whole (modelled). Freed after forward: {told[0]}, done after {steps[0].seconds:g}. Kept: {told[1]}, done "
+        f"after {steps[1].seconds:g}.",
+    )
+
+
+def _lanes(ax: Axes, made: timeline.Timeline) -> None:
+    for bar in made.bars:
+        colour, hatch = _LOOKS[bar.what]
+        row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
+        look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
+        ax.add_patch(Rectangle((bar.start, row - 0.4), bar.end - bar.start, 0.8, **look))
+        _number(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
+    ax.set_yticks((0, 1), ("network", "compute"))
+    ax.set(ylim=(1.5, -0.5))
+    ax.grid(axis="y", visible=False)
+
+
+def _number(ax: Axes, x: float, y: float, text: str) -> None:
+    box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
+    ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
+
+
+def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
+    """Draw a device mesh of two dimensions: its ranks, and what goes along each dimension.
+
+    Parameters
+    ----------
+    dimensions
+        For each of two names the size: rows, then columns.
+    doing
+        For each name, what the ranks along it do.
+    """
+    (down, rows), (across, columns) = dimensions.items()
+    fig, ax = plt.subplots(figsize=(8.8, 0.8 * rows + 1.5), layout="constrained")
+    for row in range(rows):
+        place = (-0.46, row - 0.36)
+        ax.add_patch(Rectangle(place, columns - 0.08, 0.72, facecolor=COLOURS[5], alpha=0.3))
+        for column in range(columns):
+            place = (column - 0.36, row - 0.24)
+            ax.add_patch(Rectangle(place, 0.72, 0.48, facecolor=BLUE, edgecolor="white"))
+            name = f"rank {row * columns + column}"
+            ax.text(column, row, name, color="white", ha="center", va="center")
+    arrow = {"arrowstyle": "<->", "linewidth": 1.6}
+    ends = (-0.46, -0.62), (columns - 0.54, -0.62)
+    ax.annotate("", *ends, arrowprops={**arrow, "color": "#333333"})
+    words = f"{across} ({columns}): {doing[across]}"
+    ax.text((columns - 1) / 2, -0.7, words, ha="center", va="bottom")
+    ends = (-0.72, -0.36), (-0.72, rows - 0.64)
+    ax.annotate("", *ends, arrowprops={**arrow, "color": ORANGE})
+    words = f"{down} ({rows}):\n{doing[down]}"
+    ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
+    ax.set(xlim=(-0.6 * columns, columns - 0.45), ylim=(rows - 0.55, -1.05))
+    ax.set_axis_off()
+    present(
+        fig,
+        f"A mesh of {rows} × {columns} ranks. Along {across}, the rows: {doing[across]}. "
+        f"Along {down}, the columns: {doing[down]}.",
+    )
+
+
+def pipeline(run: Run) -> None:
+    """Draw what each stage of a pipeline on the simulated cluster computes when.
+
+    Parameters
+    ----------
+    run
+        What ``cluster.run`` returned; the names of what was computed begin with F (forward) or B (backward).
+    """
+    stages = len(run.results)
+    fig, ax = plt.subplots(figsize=(8.8, 0.5 * stages + 1.3), layout="constrained")
+    busy = [0.0] * stages
+    for span in run.spans:
+        if span.kind == "compute":
+            colour, hatch = (BLUE, "") if span.name.startswith("F") else (ORANGE, "////")
+            width = 1e3 * (span.end - span.start)
+            look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
+            ax.add_patch(Rectangle((1e3 * span.start, span.rank - 0.4), width, 0.8, **look))
+            _number(ax, 500 * (span.start + span.end), span.rank, span.name[1:])
+            busy[span.rank] += span.end - span.start
+    ax.set_yticks(range(stages), [f"stage {n}" for n in range(stages)])
+    ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel="ms (modelled)")
+    ax.grid(axis="y", visible=False)
+    boxes = [
+        Rectangle((0, 0), 1, 1, facecolor=BLUE),
+        Rectangle((0, 0), 1, 1, facecolor=ORANGE, hatch="////", edgecolor="white"),
+    ]
+    fig.legend(boxes, ["forward", "backward"], loc="outside upper center", ncols=2, fontsize=9.5)
+    idle = 1 - sum(busy) / (stages * run.seconds)
+    present(
+        fig,
+        f"A pipeline of {stages} stages: micro-batches go forward through the stages and back, in "
+        f"{1e3 * run.seconds:.3g} ms; each stage is idle for {idle:.0%} of it (modelled).",
+    )
+
+
+def causal(ways: Mapping[str, Sequence[Sequence[int]]]) -> None:
+    """Draw which rank computes which part of causal attention, for several ways to deal out the text.
+
+    Parameters
+    ----------
+    ways
+        For each name, for each rank, the pieces of the text whose rows it has.
+    """
+    fig, axes = plt.subplots(1, len(ways), figsize=(8.8, 3.6), layout="constrained", squeeze=False)
+    told = []
+    for ax, (name, ranks) in zip(axes[0], ways.items(), strict=True):
+        total = sum(row + 0.5 for pieces in ranks for row in pieces)
+        shares = []
+        for rank, pieces in enumerate(ranks):
+            look = {"facecolor": COLOURS[rank % 7], "edgecolor": "white", "linewidth": 0.8}
+            look["hatch"] = ("", "////", "....", "xxxx")[rank % 4]
+            for row in pieces:
+                corners = [(0, row), (row, row), (row + 1, row + 1), (0, row + 1)]
+                label = f"rank {rank}" if row == pieces[0] else None
+                ax.add_patch(plt.Polygon(corners, label=label, **look))
+            shares.append(sum(row + 0.5 for row in pieces) / total)
+        size = max(row for pieces in ranks for row in pieces) + 1
+        ax.set(xlim=(0, size), ylim=(size, 0), xlabel="keys: pieces of the text", aspect="equal")
+        ax.set(title=name, ylabel="queries")
+        said = ", ".join(f"{share:.0%}" for share in shares)
+        told.append(f"{name}: the ranks have {said} of the work")
+    handles = axes[0][0].get_legend_handles_labels()
+    fig.legend(*handles, loc="outside upper center", ncols=len(ranks), fontsize=9.5)
+    present(fig, f"Causal attention as a triangle, coloured by rank. {'; '.join(told)}.")

@@ -1,0 +1,42 @@
+"""What a model of N parameters keeps on each of M cards."""
+
+from __future__ import annotations
+
+import torch
+
+STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)")
+"""What is divided between the ranks: nothing, Adam's moments, gradients too, parameters too."""
+
+
+def bytes_per_rank(
+    parameters: float, ranks: int = 1, stage: int = 0, dtype: torch.dtype = torch.float32
+) -> dict[str, float]:
+    """Return what parameters, gradients and Adam's two moments take on each rank, in bytes.
+
+    Activations, buckets and the layers that are gathered for a moment come on top. The moments have the
+    parameters' dtype, as PyTorch's Adam makes them.
+
+    Parameters
+    ----------
+    parameters
+        How many the whole model has.
+    ranks
+        How many cards share what is divided.
+    stage
+        ZeRO's: 0 divides nothing, 1 Adam's moments, 2 gradients too, 3 parameters too.
+    dtype
+        Of the parameters.
+
+    Raises
+    ------
+    ValueError
+        Where there is no rank, or no such stage.
+    """
+    if ranks < 1 or stage not in range(len(STAGES)):
+        raise ValueError(f"{ranks} ranks, stage {stage}: give 1 rank or more, and a stage 0 to 3.")
+    each = parameters * dtype.itemsize
+    return {
+        "parameters": each / (ranks if stage >= 3 else 1),
+        "gradients": each / (ranks if stage >= 2 else 1),
+        "Adam's moments": 2 * each / (ranks if stage >= 1 else 1),
+    }

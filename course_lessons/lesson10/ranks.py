@@ -1,0 +1,183 @@
+"""How the scripts of lesson 10 join the other ranks, say what they hold, and leave."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import FSDPModule
+from torch.nn import functional as F
+
+from .net import digits
+from .sent import Sent
+
+
+def start(seconds: float = 60) -> torch.device:
+    """Join the process group and return this rank's device: a GPU of its own, or the CPU.
+
+    On GPUs a second backend carries CPU tensors: saving in the background needs it.
+    """
+    for known in ("TypedStorage is deprecated", "DTensor random operators"):
+        warnings.filterwarnings("ignore", message=known)
+    local, here = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+    enough = torch.cuda.device_count() >= here
+    kind = os.environ.get("DEVICE") or ("cuda" if enough else "cpu")
+    on_cpu = kind == "cpu"
+    device = torch.device(kind) if on_cpu else torch.device(kind, local)
+    if not on_cpu:
+        torch.accelerator.set_device_index(local)
+    own = dist.get_default_backend_for_device(device)
+    dist.init_process_group(
+        own if on_cpu else f"cpu:gloo,{kind}:{own}",
+        timeout=timedelta(seconds=seconds),
+        device_id=None if on_cpu else device,
+    )
+    return device
+
+
+def stop() -> None:
+    """Leave together, once nothing uses the process group any more."""
+    gc.collect()
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def say(text: str) -> None:
+    """Print from rank 0 only."""
+    if dist.get_rank() == 0:
+        print(text, flush=True)
+
+
+def seed(device: torch.device) -> None:
+    """Seed so that the ranks' shards differ.
+
+    On GPUs ``DTensor`` draws each shard as a part of the whole, from one seed for all. On a CPU each rank
+    draws for itself: from one seed they would all draw the same rows.
+    """
+    torch.manual_seed(0 if device.type == "cuda" else dist.get_rank())
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of a tensor, or the tensor where it is no part."""
+    return tensor.to_local() if hasattr(tensor, "to_local") else tensor
+
+
+def held(net: nn.Module) -> int:
+    """Return the bytes of a network's parameters on this rank."""
+    return sum(local(p).nbytes for p in net.parameters() if not p.is_meta)
+
+
+def show(net: nn.Module) -> None:
+    """Print from rank 0 which part of each parameter it has, and how many bytes they are together."""
+    for name, p in net.named_parameters():
+        cut = ", ".join(str(getattr(place, "dim", "none")) for place in p.placements)
+        say(f"{name:20} {tuple(p.shape)!s:12} here {tuple(local(p).shape)!s:12} cut along {cut}")
+    say(f"holds {held(net)} B of parameters")
+
+
+def table(name: str, sent: Sent, net: nn.Module) -> None:
+    """Print from rank 0 a row on a step: its collectives, the gradients kept, bytes a parameter carried."""
+    count = sum(p.numel() for p in net.parameters())
+    kept = sum(local(g).nbytes for g in _gradients(net))
+    both = [f"{sent.calls[kind]} {kind}" for kind in ("all_gather", "reduce_scatter")]
+    total = sum(sent.bytes.values()) / count
+    say(f"{name:26}| {', '.join(both)} | gradients kept: {kept / 1e6:.2f} MB | {total:.4g} B")
+
+
+def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:
+    """Yield the gradients; those that FSDP keeps whole until it may send them are in its groups."""
+    for module in net.modules():
+        if isinstance(module, FSDPModule):
+            for p in module._get_fsdp_state()._fsdp_param_group.fsdp_params:
+                whole = getattr(p, "_unsharded_param", None)
+                places = p.unsharded_accumulated_grad, getattr(whole, "grad", None)
+                yield next((g for g in places if g is not None), p.sharded_param.grad)
+
+
+def norms(step: int, norm: torch.Tensor, net: nn.Module) -> None:
+    """Print in the first step the gradients' common norm, and that of this rank's shards before clipping."""
+    if step == 0:
+        whole = norm.full_tensor().item()
+        own = torch.stack([local(p.grad).square().sum() for p in net.parameters()]).sum().sqrt()
+        own = own.item() * max(1.0, whole)
+        print(
+            f"norm {whole:.4f}, a {type(norm).__name__}; of my shards alone {own:.4f}", flush=True
+        )
+
+
+@torch.no_grad()
+def accuracy(net: nn.Module, device: torch.device) -> None:
+    """Print from rank 0 which share of the new digits the network reads; all ranks must call it."""
+    x, y = digits(device, new=True)
+    right = (net(x).argmax(1) == y).float().mean().item()
+    count = dist.get_world_size()
+    say(f"{count} rank{'s' * (count > 1)}: {right:.2%} of the new digits read")
+
+
+def ddp_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor
+) -> Callable[[Callable[[], Any]], None]:
+    """Return a training step on random labels; it takes the context in which gradients are computed."""
+    y = torch.randint(10, (len(x),), device=x.device)
+
+    def step(context: Callable[[], Any]) -> None:
+        with context():
+            F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def seconds_of(
+    work: Callable[[], None],
+    device: torch.device,
+    times: int = 9,
+    meet: Callable[[], Any] = dist.barrier,
+) -> float:
+    """Return how long some work takes, the median of several times that all ranks begin together."""
+    taken = []
+    for _ in range(times):
+        meet()
+        start = perf_counter()
+        work()
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
+        taken.append(perf_counter() - start)
+    return statistics.median(taken[2:])
+
+
+def seconds_alone(work: Callable[[], None], device: torch.device) -> float:
+    """Return how long some work takes on rank 0 while the others wait; on these, 0."""
+    found = seconds_of(work, device, meet=lambda: None) if dist.get_rank() == 0 else 0.0
+    dist.barrier()
+    return found
+
+
+def keep(found: Mapping[int, Sequence[float]], file: str) -> None:
+    """Write from rank 0 what was found."""
+    if dist.get_rank() == 0:
+        Path(file).write_text(json.dumps(found), encoding="utf-8")
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Be a process group of one rank, in this process, for a while."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        yield
+    finally:
+        gc.collect()
+        dist.destroy_process_group()

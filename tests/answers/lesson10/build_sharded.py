@@ -1,0 +1,87 @@
+"""Known answers to 10.build_sharded."""
+
+from __future__ import annotations
+
+import torch
+
+from course_lessons.lesson10.build_sharded import build_sharded
+from course_utils.exercises.edited import edited
+
+_META = 'with torch.device("meta"):\n    net = make_net()'
+_BLOCKS = "for block in net.blocks:\n    fully_shard(block)"
+_RESET = (
+    "for layer in net.modules():\n"
+    '    if hasattr(layer, "reset_parameters"):\n'
+    "        layer.reset_parameters()"
+)
+
+
+def _room_first(make_net, fully_shard, device):
+    with torch.device("meta"):
+        net = make_net()
+    net.to_empty(device=device)
+    for block in net.blocks:
+        fully_shard(block)
+    fully_shard(net)
+    for layer in net.modules():
+        if hasattr(layer, "reset_parameters"):
+            layer.reset_parameters()
+    return net
+
+
+def _root_first(make_net, fully_shard, device):
+    with torch.device("meta"):
+        net = make_net()
+    fully_shard(net)
+    for block in net.blocks:
+        fully_shard(block)
+    net.to_empty(device=device)
+    net.apply(lambda m: m.reset_parameters() if hasattr(m, "reset_parameters") else None)
+    return net
+
+
+def _every_layer(make_net, fully_shard, device):
+    with torch.device("meta"):
+        net = make_net()
+    for block in net.blocks:
+        for layer in block:
+            fully_shard(layer)
+    fully_shard(net)
+    net.to_empty(device=device)
+    net.apply(lambda m: m.reset_parameters() if hasattr(m, "reset_parameters") else None)
+    return net
+
+
+def _parameters_only(make_net, fully_shard, device):
+    with torch.device("meta"):
+        net = make_net()
+    for block in net.blocks:
+        fully_shard(block)
+    fully_shard(net)
+    net.to_empty(device=device)
+    for parameter in net.parameters():
+        torch.nn.init.constant_(parameter, 0.5)
+    return net
+
+
+def _by_apply(make_net, fully_shard, device):
+    with torch.device("meta"):
+        net = make_net()
+    for block in reversed(net.blocks):
+        fully_shard(block)
+    fully_shard(net)
+    net = net.to_empty(device=device)
+    net.apply(lambda m: m.reset_parameters() if hasattr(m, "reset_parameters") else None)
+    return net
+
+
+WRONG = {
+    "whole-first": (edited(build_sharded, {_META: "net = make_net().to(device)"}), _room_first),
+    "no-root": edited(build_sharded, {"fully_shard(net)": ""}),
+    "unsharded": edited(build_sharded, {_BLOCKS: "", "fully_shard(net)": ""}),
+    "one-group": (edited(build_sharded, {_BLOCKS: ""}), _root_first),
+    "small-groups": _every_layer,
+    "still-meta": edited(build_sharded, {"net.to_empty(device=device)": ""}),
+    "not-initialised": (edited(build_sharded, {_RESET: ""}), _parameters_only),
+}
+RIGHT = {"by apply": _by_apply}

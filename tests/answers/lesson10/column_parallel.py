@@ -1,0 +1,73 @@
+"""Known answers to 10.column_parallel."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import functional as F
+
+from course_lessons.lesson10.column_parallel import column_parallel
+from course_utils.exercises.edited import edited
+
+
+def _whole(x, weight, bias, dist):
+    return F.linear(x, weight, bias)
+
+
+def _added(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    own = F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])
+    dist.all_reduce(own)
+    return own
+
+
+def _own_first(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    own = F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own)
+    return torch.cat([own, *(part for r, part in enumerate(parts) if r != rank)], dim=-1)
+
+
+def _gathers_on_one(x, weight, bias, dist):
+    if dist.get_rank() == 0:
+        return column_parallel(x, weight, bias, dist)
+    return F.linear(x, weight.chunk(2)[1], bias.chunk(2)[1])
+
+
+def _bias_after(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    own = F.linear(x, weight.chunk(ranks)[rank])
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own)
+    return torch.cat([part + bias.chunk(ranks)[rank] for part in parts], dim=-1)
+
+
+def _by_sums(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    n = len(weight) // ranks
+    out = torch.zeros(len(x), len(weight))
+    mine = slice(rank * n, (rank + 1) * n)
+    out[:, mine] = x @ weight[mine].T + bias[mine]
+    dist.all_reduce(out)
+    return out
+
+
+_CAT = "torch.cat(parts, dim=-1)"
+WRONG = {
+    "one-rank": _gathers_on_one,
+    "not-gathered": edited(column_parallel, {_CAT: "own"}),
+    "wrong-way": edited(column_parallel, {_CAT: "torch.cat(parts)"}),
+    "added": _added,
+    "order": _own_first,
+    "interleaved": edited(column_parallel, {_CAT: "torch.stack(parts, -1).flatten(-2)"}),
+    "no-bias": edited(column_parallel, {", bias.chunk(ranks)[rank]": ""}),
+    "own-bias": _bias_after,
+    "others": (
+        _whole,
+        edited(column_parallel, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
+    ),
+    "wrong-value": edited(
+        column_parallel, {"torch.cat(parts, dim=-1)": "2 * torch.cat(parts, dim=-1)"}
+    ),
+}
+RIGHT = {"by sums": _by_sums}
