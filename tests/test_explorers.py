@@ -15,6 +15,7 @@ from course_lessons.lesson02 import explorers as lesson02
 from course_lessons.lesson04 import explorers as lesson04
 from course_lessons.lesson05 import explorers as lesson05
 from course_lessons.lesson06 import explorers as lesson06
+from course_lessons.lesson10 import explorers as lesson10
 from course_lessons.shared import explorer, roofline
 from course_lessons.shared.explorer import Explorer, box, slider
 from course_utils import memory
@@ -24,6 +25,8 @@ CALLS = {
     "loss scale": lambda: lesson04.loss_scale(GRADIENTS),
     "overlap": lesson02.overlap,
     "buckets": lesson05.buckets,
+    "sharding": lesson10.sharding,
+    "step of FSDP": lesson10.step,
     "allocator": lesson06.allocator,
     "mountain": lambda: lesson06.mountain(blocks=4),
     "roofline": roofline.explore,

@@ -189,16 +189,15 @@ def shown(monkeypatch):
     assert threading.active_count() == before
 
 
-def test_memory_is_drawn_with_its_sums(shown):
-    in_drawings.memory({"all": bytes_per_rank(8e9), "part": bytes_per_rank(8e9, 8, 3)}, card=80e9)
-    fig, alt = shown[0]
+def test_memory_is_drawn_with_its_sums():
+    cases = {"all": bytes_per_rank(8e9), "part": bytes_per_rank(8e9, 8, 3)}
+    fig, alt = in_drawings.memory(cases, card=80e9)
     assert "all 128 GB; part 16 GB" in alt and "80 GB" in alt
     assert fig.axes[0].get_xlabel() == "GB on each rank"
 
 
-def test_a_step_is_drawn_both_ways(shown):
-    in_drawings.fsdp_step()
-    fig, alt = shown[0]
+def test_a_step_is_drawn_both_ways():
+    fig, alt = in_drawings.fsdp_step()
     assert "3 layers or gradients whole at most" in alt and "5 layers or gradients" in alt
     assert [ax.get_title(loc="left") for ax in fig.axes[::2]] == [
         "reshard_after_forward=True",

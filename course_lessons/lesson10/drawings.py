@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
@@ -18,8 +19,8 @@ _LOOKS = {"gather": (ORANGE, "////"), "scatter": (COLOURS[3], "...."), "forward"
 _LOOKS["backward"] = (COLOURS[5], "")
 
 
-def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> None:
-    """Draw what each rank keeps, a bar for each case, beside what a card has.
+def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
+    """Return a picture of what each rank keeps, a bar for each case, beside what a card has, and its words.
 
     Parameters
     ----------
@@ -28,7 +29,8 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> None:
     card
         A card's memory, in bytes.
     """
-    fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5), layout="constrained")
+    fig, ax = plt.subplots(figsize=(8.8, 0.55 * len(cases) + 1.5))
+    fig.subplots_adjust(left=0.19, right=0.98, top=0.86, bottom=0.17)  # quicker than to lay it out
     longest = max([card, *(sum(parts.values()) for parts in cases.values())]) / 1e9
     for row, parts in enumerate(cases.values()):
         left = 0.0
@@ -44,22 +46,23 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> None:
     ax.set_yticks(range(len(cases)), list(cases))
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
     ax.grid(axis="y", visible=False)
-    fig.legend(loc="outside upper center", ncols=4, fontsize=9.5)
+    fig.legend(loc="upper center", ncols=4, fontsize=9.5)
     told = "; ".join(f"{name} {sum(parts.values()) / 1e9:,.3g} GB" for name, parts in cases.items())
-    present(fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}.")
+    return fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}."
 
 
-def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> None:
-    """Draw a step of FSDP twice, with and without freeing layers after forward: lanes, and memory beneath.
+def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tuple[Figure, str]:
+    """Return a picture of a step of FSDP, with and without freeing layers after forward, and its words.
 
     Parameters
     ----------
     layers, gather, compute
         As in `timeline.step`.
     """
-    fig, axes = plt.subplots(
-        4, 1, figsize=(8.8, 5.4), layout="constrained", sharex=True, height_ratios=(1.5, 1, 1.5, 1)
-    )
+    fig, axes = plt.subplots(4, 1, figsize=(8.8, 5.4), sharex=True, height_ratios=(1.5, 1, 1.5, 1))
+    fig.subplots_adjust(
+        left=0.1, right=0.98, top=0.88, bottom=0.1, hspace=0.35
+    )  # quicker than to lay it out
     steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
     for number, (made, reshard) in enumerate(zip(steps, (True, False), strict=True)):
         lanes, beneath = axes[2 * number : 2 * number + 2]
@@ -74,9 +77,9 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> Non
         Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
         for colour, hatch in _LOOKS.values()
     ]
-    fig.legend(boxes, list(_LOOKS), loc="outside upper center", ncols=4, fontsize=9.5)
+    fig.legend(boxes, list(_LOOKS), loc="upper center", ncols=4, fontsize=9.5)
     told = [f"{made.peak} layers or gradients whole at most" for made in steps]
-    present(
+    return (
         fig,
         f"A step of FSDP with {layers} layers, network and compute side by side, and beneath how many layers are "
         f"whole (modelled). Freed after forward: {told[0]}, done after {steps[0].seconds:g}. Kept: {told[1]}, done "

@@ -1,0 +1,58 @@
+"""What can be moved in lesson 10."""
+
+from __future__ import annotations
+
+import torch
+from matplotlib.figure import Figure
+
+from course_lessons.lesson10 import drawings
+from course_lessons.lesson10.memory import STAGES, bytes_per_rank
+from course_lessons.shared.explorer import Explorer, slider
+
+CARD = 80e9
+"""Bytes of the card beside the bars."""
+
+
+def sharding() -> None:
+    """Let the learner choose model, cards and dtype, and see what each stage leaves on a card."""
+
+    def draw(parameters: float, ranks: int, dtype: torch.dtype) -> tuple[Figure, str]:
+        cases = {
+            name: bytes_per_rank(parameters, ranks, stage, dtype)
+            for stage, name in enumerate(STAGES)
+        }
+        return drawings.memory(cases, CARD)
+
+    sizes = [1e9, 8e9, 70e9, 405e9]
+    Explorer(
+        question="8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of 64?",
+        guesses=("2 GB", "33 GB", "65 GB", "128 GB"),
+        controls={
+            "parameters": slider("parameters", sizes, 8e9, lambda n: f"{n / 1e9:g} billion"),
+            "ranks": slider("cards", [1, 2, 4, 8, 64, 512]),
+            "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
+        },
+        draw=draw,
+        found="More cards shrink only what a stage divides. ZeRO-1 keeps whole parameters and gradients on each card, "
+        "however many cards there are; only ZeRO-3 divides all, so that a larger model needs no more than more cards.",
+        telling={"ranks": 4},
+    ).show()
+
+
+def step() -> None:
+    """Let the learner change the network's pace and the layers, and see FSDP's lanes and memory."""
+    Explorer(
+        question="What does keeping the gathered layers after forward save, and what does it cost?",
+        guesses=("time, for memory", "memory, for time", "both, for nothing", "nothing at all"),
+        controls={
+            "gather": slider("gathering a layer takes", [1.0, 0.5, 2.0, 3.0]),
+            "layers": slider("layers", [4, 2, 6, 8]),
+        },
+        draw=drawings.fsdp_step,
+        found="Freed after forward, at most three layers or gradients are whole, however many layers there are. Kept, "
+        "all are whole at once, and backward gathers nothing: the slower the network, the more time that saves.",
+    ).show()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
