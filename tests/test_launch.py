@@ -349,6 +349,15 @@ def test_torchruns_own_stores_do_without_libuv():
     assert done.stdout.split() == ["False", "True"]
 
 
+def test_the_ranks_tracebacks_are_plain_where_a_kernel_asks_for_colours(monkeypatch, tmp_path):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    given = prepare.environment(2, str(tmp_path), {})
+    said = subprocess.run(
+        [sys.executable, "-c", "1 / 0"], env=given, capture_output=True, text=True
+    )
+    assert "\nZeroDivisionError: division by zero" in said.stderr
+
+
 def test_the_ranks_find_the_course_and_what_the_learner_adds(monkeypatch, tmp_path):
     monkeypatch.setenv("PYTHONPATH", "one")
     assert prepare.environment(2, str(tmp_path), {})["PYTHONPATH"].split(os.pathsep) == [

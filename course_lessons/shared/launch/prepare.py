@@ -101,6 +101,7 @@ def environment(ranks: int, folder: str, given: Mapping[str, str]) -> dict[str, 
         "OMP_NUM_THREADS": str(max(1, usable_cores() // ranks)),
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
+        "PYTHON_COLORS": "0",  # a kernel sets FORCE_COLOR: a coloured traceback would not be read
         "KINETO_LOG_LEVEL": "6",  # the profiler's messages about itself
         "COURSE_PROGRESS": str(Path(folder) / "progress.jsonl"),  # the learner's is not the ranks'
     }
