@@ -22,21 +22,21 @@ def column_parallel(x, weight, bias, dist):
 
 
 _CASES = (  # ranks, rows, inputs, outputs
-    (2, 3, 5, 4),
-    (4, 4, 3, 8),
-    (3, 1, 2, 6),
-    (2, 4, 4, 4),
-    (1, 2, 3, 2),
+    (2, (3,), 5, 4),
+    (4, (4,), 3, 8),
+    (3, (2, 3), 2, 6),
+    (2, (4, 4), 4, 4),
+    (1, (2,), 3, 2),
 )
 
 
-def _layer(rows: int, inputs: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(rows + 10 * outputs)
+def _layer(rows: tuple[int, ...], inputs: int, outputs: int) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(rows[0] + 10 * outputs)
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator)
 
-    return draw(rows, inputs), draw(outputs, inputs), draw(outputs)
+    return draw(*rows, inputs), draw(outputs, inputs), draw(outputs)
 
 
 def _check(answer: Callable[..., Any], judge: Judge) -> None:
@@ -98,7 +98,7 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`x` holds the same rows on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
+`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
 `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the outputs, rank 0 the first, and returns on every rank what
 the whole layer gives, with all outputs in their order. The ranks divide the outputs. What belongs to other ranks is infinite on this one.
 """,

@@ -45,9 +45,9 @@ def _bias_after(x, weight, bias, dist):
 def _by_sums(x, weight, bias, dist):
     rank, ranks = dist.get_rank(), dist.get_world_size()
     n = len(weight) // ranks
-    out = torch.zeros(len(x), len(weight))
+    out = torch.zeros(*x.shape[:-1], len(weight))
     mine = slice(rank * n, (rank + 1) * n)
-    out[:, mine] = x @ weight[mine].T + bias[mine]
+    out[..., mine] = x @ weight[mine].T + bias[mine]
     dist.all_reduce(out)
     return out
 
