@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -141,10 +142,12 @@ def test_the_code_to_mend_in_the_notebook_has_its_faults():
 
 def test_build_sharded_holds_with_pytorchs_own(fake_group):
     from torch.distributed import fsdp
+    from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import DTensor
 
     fake_group(4)
-    net = in_build_sharded.build_sharded(Net, fsdp.fully_shard, torch.device("cpu"))
+    on_cpu = partial(fsdp.fully_shard, mesh=init_device_mesh("cpu", (4,)))  # whatever else is there
+    net = in_build_sharded.build_sharded(Net, on_cpu, torch.device("cpu"))
     assert all(isinstance(p, DTensor) and p.device.type == "cpu" for p in net.parameters())
     groups = [m for m in net.modules() if isinstance(m, fsdp.FSDPModule)]
     assert groups == [net, *net.blocks]

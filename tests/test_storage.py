@@ -150,7 +150,7 @@ def test_a_folder_that_cannot_be_made_is_replaced(capsys):
     folder.rmdir()
 
 
-@pytest.mark.parametrize("wrong", ["3", "10", 3, "", "../03"])
+@pytest.mark.parametrize("wrong", ["3", "11", 3, "", "../03"])
 def test_a_lesson_that_does_not_exist_is_refused(wrong):
     with pytest.raises(ValueError, match=r"there is no lesson .*; the course has 00, 01"):
         keep(wrong)

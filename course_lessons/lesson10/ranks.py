@@ -17,6 +17,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional as F
 
@@ -173,11 +174,11 @@ def keep(found: Mapping[int, Sequence[float]], file: str) -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
-    """Be a process group of one rank, in this process, for a while."""
+def alone() -> Iterator[DeviceMesh]:
+    """Be a process group of one rank, in this process, for a while; its mesh is the CPU, whatever else there is."""
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        yield
+        yield init_device_mesh("cpu", (1,))
     finally:
         gc.collect()
         dist.destroy_process_group()
