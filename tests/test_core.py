@@ -27,6 +27,7 @@ from course_utils.data import DataError, load_cifar10, load_digits
 from course_utils.devices import DeviceError, get_device
 from course_utils.errors import expect_error
 from course_utils.exercises import Exercise
+from course_utils.exercises import lesson as exercises_of
 from course_utils.timing import Measurement, measure
 from course_utils.tqdm_bar import bar
 from simgpu.machine import MACHINE
@@ -622,6 +623,16 @@ def test_attempts_are_appended_and_read_in_order(file):
         ("00.a", "right", ""),
     ]
     assert progress_file.solved() == {"00.a"}
+
+
+def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+    progress_file.note("05.sharded_bytes", "right")
+    progress_file.note("05.learning_rate", "right")  # this one is no more
+    assert "10.sharded_bytes" in progress_file.solved()
+    known = {e.id for lesson in ("05", "10") for e in exercises_of(lesson)}
+    assert set(progress_file.MOVED.values()) <= known
+    assert not set(progress_file.MOVED) & known
 
 
 def test_damaged_lines_cost_no_other(file):
