@@ -67,7 +67,7 @@ def seed(device: torch.device) -> None:
     On GPUs ``DTensor`` draws each shard as a part of the whole, from one seed for all. On a CPU each rank
     draws for itself: from one seed they would all draw the same rows.
     """
-    torch.manual_seed(0 if device.type == "cuda" else dist.get_rank())
+    torch.manual_seed(dist.get_rank() if device.type == "cpu" else 0)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

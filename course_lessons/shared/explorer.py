@@ -210,7 +210,7 @@ class Live:
         at = self._positions()
         if at not in self.drawn:
             figure, alt = self.explorer.at(at)
-            self.drawn[at] = _img(figure, alt)
+            self.drawn[at] = _img(_source(figure), alt)
         self.picture.value = self.drawn[at]
 
     def _guessed(self, _change: object) -> None:
@@ -252,8 +252,11 @@ def _png(figure: Figure, small: bool = False) -> bytes:
     return buffer.getvalue()
 
 
-def _img(figure: Figure, alt: str) -> str:
-    source = f"data:image/png;base64,{b64encode(_png(figure)).decode('ascii')}"
+def _source(figure: Figure, small: bool = False) -> str:
+    return f"data:image/png;base64,{b64encode(_png(figure, small)).decode('ascii')}"
+
+
+def _img(source: str, alt: str) -> str:
     return f'<img style="max-width:100%" alt="{html.escape(alt, quote=True)}" src="{source}">'
 
 
@@ -282,10 +285,8 @@ def page(explorer: Explorer) -> str:
     frames = {}
     for at in explorer.positions():
         figure, alt = explorer.at(at)
-        source = f"data:image/png;base64,{b64encode(_png(figure, small=True)).decode('ascii')}"
-        frames[",".join(map(str, at))] = [source, alt]
+        frames[",".join(map(str, at))] = [_source(figure, small=True), alt]
     start = [control.start for control in explorer.controls.values()]
-    source, alt = frames[",".join(map(str, start))]
     return _PAGE.format(
         name=f"explorer-{uuid4().hex[:8]}",
         question=html.escape(explorer.question),
@@ -294,7 +295,7 @@ def page(explorer: Explorer) -> str:
             for g in explorer.guesses
         ),
         controls="".join(_mover(control) for control in explorer.controls.values()),
-        picture=f'<img style="max-width:100%" alt="{html.escape(alt, quote=True)}" src="{source}">',
+        picture=_img(*frames[",".join(map(str, start))]),
         found=html.escape(explorer.found),
         frames=json.dumps(frames).replace("</", "<\\/"),
     )
