@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from . import progress_file
-from .exercises.judge import Todo, brief
+from .exercises.judge import Todo
+from .exercises.values import brief
 from .number_format import in_base
 from .show import Bundle, real_gpus_link, show
 

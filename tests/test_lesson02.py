@@ -26,7 +26,7 @@ from course_lessons.lesson02.drawings import transfer_chart
 from course_lessons.lesson02.transfers import journey, pin
 from course_utils import expect_error, plots, predict, todo
 from course_utils.exercises import lesson
-from course_utils.exercises.judge import same
+from course_utils.exercises.values import same
 
 EX = lesson("02")
 

@@ -7,7 +7,7 @@ from typing import Any
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
-from course_utils.exercises.judge import same
+from course_utils.exercises.values import same
 
 
 def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):

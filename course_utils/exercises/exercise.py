@@ -25,8 +25,9 @@ from ..show import show
 from ..this_machine import in_notebook
 from . import guard
 from .guard import torch_state
-from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo, brief, same
+from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo
 from .result import Result
+from .values import brief, same
 
 LEVELS = {1: "●○○", 2: "●●○", 3: "●●●"}
 """How an exercise's difficulty is shown."""
@@ -304,19 +305,13 @@ def _signature(function: Callable[..., Any]) -> str:
 
 def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]:
     """The learner's line that failed, and what it raised."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "course_utils" not in frame.filename
-    ]
-    own = [
-        frame for frame in frames if "ipykernel" in frame.filename or "ipython" in frame.filename
-    ]
+    frames = traceback.extract_tb(error.__traceback__)
+    frames = [frame for frame in frames if "course_utils" not in frame.filename]
+    own = [f for f in frames if "ipykernel" in f.filename or "ipython" in f.filename]
     message = "".join(traceback.format_exception_only(type(error), error)).strip()
-    details = []
-    if in_answer and (frame := (own or frames or [None])[-1 if own else 0]):
-        details.append((f"Line {frame.lineno}, in {frame.name}", frame.line or ""))
-    return (*details, ("Error", brief(message, 600)))
+    mine = own[-1:] or (frames[:1] if in_answer else [])  # a forward is called by the check's model
+    lines = [(f"Line {frame.lineno}, in {frame.name}", frame.line or "") for frame in mine]
+    return (*lines, ("Error", brief(message, 600)))
 
 
 class _Output(io.StringIO):

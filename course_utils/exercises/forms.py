@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import math
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .judge import Judge, brief
+from .judge import Judge
+from .values import agree, apart, brief, nearly
+
+DRAWN = 40
+"""How many cases are drawn, where a form draws them."""
 
 
-def near(got: float, right: float) -> bool:
-    """Whether two numbers are the same but for rounding."""
-    return math.isclose(got, right, rel_tol=1e-6, abs_tol=1e-9)
+near = nearly(1e-6, 1e-9)
+"""Whether two numbers are the same but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -30,64 +34,103 @@ class OverCases:
         For each diagnosis a wrong function, or several: what a likely mistake computes. A wrong answer gets
         the diagnosis of the twin that it follows over all cases (``Judge.closest``).
     read
-        Makes of what the answer gave what is compared, or refuses it.
+        Makes of what the answer gave what is compared, or refuses it. A number is wanted unless told.
+    look
+        Makes of a result, and of the case as the call left it, what is compared: ``look(got, *case)``, say the
+        weights of a model that was trained. Used for the answer, the reference and the twins.
+    draw
+        Makes one more case of a ``random.Random``. Cases drawn from a fixed seed join the others.
     alike
         Whether two such values count as equal.
     otherwise
         The diagnosis of an answer that follows no twin; or a function that returns it, of what the answer and
-        the reference gave for the first wrong case, and the case.
+        the reference gave for the wrong case that is shown, and the case.
     situation
-        Says in words what a case is; without it, the arguments by their names.
+        Says in words what a case is; without it, the arguments by their names. Of the wrong cases the
+        first is shown, and of those drawn the one that is said in the fewest letters.
     shown
-        Writes a value for the learner.
+        Writes a value for the learner; else it is cut to where it differs from the other.
     """
 
     reference: Callable[..., Any]
     cases: Sequence[tuple[Any, ...]] | Callable[[], Iterable[tuple[Any, ...]]]
     twins: Mapping[str, Callable[..., Any] | tuple[Callable[..., Any], ...]]
-    read: Callable[[Judge, Any], Any] = Judge.number
+    read: Callable[[Judge, Any], Any] | None = None
+    look: Callable[..., Any] | None = None
+    draw: Callable[[random.Random], tuple[Any, ...]] | None = None
     alike: Callable[[Any, Any], bool] = near
     otherwise: str | Callable[..., str] = "wrong-value"
     situation: Callable[..., str] | None = None
     shown: Callable[[Any], str] | None = None
 
     def __call__(self, answer: Callable[..., Any], judge: Judge) -> None:
-        """Refuse an answer at the first case where its value is not the reference's."""
-        right = [self.reference(*case) for case in self._made()]
+        """Refuse an answer whose values are not the reference's."""
+        read = self.read or (Judge.number if self.look is None else None)
+
+        def checked(*case: Any) -> Any:
+            got = answer(*case)
+            return read(judge, got) if read else got
+
+        right = self.values(self.reference)
         got: list[Any] = []
-        for case, expected in zip(self._made(), right, strict=True):
-            got.append(self.read(judge, answer(*case)))
-            if not self.alike(got[-1], expected):
-                break
-        else:
+        wrong = False
+        for case, expected in zip(self.made(), right, strict=True):
+            # After the first wrong value an error is one more wrong value, and no reason to stop.
+            got.append(
+                _outcome(self._value, checked, case) if wrong else self._value(checked, case)
+            )
+            wrong = wrong or not agree(self.alike, got[-1], expected)
+        if not wrong:
             return
-        at = len(got) - 1
-        case = self._made()[at]
-        otherwise = self.otherwise
-        if callable(otherwise):
-            otherwise = otherwise(got[at], right[at], *case)
+        asked = self.made()
 
-        def read(*case: Any) -> Any:
-            return self.read(judge, answer(*case))
+        def say(at: int) -> tuple[str, str]:
+            write = self.shown or _short
+            seen, expected = write(got[at]), write(right[at])
+            if self.shown is None and (seen == expected or max(len(seen), len(expected)) > 60):
+                seen, expected = apart(got[at], right[at], self.alike)
+            return f"{seen} for {self._said(asked[at])}", expected
 
-        got += [_outcome(read, case) for case in self._made()[at + 1 :]]
-        twins = {
-            diagnosis: [[_outcome(twin, case) for case in self._made()] for twin in several(twin)]
-            for diagnosis, twin in self.twins.items()
-        }
-        say = self.shown or _short
+        def simple(at: int) -> tuple[bool, int, int]:
+            drawn = self.draw is not None and at >= len(asked) - DRAWN
+            return isinstance(got[at], _Failed), len(self._said(asked[at])) if drawn else 0, at
+
+        def otherwise(at: int) -> str:
+            of = self.otherwise
+            return of(got[at], right[at], *asked[at]) if callable(of) else of
+
         judge.closest(
             got,
             right,
-            twins,
+            {
+                diagnosis: [self.values(one, safe=True) for one in several(twin)]
+                for diagnosis, twin in self.twins.items()
+            },
             alike=self.alike,
             otherwise=otherwise,
-            seen=f"{say(got[at])} for {(self.situation or self._arguments)(*case)}",
-            expected=say(right[at]),
+            say=say,
+            simple=simple,
         )
 
-    def _made(self) -> Sequence[tuple[Any, ...]]:
-        return list(self.cases()) if callable(self.cases) else self.cases
+    def made(self) -> Sequence[tuple[Any, ...]]:
+        """Return the cases, those drawn at the end."""
+        cases = list(self.cases() if callable(self.cases) else self.cases)
+        if self.draw:
+            source = random.Random(self.reference.__name__)
+            cases += [self.draw(source) for _ in range(DRAWN)]
+        return cases
+
+    def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
+        """Return what a function gives for each case; an error stands in its place where ``safe``."""
+        call = functools.partial(_outcome, self._value) if safe else self._value
+        return [call(function, case) for case in self.made()]
+
+    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+        got = function(*case)
+        return self.look(got, *case) if self.look else got
+
+    def _said(self, case: tuple[Any, ...]) -> str:
+        return (self.situation or self._arguments)(*case)
 
     def _arguments(self, *case: Any) -> str:
         names = inspect.signature(self.reference).parameters
@@ -103,9 +146,9 @@ class _Failed:
     """Stands for the result of a call that raised, or whose value was refused: like no other."""
 
 
-def _outcome(function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+def _outcome(value: Callable[..., Any], function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
     try:
-        return function(*case)
+        return value(function, case)
     except Exception:  # noqa: BLE001  (whatever it was, there is no result)
         return _Failed()
 

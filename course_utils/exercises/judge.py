@@ -1,4 +1,4 @@
-"""What a check says of an answer, and how values are compared and shown."""
+"""What a check says of an answer."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from .guard.restore import random_states
+from .values import agree, apart, brief, same
 
 COMMON = {
     "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
@@ -73,9 +74,9 @@ class Judge:
         diagnosis
             The id of one of the exercise's diagnoses, or of a common one.
         seen, expected
-            What the answer did and what was asked for: text, or a value, which is abbreviated.
+            What the answer did and what was asked for: two texts, or two values, which are cut to where they differ.
         """
-        raise NotYet(diagnosis, brief(seen), brief(expected))
+        raise NotYet(diagnosis, *apart(seen, expected))
 
     @contextmanager
     def own_generator(self) -> Iterator[None]:
@@ -123,14 +124,15 @@ class Judge:
         twins: Mapping[str, Sequence[Sequence[Any]]],
         *,
         alike: Callable[[Any, Any], bool] | None = None,
-        otherwise: str = "wrong-value",
-        seen: object = None,
-        expected: object = None,
+        otherwise: str | Callable[[int], str] = "wrong-value",
+        say: Callable[[int], tuple[str, str]] | None = None,
+        simple: Callable[[int], Any] | None = None,
     ) -> None:
         """Refuse results that are not right, with the diagnosis of the wrong twin that they follow.
 
-        An answer follows a twin where it is like it on every case on which the twin is wrong. Of several,
-        the one that explains the most cases is taken, and the first of these.
+        An answer follows a twin where it is like it on every case on which the twin is wrong: two cases at
+        least, and either the answer's first wrong case or half of them. Of several twins, the one that
+        explains the most cases is taken, and the first of these.
 
         Parameters
         ----------
@@ -141,60 +143,27 @@ class Judge:
         alike
             Whether two values count as equal; ``same`` unless told.
         otherwise
-            The diagnosis of results that follow no twin.
-        seen, expected
-            What the learner is shown of the first case that is wrong; its two values unless told.
+            The diagnosis of results that follow no twin, or what returns it for the number of the case shown.
+        say
+            What the learner is shown of a case, by its number: seen, expected. Else its two values,
+            cut to where they differ.
+        simple
+            A key by which a case is simple: of the wrong cases the simplest is shown. Else the first.
         """
         alike = alike or same
-        off = [
-            at for at, (g, r) in enumerate(zip(got, right, strict=True)) if not _like(alike, g, r)
-        ]
+        off = [at for at in range(len(right)) if not agree(alike, got[at], right[at])]
         if not off:
             return
-        best, most = otherwise, 0
+        told, explained = "", []
         for diagnosis, several in twins.items():
             for twin in several:
-                wrong = [at for at, r in enumerate(right) if not _like(alike, twin[at], r)]
-                follows = all(_like(alike, got[at], twin[at]) for at in wrong)
-                if follows and off[0] in wrong and len(wrong) > most:
-                    best, most = diagnosis, len(wrong)
-        self.no(
-            best,
-            seen=got[off[0]] if seen is None else seen,
-            expected=right[off[0]] if expected is None else expected,
-        )
-
-
-def _like(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
-    try:
-        return bool(alike(a, b))
-    except Exception:  # noqa: BLE001  (values of other kinds are not alike)
-        return False
-
-
-def brief(value: object, most: int = 300) -> str:
-    """Write a value in at most ``most`` characters; a text stays as it is, None gives nothing."""
-    if value is None:
-        return ""
-    try:
-        text = str.__str__(value if isinstance(value, str) else repr(value))
-    except Exception as error:  # noqa: BLE001  (a learner's own __repr__ can do anything)
-        text = f"<a {type(value).__name__} whose repr fails: {type(error).__name__}>"
-    return text if len(text) <= most else text[: most - 1] + "…"
-
-
-def same(a: object, b: object) -> bool:
-    """Return whether two values are equal: tensors and arrays element by element, nested too."""
-    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a state_dict and a dict may be equal
-        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
-    if hasattr(a, "shape") and hasattr(a, "dtype"):
-        alike = all(
-            getattr(a, name, None) == getattr(b, name, None)
-            for name in ("shape", "dtype", "device")
-        )
-        return alike and bool((a == b).all())
-    return bool(a == b)
+                wrong = [at for at, r in enumerate(right) if not agree(alike, twin[at], r)]
+                follows = all(agree(alike, got[at], twin[at]) for at in wrong)
+                much = off[0] in wrong or len(wrong) >= len(off) / 2
+                if follows and much and len(wrong) > max(1, len(explained)):
+                    told, explained = diagnosis, wrong
+        at = min(explained or off, key=simple or (lambda at: at))
+        if not told:
+            told = otherwise(at) if callable(otherwise) else otherwise
+        seen, expected = say(at) if say else apart(got[at], right[at], alike)
+        self.no(told, seen=seen, expected=expected)

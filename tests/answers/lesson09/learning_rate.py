@@ -20,7 +20,8 @@ WRONG = {
         learning_rate, {"step + 1": "step", _FALL: "(steps - step) / (steps - warm)"}
     ),
     "last-step-lost": edited(learning_rate, {_FALL: "(steps - 1 - step) / (steps - warm)"}),
-    "wrong-value": lambda step, steps, peak, warm: peak,
+    "wrong-value": lambda step, steps, peak, warm: 0.07,
+    "stays-up": lambda step, steps, peak, warm: peak,
 }
 RIGHT = {
     "by branches": _rate_by_branches,

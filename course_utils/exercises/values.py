@@ -1,0 +1,144 @@
+"""How values are compared, written briefly, and cut to where two of them differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+SHORT = 60
+"""Two values whose texts are both at most this long are shown whole."""
+
+
+def brief(value: object, most: int = 300) -> str:
+    """Write a value in at most ``most`` characters; a text stays as it is, None gives nothing."""
+    if value is None:
+        return ""
+    try:
+        text = str.__str__(value if isinstance(value, str) else repr(value))
+    except Exception as error:  # noqa: BLE001  (a learner's own __repr__ can do anything)
+        text = f"<a {type(value).__name__} whose repr fails: {type(error).__name__}>"
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def same(a: object, b: object) -> bool:
+    """Return whether two values are equal: tensors and arrays element by element, nested too; NaN equals NaN."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):  # a state_dict and a dict may be equal
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    if is_array(a):
+        if not _one_form(a, b):
+            return False
+        equal = a == b
+        return bool(equal.all()) or bool((equal | ((a != a) & (b != b))).all())
+    return bool(a == b) or (_is_nan(a) and _is_nan(b))
+
+
+def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
+    """Return a comparison of numbers, tensors, and lists and dicts of them that allows for rounding.
+
+    Parameters
+    ----------
+    rel, abs
+        How far a number may be from another: ``abs + rel * size``. Shapes must be equal; number types,
+        dtypes and devices need not be, nor whether it is a list or a tuple.
+    """
+
+    def alike(a: Any, b: Any) -> bool:
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            return a.keys() == b.keys() and all(alike(a[key], b[key]) for key in a)
+        if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+            return len(a) == len(b) and all(alike(x, y) for x, y in zip(a, b, strict=True))
+        if is_array(a) or is_array(b):
+            import torch
+
+            a, b = (torch.as_tensor(x).detach().to("cpu", torch.float64) for x in (a, b))
+            return a.shape == b.shape and torch.allclose(a, b, rel, abs, equal_nan=True)
+        if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+            return math.isclose(a, b, rel_tol=rel, abs_tol=abs) or (_is_nan(a) and _is_nan(b))
+        return same(a, b)
+
+    return alike
+
+
+def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
+    """Return whether two values are alike; those that cannot be compared are not."""
+    try:
+        return bool(alike(a, b))
+    except Exception:  # noqa: BLE001  (values of other kinds are not alike)
+        return False
+
+
+def apart(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same) -> tuple[str, str]:
+    """Write two values cut to where they differ first, with digits enough to tell them apart.
+
+    Texts, and values whose texts are short and unlike, stay whole.
+    """
+    whole = brief(seen), brief(expected)
+    if seen is None or expected is None or isinstance(seen, str) or isinstance(expected, str):
+        return whole
+    if whole[0] != whole[1] and max(map(len, whole)) <= SHORT:
+        return whole
+    try:
+        place, a, b = _first_difference(seen, expected, alike, "")
+    except Exception:  # noqa: BLE001  (whatever cannot be compared is shown whole)
+        return whole
+    at = f"at {place}: " if place else ""
+    return tuple(f"{at}{text}" for text in _texts(a, b))
+
+
+def _first_difference(
+    a: Any, b: Any, alike: Callable[[Any, Any], bool], place: str
+) -> tuple[str, Any, Any]:
+    """Return where two values differ first, and what is there."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if a.keys() != b.keys():
+            return f"{place} keys".strip(), list(a), list(b)
+        pairs = [(f"[{key!r}]", a[key], b[key]) for key in b]
+    elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        if len(a) != len(b):
+            few = max(len(brief(a)), len(brief(b))) <= 2 * SHORT
+            return (place, a, b) if few else (place, f"{len(a)} things", f"{len(b)} things")
+        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+    elif is_array(a) and is_array(b) and tuple(a.shape) != tuple(b.shape):
+        return place, f"shape {tuple(a.shape)}", f"shape {tuple(b.shape)}"
+    elif is_array(a) and is_array(b) and len(a.shape):
+        pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+    else:
+        x, y = (v.item() if is_array(v) else v for v in (a, b))
+        return (place, x, y) if not same(x, y) else (place, _kind(a), _kind(b))
+    for part, x, y in pairs:
+        if not agree(alike, x, y):
+            return _first_difference(x, y, alike, place + part)
+    return place, a, b
+
+
+def _texts(a: Any, b: Any) -> tuple[str, str]:
+    texts = brief(a), brief(b)
+    for digits in (9, 6) if isinstance(a, float) and isinstance(b, float) else ():
+        shorter = f"{a:.{digits}g}", f"{b:.{digits}g}"
+        texts = shorter if shorter[0] != shorter[1] else texts
+    return texts
+
+
+def _kind(value: Any) -> str:
+    device = f" on {value.device}" if hasattr(value, "device") else ""
+    return (
+        f"{value.dtype}{device}" if is_array(value) else f"{brief(value)}, a {type(value).__name__}"
+    )
+
+
+def _one_form(a: Any, b: Any) -> bool:
+    return all(getattr(a, n, None) == getattr(b, n, None) for n in ("shape", "dtype", "device"))
+
+
+def is_array(value: object) -> bool:
+    """Return whether a value is a tensor, or an array or a number of NumPy's."""
+    return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
