@@ -3,13 +3,19 @@
 import gzip
 import json
 
+import nbformat
 import pytest
 import torch
+from harness import LESSONS, NOTEBOOKS, code_cells
 from support import skip
 
 import simgpu
 from course_lessons.shared import monitor, traces
+from course_lessons.shared.profiling import facts
+from course_utils.exercises import lesson
+from simgpu.hollow import Hollow
 from tools.records import trace_of_loops
+from tools.records.lesson07 import LOOPS, make_step
 
 FIVE = ["loader", "synchronisation", "launch", "memory", "compute"]
 
@@ -97,6 +103,31 @@ def test_events_of_the_shipped_trace_nest_or_follow_each_other():
                 around.pop()
             assert not around or -end <= around[-1], "Perfetto drops what overlaps its neighbour"
             around.append(-end)
+
+
+def test_by_the_lessons_rule_each_loop_has_its_name_on_a_simulated_t4(sim):
+    regime = lesson("07").regime.reference
+    gained = {}
+    for name, how in LOOPS.items():
+        with Hollow():
+            plain, half = (
+                facts(make_step(sim, **{**how, "half": half}), sim, calls=2)
+                for half in (False, True)
+            )
+        assert regime(plain) == name
+        gained[name] = plain.seconds / half.seconds
+    assert {name for name, gain in gained.items() if gain > 1.1} == {"memory", "compute"}
+    assert max(gained[name] for name in ("loader", "launch", "synchronisation")) < 1
+
+
+def test_the_lesson_has_the_loops_that_are_recorded():
+    (file,) = (entry.file for entry in LESSONS if entry.id == "07")
+    cells = code_cells(nbformat.read(NOTEBOOKS / file, as_version=4))
+    cell = next(cell for cell in cells if cell.source.startswith("usual = "))
+    shown = {}
+    exec(cell.source.partition("drawings")[0], shown)
+    order = ("launch", "compute", "loader", "memory", "synchronisation")
+    assert list(shown["loops"].values()) == [LOOPS[name] for name in order]
 
 
 @pytest.mark.slow

@@ -15,13 +15,6 @@ from course_utils.devices import synchronize
 
 from .lesson07 import LOOPS, make_step
 
-LARGER = {
-    "synchronisation": {"sizes": (512, 512, 10), "batch": 3072},
-    "memory": {"batch": 2048},
-    "compute": {"batch": 1536},
-}
-"""What the records' loops lack on a T4, whose host is slow: enough for the device to do."""
-
 
 def record(path: str | Path, steps: int = 2) -> None:
     """Write a trace of the five loops of lesson 07 on a simulated T4.
@@ -37,7 +30,7 @@ def record(path: str | Path, steps: int = 2) -> None:
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         for number, (loop, how) in enumerate(LOOPS.items()):
-            step = make_step(device, **{**how, **LARGER.get(loop, {})})
+            step = make_step(device, **how)
             step()
             synchronize(device)
             with simgpu.timeline() as seen:
