@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import functools
+import re
 import signal
 import time
 from collections import OrderedDict
@@ -136,6 +137,18 @@ def test_texts_and_numbers_of_an_exercise(exercise):
     texts = [exercise.title, exercise.task, exercise.why, *exercise.hints]
     for text in [*texts, *exercise.diagnoses.values()]:
         assert isinstance(text, str) and text.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("common", COMMON), *((e.id, e.diagnoses) for e in EXERCISES)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_diagnosis_names_one_fault(name, texts):
+    guesses = [
+        key for key, text in texts.items() if re.search(r"\bor\b", re.sub("`[^`]*`", "", text))
+    ]
+    assert not guesses, f"'or' in a diagnosis: tell the two apart, or say what was seen: {guesses}"
 
 
 @each_exercise

@@ -16,14 +16,11 @@ COMMON = {
     "not-a-value": "Hand over a value here, not a function.",
     "no-value": "The answer is None. Put the value that the task asks for in its place.",
     "wrong-arguments": "Keep the arguments of the stub: the check calls your function with them.",
-    "returned-nothing": "Your function gave None back. A function without the word return does that, and so does one that "
-    "reaches its end without meeting it.",
+    "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a return does that.",
     "wrong-type": "The answer is of another type than the task asks for.",
     "wrong-value": "The result differs from the expected one.",
-    "changed-input": "Your function changed what it was given. Work on a copy, or make a new object, "
-    "so that the caller's data stays as it was.",
-    "too-slow": "The check stopped your code, because it took too long. Is there a loop that never "
-    "ends, or that does far more than the task asks?",
+    "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
+    "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
 }
 """Diagnoses that any exercise can give."""
 
