@@ -202,7 +202,7 @@ def test_memory_is_drawn_with_its_sums():
 def test_a_step_is_drawn_both_ways():
     fig, alt = in_drawings.fsdp_step()
     assert "3 layers or gradients whole at most" in alt and "5 layers or gradients" in alt
-    assert [ax.get_title(loc="left") for ax in fig.axes[::2]] == [
+    assert [ax.get_title(loc="left") for ax in fig.axes] == [
         "reshard_after_forward=True",
         "reshard_after_forward=False",
     ]

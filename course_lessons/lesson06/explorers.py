@@ -16,9 +16,9 @@ from simgpu.allocator import Allocator, Block
 MIB = 2**20
 CARD = 100 * MIB
 MOMENTS = (
-    "as many tensors as fit",
+    "filled with tensors",
     "every second deleted",
-    "one of 24 MiB asked for",
+    "24 MiB asked for",
     "all deleted",
 )
 
@@ -48,7 +48,7 @@ def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
                 allocator.free(block)
             held = held[1::2]
             said = f"{len(held)} are left, with gaps between them"
-        elif moment == "one of 24 MiB asked for":
+        elif moment == "24 MiB asked for":
             said = "24 MiB: out of memory, and nothing is changed"
             with suppress(torch.OutOfMemoryError):
                 held.append(allocator.allocate(24 * MIB))

@@ -59,20 +59,18 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
     layers, gather, compute
         As in `timeline.step`.
     """
-    fig, axes = plt.subplots(4, 1, figsize=(8.8, 5.4), sharex=True, height_ratios=(1.5, 1, 1.5, 1))
-    fig.subplots_adjust(
-        left=0.1, right=0.98, top=0.88, bottom=0.1, hspace=0.35
-    )  # quicker than to lay it out
+    fig, axes = plt.subplots(2, 1, figsize=(8.8, 5.2))
+    fig.subplots_adjust(left=0.14, right=0.98, top=0.86, bottom=0.1, hspace=0.28)
     steps = [timeline.step(layers, gather, compute, reshard) for reshard in (True, False)]
-    for number, (made, reshard) in enumerate(zip(steps, (True, False), strict=True)):
-        lanes, beneath = axes[2 * number : 2 * number + 2]
-        _lanes(lanes, made)
-        lanes.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
-        moments = [moment for moment, _ in made.whole] + [made.seconds]
-        counts = [count for _, count in made.whole]
-        beneath.stairs(counts, moments, fill=True, color=GREEN, alpha=0.5)
-        beneath.set(ylim=(0, max(step.peak for step in steps) + 0.5), ylabel="whole")
-    axes[-1].set(xlabel="time (modelled; gathering a layer takes 1)", xlim=(0, None))
+    most = max(made.peak for made in steps)
+    for ax, made, reshard in zip(axes, steps, (True, False), strict=True):
+        _lanes(ax, made, most)
+        ax.set_title(f"reshard_after_forward={reshard}", fontsize=10.5, loc="left")
+        ax.set_xlim(0, 1.02 * max(made.seconds for made in steps))
+    axes[0].set_xticklabels([])
+    axes[1].set_xlabel(
+        f"time (modelled; a layer's forward takes {compute:g}, gathering it {gather:g})"
+    )
     boxes = [
         Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="white")
         for colour, hatch in _LOOKS.values()
@@ -87,16 +85,22 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
     )
 
 
-def _lanes(ax: Axes, made: timeline.Timeline) -> None:
+def _lanes(ax: Axes, made: timeline.Timeline, most: int) -> None:
     for bar in made.bars:
         colour, hatch = _LOOKS[bar.what]
         row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
         look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
-        ax.add_patch(Rectangle((bar.start, row - 0.4), bar.end - bar.start, 0.8, **look))
+        ax.add_artist(Rectangle((bar.start, row - 0.4), bar.end - bar.start, 0.8, **look))
         _number(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
-    ax.set_yticks((0, 1), ("network", "compute"))
-    ax.set(ylim=(1.5, -0.5))
-    ax.grid(axis="y", visible=False)
+    ends = [moment for moment, _ in made.whole[1:]] + [made.seconds]
+    for (start, count), end in zip(made.whole, ends, strict=True):
+        high = 1.4 * count / most
+        ax.add_artist(Rectangle((start, 3 - high), end - start, high, facecolor=GREEN, alpha=0.5))
+    top = next(moment for moment, count in made.whole if count == made.peak)
+    ax.text(top, 2.95, f" {made.peak} at most", fontsize=8.5)
+    ax.set_yticks((0, 1, 2.5), ("network", "compute", "whole"))
+    ax.set(ylim=(3.05, -0.5))
+    ax.grid(visible=False)
 
 
 def _number(ax: Axes, x: float, y: float, text: str) -> None:

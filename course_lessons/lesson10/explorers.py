@@ -45,8 +45,8 @@ def step() -> None:
         question="What does keeping the gathered layers after forward save, and what does it cost?",
         guesses=("time, for memory", "memory, for time", "both, for nothing", "nothing at all"),
         controls={
-            "gather": slider("gathering a layer takes", [1.0, 0.5, 2.0, 3.0]),
-            "layers": slider("layers", [4, 2, 6, 8]),
+            "gather": slider("gathering a layer takes", [0.5, 1.0, 2.0, 3.0], 1.0),
+            "layers": slider("layers", [2, 4, 6, 8], 4),
         },
         draw=drawings.fsdp_step,
         found="Freed after forward, at most three layers or gradients are whole, however many layers there are. Kept, "

@@ -24,7 +24,7 @@ from tools.authoring.cells import label, row
 from tools.authoring.form import dumps
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
-SHARED = ("colab_links.md", "claims.md", "fidelity.md")  # in the repository's root
+SHARED = ("colab_links.md", "claims.md", "fidelity.md", "checkers.md")  # in the repository's root
 MAP = "@course-map@"  # in index.md, the place of the table of lessons
 REPOSITORY = "@repository@"  # owner/name, in the pages of site/
 
