@@ -1,0 +1,122 @@
+"""Train a classifier in mixed precision, with gradients of several batches in one step.
+
+python train_accumulate.py --batch-size 32 --accumulate 4
+"""
+
+import argparse
+import itertools
+import math
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def make_data():
+    """Return a training set and a test set. Replace it with your own; here points of a made-up task."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(12_000, 32, generator=generator)
+    y = (x @ torch.randn(32, 10, generator=generator)).argmax(1)
+    return TensorDataset(x[:10_000], y[:10_000]), TensorDataset(x[10_000:], y[10_000:])
+
+
+def make_model():
+    """Return the network. Replace it with your own."""
+    return nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def choose_device(name):
+    """Return the device asked for, after it has really computed something."""
+    if name == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        name = accelerator or "cpu"
+    try:
+        device = torch.device(name)
+        torch.ones(2, device=device).sum().item()
+    except (RuntimeError, AssertionError, ValueError) as error:
+        raise SystemExit(f"Nothing runs on {name}: {error}\nTry --device cpu.") from None
+    return device
+
+
+def choose_dtype(name, device):
+    """Return the dtype to compute in: bfloat16 where the device has units for it, float16 on an older GPU."""
+    if name != "auto":
+        return getattr(torch, name)
+    if device.type == "cuda" and torch.version.cuda:
+        # is_bf16_supported() says yes to emulation, too
+        native = torch.cuda.get_device_capability(device) >= (8, 0)
+        return torch.bfloat16 if native else torch.float16
+    return torch.bfloat16
+
+
+def evaluate(model, loader, device, dtype):
+    """Return how many of a loader's samples get their right class."""
+    model.eval()  # dropout off, BatchNorm by its running figures
+    right = torch.zeros((), device=device)
+    with torch.inference_mode(), torch.autocast(device.type, dtype):
+        for x, y in loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            right += (model(x).argmax(1) == y).sum()
+    return right.item()
+
+
+def main():
+    """Train, and say after each epoch how it goes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--accumulate", type=int, default=4, help="batches in a step")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--workers", type=int, default=0, help="processes that load")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu …")
+    parser.add_argument("--dtype", choices=["auto", "bfloat16", "float16"], default="auto")
+    parser.add_argument("--clip", type=float, default=1.0, help="largest norm of the gradients")
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+
+    torch.manual_seed(args.seed)
+    device = choose_device(args.device)
+    dtype = choose_dtype(args.dtype, device)
+    print(f"training on {device} in {dtype}")
+    train_set, test_set = make_data()
+    how = {"batch_size": args.batch_size, "num_workers": args.workers}
+    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
+    train_loader = DataLoader(train_set, shuffle=True, **how)
+    test_loader = DataLoader(test_set, **how)
+    model = make_model().to(device)  # before the optimiser is made
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    loss_fn = nn.CrossEntropyLoss()
+    scaled = dtype == torch.float16  # bfloat16 needs no scaler
+    scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+
+    for epoch in range(args.epochs):
+        begin = time.perf_counter()
+        model.train()
+        total = torch.zeros((), device=device)
+        batches = iter(train_loader)
+        while group := list(itertools.islice(batches, args.accumulate)):  # the last may be shorter
+            samples = sum(len(y) for _, y in group)
+            optimizer.zero_grad()
+            for x, y in group:
+                x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+                with torch.autocast(device.type, dtype):  # forward and loss only
+                    loss = loss_fn(model(x), y) * (len(x) / samples)  # a mean over the group
+                scaler.scale(loss).backward()
+                total += loss.detach() * samples  # stays on the device: no wait in the loop
+            scaler.unscale_(optimizer)  # before clipping: the gradients as they are
+            nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+            scaler.step(optimizer)  # skips the step where a gradient overflowed
+            scaler.update()
+        mean = total.item() / len(train_set)  # waits, once an epoch
+        seconds = time.perf_counter() - begin
+        if not math.isfinite(mean):
+            raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
+        accuracy = evaluate(model, test_loader, device, dtype) / len(test_set)
+        print(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
+    torch.save(model.state_dict(), "model.pt")
+    print("weights saved as model.pt")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Train a classifier on several GPUs, or as several processes on a CPU; it goes on from its last checkpoint.
+
+torchrun --nproc-per-node 2 train_ddp.py --epochs 5
+"""
+
+import argparse
+import hashlib
+import io
+import math
+import os
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
+
+
+def make_data():
+    """Return a training set and a test set. Replace it with your own; here points of a made-up task."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(12_000, 32, generator=generator)
+    y = (x @ torch.randn(32, 10, generator=generator)).argmax(1)
+    return TensorDataset(x[:10_000], y[:10_000]), TensorDataset(x[10_000:], y[10_000:])
+
+
+def make_model():
+    """Return the network. Replace it with your own."""
+    return nn.Sequential(nn.Linear(32, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def start():
+    """Join the group that torchrun starts; return this process's device: a GPU of its own, or the CPU."""
+    if "LOCAL_RANK" not in os.environ:
+        raise SystemExit("Start it with torchrun --nproc-per-node N train_ddp.py")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
+    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    return device
+
+
+def save(state, folder):
+    """Write a checkpoint under its name only when it is whole and on the disk; keep the one before."""
+    new, last = folder / "last.ckpt.new", folder / "last.ckpt"
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    data = buffer.getvalue()
+    with open(new, "wb") as file:
+        file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
+        file.flush()
+        os.fsync(file.fileno())
+    if last.exists():
+        os.replace(last, folder / "previous.ckpt")
+    os.replace(new, last)
+
+
+def load(folder):
+    """Return the newest checkpoint that is whole, or nothing; a damaged one is put aside."""
+    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
+        if path.exists():
+            data = path.read_bytes()
+            if hashlib.sha256(data[32:]).digest() == data[:32]:
+                return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
+            os.replace(path, f"{path}.damaged")
+            print(f"{path} is damaged: put aside")
+    return None
+
+
+def evaluate(model, loader, device):
+    """Return how many of a loader's samples get their right class."""
+    model.eval()  # dropout off, BatchNorm by its running figures
+    right = torch.zeros((), device=device)
+    with torch.inference_mode():
+        for x, y in loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            right += (model(x).argmax(1) == y).sum()
+    dist.all_reduce(right)
+    return right.item()
+
+
+def main():
+    """Train, and say after each epoch how it goes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--batch-size", type=int, default=64, help="of each process")
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--workers", type=int, default=0, help="processes that load")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, default="checkpoints")
+    args = parser.parse_args()
+
+    torch.manual_seed(args.seed)
+    device = start()
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    say = print if rank == 0 else lambda text: None
+    say(f"training on {ranks} × {device.type}")
+    train_set, test_set = make_data()
+    how = {"batch_size": args.batch_size, "num_workers": args.workers}
+    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
+    order = DistributedSampler(train_set, seed=args.seed)
+    train_loader = DataLoader(train_set, sampler=order, **how)
+    test_loader = DataLoader(Subset(test_set, range(rank, len(test_set), ranks)), **how)
+    model = make_model().to(device)  # before the optimiser is made
+    optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    loss_fn = nn.CrossEntropyLoss()
+    parts = {"model": model, "optimizer": optimizer}
+    args.folder.mkdir(parents=True, exist_ok=True)
+    found = [load(args.folder) if rank == 0 else None]
+    dist.broadcast_object_list(found)  # so all go on from the same checkpoint
+    first = found[0]["epochs"] if found[0] else 0
+    for name, part in parts.items() if first else ():
+        part.load_state_dict(found[0][name])
+    say(f"going on after {first} epochs" if first else "from the beginning")
+    ddp = DistributedDataParallel(model)  # averages the gradients in backward
+
+    for epoch in range(first, args.epochs):
+        begin = time.perf_counter()
+        torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
+        order.set_epoch(epoch)  # another order in each epoch, the same on all ranks
+        model.train()
+        total = torch.zeros((), device=device)
+        for x, y in train_loader:
+            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            loss = loss_fn(ddp(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            total += loss.detach() * len(x)  # stays on the device: no wait in the loop
+        dist.all_reduce(total)
+        mean = total.item() / order.total_size  # waits, once an epoch
+        seconds = time.perf_counter() - begin
+        if not math.isfinite(mean):
+            raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
+        accuracy = evaluate(model, test_loader, device) / len(test_set)
+        say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
+        if rank == 0:  # the weights are the same on all
+            save({n: p.state_dict() for n, p in parts.items()} | {"epochs": epoch + 1}, args.folder)
+    if rank == 0:
+        torch.save(model.state_dict(), args.folder / "model.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
