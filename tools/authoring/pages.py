@@ -16,6 +16,7 @@ from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import colab_badge, kaggle_badge, label, row
 from tools.authoring.form import FIX, Problem
+from tools.authoring.templates import programs
 
 
 def course_map(course: Course) -> str:
@@ -40,12 +41,14 @@ def lesson_links(course: Course) -> str:
 PAGES = {
     "README.md": {"course-map": course_map, "beside": beside},
     "colab_links.md": {"lesson-links": lesson_links},
+    "handbook/templates.md": {"programs": programs},
 }
 
 
 def pages_of(course: Course) -> dict[str, Path]:
-    """Return the pages with generated parts, and where they are."""
-    return {page: course.path.parent.parent / page for page in PAGES}
+    """Return the pages with generated parts, and where they are; a course may do without a handbook."""
+    root = course.path.parent.parent
+    return {page: root / page for page in PAGES if "/" not in page or (root / page).exists()}
 
 
 def render(course: Course, page: str, text: str) -> str:
