@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from .guard.restore import random_states
-from .values import agree, apart, brief, same
+from .values import agree, apart, brief, is_array, same
 
 COMMON = {
     "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
@@ -97,8 +97,8 @@ class Judge:
         return got
 
     def number(self, got: object) -> float:
-        """Return ``got`` as a finite float where it is a number or a tensor holding one."""
-        if hasattr(got, "numel") and got.numel() == 1:
+        """Return ``got`` as a finite float where it is a number, NumPy's too, or a tensor holding one."""
+        if is_array(got) and math.prod(got.shape) == 1:
             got = got.item()
         number = float(self.is_a(got, (int, float), "a number"))
         if not math.isfinite(number):

@@ -108,7 +108,7 @@ def _first_difference(
     elif is_array(a) and is_array(b) and len(a.shape):
         pairs = [(f"[{at}]", x, y) for at, (x, y) in enumerate(zip(a, b, strict=True))]
     else:
-        x, y = (v.item() if is_array(v) else v for v in (a, b))
+        x, y = (v.item() if is_array(v) and math.prod(v.shape) == 1 else v for v in (a, b))
         return (place, x, y) if not same(x, y) else (place, _kind(a), _kind(b))
     for part, x, y in pairs:
         if not agree(alike, x, y):
