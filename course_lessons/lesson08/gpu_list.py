@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,10 @@ def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
     number, unit = wanted.split()[-2:]
     if number not in text:
         return "other-number"
-    return "other-signs" if unit in text else "unit-name"
+    if unit not in text:
+        return "unit-name"
+    bare, right_bare = (re.sub(r"[^\w.]", "", line) for line in (text, wanted))
+    return "other-signs" if bare == right_bare else "other-words"
 
 
 _LINES = OverCases(
@@ -194,6 +198,7 @@ for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty lis
         "no-name": "The card's name is missing from its text.",
         "one-card": "The properties of one card stand in the text of another. Ask for those of each index.",
         "other-signs": "The parts are right. Look at what stands between them: after the device a space, after the name a comma.",
+        "other-words": "More stands in the text than the device, the name and the memory.",
         "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",
         "not-empty": "On a machine without a card the answer is an empty list.",
     },

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 from .checking import combined
@@ -48,9 +49,9 @@ class _Row:
 
 def _device_rows() -> list[_Row]:
     return [
-        _Row("train_step", 10, 9800, 310, 8420, 3),
+        _Row("train_step", 10, 9800, 310, 8420, 0),
         _Row("forward", 10, 4100, 150, 2890, 2),
-        _Row("aten::linear", 30, 1500, 90, 1710, 0),
+        _Row("aten::linear", 30, 1500, 90, 1710, 3),
         _Row("aten::addmm", 30, 1210, 640, 1710, 1710),
         _Row("aten::mm", 50, 930, 900, 3100, 3100),
         _Row("aten::gelu", 20, 250, 250, 410, 410),
@@ -76,7 +77,7 @@ def _host_rows() -> list[_Row]:
 def _draw(random: Random) -> tuple[list[_Row], int]:
     """Rows of which no two have the same time."""
     size, on_device = random.randint(3, 8), random.random() < 0.6
-    times = [random.sample(range(100), size) for _ in range(4)]
+    times = [random.sample(range(12), size) for _ in range(4)]
     rows = [
         _Row(f"op{i}", random.randint(1, 9), 100 + c + more, c, *((d + 3 * most, d) if on_device else (0, 0)))
         for i, (c, d, more, most) in enumerate(zip(*times, strict=True))
@@ -89,43 +90,50 @@ _HOST = '"self_cpu_time_total"'
 _VALUE = "getattr(event, own)"
 _CUT = "ordered[:n]"
 _CHOSEN = f"{_OWN} else {_HOST}"
-HOT_TWINS = combined(
-    hottest,
-    {
-        "children-too": (
-            {_CHOSEN: '"device_time_total" if on_device else "self_cpu_time_total"'},
-            {_CHOSEN: '"device_time_total" if on_device else "cpu_time_total"'},
-        ),
-        "host-children": {_CHOSEN: '"self_device_time_total" if on_device else "cpu_time_total"'},
-        "host-time": {_CHOSEN: _HOST},
-        "host-total": {_CHOSEN: '"cpu_time_total"'},
-        "no-host-time": {_CHOSEN: '"self_device_time_total"'},
-        "row-by-row": {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"},
-        "both-times": {_VALUE: "event.self_device_time_total + event.self_cpu_time_total"},
-        "per-call": (
-            {_VALUE: f"{_VALUE} / event.count"},
-            {_VALUE: f"{_VALUE} / (event.count if on_device else 1)"},
-        ),
-        "most-calls": {_VALUE: "event.count"},
+HOT_TWINS = {
+    **combined(
+        hottest,
+        {
+            "children-too": (
+                {_CHOSEN: '"device_time_total" if on_device else "self_cpu_time_total"'},
+                {_CHOSEN: '"device_time_total" if on_device else "cpu_time_total"'},
+            ),
+            "host-children": {
+                _CHOSEN: '"self_device_time_total" if on_device else "cpu_time_total"'
+            },
+            "host-time": {_CHOSEN: _HOST},
+            "host-total": {_CHOSEN: '"cpu_time_total"'},
+            "no-host-time": {_CHOSEN: '"self_device_time_total"'},
+            "one-idle-row": ({"any(": "all("}, {"any(": "bool(", " for event in events)": ")", "event.self_device": "events[0].self_device"}),
+            "row-by-row": {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"},
+            "both-times": {_VALUE: "event.self_device_time_total + event.self_cpu_time_total"},
+            "per-call": (
+                {_VALUE: f"{_VALUE} / event.count"},
+                {_VALUE: f"{_VALUE} / (event.count if on_device else 1)"},
+            ),
+            "most-calls": {_VALUE: "event.count"},
+        },
+        {"ascending": {"reverse=True": "reverse=False"}},
+    ),
+    **{
+        name: edited(hottest, {old: new})
+        for name, (old, new) in {
+            "cut-first": ("sorted(events, ", "sorted(events[:n], "),
+            "last-n": (_CUT, "ordered[-n:]"),
+            "one-more": (_CUT, "ordered[: n + 1]"),
+            "one-fewer": (_CUT, "ordered[: n - 1]"),
+            "all-rows": (_CUT, "ordered"),
+            "idle-left-out": (_CUT, f"[event for event in ordered if {_VALUE}][:n]"),
+        }.items()
     },
-    {
-        "ascending": {"reverse=True": "reverse=False"},
-        "cut-first": {"sorted(events, ": "sorted(events[:n], "},
-        "last-n": {_CUT: "ordered[-n:]"},
-        "one-more": {_CUT: "ordered[: n + 1]"},
-        "one-fewer": {_CUT: "ordered[: n - 1]"},
-        "all-rows": {_CUT: "ordered"},
-        "idle-left-out": {_CUT: f"[event for event in ordered if {_VALUE}][:n]"},
-        "not-names": {"[event.key for": "[event for"},
-    },
-)
+}
 
 
 def _situation(rows: list[_Row], n: int) -> str:
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
     name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
     times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
-    return f"a run on a {where}, n = {n}, {name}: {times}"
+    return f"a run on a {where}, n = {n}" + (f", {name}: {times}" if len(rows) < 9 else "")
 
 
 def _why(got: list[Any], right: list[str], rows: list[_Row], n: int) -> str:
@@ -193,6 +201,7 @@ GPU all device times are 0: go by the host's own time there.
         "host-total": "This is the host's time, with all that a row calls.",
         "no-host-time": "In a run without a GPU every row has a device time of 0. Go by the host's own time there.",
         "both-times": "Device time and host time were added. They pass at the same time, and only the device's counts here.",
+        "one-idle-row": "A row without device time does not make it a run without a GPU: other rows have some.",
         "per-call": "That is the time of one call. A short operation that runs often can take most of all.",
         "most-calls": "The rows were sorted by how often they ran. One long call can take more than many short ones.",
         "row-by-row": "Rows without device time got the host's time in a list by device time. Decide once for the whole run.",
