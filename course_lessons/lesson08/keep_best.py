@@ -98,6 +98,7 @@ def _cases() -> Iterator[tuple[Any, ...]]:
         [0.9, 0.3, 0.3, 0.9, 0.2],
         [-2.0, -5.0, -2.0, -4.0],
         [0.3, 0.1, 0.7, 0.2, 0.6],
+        [-7.0, -3.0, -4.0],
     ):
         season = _Season(scores)
         yield season.model, season.train_epoch, season.score, len(scores)
@@ -124,7 +125,7 @@ TWINS = {
     ),
     "later-tie": edited(keep_best, {_BETTER: "found >= best"}),
     "from-zero": tuple(
-        edited(keep_best, {_START: f"best, kept = {start}, {_COPY}"}) for start in (0.0, -1.5)
+        edited(keep_best, {_START: f"best, kept = {start}, {_COPY}"}) for start in (0.0, -1.0)
     ),
     "worst": edited(keep_best, {_START: "best = math.inf", _BETTER: "found < best"}),
     "last-score": edited(keep_best, {_RETURN: "return found"}),
@@ -156,7 +157,7 @@ def _why(got: Left, right: Left, *_: Any) -> str:
 
 
 def _shown(left: Left) -> str:
-    text = f"score {left.score:g}, weights of epoch {left.weights:g}"
+    text = f"score {left.score:g}, weights of epoch {left.weights:g}" if left.weights else f"score {left.score:g}, the first weights"
     if left.statistics != left.weights:
         text += f", running statistics of epoch {left.statistics:g}"
     return f"{text}; scored after epochs {list(left.asked)}"
