@@ -43,9 +43,9 @@ class _Load:
     def __call__(self, file: Any) -> Any:
         """Return a file's content, or raise what ``torch.load`` raises for it."""
         path = Path(file.name if hasattr(file, "read") else file)
-        inside = path.parent == self.folder
-        self.asked.append(path.name if inside else str(path))
-        content = self.files.get(path.name, FileNotFoundError) if inside else FileNotFoundError
+        inside = path.is_relative_to(self.folder)
+        self.asked.append(str(path.relative_to(self.folder)) if inside else f"{path} (not there)")
+        content = self.files.get(self.asked[-1], FileNotFoundError)
         if isinstance(content, type):
             self.raised = content(f"{path.name}: no whole file")
             raise self.raised
@@ -107,7 +107,7 @@ _STEPS = (
     {"step_12.pt": 0, "step_11.pt": {"step": 11}},
     *(
         {"step_2.pt": error, "step_1.pt": {"step": 1}}
-        for error in (NameError, ValueError, KeyError, TypeError, AttributeError, ModuleNotFoundError)
+        for error in (NameError, ValueError, KeyError, TypeError, AttributeError, pickle.PicklingError)
     ),
 )
 
@@ -149,17 +149,15 @@ def _why(found: Found, right: Found, folder: Path, load: _Load) -> str:
         return "gives-up"
     if isinstance(right.got, CameOut):
         return "hides-bugs"
-    if any(os.sep in name or name not in load.files for name in found.loaded):
+    if not set(found.loaded) <= load.files.keys():
         return "no-path"
     if not all(re.fullmatch(r"step_\d+\.pt", name) for name in found.loaded):
         return "other-files"
     if found.got == right.got:
         return "loads-more"
-    if isinstance(found.got, Path):
-        return "the-file"
     if found.got is None or right.got is None:
         return "gives-none" if found.got is None else "not-none"
-    return "wrong-file"
+    return "wrong-file" if found.got in load.files.values() else "other-thing"
 
 
 def _situation(folder: Path, load: _Load) -> str:
@@ -248,12 +246,12 @@ Any other error is a bug and must come out.
         "gives-up": "The error of a damaged file came out, though an older one may be whole.",
         "ends-early": "The search ended before all files were tried.",
         "other-files": "Only files named `step_….pt` count.",
-        "below-too": "Files of a folder inside count no more than others: look in `folder` alone.",
+        "below-too": "A file in a folder inside does not count: look in `folder` alone.",
         "no-path": "`load` was called for a file that is not there. It needs the whole path.",
         "gives-none": "There is a whole checkpoint in the folder.",
         "not-none": "No file is whole: return None.",
         "no-file": "A folder without a checkpoint is no error: return None.",
-        "the-file": "The file came back. What `load(file)` returned is asked for.",
+        "other-thing": "What `load(file)` returned is asked for, as it is.",
         "empty-skipped": "A checkpoint that loads is whole, also where it is empty: an empty dict is as good as another.",
         "wrong-file": "That is not the newest whole checkpoint.",
         "loads-twice": "A file was loaded twice. Return what the first call gave.",
