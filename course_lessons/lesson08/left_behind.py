@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -65,11 +66,14 @@ def _layer(weight: torch.device, mean: torch.device) -> nn.Module:
 
 def _cases() -> list[tuple[nn.Module, torch.device]]:
     here, there = _tensor(HERE), _tensor(THERE)
+    random = Random(8)
+    drawn = sorted((_draw(random) for _ in range(30)), key=lambda case: len(_situation(*case)))
     return [
         (_layer(THERE, THERE), THERE),
         (_layer(HERE, HERE), THERE),
         (_Part(scale=here, decay=0.1, note=None, names=["a", "b"]), THERE),
         (nn.Sequential(_Part(scale=there), nn.ModuleDict({"head": _Part(scale=here)})), THERE),
+        *drawn,
     ]
 
 
@@ -119,7 +123,6 @@ TWINS = {
         "no-parameters": {"*module.named_parameters(), ": ""},
         "top-only": {"module.named_modules()": '[("", module)]'},
         "inside-only": {"if name not in": "if path and name not in"},
-        "bare-only": {_ITEMS: "[]", _MODULE: "[]"},
         "no-containers": {_ITEMS: "[]"},
         "no-modules": {_MODULE: "[]"},
         "no-dicts": ({_DICT: "value = []"}, {_DICT: "value = list(value)"}),
@@ -141,6 +144,7 @@ TWINS = {
         "leading-dot": {_NAME: 'f"{path}.{name}"'},
         "turned-round": {_OFF: "t.device == device"},
         "not-sorted": {"sorted(name": "list(name"},
+        "all-names": {_OFF: "True"},
         "cpu-alone": {_OFF: 't.device.type == "cpu"'},
     }.items()
 }
@@ -179,27 +183,34 @@ def _said(value: Any) -> str:
     return repr(value)
 
 
+def _situation(module: nn.Module, device: torch.device) -> str:
+    return f"device {device} and {_said(module)}"
+
+
 NAMES = OverCases(
     left_behind,
     _cases,
     TWINS,
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
-    draw=_draw,
     alike=operator.eq,
     otherwise=_why,
-    situation=lambda module, device: f"device {device} and {_said(module)}",
+    situation=_situation,
 )
 
 
 def _check_left_behind(answer: Callable[..., Any], judge: Judge) -> None:
-    NAMES(answer, judge)
+    names = replace(NAMES, cases=_cases())  # made once: an answer only looks at them
+    before = names.values(left_behind)
+    names(answer, judge)
+    if names.values(left_behind) != before:
+        judge.no("moved", seen=names.values(left_behind), expected=before)
     if simgpu.problem():
         return  # there is no second device of one type to be had
     with other_device() as one, other_device() as other:
         module = _layer(one, other)
-        if (got := answer(module, other)) != ["weight"]:
-            text = f"{got} for device {other} and {_said(module)}"
-            judge.no("type-only" if got == [] else "other-index", seen=text, expected="['weight']")
+        if (got := list(answer(module, other))) != ["weight"]:
+            seen = f"{got} for {_situation(module, other)}"
+            judge.no("not-there" if got else "type-only", seen=seen, expected="['weight']")
 
 
 EXERCISE = Exercise(
@@ -232,7 +243,6 @@ tensor, a module in a list (its parameters and buffers), and lists, tuples and d
         "no-buffers": "Buffers that are elsewhere are missing.",
         "top-only": "Attributes of the modules inside are missing.",
         "inside-only": "Attributes of the module itself are missing.",
-        "bare-only": "Only tensors that are attributes themselves were found. What a list holds counts, too.",
         "no-containers": "What lists, tuples and dicts hold was not found.",
         "no-modules": "The tensors of a module in a list were not found.",
         "no-dicts": "The values of dicts were not looked at.",
@@ -248,9 +258,10 @@ tensor, a module in a list (its parameters and buffers), and lists, tuples and d
         "no-path": "An attribute of a module inside is named by its path, such as `0.scale`.",
         "leading-dot": "The names of the module's own attributes begin with a dot.",
         "turned-round": "These are the names of what is on `device`.",
+        "all-names": "All names came, also those of tensors that are on `device`.",
         "cpu-alone": "What is on the CPU was listed. Compare with `device`.",
         "type-only": "Two cards have the same type of device. Compare the whole device, its index too.",
-        "other-index": "Of two cards of one type, one is `device`, and the other is elsewhere.",
+        "moved": "The module was changed. This is a tool that only looks.",
         "item-names": "Give the attribute's own name, not one for each item in it.",
         "not-there": "A name in the list holds no tensor that is elsewhere.",
         "not-names": "Names are asked for, as texts.",

@@ -81,7 +81,7 @@ def _alike(got: Trained, right: Trained) -> bool:
     if math.isnan(right.loss):  # a gradient of it says no more
         return got.gradient is not None
     return got.gradient is not None and bool(
-        torch.allclose(got.gradient, right.gradient, rtol=1e-4, atol=1e-6)
+        torch.allclose(got.gradient, right.gradient, rtol=1e-4, atol=1e-6, equal_nan=True)
     )
 
 
@@ -100,7 +100,9 @@ TWINS = {
         edited(masked_loss, {_COUNT: f"(mask.sum() + {extra})"}) for extra in (1, 0.01, 1e-3)
     ),
     "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
-    "divided-twice": edited(masked_loss, {_TOTAL: f"{_MEAN}.nan_to_num()"}),
+    "divided-twice": tuple(
+        edited(masked_loss, {_TOTAL: mean}) for mean in (_MEAN, f"{_MEAN}.nan_to_num()")
+    ),
     "padding-in-sum": edited(masked_loss, {_FILL: "targets.clamp(min=0)"}),
     "padding-in-mean": edited(
         masked_loss, {_FILL: "targets.clamp(min=0)", _TOTAL: _MEAN, f" / {_COUNT}": ""}
