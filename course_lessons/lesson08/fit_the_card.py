@@ -60,14 +60,19 @@ _PLANS = "parts * per_part + batch * seconds"
 _BYTES = "fixed + per_sample * rows"
 _RANGE = "range(1, batch + 1)"
 TWINS = {
-    name: tuple(edited(fit_the_card, one) for one in (edits if isinstance(edits, tuple) else (edits,)))
+    name: tuple(
+        edited(fit_the_card, one) for one in (edits if isinstance(edits, tuple) else (edits,))
+    )
     for name, edits in {
         "no-margin": {"0.9 * capacity": "capacity"},
         "only-a-tenth": {"0.9 * capacity": "0.1 * capacity"},
         "just-full": {f"{_BYTES} <=": f"{_BYTES} <"},
         "does-not-fit": {"fixed + ": ""},
         "fixed-for-each-row": {_BYTES: "(fixed + per_sample) * rows"},
-        "swapped": ({"name, rows, parts)": "name, parts, rows)"}, {"0.9 * capacity": "capacity", "name, rows, parts)": "name, parts, rows)"}),
+        "swapped": (
+            {"name, rows, parts)": "name, parts, rows)"},
+            {"0.9 * capacity": "capacity", "name, rows, parts)": "name, parts, rows)"},
+        ),
         "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
         "all-in-each-part": {_PLANS: "parts * (per_part + batch * seconds)"},
         "one-part-of-samples": (
@@ -81,8 +86,14 @@ TWINS = {
         "never-whole": {_RANGE: "range(2, batch + 1)"},
         "no-single-rows": {_RANGE: "range(1, batch)"},
         "never-split": ({_RANGE: "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
-        "first-format": {"plans.append((": "plans.append((list(formats).index(name), ", "[1:]": "[2:]"},
-        "other-batch": {"rows = batch // parts": "rows = -(-batch // parts)", "rows * parts == batch and ": ""},
+        "first-format": {
+            "plans.append((": "plans.append((list(formats).index(name), ",
+            "[1:]": "[2:]",
+        },
+        "other-batch": {
+            "rows = batch // parts": "rows = -(-batch // parts)",
+            "rows * parts == batch and ": "",
+        },
     }.items()
 }
 

@@ -103,7 +103,9 @@ TWINS = {
 
 
 def _why(got: dict[str, Any], right: dict[str, Tensor], *case: Any) -> str:
-    mine, wanted = next((got[rank], right[rank]) for rank in right if not same(got[rank], right[rank]))
+    mine, wanted = next(
+        (got[rank], right[rank]) for rank in right if not same(got[rank], right[rank])
+    )
     if mine is None:
         return "one-rank"
     if mine.dtype != wanted.dtype:

@@ -79,7 +79,13 @@ def _draw(random: Random) -> tuple[list[_Row], int]:
     size, on_device = random.randint(3, 8), random.random() < 0.6
     times = [random.sample(range(12), size) for _ in range(4)]
     rows = [
-        _Row(f"op{i}", random.randint(1, 9), 100 + c + more, c, *((d + 3 * most, d) if on_device else (0, 0)))
+        _Row(
+            f"op{i}",
+            random.randint(1, 9),
+            100 + c + more,
+            c,
+            *((d + 3 * most, d) if on_device else (0, 0)),
+        )
         for i, (c, d, more, most) in enumerate(zip(*times, strict=True))
     ]
     return rows, random.randint(1, size + 1)
@@ -104,7 +110,14 @@ HOT_TWINS = {
             "host-time": {_CHOSEN: _HOST},
             "host-total": {_CHOSEN: '"cpu_time_total"'},
             "no-host-time": {_CHOSEN: '"self_device_time_total"'},
-            "one-idle-row": ({"any(": "all("}, {"any(": "bool(", " for event in events)": ")", "event.self_device": "events[0].self_device"}),
+            "one-idle-row": (
+                {"any(": "all("},
+                {
+                    "any(": "bool(",
+                    " for event in events)": ")",
+                    "event.self_device": "events[0].self_device",
+                },
+            ),
             "row-by-row": {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"},
             "both-times": {_VALUE: "event.self_device_time_total + event.self_cpu_time_total"},
             "per-call": (
@@ -166,7 +179,11 @@ def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
             if old:
                 judge.no("old-name", seen=f".{old[0]}", expected="a name for any device")
             if rows != before:
-                judge.no("changed-input", seen=[row.key for row in rows], expected=[row.key for row in before])
+                judge.no(
+                    "changed-input",
+                    seen=[row.key for row in rows],
+                    expected=[row.key for row in before],
+                )
         return got
 
     _ORDER(watched, judge)

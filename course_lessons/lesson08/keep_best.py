@@ -53,7 +53,7 @@ class _Season:
     def score(self, model: nn.Module) -> float:
         """Return the score of the epoch that was trained last."""
         self.asked.append(self.trained)
-        return self.scores[max(self.trained, 1) - 1]
+        return self.scores[min(max(self.trained, 1), len(self.scores)) - 1]
 
 
 class Left(NamedTuple):
@@ -113,7 +113,9 @@ TWINS = {
         edited(keep_best, {_COPY: "model.state_dict()"}),
         edited(keep_best, {_COPY: "model.state_dict()", _BETTER: "found >= best"}),
         edited(keep_best, {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"}),
-        edited(keep_best, {_COPY: "model.state_dict()", _START: "best, kept = 0.0, model.state_dict()"}),
+        edited(
+            keep_best, {_COPY: "model.state_dict()", _START: "best, kept = 0.0, model.state_dict()"}
+        ),
     ),
     "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": ""}),
     "no-buffers": edited(
@@ -130,15 +132,34 @@ TWINS = {
     "worst": edited(keep_best, {_START: "best = math.inf", _BETTER: "found < best"}),
     "last-score": edited(keep_best, {_RETURN: "return found"}),
     "epoch-for-score": (
-        edited(keep_best, {"for _": "for epoch", "best, kept = found": "best, at, kept = found, epoch", _RETURN: "return at"}),
-        edited(keep_best, {"for _": "for epoch", "best, kept = found": "best, at, kept = found, epoch + 1", _RETURN: "return at"}),
+        edited(
+            keep_best,
+            {
+                "for _": "for epoch",
+                "best, kept = found": "best, at, kept = found, epoch",
+                _RETURN: "return at",
+            },
+        ),
+        edited(
+            keep_best,
+            {
+                "for _": "for epoch",
+                "best, kept = found": "best, at, kept = found, epoch + 1",
+                _RETURN: "return at",
+            },
+        ),
     ),
     "before-training": edited(
-        keep_best, {"train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"}
+        keep_best,
+        {"train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"},
     ),
     "stops-early": edited(keep_best, {f"if {_BETTER}:": f"if not {_BETTER}:\n    break\nelse:"}),
     "better-than-last": edited(
-        keep_best, {_START: "best = before = -math.inf", f"if {_BETTER}:": "better, before = found > before, found\nif better:"}
+        keep_best,
+        {
+            _START: "best = before = -math.inf",
+            f"if {_BETTER}:": "better, before = found > before, found\nif better:",
+        },
     ),
 }
 
@@ -157,7 +178,11 @@ def _why(got: Left, right: Left, *_: Any) -> str:
 
 
 def _shown(left: Left) -> str:
-    text = f"score {left.score:g}, weights of epoch {left.weights:g}" if left.weights else f"score {left.score:g}, the first weights"
+    text = (
+        f"score {left.score:g}, weights of epoch {left.weights:g}"
+        if left.weights
+        else f"score {left.score:g}, the first weights"
+    )
     if left.statistics != left.weights:
         text += f", running statistics of epoch {left.statistics:g}"
     return f"{text}; scored after epochs {list(left.asked)}"

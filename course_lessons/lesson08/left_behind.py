@@ -67,7 +67,7 @@ def _layer(weight: torch.device, mean: torch.device) -> nn.Module:
 def _cases() -> list[tuple[nn.Module, torch.device]]:
     here, there = _tensor(HERE), _tensor(THERE)
     random = Random(8)
-    drawn = sorted((_draw(random) for _ in range(30)), key=lambda case: len(_situation(*case)))
+    drawn = sorted((_draw(random) for _ in range(20)), key=lambda case: len(_situation(*case)))
     return [
         (_layer(THERE, THERE), THERE),
         (_layer(HERE, HERE), THERE),
@@ -91,7 +91,9 @@ def _draw(random: Random) -> tuple[nn.Module, torch.device]:
     def part(depth: int) -> nn.Module:
         held: dict[str, Any] = {
             random.choice(("scale", "_cache", "table")): _tensor(place()),
-            random.choice(("layers", "masks", "_kept")): [value(1) for _ in range(random.randint(1, 2))],
+            random.choice(("layers", "masks", "_kept")): [
+                value(1) for _ in range(random.randint(1, 2))
+            ],
             "extra": (value(1),),
         }
         if random.random() < 0.5:
@@ -118,7 +120,9 @@ TWINS = {
     )
     for name, edits in {
         "registered-only": {_OWN: "False"},
-        "attributes-only": {"named = [*module.named_parameters(), *module.named_buffers()]": "named = []"},
+        "attributes-only": {
+            "named = [*module.named_parameters(), *module.named_buffers()]": "named = []"
+        },
         "no-buffers": {", *module.named_buffers()": ""},
         "no-parameters": {"*module.named_parameters(), ": ""},
         "top-only": {"module.named_modules()": '[("", module)]'},
@@ -139,7 +143,11 @@ TWINS = {
         "first-item": {_ITEMS: "[t for item in value[:1] for t in tensors(item)]"},
         "all-off": {_ANY: f"tensors(value) and all({_OFF} for t in tensors(value))"},
         "private": {_OWN: 'not name.startswith("_")'},
-        "torchs-own": ({_OWN: "True"}, {_OWN: 'name != "_parameters"'}, {_OWN: 'name not in ("_parameters", "_buffers")'}),
+        "torchs-own": (
+            {_OWN: "True"},
+            {_OWN: 'name != "_parameters"'},
+            {_OWN: 'name not in ("_parameters", "_buffers")'},
+        ),
         "no-path": {_NAME: "name"},
         "leading-dot": {_NAME: 'f"{path}.{name}"'},
         "turned-round": {_OFF: "t.device == device"},

@@ -127,7 +127,10 @@ TWINS = {
     "hides-nan": (
         edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": ".nan_to_num(0.0)"}),
         edited(masked_loss, {"return total": "total = total.nan_to_num(0.0)\nreturn total"}),
-        edited(masked_loss, {_TOTAL: 'F.cross_entropy(logits, kept, reduction="none").nan_to_num(0.0).sum()'}),
+        edited(
+            masked_loss,
+            {_TOTAL: 'F.cross_entropy(logits, kept, reduction="none").nan_to_num(0.0).sum()'},
+        ),
     ),
     "no-graph": edited(masked_loss, {"(logits, kept": "(logits.detach(), kept"}),
 }

@@ -149,7 +149,9 @@ _TWINS = {
     ),
     "not-the-peak": _let_go({_PEAK: "peaks.append(meter.memory_allocated())"}),
     "never-reset": _let_go({_RESET: ""}),
-    "only-the-work": _let_go({_PEAK: "peaks.append(meter.max_memory_allocated() - meter.memory_allocated())"}),
+    "only-the-work": _let_go(
+        {_PEAK: "peaks.append(meter.max_memory_allocated() - meter.memory_allocated())"}
+    ),
     "two-points": (
         edited(memory_line, {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"}),
         *(_line_through(*ends) for ends in (("0", "-1"), ("0", "1"), ("-2", "-1"))),

@@ -107,7 +107,14 @@ _STEPS = (
     {"step_12.pt": 0, "step_11.pt": {"step": 11}},
     *(
         {"step_2.pt": error, "step_1.pt": {"step": 1}}
-        for error in (NameError, ValueError, KeyError, TypeError, AttributeError, pickle.PicklingError)
+        for error in (
+            NameError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            pickle.PicklingError,
+        )
     ),
 )
 
@@ -179,10 +186,7 @@ def form(place: Path) -> OverCases:
     return OverCases(
         settled(newest),
         lambda: [(f, _Load(f, files)) for f, files in zip(folders, _STEPS, strict=True)],
-        {
-            name: tuple(settled(twin) for twin in several(twins))
-            for name, twins in TWINS.items()
-        },
+        {name: tuple(settled(twin) for twin in several(twins)) for name, twins in TWINS.items()},
         look=lambda got, folder, load: Found(got, load.asked),
         alike=operator.eq,
         otherwise=_why,
@@ -201,7 +205,9 @@ def _check_newest(answer: Callable[..., Any], judge: Judge) -> None:
             if len(steps) < len(load.files) or not steps:
                 why = "other-files" if steps else "no-file"
                 seen = f"{type(error).__name__}: {error} for {_situation(folder, load)}"
-                judge.no(why, seen=seen, expected=_shown(Found(newest(folder, load), load.asked[-1:])))
+                judge.no(
+                    why, seen=seen, expected=_shown(Found(newest(folder, load), load.asked[-1:]))
+                )
             raise Raised(without_this_frame(error)) from None
         except (NotTried, NotYet, Raised):
             raise

@@ -76,8 +76,8 @@ _TWINS = {
             e * (math.ceil(n / b) // k if drop else math.ceil(n / (b * k)))
         ),
     ),
-    "joins-epochs": lambda n, b, k, e, drop=False: (
-        math.ceil((n * e // b if drop else math.ceil(n * e / b)) / k)
+    "joins-epochs": lambda n, b, k, e, drop=False: math.ceil(
+        (n * e // b if drop else math.ceil(n * e / b)) / k
     ),
 }
 
