@@ -106,8 +106,6 @@ def _why(got: dict[str, Any], right: dict[str, Tensor], *case: Any) -> str:
     mine, wanted = next(
         (got[rank], right[rank]) for rank in right if not same(got[rank], right[rank])
     )
-    if mine is None:
-        return "one-rank"
     if mine.dtype != wanted.dtype:
         return "other-dtype"
     if mine.shape[1:] != wanted.shape[1:]:
@@ -138,9 +136,10 @@ def _check_gather_rows(answer: Callable[..., Any], judge: Judge) -> None:
             "hang",
             "unequal",
         )
-        for got in run.results:
-            if got is not None or run.results[0] is None:
-                judge.is_a(got, Tensor, "a tensor")
+        for rank, got in enumerate(run.results):
+            if got is None and rank:
+                judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
+            judge.is_a(got, Tensor, "a tensor")
         return run.results
 
     GATHERED(on_all, judge)

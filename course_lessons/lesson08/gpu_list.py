@@ -122,8 +122,10 @@ def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
     text, wanted, (name, _) = next(
         (str(g), r, card) for g, r, card in zip(got, right, cuda.cards, strict=True) if g != r
     )
+    if not isinstance(got[0], str):
+        return "no-texts"
     if not text.startswith(wanted.split()[0]):
-        return "no-index"
+        return "from-one" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
     if name not in text:
         return "no-name"
     number, unit = wanted.split()[-2:]
@@ -197,8 +199,9 @@ for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty lis
         "no-index": "Each text begins with the card's device name: `cuda:0`, `cuda:1`, …",
         "no-name": "The card's name is missing from its text.",
         "one-card": "The properties of one card stand in the text of another. Ask for those of each index.",
-        "other-signs": "The parts are right. Look at what stands between them: after the device a space, after the name a comma.",
+        "other-signs": "The parts are right. Look at the signs between them, and at the end: spaces, and one comma after the name.",
         "other-words": "More stands in the text than the device, the name and the memory.",
+        "no-texts": "One text for each card is asked for.",
         "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",
         "not-empty": "On a machine without a card the answer is an empty list.",
     },

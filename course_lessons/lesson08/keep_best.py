@@ -67,12 +67,15 @@ class Left(NamedTuple):
     asked: tuple[int, ...]
 
 
-def _look(got: float, model: nn.Module, train_epoch: Any, *_: Any) -> Left:
+def _look(got: Any, model: nn.Module, train_epoch: Any, *_: Any) -> Left:
     season = train_epoch.__self__
+    if got != -math.inf:
+        got = number(Judge(), got)
 
     def epoch_of(tensors: Iterable[Tensor]) -> float:
         values = {value for t in tensors for value in t.detach().flatten().tolist()}
-        return values.pop() if len(values) == 1 else math.nan
+        epoch = values.pop() if len(values) == 1 else math.nan
+        return epoch if epoch in range(season.trained + 1) else math.nan
 
     weights = epoch_of(model.parameters())
     # Weights of the last epoch are there too where nothing was ever written back.
@@ -111,6 +114,7 @@ _RETURN = "return best"
 TWINS = {
     "no-copy": (
         edited(keep_best, {_COPY: "model.state_dict()"}),
+        edited(keep_best, {_COPY: "model.state_dict()", _RETURN: "return found"}),
         edited(keep_best, {_COPY: "model.state_dict()", _BETTER: "found >= best"}),
         edited(keep_best, {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"}),
         edited(
@@ -118,6 +122,7 @@ TWINS = {
         ),
     ),
     "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": ""}),
+    "best-not-raised": edited(keep_best, {"best, kept = found, ": "kept = "}),
     "no-buffers": edited(
         keep_best,
         {
@@ -192,7 +197,7 @@ KEPT = OverCases(
     keep_best,
     _cases,
     TWINS,
-    look=lambda got, *case: _look(number(Judge(), got), *case),
+    look=_look,
     alike=operator.eq,
     otherwise=_why,
     situation=lambda model, train_epoch, *_: f"scores {train_epoch.__self__.scores}",
@@ -223,6 +228,7 @@ was after the best epoch (the first of them, if several are equally good). Retur
         "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights were loaded.",
         "never-loaded": "Nothing was written back into `model`: it has the weights of its last epoch.",
         "no-buffers": "The weights came back, and the running statistics of BatchNorm did not. A state has buffers, too.",
+        "best-not-raised": "`best` stays what it was at the start, so each epoch counts as the best so far.",
         "later-tie": "Two epochs are equally good. Keep the first of them.",
         "from-zero": "No epoch was kept where all scores were low. A score can be below any number you begin with.",
         "worst": "This is the epoch with the lowest score. More is better.",
@@ -233,7 +239,7 @@ was after the best epoch (the first of them, if several are equally good). Retur
         "better-than-last": "An epoch was kept that was better than the one before it. Compare with the best of all.",
         "wrong-score": "That is not the best score.",
         "other-epoch": "The model has the weights of another epoch than the best.",
-        "no-epoch": "The model has the weights of no epoch: some of its numbers are from one, some from another.",
+        "no-epoch": "The model has the weights, with the running statistics, of no epoch.",
         "other-epochs": "Train for just `epochs` epochs.",
         "other-scoring": "Score the model once after each epoch.",
     },

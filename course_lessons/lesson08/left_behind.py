@@ -120,18 +120,13 @@ TWINS = {
     )
     for name, edits in {
         "registered-only": {_OWN: "False"},
-        "attributes-only": {
-            "named = [*module.named_parameters(), *module.named_buffers()]": "named = []"
-        },
         "no-buffers": {", *module.named_buffers()": ""},
         "no-parameters": {"*module.named_parameters(), ": ""},
         "top-only": {"module.named_modules()": '[("", module)]'},
-        "inside-only": {"if name not in": "if path and name not in"},
         "no-containers": {_ITEMS: "[]"},
         "no-modules": {_MODULE: "[]"},
         "no-dicts": ({_DICT: "value = []"}, {_DICT: "value = list(value)"}),
         "no-tuples": {"(list, tuple)": "list"},
-        "no-lists": {"(list, tuple)": "tuple", _DICT: "value = tuple(value.values())"},
         "one-level": (
             {_ITEMS: "[t for t in value if isinstance(t, torch.Tensor)]"},
             {
@@ -153,7 +148,6 @@ TWINS = {
         "turned-round": {_OFF: "t.device == device"},
         "not-sorted": {"sorted(name": "list(name"},
         "all-names": {_OFF: "True"},
-        "cpu-alone": {_OFF: 't.device.type == "cpu"'},
     }.items()
 }
 
@@ -246,16 +240,13 @@ tensor, a module in a list (its parameters and buffers), and lists, tuples and d
     "`ModuleList` is missing.",
     diagnoses={
         "registered-only": "Plain attributes are missing, and they are what `.to()` leaves behind.",
-        "attributes-only": "Parameters and buffers that are elsewhere are missing.",
         "no-parameters": "Parameters that are elsewhere are missing.",
         "no-buffers": "Buffers that are elsewhere are missing.",
         "top-only": "Attributes of the modules inside are missing.",
-        "inside-only": "Attributes of the module itself are missing.",
         "no-containers": "What lists, tuples and dicts hold was not found.",
         "no-modules": "The tensors of a module in a list were not found.",
         "no-dicts": "The values of dicts were not looked at.",
         "no-tuples": "What tuples hold was not found.",
-        "no-lists": "What lists hold was not found.",
         "one-level": "Only the first level was looked at. A list can hold a list, a tuple, a dict.",
         "modules-buffers": "The buffers of a module in a list were not looked at.",
         "first-item": "Only the first item was looked at.",
@@ -267,11 +258,10 @@ tensor, a module in a list (its parameters and buffers), and lists, tuples and d
         "leading-dot": "The names of the module's own attributes begin with a dot.",
         "turned-round": "These are the names of what is on `device`.",
         "all-names": "All names came, also those of tensors that are on `device`.",
-        "cpu-alone": "What is on the CPU was listed. Compare with `device`.",
         "type-only": "Two cards have the same type of device. Compare the whole device, its index too.",
         "moved": "The module was changed. This is a tool that only looks.",
         "item-names": "Give the attribute's own name, not one for each item in it.",
-        "not-there": "A name in the list holds no tensor that is elsewhere.",
+        "not-there": "A name in the list is not that of anything that holds a tensor elsewhere.",
         "not-names": "Names are asked for, as texts.",
         "not-sorted": "The names are right. Sort them.",
         "twice": "Each name once.",

@@ -125,6 +125,7 @@ TWINS = {
         ),
     ),
     "hides-nan": (
+        edited(masked_loss, {"(logits, kept": "(logits.nan_to_num(), kept"}),
         edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": ".nan_to_num(0.0)"}),
         edited(masked_loss, {"return total": "total = total.nan_to_num(0.0)\nreturn total"}),
         edited(
@@ -132,6 +133,7 @@ TWINS = {
             {_TOTAL: 'F.cross_entropy(logits, kept, reduction="none").nan_to_num(0.0).sum()'},
         ),
     ),
+    "probabilities": edited(masked_loss, {"(logits, kept": "(logits.softmax(1), kept"}),
     "no-graph": edited(masked_loss, {"(logits, kept": "(logits.detach(), kept"}),
 }
 
@@ -229,6 +231,7 @@ counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
         "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show it.",
         "none-counts": "Where no row counts, this is no 0.",
         "not-one": "The loss is one number.",
+        "probabilities": "`cross_entropy` takes logits: it has a softmax inside. Here it got probabilities.",
         "no-graph": "The loss has lost its graph: no gradient reaches the logits.",
         "other-gradient": "The loss is right, and the gradient of the logits is not that of the mean.",
         "other-loss": "That is not the mean over the rows that count.",

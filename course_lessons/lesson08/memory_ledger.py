@@ -69,11 +69,13 @@ def _check_memory_ledger(answer: Any, judge: Judge) -> None:
     given = judge.is_a(given, (list, tuple), "a list of nine numbers")
     if len(given) != len(LEDGER):
         judge.no("other-length", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
+    if None in given:
+        judge.no("not-numbers", seen=given, expected="nine numbers")
     guesses, right = [number(judge, guess) for guess in given], ledger()
     first, *later = guesses
     if later == [b - a for a, b in itertools.pairwise(right)]:
         judge.no("changes", seen=given, expected="what is there after each line")
-    if first in (4 * 2**10, 4 * 2**20) and later[0] == first:
+    if first in (2**12, 2**22) or 4.19 <= first < 4.2:
         judge.no("other-unit", seen=f"{first:g} after the first line", expected="4 MiB")
     for at, why in enumerate(_LEDGER_WHY):
         if guesses[at] != right[at]:
@@ -124,6 +126,7 @@ Answer with a list of nine numbers.
         "other-length": "There are nine lines, so there are nine numbers.",
         "changes": "Those are the changes that each line makes. What is there after it is asked for.",
         "other-unit": "The numbers are to be MiB: a MiB is 2**20 bytes.",
+        "not-numbers": "Each of the nine is a number.",
         "first": "1024 × 1024 numbers of 4 bytes each.",
         "view": "A slice copies nothing. It looks into the memory that is there.",
         "in-place": "`+=` writes into the memory that `a` has.",

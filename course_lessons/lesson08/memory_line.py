@@ -216,7 +216,7 @@ and returns `step()`, which trains for one step. The optimiser makes its state i
     diagnoses={
         "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed part is "
         "too small.",
-        "not-the-peak": "`memory_allocated()` says what is there after the step. The activations have gone by then.",
+        "not-the-peak": "That is what is there after the step. The activations have gone by then: the peak is asked for.",
         "never-reset": "Without a reset a large batch's peak hides those of all smaller ones after it.",
         "through-zero": "The line was drawn through zero. A network takes memory before it has seen a sample.",
         "keeps-all": "Several steps were alive at once, each with its network and its batch. Let one go "

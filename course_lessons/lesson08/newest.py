@@ -253,7 +253,7 @@ Any other error is a bug and must come out.
         "ends-early": "The search ended before all files were tried.",
         "other-files": "Only files named `step_….pt` count.",
         "below-too": "A file in a folder inside does not count: look in `folder` alone.",
-        "no-path": "`load` was called for a file that is not there. It needs the whole path.",
+        "no-path": "`load` was called for a file that is not there. Take the files, with their whole paths, from `folder`.",
         "gives-none": "There is a whole checkpoint in the folder.",
         "not-none": "No file is whole: return None.",
         "no-file": "A folder without a checkpoint is no error: return None.",

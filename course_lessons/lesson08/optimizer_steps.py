@@ -33,6 +33,8 @@ _CASES = (
     (700, 100, 4, 2, True),
     (400, 100, 4, 2, True),
     (600, 100, 3, 2, True),
+    (194, 32, 3, 4, True),
+    (131, 32, 4, 3, True),
 )
 
 _TAIL = "samples // batch_size if drop_last else math.ceil(samples / batch_size)"
@@ -76,6 +78,7 @@ _TWINS = {
             e * (math.ceil(n / b) // k if drop else math.ceil(n / (b * k)))
         ),
     ),
+    "sizes-swapped": lambda n, b, k, e, drop=False: optimizer_steps(n, k, b, e, drop),
     "joins-epochs": lambda n, b, k, e, drop=False: math.ceil(
         (n * e // b if drop else math.ceil(n * e / b)) / k
     ),
@@ -130,6 +133,7 @@ left over make one, too.
         "at-least-one": "An epoch without a batch has no step.",
         "rounds": "What is left over was rounded to the nearest whole number. A small rest counts as a large one does.",
         "one-epoch": "Those are the steps of one epoch.",
+        "sizes-swapped": "`batch_size` and `accumulate` have changed places.",
         "fraction": "Parts were counted with fractions: count whole batches, and whole steps.",
         "wrong-value": "The number of steps is another.",
     },
