@@ -114,7 +114,6 @@ _RETURN = "return best"
 TWINS = {
     "no-copy": (
         edited(keep_best, {_COPY: "model.state_dict()"}),
-        edited(keep_best, {_COPY: "model.state_dict()", _RETURN: "return found"}),
         edited(keep_best, {_COPY: "model.state_dict()", _BETTER: "found >= best"}),
         edited(keep_best, {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"}),
         edited(
@@ -122,6 +121,7 @@ TWINS = {
         ),
     ),
     "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": ""}),
+    "last-of-all": edited(keep_best, {f"if {_BETTER}:": "if True:"}),
     "best-not-raised": edited(keep_best, {"best, kept = found, ": "kept = "}),
     "no-buffers": edited(
         keep_best,
@@ -226,7 +226,8 @@ was after the best epoch (the first of them, if several are equally good). Retur
     "memory as the weights. (`.cpu()` on each entry moves it off a GPU; on a CPU that is no copy either.)",
     diagnoses={
         "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights were loaded.",
-        "never-loaded": "Nothing was written back into `model`: it has the weights of its last epoch.",
+        "never-loaded": "After the last epoch nothing new was written into `model`: it has the weights of that epoch.",
+        "last-of-all": "Weights and score are those of the last epoch.",
         "no-buffers": "The weights came back, and the running statistics of BatchNorm did not. A state has buffers, too.",
         "best-not-raised": "`best` stays what it was at the start, so each epoch counts as the best so far.",
         "later-tie": "Two epochs are equally good. Keep the first of them.",

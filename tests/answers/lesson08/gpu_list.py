@@ -33,6 +33,7 @@ WRONG = {
     "first-only": lambda cuda: gpu_list(cuda)[:1],
     "cards-missing": lambda cuda: gpu_list(cuda)[:2],
     "other-order": lambda cuda: gpu_list(cuda)[::-1],
+    "no-texts": lambda cuda: [(line,) for line in gpu_list(cuda)],
     "no-name": edited(gpu_list, {" {card.name},": ","}),
     "other-number": edited(gpu_list, {"2**30:": "2**31:"}),
     "other-signs": edited(gpu_list, {"{card.name},": "{card.name}"}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 WRONG = {
+    "not-numbers": [4, 4, 4, 8, None, 10, 6, 6, 22],
     "changes": [4, 0, 0, 4, 2, 0, -4, 0, 16],
     "other-unit": [1024 * mib for mib in (4, 4, 4, 8, 10, 10, 6, 6, 22)],
     "first": [5] * 9,
