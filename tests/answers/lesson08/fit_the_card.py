@@ -41,7 +41,7 @@ WRONG = {
     "other-format": edited(
         fit_the_card, {"parts * per_part + batch * seconds": "(seconds, parts)"}
     ),
-    "gives-up": lambda capacity, batch, formats: None,
+    "gives-up": edited(fit_the_card, {"rows * parts == batch": "rows * parts == batch != 96"}),
     "impossible": (
         edited(fit_the_card, {"else None": "else (min(formats), 1, batch)"}),
         edited(fit_the_card, {"else None": "else ()"}),
