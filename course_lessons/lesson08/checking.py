@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +12,8 @@ from torch import Tensor
 
 import simgpu
 from course_utils import memory
-from course_utils.exercises.judge import Todo
+from course_utils.exercises.edited import edited
+from course_utils.exercises.judge import Judge, Todo
 
 
 @contextmanager
@@ -49,3 +51,35 @@ def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, 
         )
         for n in sizes
     ]
+
+
+def number(judge: Judge, got: Any) -> float:
+    """Return a number, of NumPy's or torch's too."""
+    return judge.number(got.item() if hasattr(got, "dtype") else got)
+
+
+Edits = Mapping[str, str]
+
+
+def combined(
+    function: Callable[..., Any], *groups: Mapping[str, Edits | tuple[Edits, ...]]
+) -> dict[str, tuple[Callable[..., Any], ...]]:
+    """Return wrong twins with one fault, and with one of each of two groups.
+
+    Each group maps diagnoses to edits of one place. Of two faults, that of the earlier group is told.
+    """
+    listed = [
+        [
+            (name, edits)
+            for name, some in group.items()
+            for edits in (some if isinstance(some, tuple) else (some,))
+        ]
+        for group in groups
+    ]
+    made: dict[str, tuple[Callable[..., Any], ...]] = {}
+    for at, group in enumerate(listed):
+        for (name, edits), (_, more) in itertools.product(
+            group, [("", {}), *itertools.chain(*listed[at + 1 :])]
+        ):
+            made[name] = (*made.get(name, ()), edited(function, {**edits, **more}))
+    return made

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import operator
+from collections.abc import Mapping
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+
+from .checking import number
 
 
 def fit_the_card(capacity, batch, formats):
@@ -19,100 +24,117 @@ def fit_the_card(capacity, batch, formats):
     return min(plans)[1:] if plans else None
 
 
-Format = tuple[float, float, float, float]
-
-
-@dataclass(frozen=True)
-class _Card:
-    """A card, the batch that a recipe asks for, and what each format needs on this card."""
-
-    capacity: float
-    batch: int
-    formats: Mapping[str, Format]
-
-    def used(self, name: str, rows: int) -> float:
-        """Return the bytes of a step in parts of so many rows."""
-        fixed, per_sample, _, _ = self.formats[name]
-        return fixed + per_sample * rows
-
-    def seconds(self, name: str, parts: int) -> float:
-        """Return the time of a step in so many parts."""
-        _, _, per_part, per_sample = self.formats[name]
-        return parts * per_part + self.batch * per_sample
-
-    def __str__(self) -> str:
-        return f"{self.batch} samples a step on {self.capacity / 1e9:g} GB"
-
-
-_NET: dict[str, Format] = {
+Formats = Mapping[str, tuple[float, float, float, float]]
+_NET: Formats = {
     "float32": (400e6, 90e6, 0.020, 0.0040),
     "bfloat16": (450e6, 50e6, 0.022, 0.0016),
-    "float16": (450e6, 50e6, 0.024, 0.0017),
 }
-
-
-_OLD: dict[str, Format] = {
+_OLD: Formats = {
     "bfloat16": (450e6, 50e6, 0.022, 0.0250),  # no units for it: emulated
     "float32": (400e6, 90e6, 0.020, 0.0100),
 }
-
-
-_DEEP: dict[str, Format] = {
-    "fast": (200e6, 400e6, 0.050, 0.0010),
-    "lean": (200e6, 40e6, 0.050, 0.0020),
-}
-
-
-_HEAVY: dict[str, Format] = {
-    "float16": (1100e6, 5e6, 0.010, 0.0010),
-    "float32": (850e6, 10e6, 0.010, 0.0030),
-}
-
-
-_CARDS = (
-    _Card(80e9, 256, _NET),
-    _Card(8e9, 192, _NET),
-    _Card(2.6e9, 96, _NET),
-    _Card(6e9, 128, _OLD),
-    _Card(4e9, 64, _DEEP),
-    _Card(1e9, 20, _HEAVY),
-    _Card(0.8e9, 7, _NET),
-    _Card(1000.0, 8, {"float32": (100.0, 100.0, 0.1, 0.1)}),
-    _Card(0.4e9, 32, _NET),
+_CASES: tuple[tuple[float, int, Formats], ...] = (
+    (80e9, 256, _NET),
+    (2.6e9, 96, _NET),
+    (6e9, 128, _OLD),
+    (0.8e9, 7, _NET),
+    (1000.0, 8, {"float32": (100.0, 100.0, 0.1, 0.1)}),  # just nine tenths
+    (2000.0, 12, {"float32": (600.0, 200.0, 0.1, 0.1)}),
+    (0.4e9, 32, _NET),
+    (80.0, 6, {"float32": (75.0, 10.0, 0.1, 0.1)}),
 )
 
 
-def _check_fit_the_card(answer: Callable[..., Any], judge: Judge) -> None:
-    for card in _CARDS:
-        got = answer(card.capacity, card.batch, dict(card.formats))
-        right = fit_the_card(card.capacity, card.batch, card.formats)
-        seen = f"{got} for {card}"
-        if got is None or right is None:
-            if got is not right:
-                why = "gives-up" if got is None else "impossible"
-                judge.no(why, seen=seen, expected=str(right))
-            continue
-        plan = judge.is_a(got, (tuple, list), "a tuple: name, rows, parts")
-        if len(plan) != 3 or plan[0] not in card.formats:
-            judge.no("three-things", seen=seen, expected=str(right))
-        name, rows, parts = plan
-        rows, parts = judge.is_a(rows, int, "whole rows"), judge.is_a(parts, int, "whole parts")
-        if rows * parts != card.batch:
-            judge.no("other-batch", seen=f"{seen}: {rows * parts}", expected=f"{card.batch}")
-        used = card.used(name, rows) / card.capacity
-        if used > 0.9:
-            judge.no(
-                "does-not-fit" if used > 1 else "no-margin",
-                seen=f"{seen}: {used:.0%} of the card",
-                expected="at most 90%",
-            )
-        least, needs = card.seconds(right[0], right[2]), card.seconds(name, parts)
-        if needs > least:
-            judge.no(
-                "more-parts" if name == right[0] else "other-format",
-                seen=f"{seen}: {needs:.3g} s a step",
-                expected=f"{least:.3g} s",
-            )
+def _draw(random: Random) -> tuple[float, int, Formats]:
+    batch = random.choice((6, 12, 20, 30, 36, 60, 96))
+    fixed, row = random.randint(100, 900), random.randint(5, 60)
+    formats = {}
+    for name in random.sample(("float32", "bfloat16", "float16"), random.randint(1, 3)):
+        seconds = random.randint(10, 300) / 1000, random.randint(10, 99) / 10_000
+        more = random.randint(-50, 50)
+        formats[name] = (fixed + more, row + random.randint(0, 20), *seconds)
+    return fixed + row * random.uniform(0.5, 1.3 * batch) + 0.123, batch, formats
+
+
+_PLANS = "parts * per_part + batch * seconds"
+_BYTES = "fixed + per_sample * rows"
+_RANGE = "range(1, batch + 1)"
+TWINS = {
+    name: tuple(
+        edited(fit_the_card, one) for one in (edits if isinstance(edits, tuple) else (edits,))
+    )
+    for name, edits in {
+        "no-margin": {"0.9 * capacity": "capacity"},
+        "only-a-tenth": {"0.9 * capacity": "0.1 * capacity"},
+        "just-full": {f"{_BYTES} <=": f"{_BYTES} <"},
+        "does-not-fit": {"fixed + ": ""},
+        "fixed-for-each-row": {_BYTES: "(fixed + per_sample) * rows"},
+        "swapped": (
+            {"name, rows, parts)": "name, parts, rows)"},
+            {"0.9 * capacity": "capacity", "name, rows, parts)": "name, parts, rows)"},
+        ),
+        "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
+        "all-in-each-part": {_PLANS: "parts * (per_part + batch * seconds)"},
+        "one-part-of-samples": ({_PLANS: "parts * per_part + rows * seconds"},),
+        "most-parts": {_PLANS: "per_part + rows * seconds"},
+        "seconds-swapped": {"per_part, seconds)": "seconds, per_part)"},
+        "slowest": {"min(plans)": "max(plans)"},
+        "fewest-parts": {"plans.append((": "plans.append((parts, ", "[1:]": "[2:]"},
+        "powers-of-two": {_RANGE: "[2**k for k in range(batch.bit_length())]"},
+        "never-whole": {_RANGE: "range(2, batch + 1)"},
+        "no-single-rows": {_RANGE: "range(1, batch)"},
+        "never-split": ({_RANGE: "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
+        "first-format": {
+            "plans.append((": "plans.append((list(formats).index(name), ",
+            "[1:]": "[2:]",
+        },
+        "other-batch": {
+            "rows = batch // parts": "rows = -(-batch // parts)",
+            "rows * parts == batch and ": "",
+        },
+    }.items()
+}
+
+
+def _read(judge: Judge, got: Any) -> Any:
+    if got is None or len(judge.is_a(got, (tuple, list), "a tuple, or None")) != 3:
+        return got
+    name, *counts = got
+    counts = [count if isinstance(count, str) else number(judge, count) for count in counts]
+    return name, *(int(n) if not isinstance(n, str) and n == int(n) else n for n in counts)
+
+
+def _why(got: Any, right: Any, capacity: float, batch: int, formats: Formats) -> str:
+    """Return what is wrong with a plan that follows no known mistake."""
+    if got is None or right is None:
+        return "gives-up" if got is None else "impossible"
+    if len(got) != 3 or got[0] not in formats or str in map(type, got[1:]):
+        return "three-things"
+    name, rows, parts = got
+    if rows * parts != batch:
+        return "other-batch"
+    used = formats[name][0] + formats[name][1] * rows
+    if used > 0.9 * capacity:
+        return "does-not-fit" if used > capacity else "no-margin"
+    return "more-parts" if name == right[0] else "other-format"
+
+
+def _situation(capacity: float, batch: int, formats: Formats) -> str:
+    figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
+    return f"{batch} samples a step, {capacity:g} bytes ({figures})"
+
+
+PLANS = OverCases(
+    fit_the_card,
+    _CASES,
+    TWINS,
+    read=_read,
+    draw=_draw,
+    alike=operator.eq,
+    otherwise=_why,
+    situation=_situation,
+    shown=str,
+)
 
 
 EXERCISE = Exercise(
@@ -136,7 +158,7 @@ sample.
         "`min` goes by the first entry.",
     ),
     reference=fit_the_card,
-    check_answer=_check_fit_the_card,
+    check_answer=PLANS,
     why="The batch belongs to the recipe: with another one you would need another learning rate. The card decides only "
     "in how many parts it comes, and in which format. What counts is the time of a step, neither the largest part nor the "
     "fewest bytes: on a card without units for it, a 16-bit format can be the slow one.",
@@ -144,10 +166,26 @@ sample.
         "other-batch": "The parts do not add up to the batch of the recipe.",
         "does-not-fit": "This needs more than the card has. There is a fixed part, whatever the batch.",
         "no-margin": "This leaves less than a tenth of the card free.",
+        "only-a-tenth": "A tenth stays free. Nine tenths may be used, not one.",
+        "just-full": "A plan that leaves just a tenth free may be used.",
+        "fixed-for-each-row": "The fixed bytes are there once, not for each row.",
+        "swapped": "The rows of a part come before the number of parts.",
+        "part-free": "Each part costs its seconds: ten parts cost them ten times.",
+        "all-in-each-part": "The seconds of the whole batch were counted for each part.",
+        "one-part-of-samples": "The seconds of one part's samples were counted. A step has those of the whole batch.",
+        "most-parts": "This is the plan with the most parts. Each costs its seconds, and all samples count.",
+        "seconds-swapped": "The third figure is for each part, and the fourth for each sample.",
+        "slowest": "This is the plan with the most time. The least is asked for.",
+        "fewest-parts": "Fewest parts were taken first, over all formats. What counts is the time of a step.",
+        "powers-of-two": "Any number that divides the batch can be a number of parts, not only 1, 2, 4, 8, …",
+        "never-whole": "The batch may also come in one part.",
+        "no-single-rows": "Parts of one row are possible, too.",
+        "never-split": "A batch that does not fit at once may come in parts: only the rows of one part are on the card at a time.",
+        "first-format": "The first format was taken that fits. Another one can be faster.",
         "more-parts": "The format is right, and fewer parts of equal size would fit too. Each part costs its seconds.",
         "other-format": "In another format the step takes less time, its parts counted.",
         "gives-up": "There is a plan that fits.",
-        "impossible": "Nothing fits here, not even parts of one row.",
+        "impossible": "Nothing fits here, not even parts of one row: return None.",
         "three-things": "Return three things: the name of a format, the rows of a part, the number of parts.",
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
-
-from ..shared.checking import values_of
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import same
 
 
 def gather_rows(rows, dist):
@@ -25,49 +25,124 @@ def gather_rows(rows, dist):
     return torch.cat([part[: counts[rank]] for rank, part in enumerate(parts)])
 
 
-def _held(rank: int, sizes: Sequence[int], shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    values = torch.arange(1, 1 + sizes[rank] * torch.Size(shape).numel()) + 100 * rank
-    return values.view(sizes[rank], *shape).to(dtype)
+_CASES = (
+    ((2, 2), (3,), torch.float32),
+    ((3, 1, 4), (2,), torch.float64),
+    ((1, 0, 2, 5), (), torch.int64),
+    ((4,), (2, 2), torch.float32),
+    ((0, 0), (3,), torch.float32),
+    ((3, 5, 2), (3,), torch.float32),
+    ((0, 2, 4), (2,), torch.float64),
+    ((5, 3), (2,), torch.float16),
+)
+
+
+def _held(
+    sizes: tuple[int, ...], shape: tuple[int, ...], dtype: torch.dtype
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return the rows of each rank, some of them all zeros, and the same with padding."""
+    held = []
+    for rank, size in enumerate(sizes):
+        values = torch.arange(1, 1 + size * torch.Size(shape).numel()) + 50 * rank
+        rows = values.view(size, *shape).to(dtype)
+        rows[1:2] *= 0
+        held.append(rows)
+    most = max(sizes)
+    return held, [torch.cat([rows, rows.new_zeros(most - len(rows), *shape)]) for rows in held]
+
+
+def _gathered(*case: Any) -> list[Tensor]:
+    """Return what each rank is to have."""
+    held, _ = _held(*case)
+    return [torch.cat(held)] * len(held)
+
+
+def _whole(rows: Tensor) -> Tensor:
+    return rows[rows.flatten(1).any(1) if rows.dim() > 1 else rows != 0]
+
+
+def _alike(make: Callable[[list[Tensor], list[Tensor]], Any]) -> Callable[..., Any]:
+    """Return a wrong twin: what all ranks have, or, in a list, each."""
+
+    def twin(*case: Any) -> list[Tensor]:
+        made = make(*_held(*case))
+        return made if isinstance(made, list) else [made] * len(case[0])
+
+    return twin
+
+
+TWINS = {
+    "padding-left": _alike(lambda held, padded: torch.cat(padded)),
+    "own-count": _alike(
+        lambda held, padded: [torch.cat([part[: len(own)] for part in padded]) for own in held]
+    ),
+    "zeros-lost": _alike(lambda held, padded: _whole(torch.cat(padded))),
+    "other-end": _alike(
+        lambda held, padded: torch.cat(
+            [part[len(part) - len(rows) :] for rows, part in zip(held, padded, strict=True)]
+        )
+    ),
+    "reversed": _alike(lambda held, padded: torch.cat(held[::-1])),
+    "by-length": _alike(lambda held, padded: torch.cat(sorted(held, key=len))),
+    "own-first": _alike(
+        lambda held, padded: [
+            torch.cat([own, *(rows for rows in held if rows is not own)]) for own in held
+        ]
+    ),
+    "in-turns": _alike(
+        lambda held, padded: torch.cat(
+            [held[0][:0], *(rows[at : at + 1] for at in range(len(padded[0])) for rows in held)]
+        )
+    ),
+    "one-tensor": _alike(
+        lambda held, padded: torch.cat([padded[-1][: len(rows)] for rows in held])
+    ),
+    "one-rank": _alike(lambda held, padded: [torch.cat(held), *held[1:]]),
+    "own-alone": _alike(lambda held, padded: held),
+}
+
+
+def _why(got: dict[str, Any], right: dict[str, Tensor], *case: Any) -> str:
+    mine, wanted = next(
+        (got[rank], right[rank]) for rank in right if not same(got[rank], right[rank])
+    )
+    if mine.dtype != wanted.dtype:
+        return "other-dtype"
+    if mine.shape[1:] != wanted.shape[1:]:
+        return "other-shape"
+    more = len(mine) - len(wanted)
+    return "rows-too-many" if more > 0 else "rows-lost" if more else "other-rows"
+
+
+GATHERED = OverCases(
+    _gathered,
+    _CASES,
+    TWINS,
+    alike=same,
+    look=lambda got, *case: {f"rank {rank}": rows for rank, rows in enumerate(got)},
+    otherwise=_why,
+    situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
+)
 
 
 def _check_gather_rows(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes, shape, dtype in (
-        ((2, 2), (3,), torch.float32),
-        ((3, 1, 4), (2,), torch.float64),
-        ((1, 0, 2, 5), (), torch.int64),
-        ((4,), (2, 2), torch.float32),
-        ((0, 0), (3,), torch.float32),
-    ):
-
-        def program(
-            dist: Any,
-            call: Callable[..., Any],
-            sizes: Sequence[int] = sizes,
-            shape: Sequence[int] = shape,
-            dtype: torch.dtype = dtype,
-        ) -> Any:
-            return call(_held(dist.get_rank(), sizes, shape, dtype), dist)
-
-        run = on_ranks(program, answer, len(sizes), judge, "hang", "unequal")
-        parts = [_held(rank, sizes, shape, dtype) for rank in range(len(sizes))]
-        right = torch.cat(parts)
+    def on_all(*case: Any) -> list[Any]:
+        held, _ = _held(*case)
+        run = on_ranks(
+            lambda dist, call: call(held[dist.get_rank()], dist),
+            answer,
+            len(held),
+            judge,
+            "hang",
+            "unequal",
+        )
         for rank, got in enumerate(run.results):
             if got is None and rank:
                 judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
             judge.is_a(got, Tensor, "a tensor")
-            where = f"rows by rank {list(sizes)}: {len(got)} on rank {rank}"
-            if len(got) > len(right):
-                judge.no("padding-left", seen=where, expected=f"{len(right)}")
-            if len(got) < len(right):
-                judge.no("rows-lost", seen=where, expected=f"{len(right)}")
-            if got.dtype != dtype or got.shape != right.shape:
-                judge.no(
-                    "other-form",
-                    seen=f"{tuple(got.shape)}, {got.dtype}",
-                    expected=f"{tuple(right.shape)}, {dtype}",
-                )
-            if not torch.equal(got, right):
-                judge.no("other-rows", seen=values_of(got), expected=values_of(right))
+        return run.results
+
+    GATHERED(on_all, judge)
 
 
 EXERCISE = Exercise(
@@ -96,10 +171,21 @@ wants the same shape on every rank.
     diagnoses={
         "unequal": "The ranks hand tensors of unequal shape to the same collective.",
         "hang": "A rank waits for ever: another one has left out a call.",
-        "padding-left": "Rows are there that nobody had: padding, or rows twice.",
-        "rows-lost": "Rows are missing.",
-        "other-form": "The dtype or the other dimensions have changed.",
-        "other-rows": "These are not the rows in the order of the ranks.",
+        "padding-left": "The padding is still there. Cut each part to its own rank's count.",
+        "own-count": "Each part was cut to the count of the rank that gathers. Its own rank's count is needed.",
+        "zeros-lost": "Rows of zeros are gone. A row that a rank holds can be all zeros: only the count tells it from padding.",
+        "other-end": "The parts were cut at the other end than that where the padding is.",
+        "reversed": "The ranks are in reverse order.",
+        "by-length": "The parts were sorted by their lengths. Rank 0 comes first.",
+        "own-first": "Each rank has put its own rows first. The order is the same on every rank.",
+        "in-turns": "The rows came in turns, one of each rank. All those of rank 0 come first.",
+        "one-tensor": "The rows of the last rank stand in every place: the list held one tensor several times.",
         "one-rank": "Every rank is to have all rows, not rank 0 alone.",
+        "own-alone": "Each rank has only its own rows.",
+        "rows-too-many": "Rows are there that nobody had.",
+        "rows-lost": "Rows are missing.",
+        "other-dtype": "The dtype has changed.",
+        "other-shape": "The number of rows is the only dimension that may change.",
+        "other-rows": "These are not the rows in the order of the ranks.",
     },
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,24 +74,76 @@ _CASES = [
     )
 ]
 
+_GIB = "card.total_memory / 2**30"
 GPU_TWINS = {
-    "first-only": lambda cuda: gpu_list(Cuda(cuda.cards[:1])),
     "decimal": (
         edited(gpu_list, {"2**30": "1e9"}),
         edited(gpu_list, {"2**30": "1e9", "GiB": "GB"}),
+        edited(gpu_list, {"2**30": "1e9", "card.name},": "card.name}"}),
     ),
     "unit-name": edited(gpu_list, {"GiB": "GB"}),
-    "mebibytes": edited(gpu_list, {"2**30": "2**20"}),
-    "no-index": edited(gpu_list, {"cuda:{index} ": ""}),
+    "mebibytes": (
+        edited(gpu_list, {"2**30": "2**20"}),
+        edited(gpu_list, {"2**30": "2**20", "GiB": "MiB"}),
+    ),
+    "whole-gib": (
+        edited(gpu_list, {" / 2**30": " // 2**30"}),
+        edited(gpu_list, {_GIB: "card.total_memory // 2**30", ":.1f": ""}),
+        edited(gpu_list, {".1f": ".0f"}),
+    ),
+    "cut-digits": edited(gpu_list, {_GIB: f"int({_GIB} * 10) / 10"}),
+    "more-digits": (
+        edited(gpu_list, {".1f": ".2f"}),
+        edited(gpu_list, {":.1f": ""}),
+        edited(gpu_list, {f"{_GIB}:.1f": f"round({_GIB}, 2)"}),
+    ),
+    "from-one": edited(gpu_list, {"cuda:{index}": "cuda:{index + 1}"}),
+    "no-index": (
+        edited(gpu_list, {"cuda:{index} ": ""}),
+        edited(gpu_list, {"cuda:{index}": "{index}"}),
+        edited(gpu_list, {"cuda:{index}": "cuda"}),
+    ),
+    "one-card": (
+        edited(gpu_list, {"get_device_properties(index)": "get_device_properties(0)"}),
+        edited(gpu_list, {"card.total": "cuda.get_device_properties(0).total"}),
+        edited(gpu_list, {"{card.name}": "{cuda.get_device_name()}"}),
+    ),
 }
+
+
+def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
+    """Return what is seen of texts that follow no known mistake."""
+    if len(got) != len(right):
+        if not got:
+            return "none-listed"
+        return "first-only" if got == right[:1] else "cards-missing"
+    if sorted(map(str, got)) == sorted(right):
+        return "other-order"
+    text, wanted, (name, _) = next(
+        (str(g), r, card) for g, r, card in zip(got, right, cuda.cards, strict=True) if g != r
+    )
+    if not isinstance(got[0], str):
+        return "no-texts"
+    if not text.startswith(wanted.split()[0]):
+        return "from-one" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
+    if name not in text:
+        return "no-name"
+    number, unit = wanted.split()[-2:]
+    if number not in text:
+        return "other-number"
+    if unit not in text:
+        return "unit-name"
+    bare, right_bare = (re.sub(r"[^\w.]", "", line) for line in (text, wanted))
+    return "other-signs" if bare == right_bare else "other-words"
+
 
 _LINES = OverCases(
     gpu_list,
     _CASES,
     GPU_TWINS,
-    read=lambda judge, got: judge.is_a(got, list, "a list of texts"),
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of texts")),
     alike=operator.eq,
-    otherwise=lambda got, *_: "other-text" if got else "asks-the-machine",
+    otherwise=_why,
     situation=lambda cuda: f"the cards {cuda.cards}",
 )
 
@@ -101,8 +154,8 @@ def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
         got = unguarded(answer)(Cuda([]))
     except RuntimeError as error:
         judge.no("no-card", seen=f"{error}", expected="[]")
-    if got != []:
-        judge.no("no-card", seen=got, expected="[]")
+    if got is None or list(got):
+        judge.no("not-empty", seen=f"{got}", expected="[]")
 
 
 EXERCISE = Exercise(
@@ -119,7 +172,7 @@ print(f"{torch.cuda.get_device_properties(0).total_mem / 1e9:.1f} GB")
 
 On a laptop without a GPU the line is never reached. On a GPU it fails: the field is called `total_memory`. And it
 names only the first card, and counts in 10⁹ bytes, while a card's memory is mostly given in GiB. Write `gpu_list(cuda)`: one text
-for each card, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty list where there is none. `cuda` is the module
+for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty list where there is none. `cuda` is the module
 `torch.cuda`, or, in the check, a stand-in for a machine that you do not have.
 """,
     hints=(
@@ -131,13 +184,25 @@ for each card, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty list where th
     why="Code behind `if torch.cuda.is_available()` is not tested by your laptop. A stand-in that is handed over, as "
     "here, tests it anywhere.",
     diagnoses={
-        "asks-the-machine": "The list is empty though `cuda` has cards. Ask the argument `cuda`, not this machine.",
+        "none-listed": "The list is empty though `cuda` has cards. Ask the argument `cuda`, not this machine, and count them all.",
         "first-only": "Only the first card is listed. `cuda.device_count()` says how many there are.",
+        "cards-missing": "There is not one text for each card.",
+        "other-order": "The texts are right, in another order. Card 0 comes first.",
         "decimal": "The bytes were divided by 10⁹: those are GB. A GiB is 2³⁰ bytes.",
-        "unit-name": "The number counts in 2³⁰ bytes, so its unit is GiB, not GB.",
+        "unit-name": "The number counts in 2³⁰ bytes, so its unit is GiB.",
         "mebibytes": "The bytes were divided by 2²⁰: those are MiB.",
+        "whole-gib": "The GiB have one digit after the point. Whole ones are too coarse.",
+        "cut-digits": "The number was cut after its first digit behind the point. Round it, as `:.1f` does.",
+        "more-digits": "One digit after the point is asked for, as in 14.7.",
+        "other-number": "That is not the card's memory in GiB with one digit after the point.",
+        "from-one": "Cards are counted from 0: the first is `cuda:0`.",
         "no-index": "Each text begins with the card's device name: `cuda:0`, `cuda:1`, …",
+        "no-name": "The card's name is missing from its text.",
+        "one-card": "The properties of one card stand in the text of another. Ask for those of each index.",
+        "other-signs": "The parts are right. Look at the signs between them, and at the end: spaces, and one comma after the name.",
+        "other-words": "More stands in the text than the device, the name and the memory.",
+        "no-texts": "One text for each card is asked for.",
         "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",
-        "other-text": "The texts are not as the task writes them.",
+        "not-empty": "On a machine without a card the answer is an empty list.",
     },
 )

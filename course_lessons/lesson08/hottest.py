@@ -5,11 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import combined
 
 
 def hottest(events, n):
@@ -46,15 +49,15 @@ class _Row:
 
 def _device_rows() -> list[_Row]:
     return [
-        _Row("train_step", 10, 9800, 310, 8420, 0),
-        _Row("forward", 10, 4100, 150, 2890, 0),
-        _Row("aten::linear", 30, 1500, 90, 1710, 0),
+        _Row("train_step", 10, 9800, 310, 8431, 0),
+        _Row("forward", 10, 4100, 150, 2890, 2),
+        _Row("aten::linear", 30, 1500, 90, 1710, 3),
         _Row("aten::addmm", 30, 1210, 640, 1710, 1710),
         _Row("aten::mm", 50, 930, 900, 3100, 3100),
         _Row("aten::gelu", 20, 250, 250, 410, 410),
-        _Row("aten::layer_norm", 20, 700, 60, 770, 0),
+        _Row("aten::layer_norm", 20, 700, 60, 770, 1),
         _Row("aten::native_layer_norm", 20, 640, 500, 770, 770),
-        _Row("Optimizer.step", 10, 2600, 900, 1500, 0),
+        _Row("Optimizer.step", 10, 2600, 960, 1500, 5),
         _Row("aten::_foreach_addcdiv_", 1, 400, 350, 1480, 1480),
         _Row("aten::copy_", 400, 3000, 2900, 520, 520),
         _Row("aten::sum", 4, 30, 25, 430, 430),
@@ -71,56 +74,116 @@ def _host_rows() -> list[_Row]:
     ]
 
 
-_OWN = '"self_device_time_total" if'
+def _draw(random: Random) -> tuple[list[_Row], int]:
+    """Rows of which no two have the same time."""
+    size, on_device = random.randint(3, 8), random.random() < 0.6
+    times = [random.sample(range(12), size) for _ in range(4)]
+    rows = [
+        _Row(
+            f"op{i}",
+            random.randint(1, 9),
+            100 + c + more,
+            c,
+            *((d + 3 * most, d) if on_device else (0, 0)),
+        )
+        for i, (c, d, more, most) in enumerate(zip(*times, strict=True))
+    ]
+    return rows, random.randint(1, size + 1)
+
+
+_OWN = '"self_device_time_total" if on_device'
 _HOST = '"self_cpu_time_total"'
 _VALUE = "getattr(event, own)"
+_CUT = "ordered[:n]"
+_CHOSEN = f"{_OWN} else {_HOST}"
 HOT_TWINS = {
-    "children-too": (
-        edited(hottest, {_OWN: '"device_time_total" if'}),
-        edited(hottest, {_HOST: '"cpu_time_total"'}),
+    **combined(
+        hottest,
+        {
+            "children-too": (
+                {_CHOSEN: '"device_time_total" if on_device else "self_cpu_time_total"'},
+                {_CHOSEN: '"device_time_total" if on_device else "cpu_time_total"'},
+            ),
+            "host-children": {
+                _CHOSEN: '"self_device_time_total" if on_device else "cpu_time_total"'
+            },
+            "host-time": {_CHOSEN: _HOST},
+            "host-total": {_CHOSEN: '"cpu_time_total"'},
+            "no-host-time": {_CHOSEN: '"self_device_time_total"'},
+            "one-idle-row": (
+                {"any(": "all("},
+                {
+                    "any(": "bool(",
+                    " for event in events)": ")",
+                    "event.self_device": "events[0].self_device",
+                },
+            ),
+            "row-by-row": {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"},
+            "both-times": {_VALUE: "event.self_device_time_total + event.self_cpu_time_total"},
+            "per-call": (
+                {_VALUE: f"{_VALUE} / event.count"},
+                {_VALUE: f"{_VALUE} / (event.count if on_device else 1)"},
+            ),
+            "most-calls": {_VALUE: "event.count"},
+        },
+        {"ascending": {"reverse=True": "reverse=False"}},
     ),
-    "host-time": edited(hottest, {_OWN: f"{_HOST} if"}),
-    "host-total": edited(hottest, {_OWN: '"cpu_time_total" if'}),
-    "per-call": (
-        edited(hottest, {_VALUE: f"{_VALUE} / (event.count if on_device else 1)"}),
-        edited(hottest, {_VALUE: f"{_VALUE} / (1 if on_device else event.count)"}),
-    ),
-    "ascending": (
-        edited(hottest, {"reverse=True": "reverse=not on_device"}),
-        edited(hottest, {"reverse=True": "reverse=on_device"}),
-    ),
-    "row-by-row": edited(
-        hottest, {_VALUE: "event.self_device_time_total or event.self_cpu_time_total"}
-    ),
+    **{
+        name: edited(hottest, {old: new})
+        for name, (old, new) in {
+            "cut-first": ("sorted(events, ", "sorted(events[:n], "),
+            "last-n": (_CUT, "ordered[-n:]"),
+            "one-more": (_CUT, "ordered[: n + 1]"),
+            "one-fewer": (_CUT, "ordered[: n - 1]"),
+            "all-rows": (_CUT, "ordered"),
+            "idle-left-out": (_CUT, f"[event for event in ordered if {_VALUE}][:n]"),
+        }.items()
+    },
 }
 
 
 def _situation(rows: list[_Row], n: int) -> str:
     where = "GPU" if any(row.self_device_time_total for row in rows) else "CPU"
-    return f"a run on a {where}, n = {n}"
+    name = "self_device_time_total" if where == "GPU" else "self_cpu_time_total"
+    times = ", ".join(f"{row.key} {getattr(row, name):g}" for row in rows)
+    return f"a run on a {where}, n = {n}" + (f", {name}: {times}" if len(rows) < 9 else "")
+
+
+def _why(got: list[Any], right: list[str], rows: list[_Row], n: int) -> str:
+    if not all(isinstance(name, str) for name in got):
+        return "not-names"
+    return "wrong-order" if len(got) == len(right) else "wrong-count"
 
 
 _ORDER = OverCases(
     hottest,
     lambda: [
-        *((_device_rows(), n) for n in (5, 1, 7, 4)),
+        *((_device_rows(), n) for n in (5, 1, 7, 20)),
         *((_host_rows(), n) for n in (3, 9)),
     ],
     HOT_TWINS,
-    read=lambda judge, got: judge.is_a(got, list, "a list of names"),
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
+    draw=_draw,
     alike=operator.eq,
-    otherwise=lambda got, right, *_: "wrong-value" if len(got) == len(right) else "wrong-count",
+    otherwise=_why,
     situation=_situation,
-    shown=str,
 )
 
 
 def _check_hottest(answer: Callable[..., Any], judge: Judge) -> None:
     def watched(rows: list[_Row], n: int) -> Any:
+        before = list(rows)
         got = answer(rows, n)
-        old = [name for row in rows for name in row.old_names]
-        if old and got == hottest(rows, n):
-            judge.no("old-name", seen=f".{old[0]}", expected="a name for any device")
+        old = [name for row in before for name in row.old_names]
+        if list(got or ()) == hottest(before, n):
+            if old:
+                judge.no("old-name", seen=f".{old[0]}", expected="a name for any device")
+            if rows != before:
+                judge.no(
+                    "changed-input",
+                    seen=[row.key for row in rows],
+                    expected=[row.key for row in before],
+                )
         return got
 
     _ORDER(watched, judge)
@@ -149,15 +212,26 @@ GPU all device times are 0: go by the host's own time there.
     why="A time with all that is called counts the same microsecond in every row above it. The rows' own times "
     "add up to the run. Names with `cuda` in them are the old ones; `device` serves every accelerator.",
     diagnoses={
-        "children-too": "The first rows hold the time of all that they call, so one kernel counts in several "
-        "rows.",
+        "children-too": "The first rows hold the time of all that they call, so one kernel counts in several rows.",
+        "host-children": "In a run without a GPU, too, a row's own time is asked for: this one holds what it calls.",
         "host-time": "This is the host's time. An operation can be long on the device and short on the host.",
         "host-total": "This is the host's time, with all that a row calls.",
+        "no-host-time": "In a run without a GPU every row has a device time of 0. Go by the host's own time there.",
+        "both-times": "Device time and host time were added. They pass at the same time, and only the device's counts here.",
+        "one-idle-row": "A row without device time does not make it a run without a GPU: other rows have some.",
         "per-call": "That is the time of one call. A short operation that runs often can take most of all.",
+        "most-calls": "The rows were sorted by how often they ran. One long call can take more than many short ones.",
         "row-by-row": "Rows without device time got the host's time in a list by device time. Decide once for the whole run.",
         "ascending": "The most comes first.",
+        "cut-first": "The rows were cut to `n` before they were sorted. The hottest may stand further down.",
+        "last-n": "Those are the last `n` of the sorted rows.",
+        "one-more": "That is one name more than `n`.",
+        "one-fewer": "That is one name fewer than `n`.",
+        "all-rows": "At most `n` names are asked for.",
+        "idle-left-out": "Rows with no time of their own are missing. Where there are fewer than `n` rows, all are named.",
         "wrong-count": "At most `n` names are asked for, and all where there are fewer rows.",
-        "old-name": "The order is right. The name is deprecated, and other accelerators than CUDA have times "
-        "too.",
+        "wrong-order": "These are not the rows with the most time of their own, the most first.",
+        "not-names": "Names are asked for: the `key` of each row.",
+        "old-name": "The order is right. The name is deprecated, and other accelerators than CUDA have times too.",
     },
 )

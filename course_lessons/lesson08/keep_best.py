@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from typing import Any
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+
+from .checking import number
 
 
 def keep_best(model, train_epoch, score, epochs):
@@ -28,70 +33,176 @@ class _Season:
     """A training whose score goes up and down. Each epoch changes weights and running statistics."""
 
     def __init__(self, scores: Sequence[float]) -> None:
-        torch.manual_seed(0)
         self.scores = scores
         self.model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-        self.states: list[dict[str, Tensor]] = []
+        self.trained = 0
         self.asked: list[int] = []
+        self._set(0)
+
+    def _set(self, epoch: int) -> None:
+        with torch.no_grad():
+            for tensor in self.model.state_dict().values():
+                tensor.fill_(epoch)
 
     def train_epoch(self, model: nn.Module) -> None:
-        """Train: the weights change in place, as an optimiser changes them."""
-        with torch.no_grad():
-            for p in model.parameters():
-                p.add_(1.0)
-        model.train()
-        model(torch.randn(8, 3))
-        self.states.append(copy.deepcopy(model.state_dict()))
+        """Train: weights and statistics change in place, as an optimiser changes them."""
+        self.trained += 1
+        self._set(self.trained)
+        self.last = [(id(p), p._version) for p in self.model.parameters()]
 
     def score(self, model: nn.Module) -> float:
         """Return the score of the epoch that was trained last."""
-        self.asked.append(len(self.states))
-        return self.scores[len(self.states) - 1]
+        self.asked.append(self.trained)
+        return self.scores[min(max(self.trained, 1), len(self.scores)) - 1]
 
 
-def _check_keep_best(answer: Callable[..., Any], judge: Judge) -> None:
+class Left(NamedTuple):
+    """What a call returned, and what it did to the model."""
+
+    score: float
+    weights: float
+    statistics: float
+    written: bool
+    trained: int
+    asked: tuple[int, ...]
+
+
+def _look(got: Any, model: nn.Module, train_epoch: Any, *_: Any) -> Left:
+    season = train_epoch.__self__
+    if got != -math.inf:
+        got = number(Judge(), got)
+
+    def epoch_of(tensors: Iterable[Tensor]) -> float:
+        values = {value for t in tensors for value in t.detach().flatten().tolist()}
+        epoch = values.pop() if len(values) == 1 else math.nan
+        return epoch if epoch in range(season.trained + 1) else math.nan
+
+    weights = epoch_of(model.parameters())
+    # Weights of the last epoch are there too where nothing was ever written back.
+    written = [(id(p), p._version) for p in model.parameters()] != season.last
+    best = season.scores.index(max(season.scores)) + 1
+    return Left(
+        got,
+        weights,
+        epoch_of(model.buffers()),
+        written or weights == best,
+        season.trained,
+        tuple(season.asked),
+    )
+
+
+def _cases() -> Iterator[tuple[Any, ...]]:
     for scores in (
         [0.2, 0.9, 0.7, 0.8],
         [-3.0, -1.0, -2.0],
         [0.5, 0.8, 0.8, 0.1],
         [0.1, 0.2, 0.6],
         [0.4],
-        [0.9, math.nan, 0.3],
+        [0.9, 0.3, 0.3, 0.9, 0.2],
+        [-2.0, -5.0, -2.0, -4.0],
+        [0.3, 0.1, 0.7, 0.2, 0.6],
+        [-7.0, -3.0, -4.0],
     ):
         season = _Season(scores)
-        got = judge.number(answer(season.model, season.train_epoch, season.score, len(scores)))
-        case = f"scores {scores}"
-        if len(season.states) != len(scores):
-            judge.no("other-epochs", seen=f"{len(season.states)} epochs", expected=len(scores))
-        if season.asked != list(range(1, len(scores) + 1)):
-            judge.no("other-scoring", seen=f"scored after epochs {season.asked}")
-        best = max(s for s in scores if not math.isnan(s))
-        right = season.states[scores.index(best)]
-        _judge_kept(season.model.state_dict(), right, season, case, judge)
-        if got != best:
-            kind = "last-score" if got == scores[-1] else "wrong-score"
-            judge.no(kind, seen=f"{got} for {case}", expected=best)
+        yield season.model, season.train_epoch, season.score, len(scores)
 
 
-def _judge_kept(
-    state: dict[str, Tensor], right: dict[str, Tensor], season: _Season, case: str, judge: Judge
-) -> None:
-    if _same_state(state, right):
-        return
-    epoch = next(i for i, s in enumerate(season.states, 1) if s is right)
-    like = [i for i, s in enumerate(season.states, 1) if _same_state(state, s)]
-    expected = f"the weights of epoch {epoch}"
-    if like and season.scores[like[-1] - 1] == season.scores[epoch - 1]:
-        judge.no("later-tie", seen=f"epoch {like[-1]}, {case}", expected=expected)
-    if like == [len(season.states)]:
-        judge.no("last-weights", seen=f"the weights of the last epoch, {case}", expected=expected)
-    if all(torch.equal(state[n], right[n]) for n in ("0.weight", "0.bias", "1.weight", "1.bias")):
-        judge.no("no-buffers", seen="the weights of one epoch, the running statistics of another")
-    judge.no("other-weights", seen=f"other weights, {case}", expected=expected)
+_COPY = "copy.deepcopy(model.state_dict())"
+_START = "best = -math.inf"
+_BETTER = "found > best"
+_RETURN = "return best"
+TWINS = {
+    "no-copy": (
+        edited(keep_best, {_COPY: "model.state_dict()"}),
+        edited(keep_best, {_COPY: "model.state_dict()", _BETTER: "found >= best"}),
+        edited(keep_best, {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"}),
+        edited(
+            keep_best, {_COPY: "model.state_dict()", _START: "best, kept = 0.0, model.state_dict()"}
+        ),
+    ),
+    "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": ""}),
+    "last-of-all": edited(keep_best, {f"if {_BETTER}:": "if True:"}),
+    "best-not-raised": edited(keep_best, {"best, kept = found, ": "kept = "}),
+    "no-buffers": edited(
+        keep_best,
+        {
+            _COPY: "copy.deepcopy(dict(model.named_parameters()))",
+            "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
+        },
+    ),
+    "later-tie": edited(keep_best, {_BETTER: "found >= best"}),
+    "from-zero": tuple(
+        edited(keep_best, {_START: f"best, kept = {start}, {_COPY}"}) for start in (0.0, -1.0)
+    ),
+    "worst": edited(keep_best, {_START: "best = math.inf", _BETTER: "found < best"}),
+    "last-score": edited(keep_best, {_RETURN: "return found"}),
+    "epoch-for-score": (
+        edited(
+            keep_best,
+            {
+                "for _": "for epoch",
+                "best, kept = found": "best, at, kept = found, epoch",
+                _RETURN: "return at",
+            },
+        ),
+        edited(
+            keep_best,
+            {
+                "for _": "for epoch",
+                "best, kept = found": "best, at, kept = found, epoch + 1",
+                _RETURN: "return at",
+            },
+        ),
+    ),
+    "before-training": edited(
+        keep_best,
+        {"train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"},
+    ),
+    "stops-early": edited(keep_best, {f"if {_BETTER}:": f"if not {_BETTER}:\n    break\nelse:"}),
+    "better-than-last": edited(
+        keep_best,
+        {
+            _START: "best = before = -math.inf",
+            f"if {_BETTER}:": "better, before = found > before, found\nif better:",
+        },
+    ),
+}
 
 
-def _same_state(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
-    return all(torch.equal(a[name], b[name]) for name in b)
+def _why(got: Left, right: Left, *_: Any) -> str:
+    """Return what is seen of an answer that follows no known mistake."""
+    if got.trained != right.trained:
+        return "other-epochs"
+    if got.asked != right.asked:
+        return "other-scoring"
+    if math.isnan(got.weights) or math.isnan(got.statistics):
+        return "no-epoch"
+    if got.weights != right.weights:
+        return "other-epoch"
+    return "no-buffers" if got.statistics != right.statistics else "wrong-score"
+
+
+def _shown(left: Left) -> str:
+    text = (
+        f"score {left.score:g}, weights of epoch {left.weights:g}"
+        if left.weights
+        else f"score {left.score:g}, the first weights"
+    )
+    if left.statistics != left.weights:
+        text += f", running statistics of epoch {left.statistics:g}"
+    return f"{text}; scored after epochs {list(left.asked)}"
+
+
+KEPT = OverCases(
+    keep_best,
+    _cases,
+    TWINS,
+    look=_look,
+    alike=operator.eq,
+    otherwise=_why,
+    situation=lambda model, train_epoch, *_: f"scores {train_epoch.__self__.scores}",
+    shown=_shown,
+)
 
 
 EXERCISE = Exercise(
@@ -110,17 +221,26 @@ was after the best epoch (the first of them, if several are equally good). Retur
         "`copy.deepcopy` of the state. And which number can a score never be below?",
     ),
     reference=keep_best,
-    check_answer=_check_keep_best,
+    check_answer=KEPT,
     why="`state_dict()` copies nothing: each entry is the live parameter itself. The copy stays on the device and takes as much "
     "memory as the weights. (`.cpu()` on each entry moves it off a GPU; on a CPU that is no copy either.)",
     diagnoses={
-        "last-weights": "The model has the weights of its last epoch. What was kept changed along with it: it was no copy. "
-        "(Or it was never loaded.)",
+        "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights were loaded.",
+        "never-loaded": "After the last epoch nothing new was written into `model`: it has the weights of that epoch.",
+        "last-of-all": "Weights and score are those of the last epoch.",
         "no-buffers": "The weights came back, and the running statistics of BatchNorm did not. A state has buffers, too.",
+        "best-not-raised": "`best` stays what it was at the start, so each epoch counts as the best so far.",
         "later-tie": "Two epochs are equally good. Keep the first of them.",
+        "from-zero": "No epoch was kept where all scores were low. A score can be below any number you begin with.",
+        "worst": "This is the epoch with the lowest score. More is better.",
         "last-score": "The score is that of the last epoch.",
+        "epoch-for-score": "The number of the best epoch came back. Its score is asked for.",
+        "before-training": "The model was scored before the epoch's training. Score it after.",
+        "stops-early": "The training ended at the first epoch that was no better. A later one may be the best.",
+        "better-than-last": "An epoch was kept that was better than the one before it. Compare with the best of all.",
         "wrong-score": "That is not the best score.",
-        "other-weights": "The model has the weights of no epoch, or of another one. Can a score be negative?",
+        "other-epoch": "The model has the weights of another epoch than the best.",
+        "no-epoch": "The model has the weights, with the running statistics, of no epoch.",
         "other-epochs": "Train for just `epochs` epochs.",
         "other-scoring": "Score the model once after each epoch.",
     },

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from dataclasses import replace
+from random import Random
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+import simgpu
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 from .checking import other_device
 
@@ -33,80 +39,180 @@ def left_behind(module, device):
     return sorted(name for name, value in named if any(t.device != device for t in tensors(value)))
 
 
-class _Scaled(nn.Module):
-    """Holds tensors in every way in which a module can hold them."""
+HERE, THERE = torch.device("cpu"), torch.device("meta")
 
-    def __init__(self) -> None:
+
+class _Part(nn.Module):
+    """Holds what it is given, under its names."""
+
+    def __init__(self, **held: Any) -> None:
         super().__init__()
-        self.inner = nn.Linear(3, 3)
-        self.register_buffer("mean", torch.zeros(3))
-        self.scale = torch.ones(3)
-        self._cache = {"last": (torch.zeros(1), "text")}
-        self.layers = [nn.Linear(3, 3), nn.ReLU()]
-        self.masks = [torch.ones(2), [torch.zeros(2)]]
-        self.weight_decay = 0.1
-        self.names = ["a", "b"]
-        self.note = None
+        for name, value in held.items():
+            setattr(self, name, value)
 
 
-def _moved() -> nn.Module:
-    """A network after ``.to(...)``: some of its tensors came along."""
-    torch.manual_seed(0)
-    return nn.Sequential(_Scaled(), nn.ModuleDict({"head": _Scaled()}))
+def _tensor(place: torch.device) -> Tensor:
+    return torch.empty(1, device=place)
+
+
+def _weight(place: torch.device) -> nn.Parameter:
+    return nn.Parameter(_tensor(place))
+
+
+def _layer(weight: torch.device, mean: torch.device) -> nn.Module:
+    """Return a module with a parameter and a buffer."""
+    return _Part(weight=_weight(weight), mean=nn.Buffer(_tensor(mean)))
+
+
+def _cases() -> list[tuple[nn.Module, torch.device]]:
+    here, there = _tensor(HERE), _tensor(THERE)
+    random = Random(8)
+    drawn = sorted((_draw(random) for _ in range(20)), key=lambda case: len(_situation(*case)))
+    return [
+        (_layer(THERE, THERE), THERE),
+        (_layer(HERE, HERE), THERE),
+        (_Part(scale=here, decay=0.1, note=None, names=["a", "b"]), THERE),
+        (nn.Sequential(_Part(scale=there), nn.ModuleDict({"head": _Part(scale=here)})), THERE),
+        *drawn,
+    ]
+
+
+def _draw(random: Random) -> tuple[nn.Module, torch.device]:
+    def place() -> torch.device:
+        return random.choice((HERE, THERE))
+
+    def value(depth: int) -> Any:
+        kind = random.randrange(3 + 3 * (depth < 3))
+        if kind < 3:
+            return (_tensor(place()), 0.5, _layer(place(), place()))[kind]
+        items = [value(depth + 1) for _ in range(random.randint(1, 3))]
+        return (items, tuple(items), {f"k{i}": item for i, item in enumerate(items)})[kind - 3]
+
+    def part(depth: int) -> nn.Module:
+        held: dict[str, Any] = {
+            random.choice(("scale", "_cache", "table")): _tensor(place()),
+            random.choice(("layers", "masks", "_kept")): [
+                value(1) for _ in range(random.randint(1, 2))
+            ],
+            "extra": (value(1),),
+        }
+        if random.random() < 0.5:
+            held["weight"] = _weight(place())
+        if random.random() < 0.5:
+            held["mean"] = nn.Buffer(_tensor(place()))
+        if depth < 2 and random.random() < 0.6:
+            held["inner"] = part(depth + 1)
+        return _Part(**held)
+
+    return part(0), place()
+
+
+_OWN = 'name not in ("_parameters", "_buffers", "_modules")'
+_ITEMS = "[t for item in value for t in tensors(item)]"
+_NAME = 'f"{path}.{name}".lstrip(".")'
+_MODULE = "[*value.parameters(), *value.buffers()]"
+_DICT = "value = list(value.values())"
+_OFF = "t.device != device"
+_ANY = "any(t.device != device for t in tensors(value))"
+TWINS = {
+    name: tuple(
+        edited(left_behind, one) for one in (edits if isinstance(edits, tuple) else (edits,))
+    )
+    for name, edits in {
+        "registered-only": {_OWN: "False"},
+        "no-buffers": {", *module.named_buffers()": ""},
+        "no-parameters": {"*module.named_parameters(), ": ""},
+        "top-only": {"module.named_modules()": '[("", module)]'},
+        "no-containers": {_ITEMS: "[]"},
+        "no-modules": {_MODULE: "[]"},
+        "no-dicts": ({_DICT: "value = []"}, {_DICT: "value = list(value)"}),
+        "no-tuples": {"(list, tuple)": "list"},
+        "one-level": (
+            {_ITEMS: "[t for t in value if isinstance(t, torch.Tensor)]"},
+            {
+                _ITEMS: "[t for item in value for t in (tensors(item) "
+                "if isinstance(item, (torch.Tensor, nn.Module)) else [])]"
+            },
+        ),
+        "modules-buffers": {_MODULE: "list(value.parameters())"},
+        "first-item": {_ITEMS: "[t for item in value[:1] for t in tensors(item)]"},
+        "all-off": {_ANY: f"tensors(value) and all({_OFF} for t in tensors(value))"},
+        "private": {_OWN: 'not name.startswith("_")'},
+        "torchs-own": (
+            {_OWN: "True"},
+            {_OWN: 'name != "_parameters"'},
+            {_OWN: 'name not in ("_parameters", "_buffers")'},
+        ),
+        "no-path": {_NAME: "name"},
+        "leading-dot": {_NAME: 'f"{path}.{name}"'},
+        "turned-round": {_OFF: "t.device == device"},
+        "not-sorted": {"sorted(name": "list(name"},
+        "all-names": {_OFF: "True"},
+    }.items()
+}
+
+
+def _why(got: list[Any], right: list[str], module: nn.Module, device: torch.device) -> str:
+    """Return what is seen of names that follow no known mistake."""
+    if not all(isinstance(name, str) for name in got):
+        return "not-names"
+    if sorted(set(got)) == right:
+        return "twice" if len(got) > len(right) else "not-sorted"
+    for name in got:
+        if name.split(".")[-1] in ("_parameters", "_buffers", "_modules"):
+            return "torchs-own"
+        if any(name.startswith(f"{one}{sign}") for one in right for sign in ".["):
+            return "item-names"
+    if set(got) - set(right):
+        return "not-there"
+    registered = {*dict(module.named_parameters()), *dict(module.named_buffers())}
+    return "registered-lost" if set(right) - set(got) <= registered else "attribute-lost"
+
+
+def _said(value: Any) -> str:
+    """Write where a value's tensors are."""
+    if isinstance(value, Tensor):
+        return str(value.device)
+    if isinstance(value, nn.Module):
+        own = {k: v for k, v in vars(value).items() if k[:1] != "_" or k in ("_cache", "_kept")}
+        held = {**value._parameters, **value._buffers, **value._modules, **own}
+        return f"Module({', '.join(f'{k}={_said(v)}' for k, v in held.items() if k != 'training')})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{k!r}: {_said(v)}' for k, v in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        text = ", ".join(map(_said, value))
+        return f"[{text}]" if isinstance(value, list) else f"({text},)"
+    return repr(value)
+
+
+def _situation(module: nn.Module, device: torch.device) -> str:
+    return f"device {device} and {_said(module)}"
+
+
+NAMES = OverCases(
+    left_behind,
+    _cases,
+    TWINS,
+    read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
+    alike=operator.eq,
+    otherwise=_why,
+    situation=_situation,
+)
 
 
 def _check_left_behind(answer: Callable[..., Any], judge: Judge) -> None:
-    with other_device() as other:
-        for build, place in (
-            (lambda: nn.Linear(2, 2).to(other), other),
-            (lambda: _moved().to(other), other),
-            (_moved, torch.device("cpu")),
-            (_Scaled, other),
-            (lambda: _half_moved(other), other),
-            (lambda: _Scaled().to(other), torch.device("cpu")),
-            (lambda: nn.Sequential(nn.BatchNorm1d(2).to(other), nn.ReLU()), torch.device("cpu")),
-        ):
-            module = build()
-            got, right = answer(module, place), left_behind(module, place)
-            judge.is_a(got, list, "a list of names")
-            if got == right:
-                continue
-            _judge_names(got, right, module, place, judge)
-
-
-def _half_moved(device: torch.device) -> nn.Module:
-    """Only one buffer stayed, two levels down, and one list of tensors moved by hand."""
-    module = _moved().to(device)
-    head = module[1]["head"]
-    head.mean = head.mean.detach().to("cpu") if device.type != "meta" else torch.zeros(3)
-    head.masks = [head.masks[0].to(device), [head.masks[1][0].to(device)]]
-    head.scale = head.scale.to(device)
-    return module
-
-
-def _judge_names(
-    got: list[Any], right: list[str], module: nn.Module, place: torch.device, judge: Judge
-) -> None:
-    shown = {"seen": got, "expected": right}
-    if all(isinstance(name, str) for name in got) and sorted(set(got)) == right:
-        judge.no("not-sorted", **shown)
-    extra = [name for name in got if name not in right]
-    missing = [name for name in right if name not in got]
-    own = {*dict(module.named_parameters()), *dict(module.named_buffers())}
-    if extra:
-        parts = [name for name in extra if any(str(name).startswith(f"{r}.") for r in right)]
-        inside = any(
-            str(name).split(".")[-1] in ("_parameters", "_buffers", "_modules") for name in extra
-        )
-        judge.no("torchs-own" if inside else "item-names" if parts else "not-there", **shown)
-    last = [name.split(".")[-1] for name in missing]
-    if set(missing) & own:
-        judge.no("no-buffers" if "mean" in last else "no-parameters", **shown)
-    if "scale" in last:
-        judge.no("top-only" if any("." not in name for name in got) else "registered-only", **shown)
-    if "_cache" in last and "masks" not in last and "layers" not in last:
-        judge.no("private", **shown)
-    judge.no("containers" if {"masks", "layers", "_cache"} & set(last) else "wrong-names", **shown)
+    names = replace(NAMES, cases=_cases())  # made once: an answer only looks at them
+    before = names.values(left_behind)
+    names(answer, judge)
+    if names.values(left_behind) != before:
+        judge.no("moved", seen=names.values(left_behind), expected=before)
+    if simgpu.problem():
+        return  # there is no second device of one type to be had
+    with other_device() as one, other_device() as other:
+        module = _layer(one, other)
+        if (got := list(answer(module, other))) != ["weight"]:
+            seen = f"{got} for {_situation(module, other)}"
+            judge.no("not-there" if got else "type-only", seen=seen, expected="['weight']")
 
 
 EXERCISE = Exercise(
@@ -118,7 +224,7 @@ EXERCISE = Exercise(
 Write the tool you wish for when a model says *Expected all tensors to be on the same device*:
 `left_behind(module, device)` returns the sorted names of all that holds a tensor which is not on `device`. These
 are parameters and buffers, named as in `named_parameters()`; and plain attributes, of the module and of those inside it: a
-tensor, a module in a list, and lists, tuples and dicts of either, however deep. An attribute has the name of its path, such as
+tensor, a module in a list (its parameters and buffers), and lists, tuples and dicts of either, however deep. An attribute has the name of its path, such as
 `"0.scale"` or `"1.head.layers"`, whatever it contains. Its name may begin with an underscore.
 """,
     hints=(
@@ -134,16 +240,32 @@ tensor, a module in a list, and lists, tuples and dicts of either, however deep.
     "`ModuleList` is missing.",
     diagnoses={
         "registered-only": "Plain attributes are missing, and they are what `.to()` leaves behind.",
-        "top-only": "Attributes of the modules inside are missing.",
         "no-parameters": "Parameters that are elsewhere are missing.",
         "no-buffers": "Buffers that are elsewhere are missing.",
-        "containers": "A tensor or a module inside a list, a tuple or a dict was not found.",
+        "top-only": "Attributes of the modules inside are missing.",
+        "no-containers": "What lists, tuples and dicts hold was not found.",
+        "no-modules": "The tensors of a module in a list were not found.",
+        "no-dicts": "The values of dicts were not looked at.",
+        "no-tuples": "What tuples hold was not found.",
+        "one-level": "Only the first level was looked at. A list can hold a list, a tuple, a dict.",
+        "modules-buffers": "The buffers of a module in a list were not looked at.",
+        "first-item": "Only the first item was looked at.",
+        "all-off": "An attribute counts as soon as one of its tensors is elsewhere. Not all need to be.",
         "private": "Attributes whose names begin with an underscore can hold tensors too.",
         "torchs-own": "`_parameters`, `_buffers` and `_modules` are where torch keeps what is registered. That is in the "
         "list already, under better names.",
+        "no-path": "An attribute of a module inside is named by its path, such as `0.scale`.",
+        "leading-dot": "The names of the module's own attributes begin with a dot.",
+        "turned-round": "These are the names of what is on `device`.",
+        "all-names": "All names came, also those of tensors that are on `device`.",
+        "type-only": "Two cards have the same type of device. Compare the whole device, its index too.",
+        "moved": "The module was changed. This is a tool that only looks.",
         "item-names": "Give the attribute's own name, not one for each item in it.",
-        "not-there": "A name in the list holds no tensor that is elsewhere.",
-        "not-sorted": "Each name once, and sorted.",
-        "wrong-names": "These are not the names of what stayed behind.",
+        "not-there": "A name in the list is not that of anything that holds a tensor elsewhere.",
+        "not-names": "Names are asked for, as texts.",
+        "not-sorted": "The names are right. Sort them.",
+        "twice": "Each name once.",
+        "registered-lost": "A name of what is registered is missing.",
+        "attribute-lost": "An attribute that holds a tensor elsewhere is missing.",
     },
 )

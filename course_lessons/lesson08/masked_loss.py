@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,7 +14,10 @@ import simgpu
 from course_lessons.shared.checking import one_thread
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
+from course_utils.exercises.values import nearly
 
 from .checking import without_this_frame
 
@@ -25,62 +28,159 @@ def masked_loss(logits, targets, mask):
     return total / mask.sum().clamp(min=1)
 
 
-_ROWS = 12
+def _masked_case(
+    kept: Sequence[int], rows: int = 12, classes: int = 5, lost: Sequence[int] = ()
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits, targets and mask; the targets of rows that do not count are no class.
 
-
-def _masked_case(kept: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-    """Return logits, targets and mask; the targets of rows that do not count are no class."""
-    torch.manual_seed(len(kept))
-    mask = torch.zeros(_ROWS, dtype=torch.bool)
+    The logits of the rows in ``lost`` are NaN.
+    """
+    generator = torch.Generator().manual_seed(10 * rows + len(kept))
+    mask = torch.zeros(rows, dtype=torch.bool)
     mask[list(kept)] = True
-    targets = torch.randint(5, (_ROWS,)).masked_fill(~mask, -1)
-    return torch.randn(_ROWS, 5), targets, mask
+    targets = torch.randint(classes, (rows,), generator=generator).masked_fill(~mask, -1)
+    logits = torch.randn(rows, classes, generator=generator)
+    logits[list(lost)] = math.nan
+    return logits.requires_grad_(), targets, mask
 
 
-def _with_gradient(loss_of: Callable[..., Any], case: tuple[Tensor, ...]) -> tuple[Any, Any]:
-    logits = case[0].clone().requires_grad_()
-    loss = loss_of(logits, *case[1:])
-    if isinstance(loss, Tensor) and loss.requires_grad and loss.numel() == 1:
-        loss.backward()
-    return loss, logits.grad
+def _cases() -> list[tuple[Tensor, Tensor, Tensor]]:
+    return [
+        _masked_case((0, 3, 4, 9)),
+        _masked_case((7,)),
+        _masked_case(range(12)),
+        _masked_case(()),
+        _masked_case((), rows=3),
+        _masked_case((0, 2), rows=5, classes=3),
+        _masked_case((1, 3, 4, 5, 8), rows=9),
+        _masked_case((1, 2, 5), lost=[2]),
+        _masked_case((0, 1), rows=4, lost=[0, 1]),
+    ]
+
+
+class Trained(NamedTuple):
+    """A loss, and the gradient of the logits; None where the loss has no graph."""
+
+    loss: float
+    gradient: Any
+
+
+def _look(got: Any, logits: Tensor, targets: Tensor, mask: Tensor) -> Trained:
+    judge = Judge()
+    judge.is_a(got, Tensor, "a tensor with one number")
+    if got.numel() != 1:
+        judge.no("not-one", seen=f"a tensor of shape {tuple(got.shape)}", expected="one number")
+    if got.requires_grad:
+        got.sum().backward()
+    return Trained(got.item(), logits.grad)
+
+
+def _alike(got: Trained, right: Trained) -> bool:
+    if not nearly(1e-4, 1e-6)(got.loss, right.loss):
+        return False
+    if math.isnan(right.loss):  # a gradient of it says no more
+        return got.gradient is not None
+    return got.gradient is not None and bool(
+        torch.allclose(got.gradient, right.gradient, rtol=1e-4, atol=1e-6, equal_nan=True)
+    )
+
+
+_FILL = "targets.masked_fill(~mask, -100)"
+_COUNT = "mask.sum().clamp(min=1)"
+_TOTAL = 'F.cross_entropy(logits, kept, reduction="sum")'
+_MEAN = "F.cross_entropy(logits, kept)"
+TWINS = {
+    "divided-by-all": (
+        edited(masked_loss, {_COUNT: "len(mask)"}),
+        edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": " * mask.float().mean()"}),
+    ),
+    "summed": edited(masked_loss, {f" / {_COUNT}": ""}),
+    "summed-few": edited(masked_loss, {"min=1": "max=1"}),
+    "adds-to-count": tuple(
+        edited(masked_loss, {_COUNT: f"(mask.sum() + {extra})"}) for extra in (1, 0.01, 1e-3)
+    ),
+    "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
+    "divided-twice": tuple(
+        edited(masked_loss, {_TOTAL: mean}) for mean in (_MEAN, f"{_MEAN}.nan_to_num()")
+    ),
+    "padding-in-sum": edited(masked_loss, {_FILL: "targets.clamp(min=0)"}),
+    "padding-in-mean": edited(
+        masked_loss, {_FILL: "targets.clamp(min=0)", _TOTAL: _MEAN, f" / {_COUNT}": ""}
+    ),
+    "zeroed-logits": (
+        edited(
+            masked_loss,
+            {
+                _FILL: "targets.clamp(min=0)",
+                _TOTAL: "F.cross_entropy(logits * mask[:, None], kept)",
+                f" / {_COUNT}": "",
+            },
+        ),
+        edited(
+            masked_loss,
+            {
+                _FILL: "targets.clamp(min=0)",
+                _TOTAL: 'F.cross_entropy(logits * mask[:, None], kept, reduction="sum")',
+            },
+        ),
+    ),
+    "hides-nan": (
+        edited(masked_loss, {"(logits, kept": "(logits.nan_to_num(), kept"}),
+        edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": ".nan_to_num(0.0)"}),
+        edited(masked_loss, {"return total": "total = total.nan_to_num(0.0)\nreturn total"}),
+        edited(
+            masked_loss,
+            {_TOTAL: 'F.cross_entropy(logits, kept, reduction="none").nan_to_num(0.0).sum()'},
+        ),
+    ),
+    "probabilities": edited(masked_loss, {"(logits, kept": "(logits.softmax(1), kept"}),
+    "no-graph": edited(masked_loss, {"(logits, kept": "(logits.detach(), kept"}),
+}
+
+
+def _why(got: Trained, right: Trained, *_: Any) -> str:
+    if not nearly(1e-4, 1e-6)(got.loss, right.loss):
+        return "none-counts" if not right.loss else "other-loss"
+    return "no-graph" if got.gradient is None else "other-gradient"
+
+
+def _situation(logits: Tensor, targets: Tensor, mask: Tensor) -> str:
+    lost = int((logits[:, 0].isnan() & mask).sum())
+    text = f"{int(mask.sum())} of {len(mask)} rows that count"
+    return f"{text}, {lost} of them with NaN" if lost else text
+
+
+def _shown(trained: Trained) -> str:
+    loss = f"{trained.loss:.5g}"
+    if trained.gradient is None:
+        return f"{loss} without a graph"
+    return f"{loss}, a gradient of length {trained.gradient.norm():.5g}"
+
+
+MEANS = OverCases(
+    masked_loss,
+    _cases,
+    TWINS,
+    look=_look,
+    alike=_alike,
+    otherwise=_why,
+    situation=_situation,
+    shown=_shown,
+)
 
 
 @one_thread()
 def _check_masked_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    for kept in (range(_ROWS), (0, 3, 4, 9), (7,)):
-        _judge_mean(answer, kept, judge)
     if problem := simgpu.problem():
         print(f"Judged without the simulated device, so waits are not counted. {problem}")
     else:
         _judge_mask_waits(answer, judge)
-    _judge_mean(answer, (), judge)
-
-
-def _judge_mean(answer: Callable[..., Any], kept: Sequence[int], judge: Judge) -> None:
-    """Refuse another loss, or gradient, than that of the mean over the rows in ``kept``."""
-    case = _masked_case(kept)
-    right, gradient = _with_gradient(masked_loss, case)
-    got, found = _with_gradient(answer, case)
-    judge.is_a(got, Tensor, "a tensor with one number")
-    if got.numel() != 1:
-        judge.no("not-one", seen=f"a tensor of shape {tuple(got.shape)}", expected="one number")
-    seen = f"{got.item():.5g} where {len(kept)} of {_ROWS} rows count"
-    if not kept and got.item() != 0:
-        judge.no("none-counts", seen=seen, expected="0")
-    if not math.isclose(got.item(), right.item(), rel_tol=1e-4, abs_tol=1e-7):
-        twins = {
-            "divided-by-all": right.item() * len(kept) / _ROWS,
-            "summed": right.item() * len(kept),
-        }
-        like = [name for name, v in twins.items() if math.isclose(got.item(), v, rel_tol=1e-4)]
-        judge.no(like[0] if like else "wrong-value", seen=seen, expected=f"{right.item():.5g}")
-    if found is None or not torch.allclose(found, gradient, atol=1e-6):
-        judge.no("no-gradient", seen="no gradient, or another", expected="that of the mean")
+    MEANS(answer, judge)
 
 
 def _judge_mask_waits(answer: Callable[..., Any], judge: Judge) -> None:
     with memory.spare_device("1 GB") as device:
-        case = tuple(t.to(device) for t in _masked_case((0, 3, 4, 9)))
+        case = tuple(t.detach().to(device) for t in _masked_case((0, 3, 4, 9)))
         with simgpu.count() as counters:
             try:
                 answer.__wrapped__(*case)  # the guard would look at the inputs, and wait
@@ -90,7 +190,7 @@ def _judge_mask_waits(answer: Callable[..., Any], judge: Judge) -> None:
     if counters.synchronizations or counters.copies_to_host:
         judge.no(
             "waits",
-            seen=f"the host waited {counters.synchronizations} times",
+            seen=f"the host waited, {counters.synchronizations} times",
             expected="no wait",
         )
 
@@ -104,7 +204,7 @@ EXERCISE = Exercise(
 Text is padded, and padding must not count. The usual line, `F.cross_entropy(logits[mask], targets[mask])`, lets
 the host wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where
 `mask` is True, as a tensor with its graph, and without a wait. In the other rows the target is -1. Where no row
-counts, the loss is 0.
+counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
 """,
     hints=(
         "Why must the host wait for `logits[mask]`? What does it not know?",
@@ -119,13 +219,21 @@ counts, the loss is 0.
     "waits until they are known. The same holds for `nonzero`, `unique`, `torch.where(mask)` and `if "
     "mask.any():`. A fixed shape with something neutral in it costs a little arithmetic and no wait.",
     diagnoses={
-        "waits": "The host waits for the device. A shape, an `if` or a Python number depends on values that are "
-        "there.",
-        "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the "
-        "mean.",
+        "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are there.",
+        "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the mean.",
         "summed": "That is the sum. The mean is asked for.",
-        "none-counts": "Where no row counts, this is no 0. Zero divided by zero is no number.",
+        "summed-few": "`.clamp(max=1)` makes every count 1, so this is the sum. At least 1 is `min=1`.",
+        "adds-to-count": "Something was added to the number of rows that count, so the mean is too small. At least 1 is `.clamp(min=1)`.",
+        "divided-twice": "`cross_entropy` has divided by the number of rows already. Here it is divided again.",
+        "padding-in-sum": "The rows of padding are in the sum.",
+        "padding-in-mean": "The rows of padding are in the mean.",
+        "zeroed-logits": "Logits of zero have a loss too, that of a guess: the rows of padding still count.",
+        "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show it.",
+        "none-counts": "Where no row counts, this is no 0.",
         "not-one": "The loss is one number.",
-        "no-gradient": "The gradient of the logits is not that of the mean.",
+        "probabilities": "`cross_entropy` takes logits: it has a softmax inside. Here it got probabilities.",
+        "no-graph": "The loss has lost its graph: no gradient reaches the logits.",
+        "other-gradient": "The loss is right, and the gradient of the logits is not that of the mean.",
+        "other-loss": "That is not the mean over the rows that count.",
     },
 )

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.values import nearly
+
+from .checking import number
 
 
 def memory_ledger():
@@ -62,12 +66,25 @@ def ledger(device: str = "meta") -> tuple[float, ...]:
 
 
 def _check_memory_ledger(answer: Any, judge: Judge) -> None:
-    given = judge.is_a(answer, (list, tuple), "a list of nine numbers")
+    given = answer.tolist() if hasattr(answer, "tolist") else answer
+    given = judge.is_a(given, (list, tuple), "a list of nine numbers")
     if len(given) != len(LEDGER):
         judge.no("other-length", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
-    for line, guess, right, why in zip(LEDGER, given, ledger(), _LEDGER_WHY, strict=True):
-        if judge.number(guess) != right:
-            judge.no(why, seen=f"{guess} MiB after `{line}`", expected="another number there")
+    if None in given:
+        judge.no("not-numbers", seen=given, expected="nine numbers")
+    guesses, right = [number(judge, guess) for guess in given], ledger()
+    first, *later = guesses
+    if later == [b - a for a, b in itertools.pairwise(right)]:
+        judge.no("changes", seen=given, expected="what is there after each line")
+    if first not in (0, right[0]) and nearly(1e-2)(guesses, [first / right[0] * n for n in right]):
+        judge.no("other-unit", seen=f"{first:g} after the first line", expected="4 MiB")
+    for at, why in enumerate(_LEDGER_WHY):
+        if guesses[at] != right[at]:
+            judge.no(
+                why,
+                seen=f"{guesses[at]:g} MiB after `{LEDGER[at]}`",
+                expected="another number there",
+            )
 
 
 EXERCISE = Exercise(
@@ -108,6 +125,9 @@ Answer with a list of nine numbers.
     "out.",
     diagnoses={
         "other-length": "There are nine lines, so there are nine numbers.",
+        "changes": "Those are the changes that each line makes. What is there after it is asked for.",
+        "other-unit": "The numbers are to be MiB: a MiB is 2**20 bytes.",
+        "not-numbers": "Each of the nine is a number.",
         "first": "1024 × 1024 numbers of 4 bytes each.",
         "view": "A slice copies nothing. It looks into the memory that is there.",
         "in-place": "`+=` writes into the memory that `a` has.",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import number
 
 
 def memory_line(make_step, batches, meter):
@@ -82,57 +85,110 @@ class _Step:
             self.meter.take(self.held[1])
 
 
-def _cases() -> Iterator[tuple[Any, ...]]:
-    for fixed, per_sample, batches in (
-        (3000, 7, [64, 128, 250, 500]),
-        (900_000, 3, [400, 101, 1600]),
-        (6000, 50, [100, 10, 41]),
-    ):
-        meter = _Meter(fixed, per_sample)
-        yield meter.make_step, batches, meter
+def _case(fixed: int, per_sample: int, batches: list[int]) -> tuple[Any, ...]:
+    meter = _Meter(fixed, per_sample)
+    return meter.make_step, batches, meter
+
+
+def _cases() -> list[tuple[Any, ...]]:
+    return [
+        _case(3000, 7, [64, 128, 250, 500]),
+        _case(900_000, 3, [400, 101, 1600]),
+        _case(6000, 50, [100, 10, 41]),
+    ]
+
+
+def _draw(random: Random) -> tuple[Any, ...]:
+    batches = random.sample(range(8, 400), random.randint(3, 5))
+    return _case(random.randint(1000, 90_000), random.randint(5, 90), batches)
 
 
 _FIT = "per_sample, fixed = np.polyfit(batches, peaks, 1)"
+_RESET = "meter.reset_peak_memory_stats()"
+_PEAK = "peaks.append(meter.max_memory_allocated())"
+_FIRST = "step = make_step(batch)\nstep()\n"
+_ENDS = "(peaks[{1}] - peaks[{0}]) / (batches[{1}] - batches[{0}])"
+
+
+def _let_go(edits: Mapping[str, str]) -> tuple[Callable[..., Any], ...]:
+    """Return two twins: the second one lets each step go before it makes the next."""
+    last = edits.get(_PEAK, _PEAK)
+    return edited(memory_line, edits), edited(memory_line, {**edits, _PEAK: f"{last}\ndel step"})
+
+
+def _line_through(first: str, last: str) -> Callable[..., Any]:
+    slope = _ENDS.format(first, last)
+    line = f"per_sample = {slope}\nfixed = peaks[{first}] - per_sample * batches[{first}]"
+    return edited(memory_line, {_FIT: line})
+
+
+_FITTED = {
+    name: edited(memory_line, {_FIT: line})
+    for name, line in {
+        "through-zero": "fixed, per_sample = 0.0, np.dot(batches, peaks) / np.dot(batches, batches)",
+        "mean-share": "fixed, per_sample = 0.0, np.mean(np.divide(peaks, batches))",
+        "over-places": "per_sample, fixed = np.polyfit(range(len(peaks)), peaks, 1)",
+        "axes-swapped": "per_sample, fixed = np.polyfit(peaks, batches, 1)",
+        "peaks-sorted": "per_sample, fixed = np.polyfit(batches, sorted(peaks), 1)",
+        "curve": "_, per_sample, fixed = np.polyfit(batches, peaks, 2)",
+        "in-mib": "per_sample, fixed = np.polyfit(batches, peaks, 1) / 2**20",
+    }.items()
+}
 _TWINS = {
-    "no-warm-up": edited(memory_line, {"make_step(batch)\nstep()": "make_step(batch)"}),
-    "not-the-peak": edited(memory_line, {"max_memory_allocated": "memory_allocated"}),
-    "never-reset": edited(memory_line, {"meter.reset_peak_memory_stats()": ""}),
-    "through-zero": edited(
-        memory_line,
-        {_FIT: "fixed, per_sample = 0.0, np.dot(batches, peaks) / np.dot(batches, batches)"},
+    "no-warm-up": (
+        *_let_go({"make_step(batch)\nstep()": "make_step(batch)"}),
+        *_let_go({_FIRST + _RESET: f"{_RESET}\nstep = make_step(batch)"}),
+        edited(memory_line, {f"{_RESET}\nstep()": f"{_RESET}\nmake_step(batch)()"}),
+        edited(
+            memory_line,
+            {
+                "make_step(batch)\nstep()": "make_step(batch)",
+                "return fixed, per_sample": "return per_sample, fixed",
+            },
+        ),
     ),
-    "two-points": edited(
-        memory_line, {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"}
+    "not-the-peak": _let_go({_PEAK: "peaks.append(meter.memory_allocated())"}),
+    "never-reset": _let_go({_RESET: ""}),
+    "only-the-work": _let_go(
+        {_PEAK: "peaks.append(meter.max_memory_allocated() - meter.memory_allocated())"}
+    ),
+    "two-points": (
+        edited(memory_line, {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"}),
+        *(_line_through(*ends) for ends in (("0", "-1"), ("0", "1"), ("-2", "-1"))),
     ),
     "swapped": edited(memory_line, {"return fixed, per_sample": "return per_sample, fixed"}),
+    **_FITTED,
 }
 
 
-def _read(judge: Judge, got: tuple[Any, bool]) -> tuple[float, float, bool]:
-    line, crowded = got
+class Line(NamedTuple):
+    """What an answer gave, and whether several steps were alive while one of them was called."""
+
+    fixed: float
+    per_sample: float
+    crowded: bool = False
+
+
+def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
+    judge = Judge()
+    line = got.tolist() if hasattr(got, "tolist") else got
     judge.is_a(line, (tuple, list), "a pair: fixed bytes, bytes a sample")
     if len(line) != 2:
         judge.no("pair", seen=line, expected="two numbers")
-    return judge.number(line[0]), judge.number(line[1]), crowded
+    return Line(number(judge, line[0]), number(judge, line[1]), meter.crowded)
 
 
 LINES = OverCases(
     memory_line,
     _cases,
     _TWINS,
-    read=_read,
+    look=_look,
+    draw=_draw,
     alike=lambda got, right: np.allclose(got[:2], right[:2], rtol=1e-6, atol=1e-6),
-    otherwise=lambda got, *_: "keeps-all" if got[2] else "wrong-line",
+    otherwise=lambda got, *_: "keeps-all" if got.crowded else "wrong-line",
     situation=lambda make_step, batches, meter: f"batches {batches}",
-    shown=lambda line: f"{line[0]:,.1f} + {line[1]:,.2f} bytes a sample",
+    shown=lambda line: f"({line.fixed:,.1f}, {line.per_sample:,.3g}) bytes",
 )
-
-
-def _check_memory_line(answer: Callable[..., Any], judge: Judge) -> None:
-    def metered(make_step: Any, batches: Any, meter: _Meter) -> tuple[Any, bool]:
-        return answer(make_step, batches, meter), meter.crowded
-
-    LINES(metered, judge)
 
 
 EXERCISE = Exercise(
@@ -145,7 +201,7 @@ Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a s
 through the peaks of a training step. `make_step(batch)` builds a network, its optimiser and a batch of that size,
 and returns `step()`, which trains for one step. The optimiser makes its state in the **first** step, as Adam does.
 `meter` is a module such as `torch.cuda`: `reset_peak_memory_stats()`, `max_memory_allocated()`,
-`memory_allocated()`. Fit the line to all points: `np.polyfit(x, y, 1)` returns slope and intercept.
+`memory_allocated()`. Fit the line to all points, by least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
 """,
     hints=(
         "The step that you meter should be like all that follow it. Is the first one?",
@@ -154,19 +210,26 @@ and returns `step()`, which trains for one step. The optimiser makes its state i
         "For each batch: make the step, call it once, reset, call it again, note `max_memory_allocated()`. Then fit.",
     ),
     reference=memory_line,
-    check_answer=_check_memory_line,
+    check_answer=LINES,
     why="With the first step's peak, your program would fit the card and stop in the second step. That is why an "
     "out-of-memory error so often comes in step 2.",
     diagnoses={
         "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed part is "
         "too small.",
-        "not-the-peak": "`memory_allocated()` says what is there after the step. The activations have gone by then.",
+        "not-the-peak": "That is what is there after the step. The activations have gone by then: the peak is asked for.",
         "never-reset": "Without a reset a large batch's peak hides those of all smaller ones after it.",
         "through-zero": "The line was drawn through zero. A network takes memory before it has seen a sample.",
         "keeps-all": "Several steps were alive at once, each with its network and its batch. Let one go "
         "before the next is metered.",
         "two-points": "The line goes through two of the points. Each peak is rounded up a little by the allocator, so fit "
         "the line to all of them.",
+        "only-the-work": "What is there between the steps was taken off the peaks. It is the fixed part.",
+        "mean-share": "Each peak was divided by its batch. A network takes memory before it has seen a sample.",
+        "over-places": "The peaks were fitted over 0, 1, 2, … The line goes over the batches.",
+        "axes-swapped": "The peaks were put where the batches belong: `np.polyfit` takes x first, then y.",
+        "peaks-sorted": "The peaks were sorted. Each belongs to its own batch.",
+        "curve": "A curve was fitted. The last argument of `np.polyfit` is the degree: a straight line has 1.",
+        "in-mib": "The pair is in MiB. Bytes are asked for.",
         "swapped": "The pair is swapped. `np.polyfit` returns the slope first.",
         "pair": "Return a pair: fixed bytes, bytes a sample.",
         "wrong-line": "That is not the line through the peaks.",

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+import os
 import pickle
+import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, NamedTuple
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.judge import NotTried, NotYet, Raised
 
-from .checking import unguarded
+from .checking import unguarded, without_this_frame
 
 
 def newest(folder, load):
@@ -24,89 +29,197 @@ def newest(folder, load):
             pass
 
 
-def _damaged(kind: str) -> bytes:
-    return {"empty": b"", "cut": b"PK\x03\x04 half of a checkpoint", "noise": b"<html>"}[kind]
+DAMAGE = (RuntimeError, EOFError, OSError, pickle.UnpicklingError)
 
 
-class _Folder:
-    """A folder of checkpoints, some of them damaged, and the loader that reads them."""
+class _Load:
+    """Stands in for ``torch.load``, and notes which files it was asked for."""
 
-    def __init__(self, path: Path, files: dict[str, Any]) -> None:
-        self.path = path
-        self.loaded: list[str] = []
-        for name, content in files.items():
-            file = path / name
-            if isinstance(content, str):
-                file.write_bytes(_damaged(content))
-            elif isinstance(content, int):
-                torch.save({"step": content, "weight": torch.full((3,), float(content))}, file)
+    def __init__(self, folder: Path, files: Mapping[str, Any]) -> None:
+        self.folder, self.files = folder, files
+        self.asked: list[str] = []
+        self.raised: Exception | None = None
 
-    def load(self, file: Any) -> Any:
-        """Load a checkpoint as a training script does."""
-        self.loaded.append(Path(file).name)
-        return torch.load(file, map_location="cpu", weights_only=True)
+    def __call__(self, file: Any) -> Any:
+        """Return a file's content, or raise what ``torch.load`` raises for it."""
+        path = Path(file.name if hasattr(file, "read") else file)
+        inside = path.is_relative_to(self.folder)
+        self.asked.append(str(path.relative_to(self.folder)) if inside else f"{path} (not there)")
+        content = self.files.get(self.asked[-1], FileNotFoundError)
+        if isinstance(content, type):
+            self.raised = content(f"{path.name}: no whole file")
+            raise self.raised
+        return content
+
+
+class CameOut(NamedTuple):
+    """An error of the loader's that came out of the answer."""
+
+    error: str
+
+
+class Found(NamedTuple):
+    """What an answer gave, and the files that it loaded, in order."""
+
+    got: Any
+    loaded: list[str]
+
+
+def settled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives an error of the loader's back in place of raising it."""
+
+    @functools.wraps(function)
+    def call(folder: Path, load: _Load) -> Any:
+        try:
+            return function(folder, load)
+        except Exception as error:
+            if error is not load.raised:
+                raise
+            return CameOut(type(error).__name__)
+
+    return call
+
+
+_STEPS = (
+    {"step_900.pt": {"step": 900}, "step_1000.pt": {"step": 1000}, "step_50.pt": {"step": 50}},
+    {"step_100.pt": {"step": 100}, "step_200.pt": {"step": 200}, "step_300.pt": RuntimeError},
+    {
+        "step_7.pt": pickle.UnpicklingError,
+        "step_5.pt": {"step": 5},
+        "step_6.pt": EOFError,
+        "step_4.pt": {"step": 4},
+    },
+    {"step_30.pt": OSError, "step_20.pt": {"step": 20}, "step_9.pt": {"step": 9}},
+    {f"step_{8 + n}.pt": error for n, error in enumerate(DAMAGE)} | {"step_7.pt": {"step": 7}},
+    {"step_90.pt": {"step": 90}, "step_100.pt": EOFError, "step_110.pt": OSError},
+    {
+        "step_10.pt": {"step": 10},
+        "best.pt": {"step": 99},
+        "step_20.pt.new": {"step": 20},
+        "best_step_40.pt": {"step": 40},
+        "notes.txt": RuntimeError,
+        "old/step_3000.pt": {"step": 3000},
+    },
+    {"step_1.pt": {"step": 1}, "last.pt": {"step": 2}, "old/step_2.pt": {"step": 2}},
+    {"step_1.pt": EOFError, "step_2.pt": RuntimeError},
+    {},
+    {"step_3.pt": {"step": 3}, "step_4.pt": {}},
+    {"step_12.pt": 0, "step_11.pt": {"step": 11}},
+    *(
+        {"step_2.pt": error, "step_1.pt": {"step": 1}}
+        for error in (
+            NameError,
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            pickle.PicklingError,
+        )
+    ),
+)
+
+
+def _fill(folder: Path, files: Mapping[str, Any]) -> None:
+    for at, name in enumerate(files):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"a checkpoint" * (9 - at))
+        os.utime(folder / name, (at, at))
+
+
+_CAUGHT = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
+_FILES = 'folder.glob("step_*.pt")'
+_SORTED = "sorted(files, key=lambda f: int(f.stem[5:]), reverse=True)"
+_NUMBER = "int(f.stem[5:])"
+_GIVE = "return load(file)"
+TWINS = {
+    "as-text": (
+        edited(newest, {_NUMBER: "f.name"}),
+        edited(newest, {_NUMBER: "f.name", _CAUGHT: "Exception"}),
+    ),
+    "oldest-first": edited(newest, {"reverse=True": "reverse=False"}),
+    "by-time": edited(newest, {_NUMBER: "f.stat().st_mtime"}),
+    "by-size": edited(newest, {_NUMBER: "f.stat().st_size"}),
+    "ends-early": (
+        edited(newest, {_SORTED: f"{_SORTED}[:1]"}),
+        edited(newest, {_SORTED: f"{_SORTED}[:2]"}),
+    ),
+    "empty-skipped": edited(newest, {_GIVE: "if got := load(file):\n    return got"}),
+    "loads-twice": edited(newest, {_GIVE: f"load(file)\n{_GIVE}"}),
+    "below-too": edited(newest, {_FILES: 'folder.rglob("step_*.pt")'}),
+    "in-any-order": edited(newest, {f"in {_SORTED}": "in files"}),
+}
+
+
+def _why(found: Found, right: Found, folder: Path, load: _Load) -> str:
+    """Return what is seen of an answer that follows no known mistake."""
+    if isinstance(found.got, CameOut) and not isinstance(right.got, CameOut):
+        return "gives-up"
+    if isinstance(right.got, CameOut):
+        return "hides-bugs"
+    if not set(found.loaded) <= load.files.keys():
+        return "no-path"
+    if not all(re.fullmatch(r"step_\d+\.pt", name) for name in found.loaded):
+        return "other-files"
+    if found.got == right.got:
+        return "loads-more"
+    if found.got is None or right.got is None:
+        return "gives-none" if found.got is None else "not-none"
+    return "wrong-file" if found.got in load.files.values() else "other-thing"
+
+
+def _situation(folder: Path, load: _Load) -> str:
+    files = (f"{n} ({c.__name__ if isinstance(c, type) else c})" for n, c in load.files.items())
+    return f"the folder: {', '.join(files) or 'empty'}"
+
+
+def _shown(found: Found) -> str:
+    what = f"a {found.got.error} came out" if isinstance(found.got, CameOut) else f"{found.got}"
+    return f"{what}, loaded: {', '.join(found.loaded) or 'nothing'}"
+
+
+def form(place: Path) -> OverCases:
+    """Return the check over folders that are made in ``place``."""
+    folders = [place / str(at) for at in range(len(_STEPS))]
+    for folder, files in zip(folders, _STEPS, strict=True):
+        folder.mkdir()
+        _fill(folder, files)
+    return OverCases(
+        settled(newest),
+        lambda: [(f, _Load(f, files)) for f, files in zip(folders, _STEPS, strict=True)],
+        {name: tuple(settled(twin) for twin in several(twins)) for name, twins in TWINS.items()},
+        look=lambda got, folder, load: Found(got, load.asked),
+        alike=operator.eq,
+        otherwise=_why,
+        situation=_situation,
+        shown=_shown,
+    )
 
 
 def _check_newest(answer: Callable[..., Any], judge: Judge) -> None:
-    answer = unguarded(answer)
-    for files, right in (
-        ({"step_900.pt": 900, "step_1000.pt": 1000, "step_50.pt": 50}, 1000),
-        ({"step_100.pt": 100, "step_200.pt": 200, "step_300.pt": "cut"}, 200),
-        ({"step_7.pt": "noise", "step_5.pt": 5, "step_6.pt": "empty"}, 5),
-        ({"step_10.pt": 10, "best.pt": 99, "step_20.pt.new": 20, "notes.txt": "empty"}, 10),
-        ({"step_1.pt": "empty", "step_2.pt": "cut"}, None),
-        ({}, None),
-    ):
-        with tempfile.TemporaryDirectory() as name:
-            folder = _Folder(Path(name), files)
-            case = ", ".join(
-                f"{n} ({'damaged' if isinstance(c, str) else 'good'})" for n, c in files.items()
-            )
-            try:
-                got = answer(folder.path, folder.load)
-            except (RuntimeError, EOFError, pickle.UnpicklingError) as error:
-                seen = f"{type(error).__name__} from {folder.loaded[-1:] or 'nowhere'}; the folder: {case}"
-                judge.no("gives-up", seen=seen, expected=f"step {right}" if right else "None")
-            except (ValueError, IndexError) as error:
-                kind = "no-file" if not files else "other-files"
-                judge.no(kind, seen=f"{type(error).__name__}: {error}", expected=str(right))
-            _judge_newest(got, right, folder, case, judge)
-    _judge_own_bug(answer, judge)
-
-
-def _judge_newest(got: Any, right: int | None, folder: _Folder, case: str, judge: Judge) -> None:
-    shown = {"seen": f"{got}; the folder: {case}", "expected": f"step {right}" if right else "None"}
-    if got is None or right is None:
-        if got is not right:
-            judge.no("gives-none" if got is None else "wrong-file", **shown)
-        return
-    judge.is_a(got, dict, "what load() returned")
-    step = got.get("step")
-    if step == 900 and right == 1000:
-        judge.no("as-text", **shown)
-    if step in (99, 20) and right == 10:
-        judge.no("other-files", **shown)
-    if step != right:
-        judge.no("wrong-file", **shown)
-    if len(folder.loaded) > 1 + sum(int(n[5:-3]) > right for n in set(folder.loaded) - {"best.pt"}):
-        judge.no("loads-all", seen=f"loaded {folder.loaded}", expected="stop at the first good one")
-
-
-def _judge_own_bug(answer: Callable[..., Any], judge: Judge) -> None:
-    """A typing error in the loader is no damaged file."""
-
-    def load(file: Any) -> Any:
-        raise NameError("name 'tortch' is not defined")
+    def call(folder: Path, load: _Load) -> Any:
+        before = sorted(str(f) for f in folder.rglob("*"))
+        try:
+            got = settled(unguarded(answer))(folder, load)
+        except (ValueError, IndexError) as error:
+            steps = [name for name in load.files if re.fullmatch(r"step_\d+\.pt", name)]
+            if len(steps) < len(load.files) or not steps:
+                why = "other-files" if steps else "no-file"
+                seen = f"{type(error).__name__}: {error} for {_situation(folder, load)}"
+                judge.no(
+                    why, seen=seen, expected=_shown(Found(newest(folder, load), load.asked[-1:]))
+                )
+            raise Raised(without_this_frame(error)) from None
+        except (NotTried, NotYet, Raised):
+            raise
+        except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+            raise Raised(without_this_frame(error)) from None
+        after = sorted(str(f) for f in folder.rglob("*"))
+        if after != before:
+            judge.no("changed-folder", seen=f"{len(after)} files", expected=f"{len(before)} files")
+        return got
 
     with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "step_1.pt").write_bytes(b"")
-        try:
-            got = answer(Path(name), load)
-        except NameError:
-            return
-        judge.no(
-            "hides-bugs", seen=f"{got}, after load raised a NameError", expected="the NameError"
-        )
+        form(Path(name))(call, judge)
 
 
 EXERCISE = Exercise(
@@ -117,7 +230,7 @@ EXERCISE = Exercise(
     task="""
 A machine went down while it saved. `folder` (a `pathlib.Path`) has checkpoints named `step_900.pt`, `step_1000.pt`, …,
 and perhaps other files. Write `newest(folder, load)`: what `load(file)` returns for the one with the highest step that
-loads. `load` is `torch.load` with its arguments filled in. For a damaged file it raises a `RuntimeError`, an `EOFError`,
+loads, whatever it holds. `load` is `torch.load` with its arguments filled in. For a damaged file it raises a `RuntimeError`, an `EOFError`,
 an `OSError` or a `pickle.UnpicklingError`. Load no more files than needed, and return `None` where no file is whole.
 Any other error is a bug and must come out.
 """,
@@ -132,12 +245,24 @@ Any other error is a bug and must come out.
     "everything starts from nothing, quietly, because of a typing error.",
     diagnoses={
         "as-text": "The names were compared as texts: there, 900 comes after 1000.",
-        "gives-up": "A damaged file ended the search, though an older one may be whole.",
+        "oldest-first": "The search began with the lowest step. The highest is the newest.",
+        "by-time": "The files were sorted by the time of their last change. A copy of a file has a new one: go by the step.",
+        "by-size": "The files were sorted by their size. Go by the step.",
+        "in-any-order": "The files were tried in the order of the folder, which is any. Begin with the highest step.",
+        "gives-up": "The error of a damaged file came out, though an older one may be whole.",
+        "ends-early": "The search ended before all files were tried.",
         "other-files": "Only files named `step_….pt` count.",
+        "below-too": "A file in a folder inside does not count: look in `folder` alone.",
+        "no-path": "`load` was called for a file that is not there. Take the files, with their whole paths, from `folder`.",
         "gives-none": "There is a whole checkpoint in the folder.",
-        "no-file": "An empty folder is no error: return None.",
+        "not-none": "No file is whole: return None.",
+        "no-file": "A folder without a checkpoint is no error: return None.",
+        "other-thing": "What `load(file)` returned is asked for, as it is.",
+        "empty-skipped": "A checkpoint that loads is whole, also where it is empty: an empty dict is as good as another.",
         "wrong-file": "That is not the newest whole checkpoint.",
-        "loads-all": "More files were loaded than needed. Begin with the newest, and stop at the first that loads.",
+        "loads-twice": "A file was loaded twice. Return what the first call gave.",
+        "loads-more": "More files were loaded than needed. Begin with the newest, and stop at the first that loads.",
         "hides-bugs": "An error in the program itself was taken for a damaged file.",
+        "changed-folder": "There are other files in the folder afterwards. Only look at them.",
     },
 )

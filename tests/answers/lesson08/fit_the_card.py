@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from course_lessons.lesson08.fit_the_card import fit_the_card
 from course_utils.exercises.edited import edited
 
@@ -17,20 +19,36 @@ def _by_divisors(capacity, batch, formats):
     return min(found, key=found.get, default=None)
 
 
+def _by_arrays(capacity, batch, formats):
+    sizes = np.array([n for n in range(1, batch + 1) if batch % n == 0])
+    found = []
+    for name, (fixed, row, part, sample) in formats.items():
+        fits = sizes[fixed + row * sizes <= capacity - capacity / 10]
+        if len(fits):
+            parts = batch // fits.max()
+            found.append((parts * part + batch * sample, [name, fits.max(), parts]))
+    return min(found)[1] if found else None
+
+
+_FITS = "fixed + per_sample * rows <= 0.9 * capacity"
 WRONG = {
     "other-batch": edited(
-        fit_the_card, {"batch // parts": "-(-batch // parts)", "rows * parts == batch and ": ""}
+        fit_the_card, {"batch // parts": "batch // parts + 1", "rows * parts == batch and ": ""}
     ),
-    "does-not-fit": edited(fit_the_card, {"fixed + ": ""}),
-    "no-margin": edited(fit_the_card, {"0.9 * capacity": "capacity"}),
-    "more-parts": edited(
-        fit_the_card, {"range(1, batch + 1)": "(1, 2, 4, 8, 16, 32, 64, 128, 256, batch)"}
-    ),
+    "does-not-fit": edited(fit_the_card, {_FITS: "fixed <= 0.9 * capacity"}),
+    "no-margin": edited(fit_the_card, {_FITS: "fixed + per_sample * rows * 0.9 <= 0.9 * capacity"}),
+    "more-parts": edited(fit_the_card, {"range(1, batch + 1)": "range(batch // 3, batch + 1)"}),
     "other-format": edited(
         fit_the_card, {"parts * per_part + batch * seconds": "(seconds, parts)"}
     ),
-    "gives-up": edited(fit_the_card, {"range(1, batch + 1)": "[1]"}),
-    "impossible": edited(fit_the_card, {"else None": "else (min(formats), 1, batch)"}),
-    "three-things": lambda capacity, batch, formats: (min(formats), batch),
+    "gives-up": edited(fit_the_card, {"rows * parts == batch": "rows * parts == batch != 96"}),
+    "impossible": (
+        edited(fit_the_card, {"else None": "else (min(formats), 1, batch)"}),
+        edited(fit_the_card, {"else None": "else ()"}),
+    ),
+    "three-things": (
+        lambda capacity, batch, formats: (min(formats), batch),
+        edited(fit_the_card, {"[1:]": ""}),
+    ),
 }
-RIGHT = {"by divisors": _by_divisors}
+RIGHT = {"by divisors": _by_divisors, "by arrays": _by_arrays}

@@ -43,15 +43,54 @@ def _by_broadcast(rows, dist):
     return torch.cat(parts)
 
 
+_PARTS = "[part[: counts[rank]] for rank, part in enumerate(parts)]"
+
+
+_counted = edited(gather_rows, {f"torch.cat({_PARTS})": _PARTS})
+
+
+def _in_turns(rows, dist):
+    each = _counted(rows, dist)
+    turns = [part[at : at + 1] for at in range(max(map(len, each))) for part in each]
+    return torch.cat([rows[:0], *turns])
+
+
+def _own_first(rows, dist):
+    parts = _counted(rows, dist)
+    return torch.cat([parts.pop(dist.get_rank()), *parts])
+
+
 WRONG = {
     "unequal": _as_is,
-    "padding-left": edited(gather_rows, {"part[: counts[rank]]": "part"}),
-    "rows-lost": _shortest,
     "hang": lambda rows, dist: gather_rows(rows, dist) if len(rows) else rows,
-    "one-rank": edited(
-        gather_rows, {"return torch.cat": "return None if dist.get_rank() else torch.cat"}
+    "padding-left": edited(gather_rows, {"part[: counts[rank]]": "part"}),
+    "own-count": edited(gather_rows, {"counts[rank]]": "len(rows)]"}),
+    "zeros-lost": edited(
+        gather_rows,
+        {
+            f"return torch.cat({_PARTS})": "flat = torch.cat(parts)\n"
+            "kept = flat != 0\n"
+            "return flat[kept.flatten(1).any(1) if flat.dim() > 1 else kept]"
+        },
     ),
+    "other-end": edited(gather_rows, {"part[: counts[rank]]": "part[len(part) - counts[rank] :]"}),
+    "reversed": lambda rows, dist: torch.cat(_counted(rows, dist)[::-1]),
+    "by-length": lambda rows, dist: torch.cat(sorted(_counted(rows, dist), key=len)),
+    "own-first": _own_first,
+    "in-turns": _in_turns,
+    "one-tensor": edited(
+        gather_rows,
+        {"[torch.empty_like(padded) for _ in counts]": "[padded.clone()] * len(counts)"},
+    ),
+    "one-rank": (
+        edited(gather_rows, {"return torch.cat": "return rows if dist.get_rank() else torch.cat"}),
+        edited(gather_rows, {"return torch.cat": "return None if dist.get_rank() else torch.cat"}),
+    ),
+    "own-alone": lambda rows, dist: rows,
+    "rows-too-many": edited(gather_rows, {"part[: counts[rank]]": "part[: counts[rank] + 1]"}),
+    "rows-lost": _shortest,
     "other-rows": lambda rows, dist: gather_rows(rows, dist).flip(0),
-    "other-form": lambda rows, dist: gather_rows(rows, dist).double(),
+    "other-dtype": lambda rows, dist: gather_rows(rows, dist).double(),
+    "other-shape": lambda rows, dist: gather_rows(rows, dist)[:, None],
 }
 RIGHT = {"by the longest": _by_longest, "by broadcast": _by_broadcast}

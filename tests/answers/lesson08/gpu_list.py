@@ -29,7 +29,16 @@ def _by_device(cuda):
 
 WRONG = {
     **GPU_TWINS,
-    "asks-the-machine": lambda cuda: [],
+    "none-listed": lambda cuda: [],
+    "first-only": lambda cuda: gpu_list(cuda)[:1],
+    "cards-missing": lambda cuda: gpu_list(cuda)[:2],
+    "other-order": lambda cuda: gpu_list(cuda)[::-1],
+    "no-texts": lambda cuda: [(line,) for line in gpu_list(cuda)],
+    "no-name": edited(gpu_list, {" {card.name},": ","}),
+    "other-number": edited(gpu_list, {"2**30:": "2**31:"}),
+    "other-signs": edited(gpu_list, {"{card.name},": "{card.name}"}),
+    "other-words": edited(gpu_list, {"GiB": "GiB of memory"}),
     "no-card": edited(gpu_list, {"range(cuda.device_count())": "range(cuda.device_count() or 1)"}),
+    "not-empty": edited(gpu_list, {"return lines": 'return lines or ["no GPU"]'}),
 }
-RIGHT = {"by name": _by_name, "by device": _by_device}
+RIGHT = {"by name": _by_name, "by device": _by_device, "a tuple": lambda cuda: (*gpu_list(cuda),)}

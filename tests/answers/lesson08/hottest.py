@@ -18,6 +18,13 @@ def _by_index(events, n):
     return [events[i].key for i in order][:n]
 
 
+def _in_place(events, n):
+    events.sort(key=lambda event: event.self_device_time_total, reverse=True)
+    if not events[0].self_device_time_total:
+        events.sort(key=lambda event: event.self_cpu_time_total, reverse=True)
+    return [event.key for event in events[:n]]
+
+
 WRONG = {
     **HOT_TWINS,
     "children-too": (*HOT_TWINS["children-too"], _by(lambda event: event.cuda_time_total)),
@@ -25,7 +32,6 @@ WRONG = {
         *HOT_TWINS["per-call"],
         _by(lambda event: event.self_device_time_total / event.count),
     ),
-    "ascending": (*HOT_TWINS["ascending"], _by(lambda event: -event.self_device_time_total)),
     "old-name": edited(
         hottest,
         {
@@ -33,6 +39,9 @@ WRONG = {
             '"self_device_time_total" if': '"self_cuda_time_total" if',
         },
     ),
-    "wrong-count": lambda events, n: [event.key for event in events],
+    "not-names": edited(hottest, {"[event.key for": "[event for"}),
+    "wrong-count": edited(hottest, {"[:n]": "[: n // 2]"}),
+    "wrong-order": lambda events, n: sorted(hottest(events, n)),
+    "changed-input": _in_place,
 }
-RIGHT = {"by index": _by_index}
+RIGHT = {"by index": _by_index, "a tuple": lambda events, n: (*hottest(events, n),)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import copy
 
 from course_lessons.lesson08.keep_best import keep_best
 from course_utils.exercises.edited import edited
@@ -15,28 +15,38 @@ def _by_clones(model, train_epoch, score, epochs):
         history.append(
             (score(model), {k: v.detach().clone() for k, v in model.state_dict().items()})
         )
-    history = [entry for entry in history if not math.isnan(entry[0])]
     best = max(history, key=lambda entry: entry[0])
     model.load_state_dict(best[1])
     return best[0]
 
 
+def _by_copies(model, train_epoch, score, epochs):
+    train_epoch(model)
+    best, kept, at = score(model), copy.deepcopy(model), 1
+    for epoch in range(2, epochs + 1):
+        train_epoch(model)
+        found = score(model)
+        if found > best:
+            best, kept, at = found, copy.deepcopy(model), epoch
+    if at < epochs:  # the last one is there already
+        model.load_state_dict(kept.state_dict(), assign=True)
+    return best
+
+
 _COPY = "copy.deepcopy(model.state_dict())"
 
 WRONG = {
-    "last-weights": (
-        edited(keep_best, {_COPY: "model.state_dict()"}),
-        edited(keep_best, {_COPY: "{k: v.cpu() for k, v in model.state_dict().items()}"}),
-    ),
-    "no-buffers": edited(
+    "no-copy": edited(keep_best, {_COPY: "{k: v.cpu() for k, v in model.state_dict().items()}"}),
+    "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": "model = kept"}),
+    "other-epochs": edited(keep_best, {"range(epochs)": "range(epochs + 1)"}),
+    "other-scoring": edited(keep_best, {"return best": "return score(model)"}),
+    "other-epoch": edited(keep_best, {"found > best": "abs(found) > best"}),
+    "no-epoch": edited(
         keep_best,
         {
-            _COPY: "copy.deepcopy(dict(model.named_parameters()))",
-            "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
+            "model.load_state_dict(kept)": "model[1].load_state_dict({k[2:]: v for k, v in kept.items() if k[0] == '1'})"
         },
     ),
-    "later-tie": edited(keep_best, {"found > best": "found >= best"}),
-    "last-score": edited(keep_best, {"return best": "return found"}),
-    "other-weights": edited(keep_best, {"best = -math.inf": f"best, kept = 0.0, {_COPY}"}),
+    "wrong-score": edited(keep_best, {"return best": "return best * 100"}),
 }
-RIGHT = {"by clones": _by_clones}
+RIGHT = {"by clones": _by_clones, "by copies": _by_copies}

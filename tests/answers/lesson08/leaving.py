@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from course_lessons.lesson08.leaving import LEAVING
@@ -13,9 +14,10 @@ def _leaving_with(place: int) -> tuple[str, ...]:
 
 
 WRONG = {
-    "no-dtype": ("float16", "half", "float16", "float16", "float32", "float16"),
+    "no-dtype": ("bfloat16", "half", "float16", "float16", "float32", "float16"),
     "six": ("float16", "float32"),
     "all-equal": ("float16",) * 6,
+    "turned-round": tuple(_leaving_with(i)[i] for i in range(6)),
     "product": _leaving_with(0),
     "residual": _leaving_with(1),
     "activation": _leaving_with(2),
@@ -25,5 +27,6 @@ WRONG = {
 }
 RIGHT = {
     "as a list": [str(name) for name in LEAVING],
+    "as an array": np.array(LEAVING),
     "as dtypes": tuple(getattr(torch, name) for name in LEAVING),
 }

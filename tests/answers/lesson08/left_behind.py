@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from course_lessons.lesson08.left_behind import left_behind
+from course_lessons.lesson08.left_behind import TWINS, left_behind
 from course_utils.exercises.edited import edited
 
 
@@ -36,13 +36,35 @@ def _by_walking(module, device):
     return sorted(found)
 
 
-_OWN = 'name not in ("_parameters", "_buffers", "_modules")'
+def _items(module, device):
+    return [name + ".0" if "_kept" in name else name for name in left_behind(module, device)]
+
+
+def _moves(module, device):
+    names = left_behind(module, device)
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, torch.Tensor):
+                setattr(part, name, torch.empty_like(value, device=device))
+    return names
+
 
 WRONG = {
-    "registered-only": _registered,
-    "no-buffers": edited(left_behind, {", *module.named_buffers()": ""}),
-    "containers": edited(left_behind, {"isinstance(value, dict)": "False", "(list, tuple)": "()"}),
-    "private": edited(left_behind, {_OWN: 'not name.startswith("_")'}),
-    "torchs-own": edited(left_behind, {_OWN: "True"}),
+    **TWINS,
+    "type-only": edited(left_behind, {"t.device != device": "t.device.type != device.type"}),
+    "item-names": _items,
+    "not-there": lambda module, device: [*left_behind(module, device), "zero"],
+    "not-names": lambda module, device: [n.split(".") for n in left_behind(module, device)],
+    "twice": lambda module, device: sorted(2 * left_behind(module, device)),
+    "registered-lost": lambda module, device: [
+        n for n in left_behind(module, device) if n != "mean"
+    ],
+    "attribute-lost": edited(
+        left_behind, {"any(t.device": "len(tensors(value)) < 2 and any(t.device"}
+    ),
+    "moved": _moves,
 }
-RIGHT = {"by walking": _by_walking}
+RIGHT = {
+    "by walking": _by_walking,
+    "a tuple": lambda module, device: (*left_behind(module, device),),
+}

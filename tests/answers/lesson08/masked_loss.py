@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.masked_loss import masked_loss
+from course_lessons.lesson08.masked_loss import TWINS, masked_loss
 from course_utils.exercises.edited import edited
 
 
@@ -26,12 +26,10 @@ def _by_product(logits, targets, mask):
 
 
 WRONG = {
+    **TWINS,
     "waits": _by_index,
-    "divided-by-all": edited(masked_loss, {"mask.sum().clamp(min=1)": "len(mask)"}),
-    "summed": edited(masked_loss, {" / mask.sum().clamp(min=1)": ""}),
-    "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
-    "no-gradient": edited(
-        masked_loss, {"F.cross_entropy(logits,": "F.cross_entropy(logits.detach(),"}
-    ),
+    "not-one": edited(masked_loss, {"return total": "return 0 * logits[0] + total"}),
+    "other-gradient": edited(masked_loss, {"(logits, kept": "(2 * logits - logits.detach(), kept"}),
+    "other-loss": edited(masked_loss, {"return total": "return 2 * total"}),
 }
 RIGHT = {"where": _by_where, "product": _by_product}

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
 WRONG = {
+    "not-numbers": [4, 4, 4, 8, None, 10, 6, 6, 22],
+    "changes": [4, 0, 0, 4, 2, 0, -4, 0, 16],
+    "other-unit": [1024 * mib for mib in (4, 4, 4, 8, 10, 10, 6, 6, 22)],
     "first": [5] * 9,
     "view": [4, 6, 6, 10, 12, 12, 10, 8, 24],
     "in-place": [4, 4, 8, 8, 10, 10, 6, 6, 22],
@@ -15,4 +20,7 @@ WRONG = {
     "other-length": [4, 8],
     "wrong-type": 4,
 }
-RIGHT = {"a tuple": (4.0, 4, 4, 8, 10, 10, 6, 6, 22)}
+RIGHT = {
+    "a tuple": (4.0, 4, 4, 8, 10, 10, 6, 6, 22),
+    "a tensor": torch.tensor([4, 4, 4, 8, 10, 10, 6, 6, 22]),
+}

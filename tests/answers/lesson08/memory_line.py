@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lessons.lesson08.memory_line import LINES, memory_line
+from course_lessons.lesson08.memory_line import memory_line
+from course_utils.exercises.edited import edited
 
 
 def _line_all_at_once(make_step, batches, meter):
@@ -24,5 +25,21 @@ def _by_least_squares(make_step, batches, meter):
     return list(np.linalg.lstsq(table, np.array([peak(n) for n in batches]), rcond=None)[0])
 
 
-WRONG = {**LINES.twins, "keeps-all": _line_all_at_once}
-RIGHT = {"least squares": _by_least_squares}
+def _by_polynomial(make_step, batches, meter):
+    peaks = {}
+    for batch in sorted(batches, reverse=True):
+        step = make_step(batch)
+        step(), step()
+        meter.reset_peak_memory_stats()
+        step()
+        peaks[batch] = meter.max_memory_allocated()
+        del step
+    return np.polynomial.Polynomial.fit([*peaks], [*peaks.values()], 1).convert().coef
+
+
+WRONG = {
+    "keeps-all": _line_all_at_once,
+    "pair": edited(memory_line, {"return fixed, per_sample": "return fixed, per_sample, peaks"}),
+    "wrong-line": edited(memory_line, {"return fixed,": "return fixed + 1000,"}),
+}
+RIGHT = {"least squares": _by_least_squares, "polynomial": _by_polynomial}

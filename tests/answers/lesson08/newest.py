@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
 import re
 
-from course_lessons.lesson08.newest import newest
+from course_lessons.lesson08.newest import TWINS, newest
 from course_utils.exercises.edited import edited
 
 
@@ -39,15 +40,48 @@ def _by_pattern(folder, load):
     return None
 
 
+def _removes(folder, load):
+    files = folder.glob("step_*.pt")
+    for file in sorted(files, key=lambda f: int(f.stem[5:]), reverse=True):
+        try:
+            return load(file)
+        except (RuntimeError, EOFError, OSError, pickle.UnpicklingError):
+            file.unlink()
+    return None
+
+
+def _texts(folder, load):
+    steps = [p.name for p in folder.iterdir() if p.match("step_*.pt")]
+    for name in sorted(steps, key=lambda name: (len(name), name), reverse=True):
+        with (
+            contextlib.suppress(RuntimeError, EOFError, OSError, pickle.UnpicklingError),
+            open(folder / name, "rb") as file,
+        ):
+            return load(file)
+    return None
+
+
 _ERRORS = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 WRONG = {
-    "as-text": edited(newest, {"int(f.stem[5:])": "f.name"}),
-    "gives-up": edited(newest, {f"except {_ERRORS}": "except ZeroDivisionError"}),
+    **TWINS,
+    "gives-up": (
+        edited(newest, {f"except {_ERRORS}": "except ZeroDivisionError"}),
+        edited(newest, {"OSError, ": ""}),
+    ),
     "other-files": edited(
         newest, {'"step_*.pt"': '"*.*"', "int(f.stem[5:])": "number(f)"}, number=_any_number
     ),
-    "wrong-file": edited(newest, {"reverse=True": "reverse=False"}),
-    "loads-all": _newest_loads_all,
-    "hides-bugs": edited(newest, {_ERRORS: "Exception"}),
+    "no-path": edited(newest, {"load(file)": "load(file.name)"}),
+    "no-file": lambda folder, load: newest(folder, load) if [*folder.iterdir()] else max(()),
+    "gives-none": lambda folder, load: None,
+    "not-none": lambda folder, load: newest(folder, load) or {},
+    "wrong-file": edited(newest, {"int(f.stem[5:])": "len(f.stem)"}),
+    "loads-more": _newest_loads_all,
+    "other-thing": edited(newest, {"return load(file)": "return file, load(file)"}),
+    "hides-bugs": (
+        edited(newest, {_ERRORS: "Exception"}),
+        edited(newest, {"RuntimeError, ": "RuntimeError, ValueError, "}),
+    ),
+    "changed-folder": _removes,
 }
-RIGHT = {"pattern": _by_pattern}
+RIGHT = {"pattern": _by_pattern, "open files": _texts}
