@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.amp_step import amp_step, amp_without_zero
+from course_lessons.lesson04.amp_step import TWINS, amp_step
 from course_utils.exercises.edited import edited
 
 _FORWARD = "with torch.autocast(x.device.type, dtype=dtype):\n    loss = loss_fn(model(x), y)"
@@ -116,7 +116,7 @@ WRONG = {
         {_SCALED_STEP: "if loss.isfinite():\n    " + _SCALED_STEP.replace("\n", "\n    ")},
     ),
     "no-update": edited(amp_step, {"scaler.update()": ""}),
-    "piles-up": amp_without_zero,
+    **TWINS,
     "waits": (
         edited(amp_step, {"loss.detach()": "loss.item()"}),
         edited(amp_step, {"loss.detach()": "torch.tensor(loss.item())"}),
