@@ -46,10 +46,7 @@ BACK = {
         amp_step,
         {"(model(x), y)": "(model(x), y)\nloss = scaler.scale(loss)", "scaler.scale(loss)": "loss"},
     ),
-    "loss-after": (
-        edited(amp_step, {_RETURN: _UNDER}),
-        edited(amp_step, {_RETURN: "return loss_fn(model(x), y).detach()"}),
-    ),
+    "loss-after": edited(amp_step, {_RETURN: _UNDER}),
 }
 
 

@@ -228,7 +228,7 @@ class _Waits(TorchFunctionMode):
             waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
         module = sys._getframe(1).f_globals.get("__name__", "")
         own = not module.startswith("course_utils.exercises")
-        if name in _PLACES and not module.startswith("torch"):
+        if own and name in _PLACES and not module.startswith("torch"):
             self.run.looked = True
         if waits and own and not self.run.scaler.busy:
             self.run.waits.append(name.strip("_"))
@@ -295,6 +295,9 @@ def judge_scaler(run: Run, judge: Judge) -> None:
         judge.no("no-backward", seen=", ".join(run.log), expected="a backward pass too")
     if "empty step" in run.log:
         judge.no("zeroed-late", seen="no gradients at the step", expected="those of backward()")
+    if run.log.count("made step") > 1:
+        steps = f"{run.log.count('made step')} steps"
+        judge.no("steps-twice", seen=steps, expected="one step")
     if not run.scaler.is_enabled():
         return
     if "scale" not in run.log and "get_scale" in run.log:
@@ -443,7 +446,7 @@ REFUSED = {
     "step-bypassed": "`optimizer.step()` used gradients that are still scaled. The scaler has its own way to make "
     "the step.",
     "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
-    "steps-twice": "The scaler made its step, and `optimizer.step()` one more.",
+    "steps-twice": "The optimiser made more than one step. `scaler.step` makes it, once.",
     "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
     "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
     "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
