@@ -178,6 +178,5 @@ them overflows, none counts. Gradients of an earlier step may still be there.
         "in memory at once.",
         "overflow-kept": "One micro-batch overflowed, and the optimiser stepped all the same. Leave `inf` and "
         "`nan` in the gradients: by them the scaler sees that it has to skip.",
-        "weights": "The weights are not those of a step on the large batch.",
     },
 )

@@ -76,13 +76,20 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
             judge_scaler(run, judge)
             if isinstance(got, torch.Tensor) and got.requires_grad:
                 judge.no("keeps-graph", seen=repr(got), expected="the loss without its graph")
-            return got if waits else judge.is_a(got, torch.Tensor, "a tensor")
+            if waits:
+                return got
+            if judge.is_a(got, torch.Tensor, "a tensor").dtype not in (
+                torch.float32,
+                torch.float64,
+            ):
+                judge.no("rounded-loss", seen=got.dtype, expected=torch.float32)
+            return got
 
         plays = (_play(dtype),)
         back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
         if waits:
             judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
-        judge_back(judge, back, BACK, plays, "other-loss")
+        judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
 
 
 EXERCISE = Exercise(
@@ -110,13 +117,13 @@ without waiting for it. Gradients of an earlier step may still be there.
     diagnoses={
         **PRECISION,
         **REFUSED,
-        "weights": "The weights are not those of a right step.",
         "waits": "Reading a tensor (`.item()`, `float()`, `if`), moving it to the CPU, `get_scale()` and "
         "`synchronize()` wait for the device. Return the loss as it is, a tensor where it was made.",
         "keeps-graph": "The loss still holds its graph. Whoever collects losses in a list keeps every "
         "activation of every step.",
         "scaled-loss": "That is the loss multiplied by the scale. Keep the loss itself.",
         "loss-after": "That is the loss after the step, from one more forward pass. Keep the one that the step began with.",
+        "rounded-loss": "The loss was rounded to 16 bits on its way back. Under autocast it is float32; leave it so.",
         "other-loss": "What comes back is not the loss that the step began with.",
     },
 )

@@ -356,8 +356,15 @@ def judge_runs(
         return found
 
     def otherwise(at: int) -> str:
-        same_way = "scale-off" if _near(got[at][0], expected[at][0]) else "weights"
-        return "piles-up" if stale else same_way
+        found, way = got[at][0], expected[at][0]
+        if stale:
+            return "piles-up"
+        if _near(found, way):
+            return "scale-off"
+        if way.any() and not found.any():
+            return "no-step"
+        length = float((found * way).sum() / (way * way).sum().clamp(min=1e-30))
+        return "wrong-length" if _near(found, length * way) else "weights"
 
     def say(at: int) -> tuple[str, str]:
         way, off = (float(w.abs().max()) for w in (expected[at][0], got[at][0] - expected[at][0]))
@@ -398,6 +405,7 @@ def judge_back(
     twins: Mapping[str, Any],
     plays: Sequence[Play],
     otherwise: str,
+    rel: float = 1e-3,
 ) -> None:
     """Refuse what came back where it is not what the right function gave; infinite values do not count."""
     finite = [at for at, value in enumerate(back[1]) if math.isfinite(value)]
@@ -410,7 +418,7 @@ def judge_back(
         return [float(found[at]) for at in finite]
 
     def alike(a: float, b: float) -> bool:
-        return math.isclose(a, b, rel_tol=1e-3)
+        return math.isclose(a, b, rel_tol=rel)
 
     if not all(map(alike, got, right)):
         known = {name: [values(one) for one in several(twin)] for name, twin in twins.items()}
@@ -450,6 +458,9 @@ REFUSED = {
     "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
     "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
     "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
+    "no-step": "No step was made here, and one is due.",
+    "wrong-length": "The step goes the right way, and has another length than it should.",
+    "weights": "The weights are not those of a right step.",
     "scale-off": "The weights are right, the scale is not. The scaler must see every step, one that overflows too.",
     "refused-by-scaler": "The scaler was called in an order that it refuses: scale, backward, step, update. "
     "Where gradients are set to zero after the backward pass, it finds none to look at.",

@@ -47,7 +47,7 @@ def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
         judge.no("not-a-pair", seen=brief(got), expected="such as (torch.float32, False)")
     scaler = got[1].item() if hasattr(got[1], "item") else got[1]
     if scaler not in (True, False):
-        judge.no("not-a-bool", seen=brief(scaler), expected="such as (torch.float32, False)")
+        judge.no("not-a-bool", seen=repr(scaler), expected="such as (torch.float32, False)")
     return got[0], bool(scaler)
 
 

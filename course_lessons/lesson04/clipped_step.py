@@ -59,6 +59,20 @@ TWINS = {
         f"{_NORM}\nfor p in model.parameters():\n    torch.nn.utils.clip_grad_norm_([p], max_norm)"
     ),
     "always": _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max_norm / norm)"),
+    "upside-down": (
+        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(norm / max_norm)"),
+        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max(norm / max_norm, 1))"),
+    ),
+    "part-only": tuple(
+        _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_norm_({part}, max_norm)")
+        for part in (
+            "model[0].parameters()",
+            "model[-1].parameters()",
+            "list(model.parameters())[:1]",
+            "list(model.parameters())[-1:]",
+            "[p for p in model.parameters() if p.dim() > 1]",
+        )
+    ),
     "limit-of-1": _clips(_CLIP.replace("max_norm", "1.0")),
     "other-norm": (
         _clips(_CLIP.replace("max_norm", "max_norm, 1.0")),
@@ -70,6 +84,7 @@ BACK = {
         clipped_step, {_UNSCALE: f"found = {_NORM}\n{_UNSCALE}", "return norm": "return found"}
     ),
     "norm-after": (_gives(_NORM), _gives("min(norm, max_norm)")),
+    "the-limit": _gives("max_norm"),
     "norms-added": _clips(f"sum(p.grad.norm() for p in model.parameters())\n{_CLIP}"),
     "squared": _gives("norm**2"),
     "factor": (_gives("max_norm / norm"), _gives("min(1, max_norm / norm)")),
@@ -102,15 +117,12 @@ def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
             (False, 0.1, 1.0),
         )
     ]
-    twins = dict(TWINS)
 
     def look(run: Run, got: Any) -> Any:
         judge_scaler(run, judge)
-        if "unscale" in run.log and "clips-scaled" in twins:
-            twins["unscale-late"] = twins.pop("clips-scaled")  # it does the same
         return got
 
-    back = judge_runs(answer, judge, clipped_step, twins, plays, look)
+    back = judge_runs(answer, judge, clipped_step, TWINS, plays, look)
     judge_back(judge, back, BACK, plays, "wrong-norm")
 
 
@@ -139,18 +151,19 @@ Gradients of an earlier step may still be there.
     "thousands of times too small. The loss goes down slowly and nothing looks broken.",
     diagnoses={
         **REFUSED,
-        "clips-scaled": "The gradients were clipped while they were still multiplied by the scale.",
-        "unscale-late": "The gradients were unscaled only after the clipping: the limit was held "
-        "against scaled ones.",
+        "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "
+        "are clipped while they are still multiplied by the scale.",
         "never-clips": "A large gradient made the step in its full length.",
         "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "
         "`scaler.unscale_`.",
         "by-value": "Each single value was cut to the limit. The limit is one for the norm of all gradients together.",
         "one-by-one": "Each parameter's gradient was clipped by itself. The limit is one for the norm of them all.",
         "always": "Every gradient was brought to the length `max_norm`. One that is shorter stays as it is.",
+        "upside-down": "The factor is upside down: a gradient that is too long becomes longer.",
+        "part-only": "Only some of the parameters' gradients were clipped. The limit is one for all of them together.",
+        "the-limit": "That is the limit itself. Asked for is the norm before clipping.",
         "limit-of-1": "The limit was 1, whatever `max_norm` is.",
         "other-norm": "The gradients were clipped by another norm. This one is the root of the sum of squares.",
-        "weights": "The weights are not those of a right step.",
         "scaled-norm": "That is the norm of the scaled gradients. With each change of the scale it "
         "would jump.",
         "norm-after": "That is the norm after clipping: it can never be above the limit, so it tells "
@@ -158,6 +171,6 @@ Gradients of an earlier step may still be there.
         "norms-added": "The norms of the parameters were added. That of all gradients is the root of the sum of squares.",
         "squared": "That is the square of the norm.",
         "factor": "That is the factor by which the gradients were shortened. Asked for is their norm before.",
-        "wrong-norm": "That is not the norm of all gradients together.",
+        "wrong-norm": "That is not the norm of all gradients together, the root of the sum of their squares.",
     },
 )

@@ -64,6 +64,7 @@ _TWINS = {
         {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
     ),
     "with-the-first": _with({"0, []": "0, [init_scale]"}),
+    "reversed": _with({"return scales": "return scales[::-1]"}),
     "one-late": _with({_DUE: f"{_DUE} + 1"}),
     "counts-from-one": _with({"good = 0 if": "good = 1 if"}),
     "back-to-start": _with({_HALVE: "scale = init_scale"}),
@@ -137,6 +138,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         "a second time.",
         "before-the-step": "These are the scales that the steps were made with. The list is to "
         "hold the scale after each step.",
+        "reversed": "The list is turned round: the scale after the first step comes first.",
         "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
         "step later.",
         "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",

@@ -73,7 +73,16 @@ def of(arguments: str) -> Any:
 
 TWINS = {
     "sum": of('logits, targets, reduction="sum"'),
-    "rows": edited(logits_loss, {_CALL: _CALL[:-1] + ', reduction="sum") / len(logits)'}),
+    "rows": tuple(
+        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="sum") / logits.shape[{at}]'})
+        for at in (0, -1)
+    ),
+    "one-entry": tuple(
+        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'})
+        for of_all in ("median", "max", "min")
+    ),
+    "part-only": (of("logits[0], targets[0]"), of("logits[-1], targets[-1]")),
+    "targets-ignored": (of("logits, targets * 0 + 1"), of("logits, targets * 0")),
     "sigmoid-twice": of("torch.sigmoid(logits), targets"),
     "swapped": of("targets, logits"),
     "sign": edited(logits_loss, {_LOSS: f"-{_LOSS}"}),
@@ -207,14 +216,17 @@ formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of 
     diagnoses={
         "refused": "`binary_cross_entropy` (the function behind `nn.BCELoss`) was called under autocast. "
         "CUDA refuses it there with an error, though a CPU does not.",
-        "saturates": "For large logits the loss is too small. The sigmoid is exactly 0 there, exactly 1 there, and a "
-        "limit on it hides that. Such examples get no gradient, however wrong they are.",
+        "saturates": "For large logits the loss is too small: it stopped growing on the way, as the sigmoid does at exactly "
+        "0 and 1. Such examples get no gradient, however wrong they are.",
         "overflows": "For large logits the loss is not finite. An exponential of 200 is infinite in float32, and so is "
         "the logarithm of 0.",
         "large-wrong": "For large logits the loss is larger than the formula's.",
         "sigmoid-twice": "The sigmoid came in twice. A loss that takes logits has its own.",
         "rounded": "The value was rounded to 16 bits, though autocast is off. Leave the dtypes to autocast.",
-        "rows": "That is the sum divided by the number of rows. The mean is over all entries.",
+        "rows": "That is the sum divided by the number along one dimension. The mean is over all entries.",
+        "one-entry": "That is the loss of one entry. The mean is over all.",
+        "part-only": "That is the mean of a part. It is over all entries.",
+        "targets-ignored": "The same half of the formula was used for every entry, whatever its target.",
         "swapped": "Logits and targets are exchanged: the model's output comes first.",
         "sign": "The sign is wrong: the logarithm of a probability is negative, and the loss is not.",
         "flipped": "That is the loss for the opposite: a logit above 0 stands for target 1.",

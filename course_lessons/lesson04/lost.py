@@ -74,6 +74,7 @@ _TWINS = {
     "kept": (
         edited(lost, {"== 0": "!= 0"}),
         edited(lost, {_SHARE: f"1 - {_SHARE}"}),
+        edited(lost, {_SHARE: "1 - gone.item() / gradients.numel()"}),
     ),
     "dtype-ignored": (
         edited(lost, {"to(dtype)": "half()"}),
@@ -81,6 +82,13 @@ _TWINS = {
     ),
     "per-cent": edited(lost, {_SHARE: f"100 * {_SHARE}"}),
     "count": edited(lost, {_SHARE: "gone"}),
+    "any": edited(lost, {_SHARE: "float(gone > 0)"}),
+    "by-size": edited(
+        lost,
+        {
+            _SHARE: "nonzero[nonzero.to(dtype) == 0].abs().sum().item() / max(nonzero.abs().sum().item(), 1e-99)"
+        },
+    ),
     "whole-number": (
         edited(lost, {" / max": " // max"}),
         edited(lost, {_SHARE: f"round({_SHARE})"}),
@@ -105,7 +113,11 @@ def _alike(got: float, right: float) -> bool:
 
 
 def _otherwise(got: float, right: float, gradients: torch.Tensor, dtype: torch.dtype) -> str:
-    return "wrong-value" if gradients.any() else "nothing-to-lose"
+    if not gradients.any():
+        return "nothing-to-lose"
+    if not 0 <= got <= 1:
+        return "no-share"
+    return "too-many" if got > right else "too-few"
 
 
 EXERCISE = Exercise(
@@ -150,6 +162,11 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         "infinite": "What becomes infinite was counted. The task asks for what becomes zero.",
         "kept": "That is the share that is kept. Asked for is the share that becomes zero.",
         "count": "That is the number of entries lost. Divide it by the number that can be lost.",
+        "any": "That says whether something is lost. Asked for is the share.",
+        "by-size": "That is a share of the sum of sizes. Each entry counts as one, however small.",
+        "no-share": "A share goes from 0 to 1, and this number does not.",
+        "too-many": "That is more than the share of what becomes zero, of all entries that were not zero.",
+        "too-few": "That is less than the share of what becomes zero, of all entries that were not zero.",
         "whole-number": "The share was made a whole number. It is a fraction, from 0 to 1.",
         "by-rows": "The number was divided by `len(gradients)`: these are the rows of the tensor, zeros included.",
         "rounded": "A value that changes is rounded, not lost. Count those that become zero.",

@@ -62,6 +62,10 @@ WHOLE = {  # seen on one rank, where nothing is cut
     "double": _bytes(32),
     "one-more": _cut("(shape[0] // ranks + 1) * math.prod(shape[1:])"),
     "gathered": _pair("16 * whole, 4 * whole + 16 * part"),
+    "larger-unit": tuple(
+        _pair(f"16 * whole / {of}, 16 * part / {of}")
+        for of in ("1e6", "1e9", "2**20", "2**30", "1024")
+    ),
     "sums": (
         edited(sharded_bytes, {_SUM: "sum(sum(shape) ", _PIECE: "sum(shape)"}),
         edited(sharded_bytes, {_SUM: "sum(sum(shape) "}),
@@ -173,6 +177,7 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         "three-numbers": "That is 12 bytes for each parameter. There are four numbers of 4 bytes: itself, its gradient, "
         "Adam's two moments.",
         "double": "That is twice as much. There are four numbers for each parameter, and a number in float32 has 4 bytes.",
+        "larger-unit": "Asked for are bytes, and that is in a larger unit.",
         "sums": "The sizes of a shape were added. A tensor has as many numbers as their product.",
         "first-shape": "Only the first parameter was counted.",
         "two-dimensions": "Only the first two dimensions of a shape were counted.",

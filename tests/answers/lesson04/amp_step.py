@@ -121,6 +121,18 @@ WRONG = {
         amp_step, {"scaler.step(optimizer)": "scaler.step(optimizer)\noptimizer.step()"}
     ),
     "no-backward": edited(amp_step, {".backward()": ""}),
+    "rounded-loss": edited(amp_step, {"loss.detach()": "loss.detach().half()"}),
+    "no-step": edited(
+        amp_step,
+        {"scaler.step(optimizer)": "scaler.step(optimizer) if scaler.is_enabled() else None"},
+    ),
+    "wrong-length": edited(
+        amp_step,
+        {
+            "scaler.step(optimizer)": "scaler.unscale_(optimizer)\n"
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
+        },
+    ),
     "other-loss": edited(amp_step, {"loss.detach()": "loss.detach() * len(y)"}),
     "refused-by-scaler": edited(
         amp_step,

@@ -24,9 +24,9 @@ WRONG = {
     **TWINS,
     "clips-scaled": (
         TWINS["clips-scaled"],
+        edited(clipped_step, {_UNSCALE: _CLIP, _CLIP: _UNSCALE}),
         edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
-    "unscale-late": edited(clipped_step, {_UNSCALE: _CLIP, _CLIP: _UNSCALE}),
     **BACK,
     "steps-anyway": edited(clipped_step, {"scaler.step(optimizer)": "optimizer.step()"}),
     "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),

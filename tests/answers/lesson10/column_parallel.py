@@ -78,6 +78,13 @@ WRONG = {
         column_parallel,
         {"[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"},
     ),
+    "others-zero": edited(
+        column_parallel,
+        {
+            "dist.all_gather(parts, own)": "parts = [0 * part.nan_to_num() for part in parts]\nparts[rank] = own"
+        },
+    ),
+    "averaged": edited(column_parallel, {_CAT: f"{_CAT} / ranks"}),
     "bias-twice": edited(
         column_parallel, {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"}
     ),
