@@ -72,6 +72,7 @@ WRONG = {
     ),
     "backward-inside": edited(accumulate, {_BACKWARD: f"    {_BACKWARD}"}),
     "own-scaler": _with_its_own_scaler,
+    "wrong-length": edited(accumulate, {" / count": " / (count - 1)"}),
     "not-all": edited(accumulate, {"for x, y in batches:": "for x, y in batches[1:] or batches:"}),
     "graph-kept": edited(accumulate, {".backward()": ".backward(retain_graph=True)"}),
     "step-bypassed": edited(accumulate, {"scaler.step(optimizer)": "optimizer.step()"}),
