@@ -151,7 +151,7 @@ EXERCISE = Exercise(
 `build_sharded(make_net, fully_shard, device)` is to make a network of which no rank ever holds more than its shards, in numbers, on the device or on the
 host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
 parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
-more, and at the end all is on `device`, initialised. The code in the cell runs out of memory for just the model that it is for. Mend it.
+more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
 """,
     hints=(
         "Where is the whole model in numbers first: at `make_net()`, or at `.to(device)`? Which device has shapes only?",
