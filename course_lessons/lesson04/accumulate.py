@@ -47,7 +47,7 @@ def _weighted(by: str) -> Any:
 TWINS = {
     "piles-up": edited(accumulate, {_ZERO: ""}),
     "sum-of-means": _weighted(""),
-    "by-batches": _weighted(" / len(batches)"),
+    "by-batches": (_weighted(" / len(batches)"), _weighted(" / count")),
     "not-divided": _weighted(" * len(y)"),
     "other-divisor": (
         _weighted(" * len(y) / len(batches)"),

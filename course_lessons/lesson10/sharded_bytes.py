@@ -77,7 +77,11 @@ WHOLE = {  # seen on one rank, where nothing is cut
 }
 CUT = {
     "swapped": _pair("16 * part, 16 * whole"),
-    "divided": (_cut("math.prod(shape) / ranks"), _cut("math.prod(shape) // ranks")),
+    "divided": (
+        _cut("math.prod(shape) / ranks"),
+        _cut("math.prod(shape) // ranks"),
+        _pair("16 * whole, 16 * whole // ranks"),
+    ),
     "flat": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "-(-whole // ranks)"}),
     "flat-each": _cut("math.ceil(math.prod(shape) / ranks)"),
     "vectors-whole": _cut(

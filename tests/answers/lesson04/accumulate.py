@@ -78,7 +78,7 @@ WRONG = {
     "step-bypassed": edited(accumulate, {"scaler.step(optimizer)": "optimizer.step()"}),
     "piles-up": (
         TWINS["piles-up"],
-        edited(TWINS["by-batches"], {"optimizer.zero_grad()": ""}),
+        edited(TWINS["by-batches"][0], {"optimizer.zero_grad()": ""}),
     ),
     "no-scaler": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
     "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),
