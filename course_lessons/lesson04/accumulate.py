@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -13,10 +14,12 @@ from course_utils.exercises.edited import edited
 
 from ..shared.checking import one_thread
 from .checking import (
+    PRECISION,
     REFUSED,
+    Play,
     Run,
     judge_precision,
-    judge_result,
+    judge_runs,
     judge_scaler,
     made_batches,
     watched,
@@ -35,39 +38,63 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
 
 
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
+
+
+def _weighted(by: str) -> Any:
+    return edited(accumulate, {" * len(y) / count": by})
+
+
 TWINS = {
     "piles-up": edited(accumulate, {_ZERO: ""}),
-    "sum-of-means": edited(accumulate, {" * len(y) / count": ""}),
-    "by-batches": edited(accumulate, {"* len(y) / count": "/ len(batches)"}),
+    "sum-of-means": _weighted(""),
+    "by-batches": (_weighted(" / len(batches)"), _weighted(" / count")),
+    "not-divided": _weighted(" * len(y)"),
+    "other-divisor": (
+        _weighted(" * len(y) / len(batches)"),
+        _weighted(" * len(y) / len(batches[0][1])"),
+        _weighted(" * len(y) / max(len(y) for _, y in batches)"),
+    ),
+    "upside-down": (_weighted(" * count / len(y)"), _weighted(" / len(y)")),
     "last-only": edited(accumulate, {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"}),
 }
 
 
-@one_thread()
-def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
-    for dtype, sizes, overflow in (
-        (torch.bfloat16, (4, 4, 4), False),
-        (torch.float16, (6, 1, 3), False),
-        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
-        (torch.float16, (5,), False),
-    ):
+def _play(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> Play:
+    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
             batches[1] = (batches[1][0] * 1e6, batches[1][1])
-        run, right, *others = (
-            Run(use_scaler=dtype is torch.float16, interval=2) for _ in range(2 + len(TWINS))
-        )
+        run = Run(use_scaler=dtype is torch.float16, interval=2)
         for _ in range(2):
-            with watched(run):
-                answer(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
-            for other, twin in zip((right, *others), (accumulate, *TWINS.values()), strict=True):
-                twin(other.model, batches, other.loss_fn, other.optimizer, other.scaler, dtype)
-            judge_precision(run, dtype, judge)
-            _judge_order(run, sizes, judge)
-            if overflow and "made step" in run.log:
-                judge.no("overflow-kept", seen="a step", expected="a step that is left out")
-            judge_scaler(run, judge)
-            judge_result(run, right, judge, dict(zip(TWINS, others, strict=True)))
+            run.sizes.clear()
+            with watched(run) if watch else nullcontext():
+                step(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
+            yield run, None
+
+    return play
+
+
+@one_thread()
+def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
+    cases = (
+        (torch.bfloat16, (4, 2, 5), False),
+        (torch.float16, (6, 1, 3), False),
+        (torch.float16, (5,), False),
+        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
+    )
+    turns = iter([case for case in cases for _ in range(2)])
+
+    def look(run: Run, _: Any) -> None:
+        dtype, sizes, overflow = next(turns)
+        judge_precision(run, dtype, judge)
+        _judge_order(run, sizes, judge)
+        if overflow and "made step" in run.log:
+            judge.no("overflow-kept", seen="a step", expected="a step that is left out")
+        judge_scaler(run, judge)
+
+    plays = [_play(*case) for case in cases]
+    judge_runs(answer, judge, accumulate, TWINS, plays[:-1], look)
+    judge_runs(answer, judge, accumulate, {}, plays[-1:], look)
 
 
 def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
@@ -76,6 +103,12 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
             "large-batch",
             seen=f"a batch of {max(run.sizes)} went through the model",
             expected=f"at most {max(sizes)} at a time",
+        )
+    if sum(run.sizes) < sum(sizes):
+        judge.no(
+            "not-all",
+            seen=f"{sum(run.sizes)} of {sum(sizes)} examples went through the model",
+            expected="all of them",
         )
     steps = run.log.count("step") + run.log.count("bare step")
     if steps != 1:
@@ -91,6 +124,12 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
             seen=", ".join(passes),
             expected="a backward pass after each forward pass",
         )
+    if "held" in run.log:
+        judge.no(
+            "graph-kept",
+            seen="the activations of the micro-batch before, at a forward pass",
+            expected="memory that backward() has freed",
+        )
 
 
 EXERCISE = Exercise(
@@ -103,7 +142,7 @@ Accumulation adds up gradients that must all have the same scale. So unscaling, 
 `update` come once, after the last micro-batch (one of the small pieces of a large batch, as in lesson 03).
 Write `accumulate(model, batches, loss_fn, optimizer, scaler, dtype)`: **one** mixed-precision optimiser
 step for a list of `(x, y)` micro-batches of unequal size, the same as for the one large batch they make.
-`loss_fn` returns the mean over a micro-batch. Only one micro-batch's graph may exist at a time. If one of
+`loss_fn` returns the mean over a micro-batch. The data says on which device. Only one micro-batch's graph may exist at a time. If one of
 them overflows, none counts. Gradients of an earlier step may still be there.
 """,
     hints=(
@@ -117,33 +156,27 @@ them overflows, none counts. Gradients of an earlier step may still be there.
     why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
     "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
     diagnoses={
+        **PRECISION,
+        **REFUSED,
         "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
-        "sum-of-means": "The means of the micro-batches were added up: the step is as many times too "
-        "large as there are micro-batches.",
+        "sum-of-means": "The means of the micro-batches were added up. Each is to count by its share of all examples.",
+        "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them all.",
+        "other-divisor": "Each mean was multiplied by its size, then divided by another number than the size of them all.",
+        "upside-down": "The weights are upside down: the smaller a micro-batch, the more its mean counts.",
         "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",
+        "not-all": "Some micro-batches never went through the model.",
         "steps": "There must be one optimiser step for the whole list.",
         "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
         "gradients add up.",
-        "large-batch": "The large batch itself went through the model. It is the one that does not fit.",
+        "large-batch": "More examples than one micro-batch has went through the model at once. The large batch is the "
+        "one that does not fit.",
         "left-out": "One micro-batch was left out of the sum. Run backward for it too; the scaler then skips "
         "the whole step.",
         "one-backward": "Several forward passes came before a backward pass: until then all their graphs "
         "are in memory, which is what accumulation is to avoid.",
+        "graph-kept": "After its backward pass the graph of a micro-batch was kept, `retain_graph=True` does that: two were "
+        "in memory at once.",
         "overflow-kept": "One micro-batch overflowed, and the optimiser stepped all the same. Leave `inf` and "
         "`nan` in the gradients: by them the scaler sees that it has to skip.",
-        "half-model": "The weights themselves are now in 16 bits. With autocast the model stays in float32.",
-        "named-device": "Autocast was asked for one device by name, and the data is on another: there it "
-        "does nothing at all. Ask the data where it is.",
-        "no-autocast": "The layers did not compute in the dtype that was asked for.",
-        "loss-outside": "The loss was computed after autocast had ended, in 16 bits.",
-        "backward-inside": "`backward()` ran under autocast. Only the forward pass and the loss belong "
-        "there.",
-        "step-bypassed": "`optimizer.step()` used gradients that are still scaled. Leave the step to the "
-        "scaler.",
-        "not-scaled": "The losses were not scaled before the backward pass.",
-        "no-update": "The scaler was never told that the step is over.",
-        "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
-        "weights": "The weights are not those of a step on the large batch.",
-        **REFUSED,
     },
 )

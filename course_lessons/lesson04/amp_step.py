@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ from course_utils.exercises.edited import edited
 
 from ..shared.checking import one_thread
 from .checking import (
+    PRECISION,
     REFUSED,
+    Play,
     Run,
+    judge_back,
     judge_precision,
-    judge_result,
+    judge_runs,
     judge_scaler,
     made_batches,
     watched,
@@ -32,40 +36,60 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
+_RETURN = "return loss.detach()"
+_UNDER = (
+    "with torch.autocast(x.device.type, dtype=dtype):\n    return loss_fn(model(x), y).detach()"
+)
+TWINS = {"piles-up": edited(amp_step, {"optimizer.zero_grad()": ""})}
+BACK = {
+    "scaled-loss": edited(
+        amp_step,
+        {"(model(x), y)": "(model(x), y)\nloss = scaler.scale(loss)", "scaler.scale(loss)": "loss"},
+    ),
+    "loss-after": edited(amp_step, {_RETURN: _UNDER}),
+}
+
+
+def _play(dtype: torch.dtype) -> Play:
+    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
+        run = Run(use_scaler=dtype is torch.float16)
+        for number, (x, y) in enumerate(made_batches((4, 5, 3, 4, 4))):
+            if number == 2 and dtype is torch.float16:
+                x = x * 1e6  # float16 overflows: this step is to be left out
+            with watched(run) if watch else nullcontext():
+                got = step(run.model, x, y, run.loss_fn, run.optimizer, run.scaler, dtype)
+            yield run, got
+
+    return play
+
+
 @one_thread()
 def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
     waits: list[str] = []
     for dtype in (torch.bfloat16, torch.float16):
-        run, right, piled = (Run(use_scaler=dtype is torch.float16) for _ in range(3))
-        for number, (x, y) in enumerate(made_batches((4, 5, 3, 4, 4))):
-            if number == 2 and dtype is torch.float16:
-                x = x * 1e6  # float16 overflows: this step is to be left out
-            parts = [
-                (r.model, x, y, r.loss_fn, r.optimizer, r.scaler, dtype)
-                for r in (run, right, piled)
-            ]
-            with watched(run):
-                got = answer(*parts[0])
-            waits += run.waits
+
+        def look(run: Run, got: Any, dtype: torch.dtype = dtype) -> Any:
+            judge_precision(run, dtype, judge)
+            waits.extend(run.waits)
             if "get_scale" in run.log and run.scaler.is_enabled():
                 waits.append("get_scale")
-            expected = amp_step(*parts[1])
-            amp_without_zero(*parts[2])
-            judge_precision(run, dtype, judge)
             judge_scaler(run, judge)
-            judge_result(run, right, judge, {"piles-up": piled})
-            if waits and not isinstance(got, torch.Tensor):
-                break
-            judge.is_a(got, torch.Tensor, "a tensor")
-            if got.requires_grad:
-                judge.no("keeps-graph", seen=got, expected="the loss without its graph")
-            if torch.isfinite(expected):
-                judge.close(got, expected.item(), "scaled-loss", rel=1e-3)
-    if waits:
-        judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
+            if isinstance(got, torch.Tensor) and got.requires_grad:
+                judge.no("keeps-graph", seen=repr(got), expected="the loss without its graph")
+            if waits:
+                return got
+            if judge.is_a(got, torch.Tensor, "a tensor").dtype not in (
+                torch.float32,
+                torch.float64,
+            ):
+                judge.no("rounded-loss", seen=got.dtype, expected=torch.float32)
+            return got
 
-
-amp_without_zero = edited(amp_step, {"optimizer.zero_grad()": ""})
+        plays = (_play(dtype),)
+        back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
+        if waits:
+            judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
+        judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
 
 
 EXERCISE = Exercise(
@@ -91,27 +115,15 @@ without waiting for it. Gradients of an earlier step may still be there.
     why="No `if` is needed for the device, and none for the format: a disabled scaler passes "
     "everything through. The weights stay in float32; autocast makes 16-bit copies where they help.",
     diagnoses={
-        "half-model": "The weights themselves are now in 16 bits: small updates vanish when they are added. "
-        "With autocast the model stays in float32.",
-        "named-device": "Autocast was asked for one device by name, and the data is on another: there it "
-        "does nothing at all. Ask the data where it is.",
-        "no-autocast": "The layers did not compute in the dtype that was asked for.",
-        "loss-outside": "The loss was computed after autocast had ended, in the 16-bit dtype of the "
-        "outputs. Under autocast it is computed in float32.",
-        "backward-inside": "`backward()` ran under autocast. It uses the dtypes of the forward pass by "
-        "itself; PyTorch advises against autocast around it.",
-        "step-bypassed": "`optimizer.step()` used gradients that are still scaled, and it steps even when "
-        "they overflowed. The scaler has its own way to make the step.",
-        "not-scaled": "The loss was not scaled before the backward pass, but its gradients were "
-        "unscaled for the step.",
-        "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
-        "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
-        "weights": "The weights are not those of a right step.",
+        **PRECISION,
         **REFUSED,
         "waits": "Reading a tensor (`.item()`, `float()`, `if`), moving it to the CPU, `get_scale()` and "
         "`synchronize()` wait for the device. Return the loss as it is, a tensor where it was made.",
         "keeps-graph": "The loss still holds its graph. Whoever collects losses in a list keeps every "
         "activation of every step.",
-        "scaled-loss": "That is not the loss: it looks multiplied by the scale. Keep the loss itself.",
+        "scaled-loss": "That is the loss multiplied by the scale. Keep the loss itself.",
+        "loss-after": "That is the loss after the step, from one more forward pass. Keep the one that the step began with.",
+        "rounded-loss": "The loss was rounded to 16 bits on its way back. Under autocast it is float32; leave it so.",
+        "other-loss": "What comes back is not the loss that the step began with.",
     },
 )

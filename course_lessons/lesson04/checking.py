@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
 
+import numpy
 import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course_utils.exercises import Judge
+from course_utils.exercises.forms import several
+
+from ..shared.checking import Alive
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -86,7 +91,9 @@ class Run:
     log
         ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
         ``"step"``, ``"bare step"`` (not from within the scaler's), ``"empty step"`` (the gradients of a
-        backward pass are gone), ``"made step"`` (the optimizer's own) and ``"update"``, in their order.
+        backward pass are gone), ``"made step"`` (the optimizer's own), ``"update"``, ``"held"`` (a graph
+        from before is whole at a forward pass) and ``"stale"`` (gradients from before are there at the first
+        backward pass), in their order.
     waits
         The calls by which the answer waited for the device.
     outputs
@@ -99,6 +106,8 @@ class Run:
         For which devices autocast was asked.
     own_scalers
         How many scalers the answer made.
+    looked
+        Whether the answer asked a tensor where it is.
     """
 
     def __init__(
@@ -123,13 +132,16 @@ class Run:
         self.low_loss = False
         self.asked: list[str] = []
         self.own_scalers = 0
+        self.looked = False
+        self.hidden = Alive()
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
             parameter.grad = torch.full_like(parameter, 0.5)
         self.model.register_forward_pre_hook(self._forward)
         for layer in (self.model[0], self.model[2]):
             layer.register_forward_hook(lambda *args: self.outputs.append(args[2].dtype))
-        self.model[0].weight.register_hook(lambda _: self._note("backward"))
+        self.model[1].register_forward_hook(lambda *args: self.hidden.add(args[2]))
+        self.model[0].weight.register_hook(self._backward)
         self.optimizer.register_step_pre_hook(self._step)
 
     def loss_fn(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -145,8 +157,15 @@ class Run:
             self.inside.add(what)
 
     def _forward(self, _: nn.Module, args: Any) -> None:
-        self.log.append("forward")
+        self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
         self.sizes.append(len(args[0]))
+
+    def _backward(self, _: torch.Tensor) -> None:
+        left = self.model[0].weight.grad
+        with self.scaler.by_itself():
+            if "backward" not in self.log and left is not None and left.any():
+                self.log.append("stale")
+        self._note("backward")
 
     def _step(self, *_: Any) -> None:
         self.log.append("made step")
@@ -157,16 +176,10 @@ class Run:
             if "backward" in self.log and not any(g.any() for g in gradients):
                 self.log.append("empty step")
 
-    def apart(self, other: Run) -> float:
-        """Return how far the weights are from another run's, as a share of the way that one went."""
-        way = float((other.start - _weights(other.model)).abs().max())
-        off = float((_weights(self.model) - _weights(other.model)).abs().max())
-        return off if way == 0 else off / way
-
-    def is_like(self, other: Run) -> bool:
-        """Whether weights and scale are those of another run, but for 16-bit rounding."""
-        alike = self.scaler.get_scale() == other.scaler.get_scale()
-        return alike and self.apart(other) < 0.02
+    def moved(self) -> tuple[torch.Tensor, float]:
+        """Return how far the weights have come, and the scale."""
+        with self.scaler.by_itself():
+            return _weights(self.model) - self.start, self.scaler.get_scale()
 
 
 def _weights(model: nn.Module) -> torch.Tensor:
@@ -186,8 +199,12 @@ _READS = ("item", "tolist", "numpy", "cpu", "is_nonzero")
 _READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
 
 
+_PLACES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
+
+
 class _Waits(TorchFunctionMode):
-    """Note where the answer reads a tensor's value, or moves a single number to the CPU by name.
+    """Note whether the answer asks where a tensor is; and where it reads a tensor's value, or moves a single number
+    to the CPU by name.
 
     A move to a device that is no text is none: the data may have told it. What the checker reads, to see
     whether the answer changed what it was given, does not count.
@@ -203,11 +220,16 @@ class _Waits(TorchFunctionMode):
         """Note the call, then make it."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
+        name = (
+            getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else name
+        )
         waits = name in _READS
         if name == "to" and args[0].dim() == 0:
             waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
         module = sys._getframe(1).f_globals.get("__name__", "")
         own = not module.startswith("course_utils.exercises")
+        if own and name in _PLACES and not module.startswith("torch"):
+            self.run.looked = True
         if waits and own and not self.run.scaler.busy:
             self.run.waits.append(name.strip("_"))
         return func(*args, **kwargs)
@@ -219,6 +241,7 @@ def watched(run: Run) -> Iterator[None]:
     run.log.clear()
     run.waits.clear()
     run.asked.clear()
+    run.looked = False
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -248,14 +271,14 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
     if {p.dtype for p in run.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen=f"weights in {run.model[0].weight.dtype}", expected="float32")
+    others = [name for name in run.asked if name != "cpu"]
+    if others or (run.asked and not run.looked):
+        judge.no(
+            "named-device",
+            seen=f"autocast for {(others or run.asked)[0]!r}, and no look at where the data is",
+            expected="autocast for the device of the data",
+        )
     if not run.outputs or set(run.outputs) != {dtype}:
-        others = [name for name in run.asked if name != "cpu"]
-        if others:
-            judge.no(
-                "named-device",
-                seen=f"autocast for {others[0]!r}, while the data is on the CPU",
-                expected="autocast for the device of the data",
-            )
         found = ", ".join(sorted({str(d) for d in run.outputs})) or "nothing"
         judge.no("no-autocast", seen=f"{found} out of the linear layers", expected=str(dtype))
     if run.low_loss:
@@ -268,15 +291,26 @@ def judge_scaler(run: Run, judge: Judge) -> None:
     """Refuse a run that passed a scaler by that is enabled."""
     if run.own_scalers:
         judge.no("own-scaler", seen="a scaler made by the answer", expected="the one that is given")
+    if "backward" not in run.log:
+        judge.no("no-backward", seen=", ".join(run.log), expected="a backward pass too")
     if "empty step" in run.log:
         judge.no("zeroed-late", seen="no gradients at the step", expected="those of backward()")
+    if run.log.count("made step") > 1:
+        steps = f"{run.log.count('made step')} steps"
+        judge.no("steps-twice", seen=steps, expected="one step")
     if not run.scaler.is_enabled():
         return
     if "scale" not in run.log and "get_scale" in run.log:
         judge.no("reads-scale", seen="get_scale() and no scale(loss)", expected="scale(loss)")
     if "bare step" in run.log:
-        judge.no("step-bypassed", seen="optimizer.step() by itself", expected="by the scaler")
-    if "scale" not in run.log and ("backward" in run.log or "step" in run.log):
+        used = {"scale", "unscale", "step", "update"} & set(run.log)
+        diagnosis = "step-bypassed" if "scale" in used else "no-scaler"
+        if "step" in used:
+            diagnosis = "steps-twice"
+        elif "unscale" in used or "get_scale" in run.log:
+            diagnosis = "steps-anyway"
+        judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
+    if "scale" not in run.log:
         judge.no("not-scaled", seen="the backward pass of the loss itself", expected="scaled")
     if "step" in run.log and "update" not in run.log:
         judge.no("no-update", seen="the scaler's step, no update", expected="both")
@@ -284,20 +318,111 @@ def judge_scaler(run: Run, judge: Judge) -> None:
         judge.no("refused-by-scaler", seen=run.scaler.refusal, expected="calls in their order")
 
 
-def judge_result(run: Run, right: Run, judge: Judge, wrong: dict[str, Run]) -> None:
-    """Refuse other weights or another scale than the right run's; say which wrong run they are of."""
-    if run.is_like(right):
-        return
-    known = [name for name, other in wrong.items() if run.is_like(other)]
-    scales = [
-        f", scale {r.scaler.get_scale():g}" if r.scaler.is_enabled() else "" for r in (run, right)
-    ]
-    alike = "scale-off" if run.apart(right) < 0.02 else "weights"
-    judge.no(
-        known[0] if known else alike,
-        seen=f"weights that are off by {run.apart(right):.0%} of the step{scales[0]}",
-        expected=f"the weights of a right step{scales[1]}",
-    )
+Play = Callable[[Callable[..., Any], bool], Iterator[tuple[Run, Any]]]
+"""Makes a run with a function, watched where told, and gives the run and what came back after each step."""
+
+
+def judge_runs(
+    answer: Callable[..., Any],
+    judge: Judge,
+    right: Callable[..., Any],
+    twins: Mapping[str, Any],
+    plays: Sequence[Play],
+    look: Callable[[Run, Any], Any],
+) -> tuple[list[Any], list[Any]]:
+    """Refuse runs after which weights and scale are not the right run's; say which twin they follow.
+
+    ``look`` judges a step of the answer by what was noted, and makes of what came back what is compared
+    later. Returned is that, of the answer and of the right function.
+    """
+    got, expected, back, stale = [], [], ([], []), False
+    for play in plays:
+        for (run, value), (other, gave) in zip(play(answer, True), play(right, False), strict=True):
+            back[0].append(look(run, value))
+            back[1].append(gave)
+            got.append(run.moved())
+            expected.append(other.moved())
+            stale |= "stale" in run.log
+
+    def moves(twin: Callable[..., Any]) -> list[Any]:
+        """Return what a twin does, or nothing where the answer does not follow it."""
+        found: list[Any] = []
+        for play in plays:
+            for run, _ in play(twin, False):
+                found.append(run.moved())
+                case = got[len(found) - 1], expected[len(found) - 1]
+                if not any(_alike(found[-1], one) for one in case):
+                    return []
+        return found
+
+    def otherwise(at: int) -> str:
+        found, way = got[at][0], expected[at][0]
+        if stale:
+            return "piles-up"
+        if _near(found, way):
+            return "scale-off"
+        if way.any() and not found.any():
+            return "no-step"
+        length = float((found * way).sum() / (way * way).sum().clamp(min=1e-30))
+        return "wrong-length" if _near(found, length * way) else "weights"
+
+    def say(at: int) -> tuple[str, str]:
+        way, off = (float(w.abs().max()) for w in (expected[at][0], got[at][0] - expected[at][0]))
+        texts = (
+            f"weights that are off by {off / way if way else off:.0%} of the step",
+            "the weights of a right step",
+        )
+        scales = [found[at][1] for found in (got, expected)]
+        if scales[0] == scales[1]:
+            return texts
+        return f"{texts[0]}, scale {scales[0]:g}", f"{texts[1]}, scale {scales[1]:g}"
+
+    if not all(map(_alike, got, expected)):
+        known = {name: [moves(one) for one in several(twin)] for name, twin in twins.items()}
+        judge.closest(
+            got,
+            expected,
+            {name: [found for found in all_of if found] for name, all_of in known.items()},
+            alike=_alike,
+            otherwise=otherwise,
+            say=say,
+        )
+    return back
+
+
+def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether weights have come the same way, but for 16-bit rounding."""
+    return float((a - b).abs().max()) <= 0.02 * float(b.abs().max())
+
+
+def _alike(a: tuple[torch.Tensor, float], b: tuple[torch.Tensor, float]) -> bool:
+    return a[1] == b[1] and _near(a[0], b[0])
+
+
+def judge_back(
+    judge: Judge,
+    back: tuple[list[Any], list[Any]],
+    twins: Mapping[str, Any],
+    plays: Sequence[Play],
+    otherwise: str,
+    rel: float = 1e-3,
+) -> None:
+    """Refuse what came back where it is not what the right function gave; infinite values do not count."""
+    finite = [at for at, value in enumerate(back[1]) if math.isfinite(value)]
+    right = [float(back[1][at]) for at in finite]
+    got = [back[0][at] for at in finite]
+    got = [judge.number(g.item() if isinstance(g, numpy.generic) else g) for g in got]
+
+    def values(twin: Callable[..., Any]) -> list[float]:
+        found = [value for play in plays for _, value in play(twin, False)]
+        return [float(found[at]) for at in finite]
+
+    def alike(a: float, b: float) -> bool:
+        return math.isclose(a, b, rel_tol=rel)
+
+    if not all(map(alike, got, right)):
+        known = {name: [values(one) for one in several(twin)] for name, twin in twins.items()}
+        judge.closest(got, right, known, alike=alike, otherwise=otherwise)
 
 
 def listed(values: torch.Tensor) -> str:
@@ -305,12 +430,39 @@ def listed(values: torch.Tensor) -> str:
     return f"[{', '.join(f'{value:.4g}' for value in values.flatten().tolist())}]"
 
 
+PRECISION = {
+    "half-model": "The weights themselves are now in 16 bits: small updates vanish when they are added. "
+    "With autocast the model stays in float32.",
+    "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
+    "at all. Ask the data where it is.",
+    "no-autocast": "The layers did not compute in the dtype that was asked for.",
+    "loss-outside": "The loss was computed after autocast had ended, in the 16-bit dtype of the "
+    "outputs. Under autocast it is computed in float32.",
+    "backward-inside": "`backward()` ran under autocast. It uses the dtypes of the forward pass by "
+    "itself; PyTorch advises against autocast around it.",
+}
+"""What ``judge_precision`` says."""
+
 REFUSED = {
     "own-scaler": "That is not the scaler you were given: a new one knows nothing of the steps before.",
+    "no-backward": "There was no backward pass, so the step had no new gradients.",
     "reads-scale": "The loss was multiplied by hand. `get_scale()` waits for the device, and the scaler does not "
     "know that the loss is scaled: `scaler.scale` does both without waiting.",
     "zeroed-late": "The gradients were set to zero between the backward pass and the step: nothing was left for it.",
+    "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step with "
+    "infinite ones is made.",
+    "step-bypassed": "`optimizer.step()` used gradients that are still scaled. The scaler has its own way to make "
+    "the step.",
+    "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
+    "steps-twice": "The optimiser made more than one step. `scaler.step` makes it, once.",
+    "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
+    "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
+    "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
+    "no-step": "No step was made here, and one is due.",
+    "wrong-length": "The step goes the right way, and has another length than it should.",
+    "weights": "The weights are not those of a right step.",
     "scale-off": "The weights are right, the scale is not. The scaler must see every step, one that overflows too.",
     "refused-by-scaler": "The scaler was called in an order that it refuses: scale, backward, step, update. "
     "Where gradients are set to zero after the backward pass, it finds none to look at.",
 }
+"""What ``judge_scaler`` and ``judge_runs`` say."""

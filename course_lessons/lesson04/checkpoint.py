@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import pickle
@@ -12,6 +13,7 @@ import torch
 from torch import nn
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.values import nearly
 
 from ..shared.checking import one_thread
 from .checking import Batches, Run, made_batches
@@ -25,77 +27,85 @@ def checkpoint(model, optimizer, scaler):
     }
 
 
-def _train(run: Run, batches: Batches, overflow: int | None = None) -> list[float]:
-    """Train on batches, of which one may overflow; return the scale after each."""
-    scales = []
+def _train(run: Run, batches: Batches, overflow: int | None) -> None:
+    """Train on batches, of which one may overflow."""
     for number, (x, y) in enumerate(batches):
         loss = run.loss_fn(run.model(x), y) * (math.inf if number == overflow else 1.0)
         run.optimizer.zero_grad()
         run.scaler.scale(loss).backward()
         run.scaler.step(run.optimizer)
         run.scaler.update()
-        scales.append(run.scaler.get_scale())
-    return scales
 
 
 @one_thread()
 def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
-    keys = {"model", "optimizer", "scaler"}
     for use_scaler, before in ((True, 4), (False, 2)):
-        batches = made_batches((4,) * 9)
+        batches = made_batches((4,) * before)
         run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
-        _train(run, batches[:before], overflow=1 if use_scaler else None)
+        _train(run, batches, overflow=1 if use_scaler else None)
+        parts = {name: getattr(run, name).state_dict() for name in ("model", "optimizer", "scaler")}
+        right = copy.deepcopy(parts)
         state = judge.is_a(
             answer(run.model, run.optimizer, run.scaler), dict, "a dict with the keys of the task"
         )
-        if "scaler" not in state:
-            judge.no("no-scaler", seen=f"the keys {', '.join(map(str, state))}", expected="scaler")
-        if set(state) != keys:
-            judge.no("other-keys", seen=", ".join(map(str, state)), expected=", ".join(keys))
-        _judge_parts(state, run, judge)
+        _judge_keys(state, use_scaler, judge)
+        for name, whole in right.items():
+            _judge_part(name, state[name], whole, judge)
         try:
             file = io.BytesIO()
             torch.save(state, file)
             file.seek(0)
-            state = torch.load(file, weights_only=True)
+            torch.load(file, weights_only=True)
         except (pickle.UnpicklingError, AttributeError, TypeError, RuntimeError) as error:
             judge.no("not-plain", seen=str(error).splitlines()[0], expected="plain state")
-        _judge_restart(run, state, batches[before:], use_scaler, judge)
 
 
-def _judge_parts(state: dict[str, Any], run: Run, judge: Judge) -> None:
-    """Refuse parts that are not what their ``state_dict`` gives."""
-    for key in ("model", "optimizer", "scaler"):
-        part, whole = state[key], getattr(run, key).state_dict()
-        if isinstance(part, (nn.Module, torch.optim.Optimizer, torch.amp.GradScaler)):
-            judge.no("not-plain", seen=f"the whole {key}", expected="its state")
-        if key == "scaler" and part is None:
-            judge.no("none-for-disabled", seen=part, expected=whole)
-        if key == "scaler" and part != whole:
-            judge.no("scale-only", seen=part, expected=whole)
-        if not isinstance(part, dict) or part.keys() != whole.keys():
-            judge.no(key, seen=part, expected=f"the {key}'s state_dict()")
-    weights = [value for value in state["model"].values() if value.is_floating_point()]
-    if {value.dtype for value in weights} != {torch.float32}:
-        judge.no("half", seen="weights in 16 bits", expected="float32")
+def _judge_keys(state: dict[Any, Any], use_scaler: bool, judge: Judge) -> None:
+    keys = ("model", "optimizer", "scaler")
+    missing = [key for key in keys if key not in state]
+    if not missing:
+        return
+    shown = {
+        "seen": f"the keys {', '.join(map(str, state)) or '(none)'}",
+        "expected": ", ".join(keys),
+    }
+    if missing == ["scaler"]:
+        judge.no("no-scaler" if use_scaler else "none-for-disabled", **shown)
+    judge.no("other-keys" if len(state) >= len(keys) else "part-missing", **shown)
 
 
-def _judge_restart(
-    run: Run, state: dict[str, Any], batches: Batches, use_scaler: bool, judge: Judge
-) -> None:
-    """Refuse a state from which another run does not go on as this one does."""
-    resumed = Run(use_scaler=use_scaler, scale=2.0, between=lambda: nn.BatchNorm1d(8))
-    with torch.no_grad():
-        for parameter in resumed.model.parameters():
-            parameter.zero_()
-    resumed.model.load_state_dict(state["model"])
-    resumed.optimizer.load_state_dict(state["optimizer"])
-    resumed.scaler.load_state_dict(state["scaler"])
-    expected, found = _train(run, batches), _train(resumed, batches)
-    if found != expected:
-        judge.no("scale-only", seen=f"the scales {found}", expected=f"{expected}")
-    if run.apart(resumed) > 1e-6:
-        judge.no("weights", seen="other weights after some steps", expected="the same")
+def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> None:
+    """Refuse a part that cannot be loaded as its ``state_dict`` can, or holds other values."""
+    if isinstance(part, (nn.Module, torch.optim.Optimizer, torch.amp.GradScaler)):
+        judge.no("not-plain", seen=f"the whole {name}", expected="its state")
+    if callable(part):
+        judge.no("not-called", seen="a method", expected="what it returns")
+    if name == "scaler" and not whole and part != whole:
+        judge.no("none-for-disabled", seen=repr(part), expected="{}")
+    number = isinstance(part, (int, float, torch.Tensor))
+    if name == "scaler" and (number or (isinstance(part, dict) and set(part) == {"scale"})):
+        judge.no("scale-only", seen=repr(part), expected=repr(whole))
+    if not isinstance(part, dict):
+        judge.no("no-state", seen=f"a {type(part).__name__}", expected=f"the {name}'s state_dict()")
+    missing = [str(key) for key in whole if key not in part]
+    if name == "model" and missing and all("running" in key or "num" in key for key in missing):
+        judge.no("buffers", seen=f"nothing for {', '.join(missing)}", expected="buffers too")
+    if missing:
+        judge.no(f"other-{name}", seen=f"nothing for {', '.join(missing)}", expected="all of it")
+    part = {key: part[key] for key in whole}
+    kinds = [
+        {str(getattr(value, "dtype", type(value))) for value in of.values()} for of in (part, whole)
+    ]
+    if name == "model" and kinds[0] != kinds[1]:
+        judge.no("half", seen=", ".join(kinds[0]), expected=", ".join(kinds[1]))
+    exactly = nearly(0, 0)
+    if exactly(part, whole):
+        return
+    if name == "optimizer" and not part["state"]:
+        judge.no("no-moments", seen="no state of any parameter", expected="the momentum of each")
+    if name == "scaler" and {**part, "_growth_tracker": 0} == {**whole, "_growth_tracker": 0}:
+        judge.no("no-count", seen=part, expected=whole)
+    judge.no(f"other-{name}", seen=part, expected=whole)
 
 
 EXERCISE = Exercise(
@@ -118,18 +128,23 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
     "Where the old scale had grown, small gradients get lost until the new one has grown too.",
     diagnoses={
         "no-scaler": "The scaler is missing: after a restart it begins at its first scale.",
+        "part-missing": "A key of the task is missing, and with it what has to come back.",
+        "other-keys": "The keys have other names than the task gives them.",
         "scale-only": "The scale alone is not the scaler's state: the count of good steps since the last "
         "change is lost, and the next doubling comes late.",
+        "no-count": "The scaler's count of good steps is lost, and the next doubling comes late.",
+        "other-scaler": "That is not the state of this scaler: after a restart the scales are others.",
         "none-for-disabled": "A disabled scaler has a `state_dict()` too: `{}`. It needs no case of its own.",
         "not-plain": "The checkpoint holds whole objects. Keep their state: tensors, numbers, strings, and "
         "containers of them.",
-        "half": "The weights were saved in 16 bits. The float32 weights hold what many small updates "
-        "added up to, and that is lost.",
-        "optimizer": "The optimiser does not come back: its momentum starts from nothing.",
-        "model": "The model does not come back whole. Besides parameters it has buffers, such as BatchNorm's "
-        "running statistics.",
-        "scaler": "The scaler does not come back.",
-        "weights": "After the restart, training takes another way.",
-        "other-keys": "Use just the keys the task names.",
+        "not-called": "`state_dict` is a method, and it was not called: put parentheses after it.",
+        "no-state": "That is no state that `load_state_dict` takes: it wants a dict.",
+        "half": "The weights were saved as something else than float32 tensors. These hold what many small updates "
+        "added up to, and in 16 bits that is lost.",
+        "buffers": "The parameters alone are not the model's state: buffers, such as BatchNorm's running statistics, "
+        "are missing.",
+        "no-moments": "The optimiser's state of each parameter is missing: its momentum starts from nothing.",
+        "other-model": "That is not the model's state: training goes on with other weights.",
+        "other-optimizer": "That is not the optimiser's state: training goes on with other steps.",
     },
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -10,6 +11,8 @@ import torch
 
 from course_utils.devices import Abilities
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import brief
 
 
 def choose_precision(can):
@@ -20,63 +23,69 @@ def choose_precision(can):
     return torch.float16, True
 
 
-def _machines() -> Iterator[tuple[Abilities, torch.dtype]]:
-    """Machines, and the dtype for each."""
-    gib = 2**30
-    for name, device, memory, bf16, tf32, capability, dtype in (
-        ("NVIDIA A100", "cuda", 80 * gib, True, True, "8.0", torch.bfloat16),
-        ("Tesla T4", "cuda", 15 * gib, False, False, "7.5", torch.float16),
-        ("a CPU with AMX", "cpu", None, True, False, "", torch.bfloat16),
-        ("a CPU without 16-bit units", "cpu", None, False, False, "", torch.float32),
-        ("Apple M1 GPU", "mps", None, False, False, "", torch.float16),
-        ("NVIDIA B200", "cuda:1", 180 * gib, True, True, "10.0", torch.bfloat16),
-        ("Intel Arc", "xpu", 16 * gib, True, True, "", torch.bfloat16),
-        ("AMD MI250", "cuda", 64 * gib, True, False, "", torch.bfloat16),
-    ):
-        yield Abilities(torch.device(device), name, memory, bf16, tf32, capability), dtype
+_MACHINES = (  # name, device, units for bfloat16, for TF32, capability
+    ("NVIDIA A100", "cuda", True, True, "8.0"),
+    ("Tesla T4", "cuda", False, False, "7.5"),
+    ("a CPU with AMX", "cpu", True, False, ""),
+    ("a CPU without 16-bit units", "cpu", False, False, ""),
+    ("Apple M1 GPU", "mps", False, False, ""),
+    ("NVIDIA B200", "cuda:1", True, True, "10.0"),
+    ("Intel Arc", "xpu", True, True, ""),
+    ("AMD MI250", "cuda", True, False, ""),
+    ("an older Intel GPU", "xpu", False, False, ""),
+    ("another accelerator", "hpu", False, True, ""),
+)
+_CASES = [
+    (Abilities(torch.device(device), name, None, bf16, tf32, capability),)
+    for name, device, bf16, tf32, capability in _MACHINES
+]
+
+
+def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
+    judge.is_a(got, (tuple, list), "a pair: dtype and True or False")
+    if len(got) != 2 or not isinstance(got[0], torch.dtype):
+        judge.no("not-a-pair", seen=brief(got), expected="such as (torch.float32, False)")
+    scaler = got[1].item() if hasattr(got[1], "item") else got[1]
+    if scaler not in (True, False):
+        judge.no("not-a-bool", seen=repr(scaler), expected="such as (torch.float32, False)")
+    return got[0], bool(scaler)
+
+
+def _said(got: tuple[torch.dtype, bool], right: tuple[torch.dtype, bool], can: Abilities) -> str:
+    """Say which rule of the task is broken for this device."""
+    dtype, scaler = got
+    if dtype is right[0]:
+        no_need = "scaler-with-bf16" if dtype is torch.bfloat16 else "scaler-with-float32"
+        return no_need if scaler else "no-scaler"
+    if can.bf16:
+        return "bf16-missed"
+    if dtype is torch.bfloat16:
+        return "no-units"
+    if dtype not in (torch.float16, torch.float32):
+        return "other-format"
+    return "cpu-float16" if can.device.type == "cpu" else "accelerator-float32"
 
 
 def _check_choose_precision(answer: Callable[..., Any], judge: Judge) -> None:
     here: list[str] = []
 
-    def supported(*_: Any, **__: Any) -> bool:
-        here.append("is_bf16_supported")
-        return True
+    def asked(name: str) -> Any:
+        return mock.patch.object(torch.cuda, name, lambda *_, **__: here.append(name) or True)
 
-    names = {torch.bfloat16: "bfloat16", torch.float16: "float16", torch.float32: "float32"}
-    with mock.patch.object(torch.cuda, "is_bf16_supported", supported):
-        for can, dtype in _machines():
-            what = f"{can.name} ({can.device}, bf16={can.bf16})"
-            got = judge.is_a(answer(can), tuple, "a pair: dtype and True or False")
-            if here:
-                judge.no(
-                    "asks-the-machine", seen="torch.cuda.is_bf16_supported()", expected="can.bf16"
-                )
-            if len(got) != 2 or not isinstance(got[0], torch.dtype) or not isinstance(got[1], bool):
-                judge.no("not-a-pair", seen=got, expected="such as (torch.float32, False)")
-            right = (dtype, dtype is torch.float16)
-            if got == right:
-                continue
-            diagnosis = "wrong-choice"
-            if got == (torch.bfloat16, True):
-                diagnosis = "scaler-with-bf16"
-            elif got == (torch.float16, False):
-                diagnosis = "no-scaler"
-            elif got[0] is torch.bfloat16:
-                diagnosis = "no-units"
-            elif can.bf16:
-                diagnosis = "bf16-missed"
-            elif got[0] is torch.float16:
-                diagnosis = "cpu-float16"
-            elif can.device.type == "cuda":
-                diagnosis = "device-as-text"
-            elif dtype is torch.float16:
-                diagnosis = "accelerator-left-out"
-            judge.no(
-                diagnosis,
-                seen=f"{names.get(got[0], got[0])}, {got[1]} for {what}",
-                expected=f"{names[dtype]}, {right[1]}",
-            )
+    check = OverCases(
+        choose_precision,
+        _CASES,
+        {},
+        read=_read,
+        alike=operator.eq,
+        otherwise=_said,
+        situation=lambda can: f"{can.name} ({can.device}, bf16={can.bf16})",
+    )
+    with asked("is_bf16_supported"), asked("is_available"), asked("get_device_capability"):
+        answer(_CASES[0][0])
+        if here:
+            judge.no("asks-the-machine", seen=f"torch.cuda.{here[0]}()", expected="only `can`")
+        check(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -100,20 +109,20 @@ An accelerator without them (any kind, not only CUDA): float16. A CPU without th
     why="One choice at the top of a script, and the same training step runs on a T4, an A100, a Mac "
     "and a CPU. `torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and slow.",
     diagnoses={
-        "asks-the-machine": "`torch.cuda.is_bf16_supported()` asks about the current CUDA device and "
-        "counts emulation. The device in question is described by `can`.",
+        "asks-the-machine": "That asks about CUDA on the machine that runs this. The device in question is "
+        "described by `can`.",
         "scaler-with-bf16": "bfloat16 has the exponent of float32: its gradients do not vanish, and a "
         "scaler has nothing to do.",
+        "scaler-with-float32": "float32 has the range: a scaler has nothing to do.",
         "no-scaler": "float16 without a scaler: small gradients become zero and are gone.",
         "no-units": "This device has no units for bfloat16.",
-        "bf16-missed": "This device has units for bfloat16. Ask what it can do, not what it is called: a "
-        'capability is no text to compare either, because as texts "10.0" comes before "8.0".',
-        "cpu-float16": "A CPU has no float16 units that help here: this device is better off in float32. "
-        "(If you did ask for a CPU: `can.device` is no text, and is never equal to one. Its type is.)",
-        "device-as-text": "This card computes in float16. `can.device` is no text, and is never equal to one: "
-        "its type is.",
-        "accelerator-left-out": "This is an accelerator too, if not a CUDA one: it can compute in float16.",
-        "not-a-pair": "The answer must be a pair of a `torch.dtype` and a `bool`.",
-        "wrong-choice": "That is not the pair the task asks for here.",
+        "bf16-missed": "This device has units for bfloat16, `can.bf16` says so: bfloat16, whatever kind of device it is.",
+        "cpu-float16": "This is a CPU without the units. From 16 bits it gains nothing: float32. Compare "
+        "`can.device.type` with a name; `can.device` itself is no text.",
+        "accelerator-float32": "This is an accelerator, and no CPU, if without units for bfloat16: float16. Compare "
+        "`can.device.type` with a name; `can.device` itself is no text.",
+        "other-format": "The task names three formats: bfloat16, float16 and float32.",
+        "not-a-pair": "The answer must be a pair, the `torch.dtype` first.",
+        "not-a-bool": "The second of the pair, `use_scaler`, must be True for yes, False for no.",
     },
 )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -13,7 +13,16 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 
 from ..shared.checking import one_thread
-from .checking import REFUSED, Run, judge_result, judge_scaler, made_batches, watched
+from .checking import (
+    REFUSED,
+    Play,
+    Run,
+    judge_back,
+    judge_runs,
+    judge_scaler,
+    made_batches,
+    watched,
+)
 
 
 def clipped_step(loss, model, optimizer, scaler, max_norm):
@@ -28,52 +37,93 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
 
 _UNSCALE = "scaler.unscale_(optimizer)"
 _DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
-_CLIP = "clip_grad_norm_(model.parameters(), max_norm)"
+_CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
+_NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
+
+
+def _clips(by: str) -> Any:
+    return edited(clipped_step, {_CLIP: by})
+
+
+def _gives(value: str) -> Any:
+    return edited(clipped_step, {"return norm": f"return {value}"})
+
+
 TWINS = {
     "piles-up": edited(clipped_step, {"optimizer.zero_grad()": ""}),
     "clips-scaled": edited(clipped_step, {_UNSCALE: ""}),
-    "never-clips": edited(
-        clipped_step, {_CLIP: "get_total_norm([p.grad for p in model.parameters()])"}
-    ),
+    "never-clips": _clips(_NORM),
     "divided-twice": edited(clipped_step, {_UNSCALE: _DIVIDE}),
+    "by-value": _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"),
+    "one-by-one": _clips(
+        f"{_NORM}\nfor p in model.parameters():\n    torch.nn.utils.clip_grad_norm_([p], max_norm)"
+    ),
+    "always": _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max_norm / norm)"),
+    "upside-down": (
+        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(norm / max_norm)"),
+        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max(norm / max_norm, 1))"),
+    ),
+    "part-only": tuple(
+        _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_norm_({part}, max_norm)")
+        for part in (
+            "model[0].parameters()",
+            "model[-1].parameters()",
+            "list(model.parameters())[:1]",
+            "list(model.parameters())[-1:]",
+            "[p for p in model.parameters() if p.dim() > 1]",
+        )
+    ),
+    "limit-of-1": _clips(_CLIP.replace("max_norm", "1.0")),
+    "other-norm": (
+        _clips(_CLIP.replace("max_norm", "max_norm, 1.0")),
+        _clips(_CLIP.replace("max_norm", "max_norm, torch.inf")),
+    ),
 }
+BACK = {
+    "scaled-norm": edited(
+        clipped_step, {_UNSCALE: f"found = {_NORM}\n{_UNSCALE}", "return norm": "return found"}
+    ),
+    "norm-after": (_gives(_NORM), _gives("min(norm, max_norm)")),
+    "the-limit": _gives("max_norm"),
+    "norms-added": _clips(f"sum(p.grad.norm() for p in model.parameters())\n{_CLIP}"),
+    "squared": _gives("norm**2"),
+    "factor": (_gives("max_norm / norm"), _gives("min(1, max_norm / norm)")),
+}
+
+
+def _play(use_scaler: bool, max_norm: float, factor: float) -> Play:
+    (x, y), *_ = made_batches((8,))
+
+    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
+        run = Run(use_scaler=use_scaler)
+        loss = F.cross_entropy(run.model(x), y) * factor
+        with watched(run) if watch else nullcontext():
+            got = step(loss, run.model, run.optimizer, run.scaler, max_norm)
+        yield run, got
+
+    return play
 
 
 @one_thread()
 def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
-    (x, y), *_ = made_batches((8,))
-    for use_scaler, max_norm, factor in (
-        (True, 10.0, 1.0),  # only scaled gradients are above the limit
-        (True, 0.1, 1.0),
-        (True, 1e4, 1.0),
-        (True, 0.1, float("inf")),  # the gradients overflow: this step is to be left out
-        (True, 2.0, 30.0),
-        (False, 0.1, 1.0),
-    ):
-        run, right, *others = (Run(use_scaler=use_scaler) for _ in range(2 + len(TWINS)))
-        loss, loss_right, *losses = (
-            F.cross_entropy(r.model(x), y) * factor for r in (run, right, *others)
+    plays = [
+        _play(*case)
+        for case in (
+            (True, 10.0, 1.0),  # only scaled gradients are above the limit
+            (True, 0.1, 1.0),
+            (True, 1e4, 1.0),
+            (True, 0.1, float("inf")),  # the gradients overflow: this step is to be left out
+            (True, 2.0, 30.0),
+            (False, 0.1, 1.0),
         )
-        with watched(run):
-            got = answer(loss, run.model, run.optimizer, run.scaler, max_norm)
-        norm = float(clipped_step(loss_right, right.model, right.optimizer, right.scaler, max_norm))
-        for other, other_loss, twin in zip(others, losses, TWINS.values(), strict=True):
-            twin(other_loss, other.model, other.optimizer, other.scaler, max_norm)
+    ]
+
+    def look(run: Run, got: Any) -> Any:
         judge_scaler(run, judge)
-        names = [
-            "unscale-late" if n == "clips-scaled" and "unscale" in run.log else n for n in TWINS
-        ]
-        judge_result(run, right, judge, dict(zip(names, others, strict=True)))
-        if not math.isfinite(norm):
-            continue
-        got = judge.number(got)
-        if not math.isclose(got, norm, rel_tol=1e-3):
-            diagnosis = "wrong-norm"
-            if math.isclose(got, norm * 1024.0, rel_tol=1e-3):
-                diagnosis = "scaled-norm"
-            elif math.isclose(got, min(norm, max_norm), rel_tol=1e-3):
-                diagnosis = "norm-after"
-            judge.no(diagnosis, seen=got, expected=f"{norm:g}")
+        return got
+
+    back = judge_runs(answer, judge, clipped_step, TWINS, plays, look)
+    judge_back(judge, back, BACK, plays, "wrong-norm")
 
 
 EXERCISE = Exercise(
@@ -100,23 +150,27 @@ Gradients of an earlier step may still be there.
     why="Clipped while they are scaled, nearly all gradients are above the limit and come out tens of "
     "thousands of times too small. The loss goes down slowly and nothing looks broken.",
     diagnoses={
-        "clips-scaled": "The gradients were clipped while they were still multiplied by the scale.",
-        "unscale-late": "The gradients were unscaled only after the clipping: the limit was held "
-        "against scaled ones.",
+        **REFUSED,
+        "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "
+        "are clipped while they are still multiplied by the scale.",
         "never-clips": "A large gradient made the step in its full length.",
         "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "
         "`scaler.unscale_`.",
-        "step-bypassed": "`optimizer.step()` also steps when the gradients overflowed. Leave the step "
-        "to the scaler.",
-        "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
-        "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
-        "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
-        "weights": "The weights are not those of a right step.",
-        **REFUSED,
+        "by-value": "Each single value was cut to the limit. The limit is one for the norm of all gradients together.",
+        "one-by-one": "Each parameter's gradient was clipped by itself. The limit is one for the norm of them all.",
+        "always": "Every gradient was brought to the length `max_norm`. One that is shorter stays as it is.",
+        "upside-down": "The factor is upside down: a gradient that is too long becomes longer.",
+        "part-only": "Only some of the parameters' gradients were clipped. The limit is one for all of them together.",
+        "the-limit": "That is the limit itself. Asked for is the norm before clipping.",
+        "limit-of-1": "The limit was 1, whatever `max_norm` is.",
+        "other-norm": "The gradients were clipped by another norm. This one is the root of the sum of squares.",
         "scaled-norm": "That is the norm of the scaled gradients. With each change of the scale it "
         "would jump.",
         "norm-after": "That is the norm after clipping: it can never be above the limit, so it tells "
         "nothing.",
-        "wrong-norm": "That is not the norm of all gradients together.",
+        "norms-added": "The norms of the parameters were added. That of all gradients is the root of the sum of squares.",
+        "squared": "That is the square of the norm.",
+        "factor": "That is the factor by which the gradients were shortened. Asked for is their norm before.",
+        "wrong-norm": "That is not the norm of all gradients together, the root of the sum of their squares.",
     },
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+import random
+from collections.abc import Mapping
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
@@ -39,32 +41,66 @@ def _cases() -> list[tuple[list[bool], float, int]]:
     ]
 
 
+def _draw(source: random.Random) -> tuple[list[bool], float, int]:
+    overflows = [source.random() < 0.25 for _ in range(source.randint(0, 12))]
+    return overflows, 2.0 ** source.randint(-2, 16), source.randint(1, 4)
+
+
 _COUNT, _DUE = "good = 0 if overflow else good + 1", "good == growth_interval"
 _DOUBLE, _HALVE = "scale, good = scale * 2, 0", "scale = scale / 2"
+_ALL, _ON = {_COUNT: "good += not overflow"}, {_DOUBLE: "scale = scale * 2"}
+
+
+def _with(edits: Mapping[str, str], **names: Any) -> Any:
+    return edited(follow_scale, edits, **names)
+
+
 _TWINS = {
-    "not-reset": edited(follow_scale, {_COUNT: "good += not overflow"}),
-    "by-number": edited(
-        follow_scale,
-        {_COUNT: "good += 1", _DUE: "good % growth_interval == 0", _DOUBLE: "scale = scale * 2"},
+    "not-reset": (_with(_ALL), _with(_ALL | _ON)),
+    "by-number": _with({_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_ON}),
+    "grows-on": _with({_DUE: "good >= growth_interval", **_ON}),
+    "grows-once": _with(_ON),
+    "before-the-step": _with(
+        {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
     ),
-    "grows-on": edited(
-        follow_scale, {_DUE: "good >= growth_interval", _DOUBLE: "scale = scale * 2"}
+    "with-the-first": _with({"0, []": "0, [init_scale]"}),
+    "reversed": _with({"return scales": "return scales[::-1]"}),
+    "one-late": _with({_DUE: f"{_DUE} + 1"}),
+    "counts-from-one": _with({"good = 0 if": "good = 1 if"}),
+    "back-to-start": _with({_HALVE: "scale = init_scale"}),
+    "first-only": _with(
+        {
+            "0, []": "0, []\nbefore = False",
+            _HALVE: "scale = scale if before else scale / 2",
+            "scales.append(scale)": "before = overflow\nscales.append(scale)",
+        }
     ),
-    "before-the-step": edited(
-        follow_scale, {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
-    ),
-    "one-late": edited(follow_scale, {_DUE: f"{_DUE} + 1"}),
-    "back-to-start": edited(follow_scale, {_HALVE: "scale = init_scale"}),
-    "floor": edited(follow_scale, {_HALVE: "scale = max(scale / 2, 1.0)"}),
+    "floor": _with({_HALVE: "scale = max(scale / 2, 1.0)"}),
+    "whole-number": _with({_HALVE: "scale = scale // 2"}),
 }
 
 
 def _read(judge: Judge, got: Any) -> list[float]:
-    return [judge.number(value) for value in judge.is_a(got, list, "a list of numbers")]
+    got = got.tolist() if hasattr(got, "tolist") else got
+    values = judge.is_a(got, (list, tuple), "a list of numbers")
+    return [judge.number(value) for value in values]
 
 
-def _otherwise(got: list[float], right: list[float], *case: Any) -> str:
-    return "wrong-scales" if len(got) == len(right) else "one-per-step"
+def _otherwise(
+    got: list[float], right: list[float], overflows: list[bool], init_scale: float, _: int
+) -> str:
+    """Say what happened at the first step whose scale is another."""
+    if len(got) != len(right):
+        return "one-per-step"
+    at = next(k for k, (scale, other) in enumerate(zip(got, right, strict=True)) if scale != other)
+    before = got[at - 1] if at else init_scale
+    if overflows[at]:
+        return "other-half"
+    if got[at] < before:
+        return "fell"
+    if got[at] == before:
+        return "too-late"
+    return "too-early" if right[at] == before else "other-double"
 
 
 EXERCISE = Exercise(
@@ -87,24 +123,35 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         _cases,
         _TWINS,
         read=_read,
+        draw=_draw,
         alike=operator.eq,
         otherwise=_otherwise,
-        shown=str,
     ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
     "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
     diagnoses={
         "not-reset": "An overflow must set the count of good steps back to 0: they have to be in a row.",
-        "by-number": "The scale grew at every multiple of the interval. Count good steps in a row, not "
-        "steps.",
+        "by-number": "The scale grew at every multiple of the interval, whatever came between. Count good steps "
+        "in a row.",
         "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each step.",
+        "grows-once": "After a doubling the count must start again at 0. Here it went on, and never met the interval "
+        "a second time.",
         "before-the-step": "These are the scales that the steps were made with. The list is to "
         "hold the scale after each step.",
+        "reversed": "The list is turned round: the scale after the first step comes first.",
         "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
         "step later.",
         "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",
+        "with-the-first": "The list begins with the scale before the first step. It is to hold one for after each step.",
+        "counts-from-one": "A step that overflowed was counted as the first good one.",
+        "first-only": "Of several overflows in a row only the first halved the scale. Each does.",
+        "whole-number": "The half was rounded down to a whole number. Below 1 a scale goes on as 0.5, 0.25.",
         "floor": "A scale has no lower limit: below 1 it is halved too.",
         "one-per-step": "There must be one scale for each step.",
-        "wrong-scales": "The scales are others.",
+        "other-half": "After this overflow the scale is not half of what it was before.",
+        "fell": "The scale fell after a good step. Only an overflow halves it.",
+        "too-late": "Here `growth_interval` good steps in a row were full, and the scale did not grow.",
+        "too-early": "The scale grew before `growth_interval` good steps in a row were full.",
+        "other-double": "Here the scale is to be doubled. It grew, but not to its double.",
     },
 )

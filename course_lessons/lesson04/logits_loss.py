@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,9 +11,13 @@ from unittest import mock
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import nearly
 
 from .checking import listed
 
@@ -37,12 +42,6 @@ class _Banned(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def _exact(logits: torch.Tensor, targets: torch.Tensor) -> float:
-    """Return the mean binary cross entropy by its formula, in float64."""
-    z, t = logits.detach().double(), targets.double()
-    return float((z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean())
-
-
 @contextmanager
 def _made_from_tensors() -> Iterator[list[str]]:
     """Note where a loss is made with the values it is to be called with, and make it without them."""
@@ -59,54 +58,133 @@ def _made_from_tensors() -> Iterator[list[str]]:
         yield made
 
 
-def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
+def _logsigmoid(logits: torch.Tensor, targets: torch.Tensor, sign: float) -> torch.Tensor:
+    return sign * (targets * F.logsigmoid(logits)).mean()
+
+
+_CALL = "with_logits(logits, targets)"
+_LOSS = f"torch.nn.functional.binary_cross_entropy_{_CALL}"
+
+
+def of(arguments: str) -> Any:
+    """Return the loss of other arguments."""
+    return edited(logits_loss, {_CALL: f"with_logits({arguments})"})
+
+
+TWINS = {
+    "sum": of('logits, targets, reduction="sum"'),
+    "rows": tuple(
+        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="sum") / logits.shape[{at}]'})
+        for at in (0, -1)
+    ),
+    "one-entry": tuple(
+        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'})
+        for of_all in ("median", "max", "min")
+    ),
+    "part-only": (of("logits[0], targets[0]"), of("logits[-1], targets[-1]")),
+    "targets-ignored": (of("logits, targets * 0 + 1"), of("logits, targets * 0")),
+    "sigmoid-twice": of("torch.sigmoid(logits), targets"),
+    "swapped": of("targets, logits"),
+    "sign": edited(logits_loss, {_LOSS: f"-{_LOSS}"}),
+    "flipped": (of("logits, 1 - targets"), of("-logits, targets")),
+    "rounded-targets": (
+        of("logits, (targets > 0.5).float()"),
+        of("logits, targets.round()"),
+        of("logits, targets.long().float()"),
+    ),
+    "one-half": (
+        lambda logits, targets: _logsigmoid(logits, targets, -1),
+        lambda logits, targets: _logsigmoid(-logits, 1 - targets, -1),
+        lambda logits, targets: _logsigmoid(logits, targets, 1),
+    ),
+    "squares": (
+        lambda logits, targets: F.mse_loss(logits.sigmoid(), targets),
+        lambda logits, targets: F.mse_loss(logits, targets),
+    ),
+    "classes": lambda logits, targets: F.cross_entropy(logits, targets),
+    "softplus-side": lambda z, t: (z.clamp(min=0) - z * t + torch.log1p(torch.exp(z))).mean(),
+    "rounded": (
+        edited(logits_loss, {_LOSS: f"{_LOSS}.half()"}),
+        of("logits.half(), targets.half()"),
+    ),
+}
+
+
+def _cases() -> list[tuple[torch.Tensor, torch.Tensor]]:
     mild = torch.tensor([0.5, -1.25, 2.0, 0.75]), torch.tensor([1.0, 0.0, 0.25, 1.0])
     table = torch.tensor([[3.0, -2.0], [0.5, 8.0], [-6.0, 1.0]]), torch.eye(3)[:, :2]
-    large = torch.tensor([200.0, -200.0, 200.0, -30.0]), torch.tensor([0.0, 1.0, 1.0, 1.0])
-    for (logits, targets), dtype in (
-        (mild, torch.float16),
-        (mild, None),
-        (table, None),
-        (large, None),
-        (large, torch.float16),
-        (large, torch.bfloat16),
-    ):
-        logits = logits.to(dtype or torch.float32).requires_grad_()
-        with (
-            torch.autocast("cpu", dtype=dtype or torch.float16, enabled=dtype is not None),
-            _Banned() as banned,
-            _made_from_tensors() as made,
-        ):
+    return [mild, table, (torch.tensor([[1.5]]), torch.tensor([[0.7]]))]
+
+
+def _draw(source: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+    rows, columns = source.randint(1, 3), source.randint(2, 3)
+    values = [[source.uniform(-6, 6) for _ in range(columns)] for _ in range(rows)]
+    chances = [[source.choice([0.0, 1.0, source.random()]) for _ in range(columns)] for _ in values]
+    return torch.tensor(values), torch.tensor(chances)
+
+
+def _said(logits: torch.Tensor, targets: torch.Tensor) -> str:
+    return f"the logits {listed(logits)}, targets {listed(targets)}"
+
+
+def _read(judge: Judge, got: Any) -> float:
+    got = judge.is_a(got, torch.Tensor, "a tensor")
+    if got.numel() != 1:
+        judge.no("not-one", seen=f"{got.numel()} numbers", expected="their mean")
+    return got.item()
+
+
+def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
+    def call(logits: torch.Tensor, targets: torch.Tensor) -> Any:
+        with _made_from_tensors() as made:
             got = answer(logits, targets)
         if made:
             judge.no("made-not-called", seen=made[0], expected="a loss, made and then called")
-        got = judge.is_a(got, torch.Tensor, "a tensor")
+        return got
+
+    def by_values(logits: torch.Tensor, targets: torch.Tensor) -> Any:
+        with torch.autocast("cpu", dtype=torch.float16), _Banned() as banned:
+            call(logits, targets)
         if banned.called:
             judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
-        expected = _exact(logits, targets)
-        if got.numel() != 1:
-            judge.no("not-one", seen=f"{got.numel()} numbers", expected="their mean")
-        rel = 1e-5 if dtype is None else 2e-2
-        if not math.isclose(got.item(), expected, rel_tol=rel):
-            extreme = logits.abs().max() > 100
-            diagnosis = "wrong-formula"
-            if extreme:
-                diagnosis = "saturates" if math.isfinite(got.item()) else "overflows"
-            elif math.isclose(got.item(), expected * logits.numel(), rel_tol=rel):
-                diagnosis = "sum"
-            elif math.isclose(got.item(), _exact(logits.sigmoid(), targets), rel_tol=rel):
-                diagnosis = "sigmoid-twice"
-            elif got.dtype != torch.float32 and math.isclose(got.item(), expected, rel_tol=2e-2):
-                diagnosis = "rounded"
+        return call(logits, targets)
+
+    OverCases(
+        logits_loss,
+        _cases,
+        TWINS,
+        read=_read,
+        draw=_draw,
+        alike=nearly(2e-5, 1e-6),
+        otherwise="wrong-formula",
+        situation=_said,
+        shown=lambda value: f"{value:.6g}",
+    )(by_values, judge)
+    _judge_large(call, judge)
+
+
+def _judge_large(call: Callable[..., Any], judge: Judge) -> None:
+    """Refuse a loss that is not the formula's for large logits, with and without autocast; and its gradient."""
+    values = torch.tensor([200.0, -200.0, 200.0, -30.0]), torch.tensor([0.0, 1.0, 1.0, 1.0])
+    for dtype in (None, torch.float16, torch.bfloat16):
+        logits, targets = (
+            values[0].to(dtype or torch.float32, copy=True).requires_grad_(),
+            values[1],
+        )
+        with torch.autocast("cpu", dtype=dtype or torch.float16, enabled=dtype is not None):
+            got = call(logits, targets)
+        found, expected = _read(judge, got), logits_loss(*values).item()
+        if not math.isclose(found, expected, rel_tol=1e-5 if dtype is None else 2e-2):
+            diagnosis = "saturates" if found < expected else "large-wrong"
             judge.no(
-                diagnosis,
-                seen=f"{got.item():g} for the logits {listed(logits)}, targets {listed(targets)}",
-                expected=f"{expected:g}",
+                diagnosis if math.isfinite(found) else "overflows",
+                seen=f"{found:.6g} for {_said(*values)}",
+                expected=f"{expected:.6g}",
             )
         if not got.requires_grad:
-            judge.no("no-graph", seen=got, expected="a loss that can be differentiated")
+            judge.no("no-graph", seen=repr(got), expected="a loss that can be differentiated")
         gradient = torch.autograd.grad(got, logits)[0].float()
-        right = (logits.detach().float().sigmoid() - targets) / logits.numel()
+        right = (values[0].sigmoid() - targets) / len(targets)
         if not torch.allclose(gradient, right, atol=2e-3):
             judge.no(
                 "gradient",
@@ -118,7 +196,7 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
 EXERCISE = Exercise(
     id="04.logits_loss",
     title="A loss that survives autocast",
-    level=2,
+    level=1,
     minutes=6,
     task="""
 Write `logits_loss(logits, targets)`: the mean binary cross entropy of a model that ends in a linear layer,
@@ -138,13 +216,27 @@ formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of 
     diagnoses={
         "refused": "`binary_cross_entropy` (the function behind `nn.BCELoss`) was called under autocast. "
         "CUDA refuses it there with an error, though a CPU does not.",
-        "saturates": "For large logits the loss stops growing: the sigmoid is exactly 0 or 1 there, and a clamp "
-        "or a limited logarithm only hides it. Such examples get no gradient, however wrong they are.",
-        "overflows": "For large logits the loss is not finite: an exponential overflowed, or a "
-        "logarithm met 0.",
+        "saturates": "For large logits the loss is too small: it stopped growing on the way, as the sigmoid does at exactly "
+        "0 and 1. Such examples get no gradient, however wrong they are.",
+        "overflows": "For large logits the loss is not finite. An exponential of 200 is infinite in float32, and so is "
+        "the logarithm of 0.",
+        "large-wrong": "For large logits the loss is larger than the formula's.",
         "sigmoid-twice": "The sigmoid came in twice. A loss that takes logits has its own.",
         "rounded": "The value was rounded to 16 bits, though autocast is off. Leave the dtypes to autocast.",
-        "wrong-formula": "For ordinary logits, or targets between 0 and 1, the value is another.",
+        "rows": "That is the sum divided by the number along one dimension. The mean is over all entries.",
+        "one-entry": "That is the loss of one entry. The mean is over all.",
+        "part-only": "That is the mean of a part. It is over all entries.",
+        "targets-ignored": "The same half of the formula was used for every entry, whatever its target.",
+        "swapped": "Logits and targets are exchanged: the model's output comes first.",
+        "sign": "The sign is wrong: the logarithm of a probability is negative, and the loss is not.",
+        "flipped": "That is the loss for the opposite: a logit above 0 stands for target 1.",
+        "rounded-targets": "The targets were made 0 and 1. One between them is a probability, and counts as it is.",
+        "one-half": "Only one of the two halves of the formula is there. It has log(p) times the target, and log(1 - p) "
+        "times what is left to 1.",
+        "squares": "That is the mean squared error. Asked for is the cross entropy, of logarithms.",
+        "classes": "`cross_entropy` takes each row as one choice among classes. Here each entry is a yes-no question of its own.",
+        "softplus-side": "In the stable formula the exponential is of -|logit|, which never overflows. Here it is of the logit.",
+        "wrong-formula": "The value is not that of the formula, for logits of ordinary size.",
         "made-not-called": "`nn.BCEWithLogitsLoss` is a class. Make the loss first, then call it with logits "
         "and targets.",
         "sum": "That is the sum over all entries; the task asks for the mean.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,28 +39,85 @@ def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
     yield torch.zeros(2, 3), bf16
 
 
+def _draw(source: random.Random) -> tuple[torch.Tensor, torch.dtype]:
+    """Draw a table; what float16 alone would lose, and what becomes infinite, is in all of them."""
+    kinds = [0.0, 1e-9, -1e-9, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60, -1e-60]
+    rows, columns = source.randint(1, 3), source.randint(1, 4)
+    values = [[source.choice(kinds) for _ in range(columns)] for _ in range(rows)]
+    dtype = source.choice([torch.float16, torch.float16, torch.bfloat16, torch.float32])
+    return torch.tensor(values, dtype=torch.float64), dtype
+
+
 _GONE = "nonzero.to(dtype) == 0"
+_SHARE = "gone.item() / max(len(nonzero), 1)"
 _SMALLEST = "torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps"
+_ZEROS = {"gradients[gradients != 0]": "gradients.flatten()"}
 _TWINS = {
     "all-entries": edited(lost, {"max(len(nonzero), 1)": "gradients.numel()"}),
-    "zero-before": edited(lost, {"gradients[gradients != 0]": "gradients.flatten()"}),
+    "zero-before": (
+        edited(lost, _ZEROS),
+        edited(lost, {_GONE: "gradients.to(dtype) == 0"}),
+    ),
     "subnormals": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"}),
     "threshold": edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
+    "sign": (
+        edited(lost, {_GONE: "nonzero < torch.finfo(dtype).tiny"}),
+        edited(lost, {_GONE: f"nonzero < {_SMALLEST}"}),
+        edited(lost, {_GONE: "nonzero.to(dtype) <= 0"}),
+    ),
+    "positive-only": edited(lost, {"gradients != 0": "gradients > 0"}),
     "rounded": edited(lost, {_GONE: "nonzero.to(dtype) != nonzero"}),
-    "dtype-ignored": edited(lost, {"to(dtype)": "half()"}),
-    "per-cent": lambda gradients, dtype: 100 * lost(gradients, dtype),
-    "nothing-to-lose": edited(lost, {"gone.item() / max(len(nonzero), 1)": "gone / len(nonzero)"}),
+    "infinite": (
+        edited(lost, {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"}),
+        edited(lost, {_GONE: "nonzero.to(dtype).isinf()"}),
+    ),
+    "kept": (
+        edited(lost, {"== 0": "!= 0"}),
+        edited(lost, {_SHARE: f"1 - {_SHARE}"}),
+        edited(lost, {_SHARE: "1 - gone.item() / gradients.numel()"}),
+    ),
+    "dtype-ignored": (
+        edited(lost, {"to(dtype)": "half()"}),
+        edited(lost, {"to(dtype)": "bfloat16()"}),
+    ),
+    "per-cent": edited(lost, {_SHARE: f"100 * {_SHARE}"}),
+    "count": edited(lost, {_SHARE: "gone"}),
+    "any": edited(lost, {_SHARE: "float(gone > 0)"}),
+    "by-size": edited(
+        lost,
+        {
+            _SHARE: "nonzero[nonzero.to(dtype) == 0].abs().sum().item() / max(nonzero.abs().sum().item(), 1e-99)"
+        },
+    ),
+    "whole-number": (
+        edited(lost, {" / max": " // max"}),
+        edited(lost, {_SHARE: f"round({_SHARE})"}),
+    ),
+    "by-rows": edited(lost, {"len(nonzero)": "len(gradients)"}),
+    "nothing-to-lose": (
+        edited(lost, {_SHARE: "gone / len(nonzero)"}),
+        edited(lost, {_SHARE: f"{_SHARE} if len(nonzero) else 1.0"}),
+    ),
 }
 
 
 def _read(judge: Judge, got: Any) -> float:
     """Let a nan pass: it may come from a division by no entries."""
-    number = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else got
-    return number if isinstance(number, float) and math.isnan(number) else judge.number(got)
+    number = got.item() if hasattr(got, "item") and got.size in (1, ()) else got
+    number = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else number
+    return number if isinstance(number, float) and math.isnan(number) else judge.number(number)
 
 
 def _alike(got: float, right: float) -> bool:
     return math.isclose(got, right, rel_tol=1e-5) or (math.isnan(got) and math.isnan(right))
+
+
+def _otherwise(got: float, right: float, gradients: torch.Tensor, dtype: torch.dtype) -> str:
+    if not gradients.any():
+        return "nothing-to-lose"
+    if not 0 <= got <= 1:
+        return "no-share"
+    return "too-many" if got > right else "too-few"
 
 
 EXERCISE = Exercise(
@@ -84,7 +142,9 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         _cases,
         _TWINS,
         read=_read,
+        draw=_draw,
         alike=_alike,
+        otherwise=_otherwise,
         situation=lambda gradients, dtype: f"{listed(gradients)} in {dtype}",
     ),
     why="Often this understates what float16 costs a deep network: in a backward pass in 16 bits factors "
@@ -97,9 +157,21 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         "smaller ones with fewer bits, the subnormals: they are coarse, but they are not zero.",
         "threshold": "Half of the smallest number and what lies below becomes zero; what lies above "
         "is rounded up. Let the conversion itself decide.",
+        "sign": "A negative value was held against a limit with its sign. Only its size decides whether it becomes zero.",
+        "positive-only": "Only positive entries were looked at. A negative one can be lost too.",
+        "infinite": "What becomes infinite was counted. The task asks for what becomes zero.",
+        "kept": "That is the share that is kept. Asked for is the share that becomes zero.",
+        "count": "That is the number of entries lost. Divide it by the number that can be lost.",
+        "any": "That says whether something is lost. Asked for is the share.",
+        "by-size": "That is a share of the sum of sizes. Each entry counts as one, however small.",
+        "no-share": "A share goes from 0 to 1, and this number does not.",
+        "too-many": "That is more than the share of what becomes zero, of all entries that were not zero.",
+        "too-few": "That is less than the share of what becomes zero, of all entries that were not zero.",
+        "whole-number": "The share was made a whole number. It is a fraction, from 0 to 1.",
+        "by-rows": "The number was divided by `len(gradients)`: these are the rows of the tensor, zeros included.",
         "rounded": "A value that changes is rounded, not lost. Count those that become zero.",
-        "dtype-ignored": "The answer is that for float16, whatever format is asked for.",
+        "dtype-ignored": "The answer is that for one format, whichever is asked for.",
         "per-cent": "That is in per cent. The task asks for a number from 0 to 1.",
-        "nothing-to-lose": "Where no entry is nonzero you divided 0 by 0. Nothing is lost there.",
+        "nothing-to-lose": "Where no entry is nonzero, nothing is lost: 0. A division of 0 by 0 gives nan.",
     },
 )

@@ -64,52 +64,78 @@ class _Shard:
     """Stands for ``fully_shard`` on rank 0 of four: cuts what is not cut yet, and notes it."""
 
     def __init__(self) -> None:
-        self.cut: list[
-            tuple[nn.Module, int, bool]
-        ] = []  # module, layers cut here, whole with values
+        self.groups: list[list[_Layer]] = []
+        self.filled = False
 
     def __call__(self, module: nn.Module, **_: Any) -> nn.Module:
-        layers = [each for each in module.modules() if isinstance(each, _Layer)]
-        whole = [each for each in layers if len(each.weight) == each.rows]
-        filled = any(not each.weight.is_meta for each in whole)
+        whole = [each for each in _layers(module) if len(each.weight) == each.rows]
+        self.filled |= any(not each.weight.is_meta for each in whole)
         for layer in whole:
             layer.weight = nn.Parameter(layer.weight.detach()[: layer.rows // _RANKS].clone())
-        self.cut.append((module, len(whole), filled))
+        if whole:
+            self.groups.append(whole)
         return module
 
 
+def _layers(module: nn.Module) -> list[_Layer]:
+    return [each for each in module.modules() if isinstance(each, _Layer)]
+
+
 def _check(answer: Callable[..., Any], judge: Judge) -> None:
-    for blocks in (2, 3):
+    for blocks, device in ((2, "cpu"), (3, "cpu"), (2, "meta")):
         log: list[str] = []
         shard = _Shard()
 
         def make_net(blocks: int = blocks, log: list[str] = log) -> _Net:
             return _Net(blocks, log)
 
-        net = judge.is_a(answer(make_net, shard, torch.device("cpu")), _Net, "the network")
-        layers = [each for each in net.modules() if isinstance(each, _Layer)]
-        if log or any(filled for *_, filled in shard.cut):
+        net = judge.is_a(answer(make_net, shard, torch.device(device)), _Net, "the network")
+        if device == "meta":  # stands for a device that is not the host
+            if any(not each.weight.is_meta for each in _layers(net)):
+                judge.no("named-device", seen="tensors on the host", expected="all on `device`")
+            return
+        if log or shard.filled:
             when = "when it was made" if log else "before it was sharded"
             judge.no("whole-first", seen=f"numbers in whole layers {when}", expected="only shards")
-        whole = [each for each in layers if len(each.weight) == each.rows]
-        groups = sum(count > 0 for _, count, _ in shard.cut)
-        told = f"{groups} groups, {len(whole)} of {len(layers)} layers whole"
-        wanted = f"{blocks + 1} groups, none whole"
-        if whole:
-            outside = all(each in (net.first, net.last) for each in whole)
-            judge.no("no-root" if outside else "unsharded", seen=told, expected=wanted)
-        if [(module, count) for module, count, _ in shard.cut if module is net] != [(net, 2)]:
-            judge.no("one-group", seen=told, expected=wanted)
-        if groups > blocks + 1:
-            judge.no("small-groups", seen=told, expected=wanted)
-        if any(each.weight.is_meta or each.scale.is_meta for each in layers):
-            judge.no("still-meta", seen="tensors on meta", expected="numbers on the device")
-        if not all(each.ready and _filled(each) for each in layers):
-            judge.no(
-                "not-initialised",
-                seen="layers with whatever stood in memory",
-                expected="layers after reset_parameters()",
-            )
+        _judge_groups(net, shard, judge)
+        names = {each: name for name, each in net.named_modules()}
+        layers = _layers(net)
+        _judge_each(
+            "still-meta", [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta], judge
+        )
+        _judge_each("not-initialised", [names[e] for e in layers if not e.ready], judge)
+        _judge_each("not-initialised", [names[e] for e in layers if not _filled(e)], judge)
+
+
+def _judge_each(diagnosis: str, names: list[str], judge: Judge) -> None:
+    if names:
+        judge.no(diagnosis, seen=f"the layers {', '.join(names)}", expected="none")
+
+
+def _judge_groups(net: _Net, shard: _Shard, judge: Judge) -> None:
+    """Refuse other groups than each block and the rest."""
+    names = {each: name for name, each in net.named_modules()}
+    parts = [*(_layers(block) for block in net.blocks), [net.first, net.last]]
+    told = {
+        "seen": "; ".join(", ".join(names[e] for e in group) for group in shard.groups)
+        or "no group",
+        "expected": "; ".join(", ".join(names[e] for e in part) for part in parts),
+    }
+    cut = [each for group in shard.groups for each in group]
+    if any(each not in cut for part in parts[:-1] for each in part):
+        judge.no("unsharded", **told)
+    if any(each not in cut for each in parts[-1]):
+        judge.no("no-root", **told)
+    for group in shard.groups:
+        inside = [part for part in parts if any(each in part for each in group)]
+        if len(inside) > 1:
+            judge.no("one-group", **told)
+    if any(
+        len(group) < len(part) for part in parts[:-1] for group in shard.groups if group[0] in part
+    ):
+        judge.no("small-groups", **told)
+    if len(shard.groups) > len(parts):
+        judge.no("rest-in-pieces", **told)
 
 
 def _filled(layer: _Layer) -> bool:
@@ -125,7 +151,7 @@ EXERCISE = Exercise(
 `build_sharded(make_net, fully_shard, device)` is to make a network of which no rank ever holds more than its shards, in numbers, on the device or on the
 host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
 parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
-more, and at the end all is on `device`, initialised. The code in the cell runs out of memory for just the model that it is for. Mend it.
+more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
 """,
     hints=(
         "Where is the whole model in numbers first: at `make_net()`, or at `.to(device)`? Which device has shapes only?",
@@ -139,14 +165,17 @@ more, and at the end all is on `device`, initialised. The code in the cell runs 
     why="Shapes are enough to decide who holds what. Numbers come when each rank has only its part: from `reset_parameters`, or from a "
     "checkpoint. `to_empty` empties buffers too, so what initialises the parameters must set them as well.",
     diagnoses={
-        "whole-first": "There was a moment when whole layers held numbers: on each of eight ranks, eight whole models in the host's memory or on "
-        "the GPUs. Make the network on `meta`, shard it, and only then make room.",
+        "whole-first": "There was a moment when whole layers held numbers, on each of eight ranks: eight whole models. Make the network on "
+        "`meta`, shard it, and only then make room.",
         "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded too, after its blocks.",
-        "unsharded": "Some layers are whole on every rank.",
-        "one-group": "The network's own call must come last and take only what the blocks left. Else it takes all: one group, that is "
-        "gathered whole in each forward pass.",
-        "small-groups": "There are more groups than blocks and the rest. Each group is a message of its own, and small ones cost their latency.",
+        "unsharded": "Layers of the blocks are whole on every rank.",
+        "one-group": "One call took the layers of several groups. The network's own call takes all that no call before it took, so it comes "
+        "last; and each block has its own.",
+        "small-groups": "A block is in pieces. Each group is a message of its own, and small ones cost their latency.",
+        "rest-in-pieces": "The layers outside the blocks are in several groups. What is left is one.",
         "still-meta": "Something is still on meta: shapes without numbers.",
-        "not-initialised": "`to_empty` makes room and writes nothing. Every layer must be initialised after it, buffers included.",
+        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own `reset_parameters()` must run after it: it sets the "
+        "parameters and the buffers.",
+        "named-device": "The network is not on the `device` that was given.",
     },
 )

@@ -27,6 +27,8 @@ _CASES = (  # ranks, rows, inputs, outputs
     (3, (2, 3), 2, 6),
     (2, (4, 4), 4, 4),
     (1, (2,), 3, 2),
+    (3, (1, 2, 3), 2, 9),
+    (2, (2,), 64, 4),
 )
 
 
@@ -39,7 +41,43 @@ def _layer(rows: tuple[int, ...], inputs: int, outputs: int) -> tuple[Tensor, Te
     return draw(*rows, inputs), draw(outputs, inputs), draw(outputs)
 
 
+def _twins(layer: Any, rank: int, ranks: int) -> dict[str, list[Tensor]]:
+    """Return what known mistakes give on a rank."""
+    x, weight, bias = layer
+    weights, biases = weight.chunk(ranks), bias.chunk(ranks)
+    parts = [F.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
+
+    def joined(parts: list[Tensor], at: int = -1) -> Tensor:
+        return torch.cat(parts, at)
+
+    return {
+        "not-gathered": [parts[rank]],
+        "wrong-way": [joined(parts, 0), joined(parts, min(1, x.dim() - 1))],
+        "stacked": [torch.stack(parts), torch.stack(parts, -1), torch.stack(parts, -2)],
+        "added": [torch.stack(parts).sum(0)],
+        "own-first": [joined([parts[rank], *parts[:rank], *parts[rank + 1 :]])],
+        "reversed": [joined(parts[::-1])],
+        "one-part": [joined([part] * ranks) for part in (parts[-1], parts[rank], parts[0])],
+        "others-zero": [joined([p if r == rank else 0 * p for r, p in enumerate(parts)])],
+        "averaged": [joined(parts) / ranks],
+        "interleaved": [torch.stack(parts, -1).flatten(-2)],
+        "no-bias": [F.linear(x, weight)],
+        "bias-twice": [F.linear(x, weight, 2 * bias), F.linear(x, weight, ranks * bias)],
+        "own-bias": [joined([F.linear(x, w, biases[rank]) for w in weights])],
+    }
+
+
 def _check(answer: Callable[..., Any], judge: Judge) -> None:
+    got: list[Tensor] = []
+    right: list[Tensor] = []
+    at: list[tuple[Any, int, int]] = []
+    sent: list[str] = []
+
+    def say(case: int) -> tuple[str, str]:
+        _, rank, ranks = at[case]
+        texts = [f"{tuple(v.shape)}: {values_of(v)}" for v in (got[case], right[case])]
+        return f"{texts[0]}, on rank {rank} of {ranks}", texts[1]
+
     for ranks, *sizes in _CASES:
 
         def program(dist: Any, call: Callable[..., Any], sizes: Any = sizes) -> Any:
@@ -51,45 +89,37 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
             return call(x, *layer, dist)
 
         run = on_ranks(program, answer, ranks, judge, "one-rank")
-        for rank, got in enumerate(run.results):
-            _judge_values(got, sizes, rank, ranks, judge)
+        for rank, value in enumerate(run.results):
+            got.append(judge.is_a(value, Tensor, "a tensor"))
+            right.append(F.linear(*_layer(*sizes)))
+            at.append((sizes, rank, ranks))
+            if not value.isfinite().all():
+                judge.no("others", **dict(zip(("seen", "expected"), say(-1), strict=True)))
+        if sizes[1] == 64 and max(run.sent) >= 4 * 64:
+            sent.append(f"{max(run.sent)} bytes from a rank; its outputs have {4 * 2 * 4 // ranks}")
 
+    def alike(a: Tensor, b: Tensor) -> bool:
+        return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
-def _judge_values(got: Any, sizes: Any, rank: int, ranks: int, judge: Judge) -> None:
-    where = f"rank {rank} of {ranks}"
-    x, weight, bias = _layer(*sizes)
-    right = F.linear(x, weight, bias)
-    judge.is_a(got, Tensor, "a tensor")
-    if not got.isfinite().all():
-        _refuse(judge, "others", got, right, where)
-    weights, biases = weight.chunk(ranks), bias.chunk(ranks)
-    parts = [F.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
-    known = {
-        "not-gathered": [parts[rank]],
-        "wrong-way": [torch.cat(parts)],
-        "added": [torch.stack(parts).sum(0)],
-        "order": [torch.cat([parts[rank], *parts[:rank], *parts[rank + 1 :]], -1)],
-        "interleaved": [torch.stack(parts, -1).flatten(-2)],
-        "no-bias": [F.linear(x, weight)],
-        "own-bias": [
-            torch.cat([F.linear(x, w, biases[rank]) for w in weights], -1),
-        ],
-    }
-    if got.shape == right.shape and torch.allclose(got, right, rtol=1e-4, atol=1e-5):
-        return
-    for name, values in known.items():
-        for value in values:
-            if got.shape == value.shape and torch.allclose(got, value, rtol=1e-4, atol=1e-5):
-                _refuse(judge, name, got, right, where)
-    _refuse(judge, "wrong-value", got, right, where)
-
-
-def _refuse(judge: Judge, name: str, got: Tensor, right: Tensor, where: str) -> None:
-    judge.no(
-        name,
-        seen=f"{tuple(got.shape)}: {values_of(got)}, on {where}",
-        expected=f"{tuple(right.shape)}: {values_of(right)}",
-    )
+    if not all(map(alike, got, right)):
+        known = [_twins(_layer(*sizes), rank, ranks) for sizes, rank, ranks in at]
+        judge.closest(
+            got,
+            right,
+            {
+                name: [
+                    list(values) for values in zip(*(twins[name] for twins in known), strict=True)
+                ]
+                for name in known[0]
+            },
+            alike=alike,
+            otherwise=lambda case: (
+                "wrong-value" if got[case].shape == right[case].shape else "shape"
+            ),
+            say=say,
+        )
+    if sent:
+        judge.no("sends-weights", seen=sent[0], expected="outputs alone are sent")
 
 
 EXERCISE = Exercise(
@@ -100,7 +130,7 @@ EXERCISE = Exercise(
     task="""
 `x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
 `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the outputs, rank 0 the first, and returns on every rank what
-the whole layer gives, with all outputs in their order. The ranks divide the outputs. What belongs to other ranks is infinite on this one.
+the whole layer gives, with all outputs in their order. The ranks divide the outputs. What belongs to other ranks is infinite on this one. Send outputs, no weights.
 """,
     hints=(
         "The rows of `weight` are the outputs. Which rows belong to rank 1 of 2, and which numbers of `bias`?",
@@ -114,9 +144,17 @@ the whole layer gives, with all outputs in their order. The ranks divide the out
     diagnoses={
         "one-rank": "Not every rank makes the same calls with the same shapes. A collective is called by all.",
         "not-gathered": "Those are this rank's outputs alone. The others' are missing.",
-        "wrong-way": "The parts stand under each other, as further rows. They are columns of the same rows.",
+        "wrong-way": "The parts are joined along another dimension than the last. They are columns of the same rows.",
+        "stacked": "The parts lie in a dimension of their own. They are columns of one table: join them, as `torch.cat` does.",
         "added": "The parts were added up. They are different outputs and stand side by side.",
-        "order": "All outputs are there, this rank's own first. The order is that of the ranks.",
+        "own-first": "All outputs are there, this rank's own first. The order is that of the ranks.",
+        "reversed": "All outputs are there, the last rank's first. The order is that of the ranks.",
+        "one-part": "The same part stands in every place. A list `[tensor] * n` holds one tensor n times.",
+        "others-zero": "The outputs of the other ranks are zero. Nothing has come from them.",
+        "averaged": "Every output is divided by the number of ranks. They are different outputs, and no mean is taken.",
+        "bias-twice": "The bias was added more than once.",
+        "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they give is sent.",
+        "shape": "The result has another shape than the whole layer's.",
         "interleaved": "The outputs of the ranks alternate. Rank 0 has the first outputs, all of them in one piece.",
         "no-bias": "The bias is missing.",
         "own-bias": "Each rank's bias belongs to its own outputs only.",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import brief, nearly
 
 
 def sharded_bytes(shapes, ranks):
@@ -18,33 +21,82 @@ def sharded_bytes(shapes, ranks):
     return 16 * whole, 16 * part
 
 
-_CASES: tuple[tuple[list[tuple[int, ...]], int], ...] = (
-    ([(64, 32), (64,)], 2),
-    ([(64, 32), (64,)], 1),
-    ([(10, 20), (10,), (3, 10), (3,)], 4),
-    ([(2, 5, 3, 3), (2,), (9,)], 7),
-    ([(7, 4, 2)], 3),
-    ([(1000, 64), (64, 1000), (1, 128)], 8),
-    ([(5,)], 2),
+_SHAPES: tuple[list[tuple[int, ...]], ...] = (
+    [(64, 32), (64,)],
+    [(10, 20), (10,), (3, 10), (3,)],
+    [(2, 5, 3, 3), (2,), (9,)],
+    [(7, 4, 2)],
+    [(1000, 64), (64, 1000), (1, 128)],
+    [(5,)],
+    [],
 )
 
-_ROWS = "math.ceil(shape[0] / ranks)"
-_PIECE = f"{_ROWS} * math.prod(shape[1:])"
+
+def _draw(source: random.Random) -> tuple[list[tuple[int, ...]], int]:
+    shapes = [
+        tuple(source.randint(1, 12) for _ in range(source.randint(1, 4)))
+        for _ in range(source.randint(1, 3))
+    ]
+    return shapes, source.randint(2, 8)
+
+
+def _bytes(kept: int) -> Any:
+    return edited(sharded_bytes, {_BOTH: f"{kept} * whole, {kept} * part"})
+
+
+def _pair(pair: str) -> Any:
+    return edited(sharded_bytes, {_BOTH: pair})
+
+
+def _cut(piece: str) -> Any:
+    return edited(sharded_bytes, {_PIECE: piece})
+
+
+_PIECE, _SUM = "math.ceil(shape[0] / ranks) * math.prod(shape[1:])", "sum(math.prod(shape) "
 _BOTH = "16 * whole, 16 * part"
-_TWINS = {
-    "divided": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "whole / ranks"}),
-    "flat": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "-(-whole // ranks)"}),
-    "flat-each": edited(sharded_bytes, {_PIECE: "math.ceil(math.prod(shape) / ranks)"}),
-    "vectors-whole": edited(
-        sharded_bytes, {_ROWS: "math.ceil(shape[0] / (ranks if shape[1:] else 1))"}
+WHOLE = {  # seen on one rank, where nothing is cut
+    "numbers": _bytes(1),
+    "quarter": _bytes(4),
+    "half": _bytes(8),
+    "three-numbers": _bytes(12),
+    "double": _bytes(32),
+    "one-more": _cut("(shape[0] // ranks + 1) * math.prod(shape[1:])"),
+    "gathered": _pair("16 * whole, 4 * whole + 16 * part"),
+    "larger-unit": tuple(
+        _pair(f"16 * whole / {of}, 16 * part / {of}")
+        for of in ("1e6", "1e9", "2**20", "2**30", "1024")
     ),
-    "floor": edited(sharded_bytes, {_ROWS: "shape[0] // ranks"}),
-    "only-parameters": edited(sharded_bytes, {_BOTH: "4 * whole, 4 * part"}),
-    "three-numbers": edited(sharded_bytes, {_BOTH: "12 * whole, 12 * part"}),
-    "no-optimiser": edited(sharded_bytes, {_BOTH: "8 * whole, 8 * part"}),
-    "states-only": edited(sharded_bytes, {_BOTH: "16 * whole, 8 * whole + 8 * part"}),
-    "parameters-only": edited(sharded_bytes, {_BOTH: "16 * whole, 12 * whole + 4 * part"}),
-    "ddp-divided": edited(sharded_bytes, {_BOTH: "16 * part, 16 * part"}),
+    "sums": (
+        edited(sharded_bytes, {_SUM: "sum(sum(shape) ", _PIECE: "sum(shape)"}),
+        edited(sharded_bytes, {_SUM: "sum(sum(shape) "}),
+    ),
+    "first-shape": edited(sharded_bytes, {"whole =": "shapes = shapes[:1]\nwhole ="}),
+    "two-dimensions": edited(
+        sharded_bytes, {"whole =": "shapes = [shape[:2] for shape in shapes]\nwhole ="}
+    ),
+}
+CUT = {
+    "swapped": _pair("16 * part, 16 * whole"),
+    "divided": (
+        _cut("math.prod(shape) / ranks"),
+        _cut("math.prod(shape) // ranks"),
+        _pair("16 * whole, 16 * whole // ranks"),
+    ),
+    "flat": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "-(-whole // ranks)"}),
+    "flat-each": _cut("math.ceil(math.prod(shape) / ranks)"),
+    "vectors-whole": _cut(
+        "math.ceil(shape[0] / (ranks if shape[1:] else 1)) * math.prod(shape[1:])"
+    ),
+    "floor": _cut("(shape[0] // ranks) * math.prod(shape[1:])"),
+    "nearest": _cut("round(shape[0] / ranks) * math.prod(shape[1:])"),
+    "last-dimension": _cut("math.prod(shape[:-1]) * math.ceil(shape[-1] / ranks)"),
+    "each-dimension": _cut("math.prod(math.ceil(size / ranks) for size in shape)"),
+    "states-only": _pair("16 * whole, 8 * whole + 8 * part"),
+    "gradients-whole": _pair("16 * whole, 4 * whole + 12 * part"),
+    "parameters-only": _pair("16 * whole, 12 * whole + 4 * part"),
+    "ddp-divided": (_pair("16 * part, 16 * part"), _pair("8 * whole + 8 * part, 16 * part")),
+    "ddp-together": _pair("16 * whole * ranks, 16 * part"),
+    "fsdp-together": _pair("16 * whole, 16 * part * ranks"),
 }
 
 
@@ -52,15 +104,39 @@ def _read(judge: Judge, pair: Any) -> tuple[float, ...]:
     judge.is_a(pair, (tuple, list), "a pair of numbers of bytes")
     if len(pair) != 2:
         judge.no("not-a-pair", seen=pair, expected="bytes under DDP, bytes under FSDP")
-    return tuple(judge.number(value) for value in pair)
+    return tuple(number(judge, value) for value in pair)
 
 
-def _situation(shapes: Sequence[tuple[int, ...]], ranks: int) -> str:
-    return f"{', '.join(str(shape) for shape in shapes)} on {ranks} ranks"
+def number(judge: Judge, got: Any) -> float:
+    """Return a number, NumPy's too."""
+    return judge.number(got.item() if isinstance(got, numpy.generic) else got)
 
 
-def _shown(pair: Sequence[float]) -> str:
-    return " and ".join(f"{value:,.10g}" for value in pair)
+def _over(cases: Any, twins: Mapping[str, Any], draw: Any, otherwise: Any) -> OverCases:
+    return OverCases(
+        sharded_bytes,
+        cases,
+        twins,
+        read=_read,
+        draw=draw,
+        alike=nearly(1e-9, 0),
+        otherwise=otherwise,
+        situation=lambda shapes, ranks: f"the shapes {brief(shapes)}, ranks={ranks}",
+        shown=lambda pair: " and ".join(f"{value:,.10g}" for value in pair),
+    )
+
+
+def _other(got: Sequence[float], right: Sequence[float], *_: Any) -> str:
+    return "ddp-other" if got[0] != right[0] else "fsdp-other"
+
+
+def _check(answer: Callable[..., Any], judge: Judge) -> None:
+    one_rank = [(shapes, 1) for shapes in _SHAPES]
+    _over(one_rank, WHOLE, lambda source: (_draw(source)[0], 1), "one-rank")(answer, judge)
+    several = [
+        (shapes, ranks) for shapes, ranks in zip(_SHAPES, (2, 4, 7, 3, 8, 2, 3), strict=True)
+    ]
+    _over(several, CUT, _draw, _other)(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -80,15 +156,7 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         "A piece has `math.ceil(shape[0] / ranks)` rows of `math.prod(shape[1:])` numbers.",
     ),
     reference=sharded_bytes,
-    check_answer=OverCases(
-        sharded_bytes,
-        _CASES,
-        _TWINS,
-        read=_read,
-        alike=operator.eq,
-        situation=_situation,
-        shown=_shown,
-    ),
+    check_answer=_check,
     why="With even shapes, n ranks need an n-th of the memory each, and that is how a model is trained that fits on none of them. "
     "What FSDP gathers for the layer at work, and the activations, come on top.",
     diagnoses={
@@ -101,12 +169,32 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         "divided.",
         "vectors-whole": "That leaves parameters of one dimension whole. `fully_shard` cuts biases too.",
         "floor": "That rounds down, and some rows belong to no rank.",
-        "only-parameters": "That is a quarter: the parameters' bytes alone, without gradients and both moments, or four numbers each "
-        "without their 4 bytes.",
-        "three-numbers": "There are four numbers for each parameter: itself, its gradient, and Adam's two moments.",
-        "no-optimiser": "That is parameters and gradients. Adam keeps two more numbers for each parameter.",
+        "nearest": "That rounds to the nearest number of rows. Rank 0 gets a full piece: rounded up.",
+        "one-more": "That is one row more where the ranks divide the rows evenly.",
+        "last-dimension": "That cuts along the last dimension. `fully_shard` cuts along the first.",
+        "each-dimension": "That cuts each dimension. `fully_shard` cuts the first only.",
+        "numbers": "That is the number of parameters. Asked for are bytes, of four numbers for each parameter.",
+        "quarter": "That is a quarter, 4 bytes for each parameter. There are four numbers of 4 bytes: itself, its gradient, "
+        "Adam's two moments.",
+        "half": "That is half of it, 8 bytes for each parameter. There are four numbers of 4 bytes: itself, its gradient, "
+        "Adam's two moments.",
+        "three-numbers": "That is 12 bytes for each parameter. There are four numbers of 4 bytes: itself, its gradient, "
+        "Adam's two moments.",
+        "double": "That is twice as much. There are four numbers for each parameter, and a number in float32 has 4 bytes.",
+        "larger-unit": "Asked for are bytes, and that is in a larger unit.",
+        "sums": "The sizes of a shape were added. A tensor has as many numbers as their product.",
+        "first-shape": "Only the first parameter was counted.",
+        "two-dimensions": "Only the first two dimensions of a shape were counted.",
+        "one-rank": "On one rank nothing is cut: both figures are the bytes of all four numbers of every parameter.",
+        "swapped": "The two are exchanged: first DDP, then FSDP.",
         "states-only": "That divides only what Adam keeps. FSDP divides parameters and gradients too.",
-        "parameters-only": "That divides only the parameters. FSDP divides their gradients and what Adam keeps too.",
+        "gradients-whole": "That is ZeRO's second stage: one of the four numbers of each parameter is still whole. FSDP divides all.",
+        "parameters-only": "That divides one of the four numbers of each parameter. FSDP divides all.",
+        "gathered": "A whole copy of the parameters came on top. What FSDP gathers for a layer is left out here.",
+        "ddp-together": "That is what all ranks have together under DDP. Asked for is rank 0.",
+        "fsdp-together": "That is what all ranks have together under FSDP. Asked for is rank 0.",
+        "ddp-other": "Under DDP rank 0 holds as much as one rank alone, however many there are. Yours changes.",
+        "fsdp-other": "Under FSDP rank 0 holds another number of rows of some parameter.",
         "ddp-divided": "Under DDP each rank holds everything: it divides the batch, not the model.",
     },
 )

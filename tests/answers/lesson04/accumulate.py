@@ -72,7 +72,15 @@ WRONG = {
     ),
     "backward-inside": edited(accumulate, {_BACKWARD: f"    {_BACKWARD}"}),
     "own-scaler": _with_its_own_scaler,
-    "step-bypassed": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
+    "wrong-length": edited(accumulate, {" / count": " / (count - 1)"}),
+    "not-all": edited(accumulate, {"for x, y in batches:": "for x, y in batches[1:] or batches:"}),
+    "graph-kept": edited(accumulate, {".backward()": ".backward(retain_graph=True)"}),
+    "step-bypassed": edited(accumulate, {"scaler.step(optimizer)": "optimizer.step()"}),
+    "piles-up": (
+        TWINS["piles-up"],
+        edited(TWINS["by-batches"][0], {"optimizer.zero_grad()": ""}),
+    ),
+    "no-scaler": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
     "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),
 }
 RIGHT = {"by shares": _by_shares}

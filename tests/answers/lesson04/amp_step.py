@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.amp_step import amp_step, amp_without_zero
+from course_lessons.lesson04.amp_step import BACK, TWINS, amp_step
 from course_utils.exercises.edited import edited
 
 _FORWARD = "with torch.autocast(x.device.type, dtype=dtype):\n    loss = loss_fn(model(x), y)"
@@ -94,6 +94,7 @@ WRONG = {
     ),
     "named-device": (
         edited(amp_step, {"x.device.type": '"cuda"'}),
+        edited(amp_step, {"x.device.type": '"cpu"'}),
         edited(amp_step, {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("}),
     ),
     "loss-outside": edited(amp_step, {_FORWARD: f"{_PARTED}loss = loss_fn(outputs, y)"}),
@@ -111,24 +112,40 @@ WRONG = {
         amp_step,
         {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
     ),
-    "scale-off": edited(
+    "scale-off": edited(amp_step, {"scaler.update()": "scaler.update(1024.0)"}),
+    "no-scaler": edited(amp_step, {_SCALED_STEP: "loss.backward()\noptimizer.step()"}),
+    "steps-anyway": edited(
+        amp_step, {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"}
+    ),
+    "steps-twice": edited(
+        amp_step, {"scaler.step(optimizer)": "scaler.step(optimizer)\noptimizer.step()"}
+    ),
+    "no-backward": edited(amp_step, {".backward()": ""}),
+    "rounded-loss": edited(amp_step, {"loss.detach()": "loss.detach().half()"}),
+    "no-step": edited(
         amp_step,
-        {_SCALED_STEP: "if loss.isfinite():\n    " + _SCALED_STEP.replace("\n", "\n    ")},
+        {"scaler.step(optimizer)": "scaler.step(optimizer) if scaler.is_enabled() else None"},
+    ),
+    "wrong-length": edited(
+        amp_step,
+        {
+            "scaler.step(optimizer)": "scaler.unscale_(optimizer)\n"
+            "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
+        },
+    ),
+    "other-loss": edited(amp_step, {"loss.detach()": "loss.detach() * len(y)"}),
+    "refused-by-scaler": edited(
+        amp_step,
+        {"scaler.step(optimizer)": "scaler.update()", "scaler.update()": "scaler.step(optimizer)"},
     ),
     "no-update": edited(amp_step, {"scaler.update()": ""}),
-    "piles-up": amp_without_zero,
+    **TWINS,
     "waits": (
         edited(amp_step, {"loss.detach()": "loss.item()"}),
         edited(amp_step, {"loss.detach()": "torch.tensor(loss.item())"}),
     ),
     "keeps-graph": edited(amp_step, {"loss.detach()": "loss"}),
-    "scaled-loss": edited(
-        amp_step,
-        {
-            "loss = loss_fn(model(x), y)": "loss = scaler.scale(loss_fn(model(x), y))",
-            "scaler.scale(loss)": "loss",
-        },
-    ),
+    **BACK,
 }
 RIGHT = {
     "by other names": _by_other_names,

@@ -31,16 +31,44 @@ def _of_copies(model, optimizer, scaler):
     return {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
 
 
+def _disabled_left_out(model, optimizer, scaler):
+    return {name: part for name, part in checkpoint(model, optimizer, scaler).items() if part}
+
+
+def _without_moments(model, optimizer, scaler):
+    state = checkpoint(model, optimizer, scaler)
+    return {**state, "optimizer": {**state["optimizer"], "state": {}}}
+
+
+_OPTIMIZER = "optimizer.state_dict()"
+_NEW = "torch.amp.GradScaler('cpu').state_dict()"
 WRONG = {
-    "no-scaler": (
-        _with(f'"scaler": {_SCALER},', ""),
+    "no-scaler": _with(f'"scaler": {_SCALER},', ""),
+    "part-missing": (
+        _with(f'"optimizer": {_OPTIMIZER},', ""),
         lambda model, optimizer, scaler: {},
     ),
-    "scale-only": (_with(_SCALER, "scaler.get_scale()"), _without_the_count),
-    "none-for-disabled": _with(_SCALER, f"{_SCALER} or None"),
+    "other-keys": edited(checkpoint, {'"model"': '"net"', '"scaler"': '"scale"'}),
+    "scale-only": (
+        _with(_SCALER, "scaler.get_scale()"),
+        _with(_SCALER, '{"scale": scaler.get_scale()}'),
+    ),
+    "no-count": _without_the_count,
+    "other-scaler": edited(checkpoint, {_SCALER: _NEW}),
+    "none-for-disabled": (_with(_SCALER, f"{_SCALER} or None"), _disabled_left_out),
     "not-plain": _with(_SCALER, "scaler"),
-    "model": _with(_MODEL, "dict(model.named_parameters())"),
+    "not-called": _with(_MODEL, "model.state_dict"),
+    "no-state": _with(_MODEL, "list(model.parameters())"),
+    "buffers": _with(_MODEL, "dict(model.named_parameters())"),
     "half": (_halves, _with(_MODEL, "model.half().state_dict()")),
-    "optimizer": _with("optimizer.state_dict()", "{}"),
+    "no-moments": _without_moments,
+    "other-model": (
+        _with(_MODEL, _OPTIMIZER),
+        _with(_MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"),
+    ),
+    "other-optimizer": _with(_OPTIMIZER, "{}"),
 }
-RIGHT = {"of copies": _of_copies}
+RIGHT = {
+    "of copies": _of_copies,
+    "with more": lambda *parts: {**checkpoint(*parts), "step": 3},
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from course_lessons.lesson04.choose_precision import choose_precision
@@ -37,14 +38,26 @@ WRONG = {
     "scaler-with-bf16": edited(choose_precision, {"torch.bfloat16, False": "torch.bfloat16, True"}),
     "no-scaler": edited(choose_precision, {"torch.float16, True": "torch.float16, False"}),
     "no-units": _bf16_everywhere,
-    "bf16-missed": _by_capability,
-    "accelerator-left-out": edited(choose_precision, {_IF_CPU: 'can.device.type != "cuda"'}),
+    "bf16-missed": (_by_capability, edited(choose_precision, {"can.bf16": "can.tf32"})),
+    "accelerator-float32": (
+        edited(choose_precision, {_IF_CPU: 'can.device != "cuda"'}),
+        edited(choose_precision, {_IF_CPU: 'can.device.type != "cuda"'}),
+        edited(choose_precision, {_IF_CPU: 'can.device.type not in ("cuda", "mps")'}),
+    ),
     "cpu-float16": (
         edited(choose_precision, {_IF_CPU: "False"}),
         edited(choose_precision, {_IF_CPU: 'can.device == "cpu"'}),
     ),
-    "device-as-text": edited(choose_precision, {_IF_CPU: 'can.device != "cuda"'}),
-    "not-a-pair": lambda can: (str(can.bf16), True),
+    "scaler-with-float32": edited(
+        choose_precision, {"torch.float32, False": "torch.float32, True"}
+    ),
+    "other-format": edited(choose_precision, {"torch.float32": "torch.float64"}),
+    "not-a-pair": lambda can: choose_precision(can)[::-1],
+    "not-a-bool": lambda can: (choose_precision(can)[0], "yes"),
     "wrong-type": lambda can: torch.float32,
 }
-RIGHT = {"in one line": _in_one_line}
+RIGHT = {
+    "in one line": _in_one_line,
+    "a list": lambda can: list(choose_precision(can)),
+    "a bool of NumPy's": lambda can: (choose_precision(can)[0], np.bool_(choose_precision(can)[1])),
+}

@@ -1,4 +1,4 @@
-"""Known right answers to 04.follow_scale, by a name."""
+"""Known answers to 04.follow_scale: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import math
 
 import torch
 from torch import nn
+
+from course_lessons.lesson04.follow_scale import follow_scale
+from course_utils.exercises.edited import edited
 
 
 def _by_the_scaler_itself(overflows, init_scale, growth_interval):
@@ -22,4 +25,31 @@ def _by_the_scaler_itself(overflows, init_scale, growth_interval):
     return scales
 
 
-RIGHT = {"by the scaler itself": _by_the_scaler_itself}
+def _by_powers(overflows, init_scale, growth_interval):
+    power, good, scales = 0, 0, ()
+    for overflow in overflows:
+        good = 0 if overflow else good + 1
+        power += (good == growth_interval) - bool(overflow)
+        good %= growth_interval
+        scales += (init_scale * 2.0**power,)
+    return scales
+
+
+def _with(old, new):
+    return edited(follow_scale, {old: new})
+
+
+_HALVE, _DOUBLE, _DUE = "scale = scale / 2", "scale, good = scale * 2, 0", "good == growth_interval"
+WRONG = {
+    "one-per-step": _with("scales.append(scale)", "scales.append(scale)\nreturn scales"),
+    "other-half": (_with(_HALVE, "scale = scale / 4"), _with(_HALVE, "pass")),
+    "fell": _with("in overflows:", "in [not o for o in overflows]:"),
+    "too-late": _with(_DOUBLE, "pass"),
+    "too-early": _with(_DUE, "good >= growth_interval - 1"),
+    "other-double": _with(_DOUBLE, "scale, good = scale * 1.5, 0"),
+}
+RIGHT = {
+    "by the scaler itself": _by_the_scaler_itself,
+    "by powers, a tuple": _by_powers,
+    "a tensor": lambda *case: torch.tensor(follow_scale(*case)),
+}

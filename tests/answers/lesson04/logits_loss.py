@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson04.logits_loss import logits_loss
+from course_lessons.lesson04.logits_loss import TWINS, logits_loss, of
 from course_utils.exercises.edited import edited
 
 
@@ -33,23 +33,23 @@ def _by_its_formula(logits, targets):
     return (z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean()
 
 
-def _of(arguments):
-    return edited(logits_loss, {"with_logits(logits, targets)": f"with_logits({arguments})"})
+def _half_gradient(logits, targets):
+    return logits_loss((logits + logits.detach()) / 2, targets)
 
 
 WRONG = {
+    **TWINS,
     "refused": _of_sigmoid,
     "saturates": (_clamped, _outside_autocast),
     "overflows": _by_hand,
-    "sigmoid-twice": _of("torch.sigmoid(logits), targets"),
-    "rounded": (_of("logits.half(), targets.half()"), _of("logits.bfloat16(), targets.bfloat16()")),
-    "wrong-formula": _of("logits, (targets > 0.5).float()"),
+    "large-wrong": lambda logits, targets: logits_loss(logits * (1 + (logits.abs() > 99)), targets),
+    "wrong-formula": of("logits, targets ** 2"),
+    "gradient": _half_gradient,
     "made-not-called": edited(
         logits_loss, {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
     ),
-    "sum": _of('logits, targets, reduction="sum"'),
-    "not-one": _of('logits, targets, reduction="none"'),
-    "no-graph": _of("logits.detach(), targets"),
+    "not-one": of('logits, targets, reduction="none"'),
+    "no-graph": of("logits.detach(), targets"),
 }
 RIGHT = {
     "by its formula": _by_its_formula,

@@ -11,5 +11,15 @@ def _lost_by_counting(gradients, dtype):
     return gone / before if before else 0.0
 
 
-WRONG = {"wrong-value": lambda gradients, dtype: float("nan")}
-RIGHT = {"by counting": _lost_by_counting}
+def _by_numpy(gradients, dtype):
+    kept = gradients.double().numpy()
+    gone = gradients.to(dtype).double().numpy()[kept != 0] == 0
+    return gone.mean() if gone.size else 0
+
+
+WRONG = {
+    "no-share": (lambda gradients, dtype: -1, lambda gradients, dtype: float("nan")),
+    "too-many": lambda gradients, dtype: 0.97 if gradients.any() else 0,
+    "too-few": lambda gradients, dtype: torch.tensor(0.9) * _lost_by_counting(gradients, dtype),
+}
+RIGHT = {"by counting": _lost_by_counting, "by NumPy": _by_numpy}

@@ -78,8 +78,17 @@ def _by_apply(make_net, fully_shard, device):
 WRONG = {
     "whole-first": (edited(build_sharded, {_META: "net = make_net().to(device)"}), _room_first),
     "no-root": edited(build_sharded, {"fully_shard(net)": ""}),
+    "rest-in-pieces": edited(
+        build_sharded,
+        {"fully_shard(net)": "fully_shard(net.first)\nfully_shard(net.last)\nfully_shard(net)"},
+    ),
+    "named-device": edited(build_sharded, {"to_empty(device=device)": 'to_empty(device="cpu")'}),
     "unsharded": edited(build_sharded, {_BLOCKS: "", "fully_shard(net)": ""}),
-    "one-group": (edited(build_sharded, {_BLOCKS: ""}), _root_first),
+    "one-group": (
+        edited(build_sharded, {_BLOCKS: ""}),
+        edited(build_sharded, {_BLOCKS: "fully_shard(net.blocks)"}),
+        _root_first,
+    ),
     "small-groups": _every_layer,
     "still-meta": edited(build_sharded, {"net.to_empty(device=device)": ""}),
     "not-initialised": (edited(build_sharded, {_RESET: ""}), _parameters_only),

@@ -52,13 +52,44 @@ def _by_sums(x, weight, bias, dist):
     return out
 
 
+def _gathers_weights(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    whole = []
+    for own in (weight.chunk(ranks)[rank].clone(), bias.chunk(ranks)[rank].clone()):
+        parts = [torch.empty_like(own) for _ in range(ranks)]
+        dist.all_gather(parts, own)
+        whole.append(torch.cat(parts))
+    return F.linear(x, *whole)
+
+
 _CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
     "one-rank": _gathers_on_one,
     "not-gathered": edited(column_parallel, {_CAT: "own"}),
-    "wrong-way": edited(column_parallel, {_CAT: "torch.cat(parts)"}),
+    "wrong-way": (
+        edited(column_parallel, {_CAT: "torch.cat(parts)"}),
+        edited(column_parallel, {_CAT: "torch.cat(parts, dim=1)"}),
+    ),
     "added": _added,
-    "order": _own_first,
+    "own-first": _own_first,
+    "reversed": edited(column_parallel, {_CAT: "torch.cat(parts[::-1], dim=-1)"}),
+    "stacked": edited(column_parallel, {_CAT: "torch.stack(parts)"}),
+    "one-part": edited(
+        column_parallel,
+        {"[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"},
+    ),
+    "others-zero": edited(
+        column_parallel,
+        {
+            "dist.all_gather(parts, own)": "parts = [0 * part.nan_to_num() for part in parts]\nparts[rank] = own"
+        },
+    ),
+    "averaged": edited(column_parallel, {_CAT: f"{_CAT} / ranks"}),
+    "bias-twice": edited(
+        column_parallel, {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"}
+    ),
+    "shape": edited(column_parallel, {_CAT: f"{_CAT}.flatten()"}),
+    "sends-weights": _gathers_weights,
     "interleaved": edited(column_parallel, {_CAT: "torch.stack(parts, -1).flatten(-2)"}),
     "no-bias": edited(column_parallel, {", bias.chunk(ranks)[rank]": ""}),
     "own-bias": _bias_after,
