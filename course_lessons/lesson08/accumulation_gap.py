@@ -14,7 +14,9 @@ from torch.nn import functional as F
 from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import OverCases, several
+
+from .checking import plain
 
 
 def accumulation_gap(model, loss_fn, x, y, size):
@@ -30,10 +32,11 @@ def accumulation_gap(model, loss_fn, x, y, size):
     return ((parts - whole).norm() / whole.norm()).item()
 
 
-def _net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
+def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [norm(8)] if norm else []
     net = nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+    net.train(training)
     for p in net.parameters():  # left over from an earlier step
         p.grad = torch.full_like(p, 0.5)
     return net
@@ -41,48 +44,58 @@ def _net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
 
 def _cases() -> Iterator[tuple[Any, ...]]:
     generator = torch.Generator().manual_seed(1)
-    for norm, rows, size in (
-        (None, 16, 4),
-        (None, 13, 4),  # a ragged tail
-        (nn.LayerNorm, 11, 4),
-        (nn.BatchNorm1d, 12, 4),
-        (nn.BatchNorm1d, 14, 6),
-        (None, 5, 8),  # one part
+    for norm, rows, size, training in (
+        (None, 16, 4, True),
+        (None, 13, 4, True),  # a ragged tail
+        (nn.LayerNorm, 11, 4, True),
+        (nn.BatchNorm1d, 12, 4, True),
+        (nn.BatchNorm1d, 14, 6, True),
+        (nn.BatchNorm1d, 11, 3, False),
+        (nn.BatchNorm1d, 9, 3, True),
+        (None, 5, 8, True),  # one part
     ):
         x = 3 * torch.randn(rows, 6, generator=generator, dtype=torch.float64)
         y = torch.randint(0, 3, (rows,), generator=generator)
-        yield _net(norm), F.cross_entropy, x, y, size
+        yield _net(norm, training), F.cross_entropy, x, y, size
 
 
 _PARTS = "zip(x.split(size), y.split(size), strict=True)"
-GAP_TWINS = {
-    "by-parts": edited(
-        accumulation_gap,
-        {"len(rows) / len(x)": "(len(rows) == len(x) or 1 / len(x.split(size)))"},
-    ),
-    "sum-of-means": edited(accumulation_gap, {" * len(rows) / len(x)": ""}),
-    "full-weight": edited(
-        accumulation_gap, {"len(rows) / len(x)": "(len(rows) == len(x) or size / len(x))"}
-    ),
-    "drops-tail": edited(
-        accumulation_gap,
-        {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
-    ),
-    "eval-mode": edited(accumulation_gap, {"copy.deepcopy(model)": "copy.deepcopy(model).eval()"}),
-    "absolute": edited(accumulation_gap, {" / whole.norm()": ""}),
-    "largest-entry": edited(
-        accumulation_gap,
+_SHARE = "len(rows) / len(x)"
+_ANSWER = "((parts - whole).norm() / whole.norm())"
+_TWINS: dict[str, dict[str, str] | tuple[dict[str, str], ...]] = {
+    "by-parts": {_SHARE: "(len(rows) == len(x) or 1 / len(x.split(size)))"},
+    "sum-of-means": {f" * {_SHARE}": ""},
+    "full-weight": {_SHARE: "(len(rows) == len(x) or size / len(x))"},
+    "drops-tail": {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
+    "piles-up": {"parts = gradient(": "parts = whole + gradient("},
+    "with-itself": {"parts - whole": "whole - whole"},
+    "absolute": {" / whole.norm()": ""},
+    "other-divisor": {"/ whole.norm()": "/ parts.norm()"},
+    "difference-of-norms": {"(parts - whole).norm()": "(parts.norm() - whole.norm()).abs()"},
+    "squared": {_ANSWER: "((parts - whole).square().sum() / whole.square().sum())"},
+    "sum-of-entries": {_ANSWER: "((parts - whole).abs().sum() / whole.abs().sum())"},
+    "largest-entry": {_ANSWER: "((parts - whole).abs().max() / whole.abs().max())"},
+    "by-parameter": tuple(
         {
-            "(parts - whole).norm()": "(parts - whole).abs().max()",
-            "whole.norm()": "whole.abs().max()",
-        },
+            "torch.cat([p.grad.flatten() for p in twin.parameters()])": "[p.grad for p in twin.parameters()]",
+            _ANSWER: f"torch.stack([(a - b).norm() / b.norm() for a, b in zip(parts, whole)]).{of}()",
+        }
+        for of in ("mean", "max")
     ),
+}
+GAP_TWINS = {
+    name: tuple(edited(accumulation_gap, edits) for edits in several(twin))
+    for name, twin in _TWINS.items()
 }
 
 
 def _situation(model: nn.Sequential, loss_fn: Any, x: Tensor, y: Tensor, size: int) -> str:
     layers = ", ".join(type(layer).__name__ for layer in model)
-    return f"{len(x)} rows in parts of {size}, layers {layers}"
+    return f"{len(x)} rows in parts of {size}, layers {layers}, {_mode(model.training)}"
+
+
+def _mode(training: bool) -> str:
+    return "train mode" if training else "eval mode"
 
 
 _GAPS = OverCases(
@@ -100,21 +113,29 @@ _GAPS = OverCases(
 def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
     def traced(model: nn.Module, *rest: Any) -> float:
         before = [t.clone() for t in (*model.parameters(), *model.buffers())]
-        got = judge.number(answer(model, *rest))
-        _judge_traces(model, before, judge)
-        return got
+        training, modes = model.training, set()
+        for module in model.modules():  # its copies have the hook too
+            module.register_forward_pre_hook(lambda module, args: modes.add(module.training))
+        got = answer(model, *rest)
+        _judge_traces(model, training, before, judge)
+        if modes - {training}:
+            ran = f"a forward pass in {_mode(not training)}"
+            judge.no("other-mode", seen=ran, expected=f"{_mode(training)}, as the model is")
+        if isinstance(got, Tensor):
+            judge.no("tensor", seen=got, expected="a Python number")
+        return judge.number(plain(got))
 
     _GAPS(traced, judge)
 
 
-def _judge_traces(model: nn.Module, before: list[Tensor], judge: Judge) -> None:
+def _judge_traces(model: nn.Module, training: bool, before: list[Tensor], judge: Judge) -> None:
     after = [*model.parameters(), *model.buffers()]
     if not all(torch.equal(a, b) for a, b in zip(after, before, strict=True)):
-        judge.no("changes-the-model", seen="other weights or running statistics after the call")
+        judge.no("changes-the-model", seen="other weights, or running statistics, after the call")
     if any(p.grad is None or not bool((p.grad == 0.5).all()) for p in model.parameters()):
         judge.no("changes-the-model", seen="other gradients in the model after the call")
-    if not model.training:
-        judge.no("changes-the-model", seen="the model in eval mode after the call")
+    if any(module.training != training for module in model.modules()):
+        judge.no("changes-the-model", seen=f"{_mode(not training)} after the call")
 
 
 EXERCISE = Exercise(
@@ -126,7 +147,7 @@ EXERCISE = Exercise(
 Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient that is accumulated over parts of
 `size` rows (the last may be smaller) is from the gradient of the whole batch `x, y`. Write all gradients as one
 long vector: the answer is the norm of the difference over the norm of the whole batch's gradient, a Python number.
-`loss_fn` is a mean over its rows. The model stays as it is: its mode, its gradients, and the running statistics
+`loss_fn` is a mean over its rows. Both gradients are those of the mode that the model is in, and the model stays as it is: its mode, its gradients, and the running statistics
 of a BatchNorm.
 """,
     hints=(
@@ -143,10 +164,18 @@ of a BatchNorm.
         "sum-of-means": "The parts' means were added up and not weighted by their share of the rows.",
         "full-weight": "The last, smaller part counts as much as a full one. Its weight is its own number of rows over all.",
         "drops-tail": "The last, smaller part was left out.",
-        "eval-mode": "In eval mode BatchNorm uses its running statistics, and the very effect you look for is gone.",
+        "piles-up": "The gradient of the whole batch is still in the sum of the parts.",
+        "with-itself": "Your gap is always 0: a gradient was compared with itself.",
+        "other-mode": "The model must run in the mode that it is in: BatchNorm and dropout do other things in the other one.",
         "absolute": "That is the norm of the difference itself. Divide it by the norm of the whole gradient.",
+        "other-divisor": "You divided by the norm of the accumulated gradient. Divide by that of the whole batch's.",
+        "difference-of-norms": "That is the difference of the norms. The norm of the difference is asked for.",
+        "squared": "That is the square: a root is missing.",
+        "sum-of-entries": "That adds up the sizes of the entries. The norm is the root of the sum of their squares.",
         "largest-entry": "That compares single entries. Use the norm of the whole vector.",
+        "by-parameter": "Each parameter has a gap of its own here. Write all gradients as one vector first.",
+        "tensor": "A tensor came back. `.item()` makes a Python number of it.",
         "changes-the-model": "The call left traces in the model. Work on a copy of it.",
-        "wrong-gap": "The gap is another.",
+        "wrong-gap": "This is not the norm of the difference over the norm of the whole batch's gradient.",
     },
 )
