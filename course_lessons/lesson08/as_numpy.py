@@ -45,11 +45,15 @@ def _check_as_numpy(answer: Callable[..., Any], judge: Judge) -> None:
             tensor = torch.tensor(values, dtype=dtype).to(place).requires_grad_(grad)
             _judge_array(answer(tensor), as_numpy(tensor), tensor, judge)
             if tensor.requires_grad != grad:
-                judge.no("changes-the-tensor", seen="requires_grad False after the call", expected="True")
+                judge.no(
+                    "changes-the-tensor", seen="requires_grad False after the call", expected="True"
+                )
         computed = 2 * torch.ones(2, requires_grad=True)
         answer(computed)
         if computed.grad_fn is None:
-            judge.no("changes-the-tensor", seen="no grad_fn after the call", expected="the one it had")
+            judge.no(
+                "changes-the-tensor", seen="no grad_fn after the call", expected="the one it had"
+            )
 
 
 def _judge_array(got: Any, right: np.ndarray, tensor: Tensor, judge: Judge) -> None:

@@ -134,7 +134,9 @@ def _alike(got: _Seen, right: _Seen) -> bool:
     (a, changed), (b, also) = got, right
     pairs = [(a[n], b[n]) for n in a.keys() & b.keys()]
     close = (torch.allclose(x.double(), y.double(), rtol=1e-5, atol=1e-6) for x, y in pairs)
-    return bool(pairs) and changed == also and all(x.dtype == y.dtype for x, y in pairs) and all(close)
+    return (
+        bool(pairs) and changed == also and all(x.dtype == y.dtype for x, y in pairs) and all(close)
+    )
 
 
 def _otherwise(got: _Seen, right: _Seen, *case: Any) -> str:

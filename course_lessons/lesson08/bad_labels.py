@@ -73,7 +73,9 @@ _TWINS = {
     "both-at-once": edited(bad_labels, {_OUTSIDE: _OUTSIDE.replace("|", "&")}),
     "one-side": (
         edited(bad_labels, {_OUTSIDE: f"{_OUTSIDE} & (labels != ignore_index)", _BAD: "outside"}),
-        edited(bad_labels, {"(labels < 0)": "(labels < 0) & (labels != ignore_index)", _BAD: "outside"}),
+        edited(
+            bad_labels, {"(labels < 0)": "(labels < 0) & (labels != ignore_index)", _BAD: "outside"}
+        ),
     ),
     "negative-forgotten": (
         edited(bad_labels, {"(labels < 0) | ": ""}),

@@ -139,8 +139,9 @@ _STATISTICS = OverCases(
     read=lambda judge, got: got,
     alike=_alike,
     otherwise=_otherwise,
-    situation=lambda sizes, dtype, shift: f"{list(sizes)} rows on the ranks"
-    + (f", means near {shift:g}" if shift else ""),
+    situation=lambda sizes, dtype, shift: (
+        f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")
+    ),
 )
 
 

@@ -71,9 +71,7 @@ def _adding(lengths, per_shape, per_token):
     chosen = [max(lengths)]
     while True:
         more = [sorted({*chosen, n}) for n in lengths if n not in chosen]
-        best = min(
-            [chosen, *more], key=lambda some: _seconds(some, lengths, per_shape, per_token)
-        )
+        best = min([chosen, *more], key=lambda some: _seconds(some, lengths, per_shape, per_token))
         if best == chosen:
             return chosen
         chosen = best
@@ -83,9 +81,7 @@ def _leaving_out(lengths, per_shape, per_token):
     chosen = sorted(set(lengths))
     while True:
         fewer = [[n for n in chosen if n != gone] for gone in chosen[:-1]]
-        best = min(
-            [chosen, *fewer], key=lambda some: _seconds(some, lengths, per_shape, per_token)
-        )
+        best = min([chosen, *fewer], key=lambda some: _seconds(some, lengths, per_shape, per_token))
         if best == chosen:
             return chosen
         chosen = best
@@ -126,9 +122,7 @@ def _or_none(twin: Callable[..., Any]) -> Callable[..., Any]:
 _Seen = tuple[list[float], float | None]
 
 
-def _look(
-    got: list[float], lengths: Sequence[int], per_shape: float, per_token: float
-) -> _Seen:
+def _look(got: list[float], lengths: Sequence[int], per_shape: float, per_token: float) -> _Seen:
     """Return the list and what it costs; None where it is not a list to pad to."""
     fits = bool(lengths) and max(got, default=0) >= max(lengths) and got == sorted(set(got))
     return got, _seconds(got, lengths, per_shape, per_token) if fits else None

@@ -132,14 +132,17 @@ _TWINS = {
         {"if number not in chosen": "kept -= entry\nif number not in chosen"},
     ),
     "turned-round": edited(
-        choose_checkpoints, {_LOOP: _LOOP.replace("enumerate(blocks)", "reversed(list(enumerate(blocks)))")}
+        choose_checkpoints,
+        {_LOOP: _LOOP.replace("enumerate(blocks)", "reversed(list(enumerate(blocks)))")},
     ),
     "fewest": (
         edited(choose_checkpoints, {_SECONDS: "return len(chosen)"}),
         edited(choose_checkpoints, {_SECONDS: "return len(chosen), sorted(chosen)"}),
     ),
     "least-memory": edited(choose_checkpoints, {_SECONDS: "return peak(chosen)"}),
-    "most-time": edited(choose_checkpoints, {_SECONDS: "return -sum(blocks[n][2] for n in chosen)"}),
+    "most-time": edited(
+        choose_checkpoints, {_SECONDS: "return -sum(blocks[n][2] for n in chosen)"}
+    ),
     "one-by-one": tuple(
         map(
             _greedy,
@@ -155,7 +158,9 @@ _TWINS = {
     "from-the-front": _prefix,
     "kept-ones": _changed(lambda right, numbers: numbers - right),
     "from-one": _changed(lambda right, numbers: {n + 1 for n in right}),
-    "never-none": edited(choose_checkpoints, {"range(2 ** len(blocks))": "range(1, 2 ** len(blocks))"}),
+    "never-none": edited(
+        choose_checkpoints, {"range(2 ** len(blocks))": "range(1, 2 ** len(blocks))"}
+    ),
     "last-block": _changed(lambda right, numbers: right and right | {max(numbers)}),
 }
 

@@ -68,9 +68,7 @@ def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_bug(answer, AssertionError("no rows"), judge)
 
 
-def _judge_first(
-    answer: Callable[..., Any], devices: list[str], job: _Job, judge: Judge
-) -> None:
+def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judge: Judge) -> None:
     first = next(device for device in devices if device not in _REFUSALS)
     try:
         got = answer(job, devices)
@@ -81,7 +79,11 @@ def _judge_first(
         kind = ""
     tried = f"tried {job.tried} of {devices}"
     if first in job.tried and not job.result and (kind or job.tried[-1] != first):
-        judge.no("false-result", seen=f"{first} gave {job.result!r}, then: {got}", expected=(first, job.result))
+        judge.no(
+            "false-result",
+            seen=f"{first} gave {job.result!r}, then: {got}",
+            expected=(first, job.result),
+        )
     if kind:
         judge.no(kind, seen=f"{got}, for {devices}", expected="on to the next device")
     if len(job.tried) > len(set(job.tried)):
@@ -89,7 +91,11 @@ def _judge_first(
     if job.tried != devices[: len(job.tried)]:
         judge.no("other-order", seen=tried, expected="one after the other, from the first")
     if first != job.tried[-1]:
-        judge.no("tries-all" if first in job.tried else "too-few", seen=tried, expected=f"stop after {first}")
+        judge.no(
+            "tries-all" if first in job.tried else "too-few",
+            seen=tried,
+            expected=f"stop after {first}",
+        )
     right = (first, job.result)
     if isinstance(got, (tuple, list)) and tuple(got) == right:
         return
@@ -129,7 +135,9 @@ def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge)
             said = "a RuntimeError without a text"
         for device in devices:
             if str(_REFUSALS[device]) not in said:
-                judge.no("no-reasons", seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}")
+                judge.no(
+                    "no-reasons", seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}"
+                )
         for device in devices:
             if device not in said:
                 judge.no("no-names", seen=said, expected=f"the name {device} too")

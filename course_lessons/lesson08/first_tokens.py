@@ -107,7 +107,9 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
         if run.trained:
             judge.no("train-mode", seen="the encoder ran in train mode", expected="in eval mode")
         if set(run.lengths) != {tokens for _, tokens in sizes}:
-            judge.no("cut", seen=f"rows of {min(run.lengths)} tokens went in", expected="whole rows")
+            judge.no(
+                "cut", seen=f"rows of {min(run.lengths)} tokens went in", expected="whole rows"
+            )
         _judge_held(run, sizes, judge)
         _judge_tokens(got, run.right, judge)
 
