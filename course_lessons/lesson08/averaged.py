@@ -74,17 +74,13 @@ _COURSES = (
 
 
 def _of_copies(of: Callable[[list[dict[str, Tensor]], float], Any]) -> Callable[..., Any]:
-    return lambda states, decay: of([copy.deepcopy(state) for state in states], decay)
+    """Return the twin that averages copies of the states; its counter is right."""
 
+    def twin(states, decay):
+        kept = [copy.deepcopy(state) for state in states]
+        return of(kept, decay) | {"num_batches_tracked": kept[-1]["num_batches_tracked"]}
 
-def _floats(twin: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the twin without its counter: an answer that follows it may have any."""
-    return lambda *case: {n: v for n, v in twin(*case).items() if n != "num_batches_tracked"}
-
-
-def _counter(edits: dict[str, str]) -> Callable[..., Any]:
-    twin = edited(averaged, edits)
-    return lambda *case: {"num_batches_tracked": twin(*case)["num_batches_tracked"]}
+    return twin
 
 
 def _mean_of_all(kept, decay):
@@ -94,27 +90,29 @@ def _mean_of_all(kept, decay):
 _FIRST = "value.to(torch.float32, copy=True)"
 _COUNTER = "average[name] = value.clone()"
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
+_ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
 _TWINS = {
-    "in-16-bits": _floats(edited(averaged, _IN_16_BITS)),
-    "rounds-each": _floats(
-        edited(
-            averaged,
-            {**_IN_16_BITS, "return average": "return {n: v.float() for n, v in average.items()}"},
-        )
-    ),
-    "swapped": _floats(edited(averaged, {"1 - decay": "decay"})),
+    "in-16-bits": edited(averaged, _IN_16_BITS),
+    "rounds-each": edited(averaged, {**_IN_16_BITS, "return average": _ALL_FLOAT}),
+    "swapped": edited(averaged, {"1 - decay": "decay"}),
     "from-zero": tuple(
-        _floats(edited(averaged, {_FIRST: first}))
+        edited(averaged, {_FIRST: first})
         for first in ("torch.zeros(value.shape)", "(1 - decay) * value.float()")
     ),
-    "plain-mean": _floats(_of_copies(_mean_of_all)),
-    "only-last": _floats(_of_copies(lambda kept, decay: averaged(kept[-1:], decay))),
-    "last-missing": _floats(_of_copies(lambda kept, decay: averaged(kept[:-1] or kept, decay))),
-    "listed": _floats(lambda states, decay: averaged(list(states), decay)),
-    "alias": _floats(edited(averaged, {_FIRST: "value.float()"})),
-    "live-counter": _counter({_COUNTER: "average[name] = value"}),
-    "first-counter": _counter({_COUNTER: "average.setdefault(name, value.clone())"}),
-    "averages-counter": _counter({"not value.is_floating_point()": "False"}),
+    "plain-mean": _of_copies(_mean_of_all),
+    "only-last": _of_copies(lambda kept, decay: averaged(kept[-1:], decay)),
+    "last-missing": _of_copies(lambda kept, decay: averaged(kept[:-1] or kept, decay)),
+    "listed": lambda states, decay: averaged(list(states), decay),
+    "alias": (
+        edited(averaged, {_FIRST: "value.float()"}),
+        edited(
+            averaged,
+            {_FIRST: "value.float()", _COUNTER: f"{_COUNTER} if name in average else value"},
+        ),
+    ),
+    "live-counter": edited(averaged, {_COUNTER: "average[name] = value"}),
+    "first-counter": edited(averaged, {_COUNTER: "average.setdefault(name, value.clone())"}),
+    "averages-counter": edited(averaged, {"not value.is_floating_point()": "False"}),
 }
 
 _Seen = tuple[dict[str, Tensor], bool]
@@ -132,11 +130,8 @@ def _read(judge: Judge, got: Any) -> dict[str, Tensor]:
 
 def _alike(got: _Seen, right: _Seen) -> bool:
     (a, changed), (b, also) = got, right
-    pairs = [(a[n], b[n]) for n in a.keys() & b.keys()]
-    close = (torch.allclose(x.double(), y.double(), rtol=1e-5, atol=1e-6) for x, y in pairs)
-    return (
-        bool(pairs) and changed == also and all(x.dtype == y.dtype for x, y in pairs) and all(close)
-    )
+    close = (torch.allclose(a[n].double(), b[n].double(), rtol=1e-5, atol=1e-6) for n in b)
+    return changed == also and all(a[n].dtype == b[n].dtype for n in b) and all(close)
 
 
 def _otherwise(got: _Seen, right: _Seen, *case: Any) -> str:

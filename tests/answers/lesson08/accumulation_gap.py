@@ -32,6 +32,12 @@ def _by_autograd(model, loss_fn, x, y, size):
 
 WRONG = {
     **GAP_TWINS,
+    "other-mode": tuple(
+        edited(accumulation_gap, {"copy.deepcopy(model)": f"copy.deepcopy(model).{mode}()"})
+        for mode in ("eval", "train")
+    ),
+    "tensor": edited(accumulation_gap, {".item()": ""}),
+    "wrong-gap": edited(accumulation_gap, {"(parts - whole)": "(parts + whole)"}),
     "changes-the-model": edited(
         accumulation_gap, {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"}
     ),

@@ -16,6 +16,9 @@ def _one_by_one(labels, classes, ignore_index=-100):
 
 WRONG = {
     "mask": edited(bad_labels, {"bad.nonzero().flatten()": "outside"}),
+    "order": lambda *case: bad_labels(*case)[::-1],
+    "a-good-one": lambda labels, *rest: list(range(len(labels))),
+    "one-missing": lambda *case: bad_labels(*case)[1:],
     "tensor": edited(bad_labels, {".tolist()": ""}),
 }
-RIGHT = {"one by one": _one_by_one}
+RIGHT = {"one by one": _one_by_one, "a tuple": lambda *case: tuple(bad_labels(*case))}
