@@ -40,10 +40,12 @@ class _Fit:
         self.steps = 0
         self.asleep = 0.0
         self.seen: list[float] = []
+        self.rows: list[int] = []
         for p in self.model.parameters():  # left over from an earlier step
             p.grad = torch.ones_like(p)
         for layer in (self.model[0], self.model[2]):
             layer.register_forward_hook(lambda *args: self.dtypes.add(args[2].dtype))
+        self.model.register_forward_hook(lambda *args: self.rows.append(len(args[2])))
         self.model[2].bias.register_hook(self._gradient)
         self.optimizer.register_step_post_hook(self._step)
 
@@ -73,7 +75,6 @@ _TWINS = {
         edited(fit_mixed, {_ZERO: ""}),
         edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
     ),
-    "reversed": (edited(fit_mixed, {_LOOP: "for x, y in batches[::-1]:"}),),
 }
 
 
@@ -106,6 +107,8 @@ def _judge_amp(
             judge.no("names-cuda", seen=text.split("\n")[0])
     if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
+    if fit.rows != right.rows:
+        judge.no("other-batches", seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
     if len(fit.seen) < len(right.seen):
         judge.no("few-passes", seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
     found = ", ".join(sorted(str(d) for d in fit.dtypes))
@@ -198,7 +201,7 @@ which needs none. The weights stay float32.
         "other-loss": "The gradient of the first batch is not that of `F.cross_entropy`, the mean over its rows.",
         "unchanged": "The steps left the weights as they were: there were no gradients when they were made.",
         "old-gradients": "Gradients of earlier batches are still in the step: set them to zero for each batch.",
-        "reversed": "The batches were taken in the reverse order.",
+        "other-batches": "The model must be given each batch once, in their order.",
         "other-weights": "The weights are not those that one step for each batch gives.",
     },
 )

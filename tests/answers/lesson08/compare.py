@@ -28,7 +28,7 @@ def _warming_up_first(formats, seeds, train, accuracy, machine):
 
 def _by_seed(formats, seeds, train, accuracy, machine):
     rows = {name: ([], [], []) for name in formats}
-    for name, dtype in formats.items():
+    for dtype in formats.values():
         train(dtype, seeds[-1])
     for seed in seeds:
         for name, dtype in formats.items():

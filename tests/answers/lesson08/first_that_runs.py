@@ -32,6 +32,17 @@ def _with_a_dict(work, devices):
     raise RuntimeError(f"nothing works: {said}")
 
 
+def _wrapping(work, devices):
+    def wrapped(device):
+        try:
+            return work(device)
+        except Exception as error:
+            known = isinstance(error, RuntimeError) or "CUDA" in str(error)
+            raise error if known else TypeError("a bug") from error
+
+    return first_that_runs(wrapped, devices)
+
+
 def _catching(kinds: str):
     return edited(first_that_runs, {"(RuntimeError, AssertionError)": kinds})
 
@@ -41,12 +52,6 @@ if result:
     return device, result"""
 _LETS_OUT = """if isinstance(error, AssertionError) and "CUDA" not in str(error):
     raise"""
-_WRAPS = """reasons.append("")
-        except Exception as error:
-            raise RuntimeError("a bug") from error
-        else:
-            reasons.append("""
-
 WRONG = {
     "assertion": _catching("RuntimeError"),
     "gives-up": _catching("(torch.OutOfMemoryError, NotImplementedError, AssertionError)"),
@@ -63,7 +68,7 @@ WRONG = {
     "other-result": edited(first_that_runs, {", work(device)": ", str(work(device))[1:]"}),
     "false-result": edited(first_that_runs, {"return device, work(device)": _IF_IT_COUNTS}),
     "other-assertion": edited(first_that_runs, {_LETS_OUT: ""}),
-    "wraps-bugs": edited(first_that_runs, {"reasons.append(": _WRAPS}),
+    "wraps-bugs": _wrapping,
     "no-names": edited(first_that_runs, {"(device, str(error))": "str(error)"}),
     "other-error": edited(first_that_runs, {"raise RuntimeError": "raise ValueError"}),
     "hides-bugs": _catching("Exception"),

@@ -49,7 +49,7 @@ _BY_HAND = f"""({_SCALE} * loss).backward()
 for p in model.parameters():
     p.grad /= {_SCALE}"""
 
-_ZERO, _UPDATE = "optimizer.zero_grad()", "scaler.update()"
+_ZERO = "optimizer.zero_grad()"
 _LOOP = "for x, y in batches:"
 _HALVED = """for p in model.parameters():
     p.grad /= 2"""
@@ -73,22 +73,18 @@ WRONG = {
         edited(fit_mixed, {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""}),
     ),
     **({} if torch.cuda.is_available() else {"names-cuda": _names_cuda}),
-    "few-passes": edited(fit_mixed, {"in batches": "in batches[:2]"}),
-    "other-steps": edited(
-        fit_mixed,
-        {
-            _ZERO: "",
-            _LOOP: f"{_ZERO}\n{_LOOP}",
-            f"    {_STEP}\n    {_UPDATE}": f"{_STEP}\n{_UPDATE}",
-        },
-    ),
+    "few-passes": edited(fit_mixed, {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""}),
+    "other-steps": edited(fit_mixed, {_STEP: f"len(x) == 3 and {_STEP}"}),
     "other-loss": edited(fit_mixed, {"F.cross_entropy": "F.nll_loss"}),
     "unchanged": edited(fit_mixed, {_STEP: f"{_ZERO}\n{_STEP}"}),
     "old-gradients": (
         edited(fit_mixed, {_ZERO: ""}),
         edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
     ),
-    "reversed": edited(fit_mixed, {"in batches": "in batches[::-1]"}),
+    "other-batches": (
+        edited(fit_mixed, {"in batches": "in batches[::-1]"}),
+        edited(fit_mixed, {"in batches": "in batches[:2]"}),
+    ),
     "other-weights": edited(fit_mixed, {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"}),
 }
 RIGHT = {"in two branches": _in_two_branches}
