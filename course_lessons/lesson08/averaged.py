@@ -12,7 +12,6 @@ from torch import Tensor
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
-from course_utils.exercises.values import same
 
 
 def averaged(states, decay):
@@ -45,10 +44,14 @@ class _Course(Iterator[dict[str, Tensor]]):
             "running_mean": torch.zeros(3),
             "num_batches_tracked": torch.tensor(0),
         }
-        self._before = copy.deepcopy(self._state)
+        self._versions = self._now()
+
+    def _now(self) -> list[int]:
+        """Count the changes of each tensor."""
+        return [value._version for value in self._state.values()]
 
     def __next__(self) -> dict[str, Tensor]:
-        self.changed |= not same(self._before, self._state)
+        self.changed |= self._now() != self._versions
         self._step += 1
         over = self._step > len(self._values)
         value = 77.0 if over else self._values[self._step - 1]
@@ -56,15 +59,15 @@ class _Course(Iterator[dict[str, Tensor]]):
         self._state["bias"].copy_(torch.tensor([value, -value, 0.5]))
         self._state["running_mean"].fill_(value / 2)
         self._state["num_batches_tracked"].fill_(77 if over else 10 * self._step)
-        self._before = copy.deepcopy(self._state)
+        self._versions = self._now()
         if over:
             raise StopIteration
         return self._state
 
 
 _COURSES = (
-    (torch.bfloat16, [1.0, *[1.25] * 24], 0.99),
-    (torch.float16, [2.0, *[2.125] * 16], 0.998),
+    (torch.bfloat16, [1.0, *[1.25] * 15], 0.99),
+    (torch.float16, [2.0, *[2.125] * 11], 0.998),
     (torch.float32, [3.0, 1.0, 2.0, 5.0], 0.75),
     (torch.float32, [0.5, 4.0, -1.0], 0.9),
     (torch.float32, [0.5], 0.9),
@@ -98,6 +101,9 @@ _TWINS = {
     "from-zero": tuple(
         edited(averaged, {_FIRST: first})
         for first in ("torch.zeros(value.shape)", "(1 - decay) * value.float()")
+    ),
+    "whole-old": edited(
+        averaged, {".lerp_(value.float(), 1 - decay)": ".add_((1 - decay) * value.float())"}
     ),
     "plain-mean": _of_copies(_mean_of_all),
     "only-last": _of_copies(lambda kept, decay: averaged(kept[-1:], decay)),
@@ -143,7 +149,10 @@ def _otherwise(got: _Seen, right: _Seen, *case: Any) -> str:
     if count.dtype != last.dtype:
         return "float-counter"
     other = any(got[0][n].dtype != torch.float32 for n in ("weight", "bias", "running_mean"))
-    return "in-16-bits" if other else "wrong-average"
+    if other:
+        return "in-16-bits"
+    weights = all(torch.allclose(got[0][n], right[0][n]) for n in ("weight", "bias"))
+    return "buffer" if weights else "wrong-average"
 
 
 def _shown(seen: _Seen) -> str:
@@ -190,6 +199,7 @@ average is in float32.
         "alias": "The average shares its memory with the model: it has changed along with it.",
         "swapped": "The two shares are exchanged: the old average counts `decay`.",
         "from-zero": "The average began at zero. It should begin with the first state.",
+        "whole-old": "The old average counts `decay`: here it counts whole, and the sum grows.",
         "plain-mean": "That is the mean of all states. A moving average forgets.",
         "only-last": "Everything has its last value: nothing was averaged.",
         "listed": "Everything has the value that the training left at its end: a list of the states is one live dict, many times.",
@@ -201,6 +211,7 @@ average is in float32.
         "other-count": "The counter has not its last value.",
         "changes-states": "The training's own tensors were changed. Only read them.",
         "other-names": "The names must be those of the states.",
+        "buffer": "The weights are right, and `running_mean` is not: all entries of floats are averaged.",
         "wrong-average": "These are not the values that decay · old + (1 - decay) · new gives, from the first state to the last.",
     },
 )

@@ -61,7 +61,13 @@ _OUTSIDE = "(labels < 0) | (labels >= classes)"
 _BAD = "outside & (labels != ignore_index)"
 _TWINS = {
     "nested": lambda *case: [[row] for row in bad_labels(*case)],
-    "values": lambda labels, *rest: labels[bad_labels(labels, *rest)].tolist(),
+    "values": (
+        lambda labels, *rest: labels[bad_labels(labels, *rest)].tolist(),
+        lambda labels, *rest: sorted(set(labels[bad_labels(labels, *rest)].tolist())),
+    ),
+    "shifted": lambda labels, classes, ignore_index=-100: bad_labels(
+        labels[labels != ignore_index], classes, ignore_index
+    ),
     "one-by-one": lambda *case: [row + 1 for row in bad_labels(*case)],
     "equal-labels": lambda labels, *rest: [
         labels.tolist().index(labels[row]) for row in bad_labels(labels, *rest)
@@ -104,9 +110,11 @@ def _alike(got: list[Any], right: list[Any]) -> bool:
     return got == right and not any(row is True for row in got)
 
 
-def _otherwise(rows: list[Any], right: list[int], *_: Any) -> str:
+def _otherwise(rows: list[Any], right: list[int], labels: Tensor, *_: Any) -> str:
     if bool in map(type, rows):
         return "mask"
+    if not set(rows) <= set(range(len(labels))):
+        return "no-such-row"
     if sorted(set(rows)) == right:
         return "order"
     return "a-good-one" if set(rows) - set(right) else "one-missing"
@@ -167,6 +175,8 @@ list of the row numbers whose label `F.cross_entropy` would refuse. `labels` is 
         "nested": "Each row number stands in a list of its own: `nonzero()` has one column for each dimension of the mask. "
         "Here there is one, so flatten it.",
         "tensor": "Return a list of Python numbers, not a tensor.",
+        "shifted": "You numbered the rows after the ignored ones were taken out. Count them too.",
+        "no-such-row": "Not everything in your list is the number of a row.",
         "a-good-one": "A row is in your list whose label the loss takes.",
         "one-missing": "A row whose label the loss refuses is not in your list.",
         "order": "The rows are right. Each should be there once, in ascending order.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from random import Random
@@ -101,7 +102,10 @@ _TWINS = {
 
 
 def _read(judge: Judge, got: Any) -> float | None:
-    return None if got is None else judge.number(plain(got))
+    got = plain(got)
+    if got is None or (isinstance(got, float) and not math.isfinite(got)):
+        return got
+    return judge.number(got)
 
 
 def _otherwise(got: float | None, right: int | None, rows: Sequence[Row]) -> str:

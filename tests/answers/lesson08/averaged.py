@@ -35,6 +35,9 @@ WRONG = {
     "other-count": edited(averaged, {"value.clone()": "value + 1"}),
     "changes-states": _into_the_model,
     "other-names": edited(averaged, {"average[name] = value.clone()": "continue"}),
+    "buffer": edited(
+        averaged, {"elif name in average": 'elif name in average and name != "running_mean"'}
+    ),
     "wrong-average": edited(averaged, {"1 - decay": "(1 - decay) / 2"}),
 }
 RIGHT = {"by the formula": _by_the_formula}
