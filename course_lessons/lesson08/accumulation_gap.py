@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
-from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.forms import OverCases
 
 from .checking import plain
 
@@ -61,31 +61,64 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 
 _PARTS = "zip(x.split(size), y.split(size), strict=True)"
 _SHARE = "len(rows) / len(x)"
-_ANSWER = "((parts - whole).norm() / whole.norm())"
-_TWINS: dict[str, dict[str, str] | tuple[dict[str, str], ...]] = {
-    "by-parts": {_SHARE: "(len(rows) == len(x) or 1 / len(x.split(size)))"},
+_PART = "(len(rows) == len(x) or {})"
+_GRADIENTS = {
+    "by-parts": {_SHARE: _PART.format("1 / len(x.split(size))")},
     "sum-of-means": {f" * {_SHARE}": ""},
-    "full-weight": {_SHARE: "(len(rows) == len(x) or size / len(x))"},
+    "full-weight": {_SHARE: _PART.format("size / len(x)")},
+    "by-size": {_SHARE: _PART.format("len(rows) / size")},
     "drops-tail": {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
+    "other-parts": {_PARTS: _PARTS.replace("split", "chunk")},
+    "last-part": {"loss.backward()": "twin.zero_grad()\nloss.backward()"},
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
-    "with-itself": {"parts - whole": "whole - whole"},
-    "absolute": {" / whole.norm()": ""},
-    "other-divisor": {"/ whole.norm()": "/ parts.norm()"},
-    "difference-of-norms": {"(parts - whole).norm()": "(parts.norm() - whole.norm()).abs()"},
-    "squared": {_ANSWER: "((parts - whole).square().sum() / whole.square().sum())"},
-    "sum-of-entries": {_ANSWER: "((parts - whole).abs().sum() / whole.abs().sum())"},
-    "largest-entry": {_ANSWER: "((parts - whole).abs().max() / whole.abs().max())"},
-    "by-parameter": tuple(
-        {
-            "torch.cat([p.grad.flatten() for p in twin.parameters()])": "[p.grad for p in twin.parameters()]",
-            _ANSWER: f"torch.stack([(a - b).norm() / b.norm() for a, b in zip(parts, whole)]).{of}()",
-        }
-        for of in ("mean", "max")
+}
+_RETURN = "return ((parts - whole).norm() / whole.norm()).item()"
+
+
+def _gap(parts: Tensor, whole: Tensor) -> Tensor:
+    return (parts - whole).norm() / whole.norm()
+
+
+def _gaps(parts: Tensor, whole: Tensor) -> Tensor:
+    """Return the gap of each parameter."""
+    sizes = [48, 8, 24, 3] if len(whole) == 83 else [48, 8, 8, 8, 24, 3]
+    return torch.stack(list(map(_gap, parts.split(sizes), whole.split(sizes))))
+
+
+_MEASURES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], ...]] = {
+    "with-itself": (lambda parts, whole: 0 * whole.norm(),),
+    "absolute": (lambda parts, whole: (parts - whole).norm(),),
+    "other-divisor": (lambda parts, whole: _gap(whole, parts),),
+    "difference-of-norms": (lambda parts, whole: _gap(parts.norm(), whole.norm()),),
+    "squared": (lambda parts, whole: _gap(parts, whole) ** 2,),
+    "sum-of-entries": (lambda parts, whole: (parts - whole).norm(1) / whole.norm(1),),
+    "largest-entry": (lambda parts, whole: (parts - whole).abs().max() / whole.abs().max(),),
+    "percent": (lambda parts, whole: 100 * _gap(parts, whole),),
+    "by-parameter": (
+        lambda parts, whole: _gaps(parts, whole).mean(),
+        lambda parts, whole: _gaps(parts, whole).max(),
+        lambda parts, whole: _gaps(parts, whole)[-1],
     ),
 }
+_KNOWN: dict[Any, tuple[Tensor, Tensor]] = {}
+
+
+def _twin(edits: dict[str, str], measure: Callable[..., Tensor] = _gap) -> Callable[..., float]:
+    """Return a wrong answer: other gradients, another measure. Its gradients are kept for the next check."""
+    gradients = edited(accumulation_gap, {**edits, _RETURN: "return parts, whole"})
+
+    def twin(*case: Any) -> float:
+        key = (*edits.items(), _situation(*case))
+        if key not in _KNOWN:
+            _KNOWN[key] = gradients(*case)
+        return measure(*_KNOWN[key]).item()
+
+    return twin
+
+
 GAP_TWINS = {
-    name: tuple(edited(accumulation_gap, edits) for edits in several(twin))
-    for name, twin in _TWINS.items()
+    **{name: (_twin(edits),) for name, edits in _GRADIENTS.items()},
+    **{name: tuple(_twin({}, one) for one in some) for name, some in _MEASURES.items()},
 }
 
 
@@ -103,7 +136,7 @@ _GAPS = OverCases(
     _cases,
     GAP_TWINS,
     alike=lambda got, right: math.isclose(got, right, rel_tol=1e-3, abs_tol=1e-9),
-    otherwise="wrong-gap",
+    otherwise=lambda got, right, *_: "no-gap-here" if right < 1e-9 else "other-measure",
     situation=_situation,
     shown=lambda gap: f"{gap:.3g}",
 )
@@ -176,6 +209,12 @@ of a BatchNorm.
         "by-parameter": "Each parameter has a gap of its own here. Write all gradients as one vector first.",
         "tensor": "A tensor came back. `.item()` makes a Python number of it.",
         "changes-the-model": "The call left traces in the model. Work on a copy of it.",
-        "wrong-gap": "This is not the norm of the difference over the norm of the whole batch's gradient.",
+        "other-parts": "`chunk(size)` cuts into `size` parts. They should have `size` rows.",
+        "by-size": "The weight of a part is its number of rows over that of all rows, not over `size`.",
+        "last-part": "Only the last part's gradient was compared: those before it were set to zero.",
+        "percent": "That is the gap in percent.",
+        "no-gap-here": "Here the two gradients are equal but for rounding, and your gap is larger.",
+        "other-measure": "Where the gradients are equal, your gap is right. Where they differ, it is not the norm of the difference "
+        "over that of the whole batch's gradient.",
     },
 )

@@ -140,8 +140,6 @@ EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
     ),
     "unsorted-middle": ("seconds", ({_MEDIAN: "times[len(times) // 2]"},)),
     "best-time": ("seconds", ({_MEDIAN: "min(times)"},)),
-    "longest-time": ("seconds", ({_MEDIAN: "max(times)"},)),
-    "last-time": ("seconds", ({_MEDIAN: "times[-1]"},)),
     "sum-of-times": ("seconds", ({_MEDIAN: "sum(times)"},)),
     "negative": ("seconds", ({_MEDIAN: "-statistics.median(times)"},)),
     "milliseconds": ("seconds", ({_MEDIAN: "1000 * statistics.median(times)"},)),
@@ -150,14 +148,11 @@ EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
     "reset-once": ("bytes", ({_RESET: "seed == seeds[0] and machine.reset_peak()"},)),
     "reset-late": ("bytes", ({_PEAK: f"{_RESET}\n{_PEAK}"},)),
     "peak-of-evaluation": ("bytes", ({f"{_PEAK}\n{_SCORE}": f"{_SCORE}\n{_PEAK}"},)),
-    "last-peak": ("bytes", ({"max(peaks)": "peaks[-1]"},)),
-    "first-peak": ("bytes", ({"max(peaks)": "peaks[0]"},)),
     "least-peak": ("bytes", ({"max(peaks)": "min(peaks)"},)),
     "mean-peak": (
         "bytes",
         ({"max(peaks)": "statistics.fmean(peaks)"}, {"max(peaks)": "statistics.median(peaks)"}),
     ),
-    "sum-of-peaks": ("bytes", ({"max(peaks)": "sum(peaks)"},)),
 }
 
 
@@ -176,6 +171,8 @@ def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
         if len(row) != 3:
             judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
         scores = plain(row[0])
+        if isinstance(row[1], (list, tuple)) and not isinstance(scores, (list, tuple)):
+            judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
         if isinstance(scores, (int, float)):
             judge.no("mean-score", seen=scores, expected="a list, one for each seed")
         judge.is_a(scores, (list, tuple), "a list of accuracies")
@@ -219,6 +216,10 @@ _TABLES = OverCases(
     alike=_alike,
     otherwise=_otherwise,
     situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
+    shown=lambda table: "; ".join(
+        f"{row['accuracies']}, {row['seconds']:g} s, {row['bytes']:g} bytes"
+        for row in table.values()
+    ),
 )
 
 
@@ -278,7 +279,7 @@ Warm up once in each format. Only training counts, not evaluation.
         "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",
         "too-many-runs": "One training to warm up and one a seed are enough.",
         "other-keys": "The dict needs one entry for each format, under its name.",
-        "other-row": "Each entry must be a tuple of three: accuracies, seconds, bytes.",
+        "other-row": "Each entry must be a tuple of three in this order: accuracies, seconds, bytes.",
         "mean-score": "Return all the accuracies: their spread says whether a difference means anything.",
         "too-many-scores": "There must be one accuracy for each seed.",
         "sorted-scores": "The accuracies are sorted. They should come in the order of the seeds.",
@@ -291,8 +292,6 @@ Warm up once in each format. Only training counts, not evaluation.
         "half-a-median": "The median of an even number of times is the mean of the two in the middle.",
         "unsorted-middle": "The time in the middle of the list is the median only where the list is sorted.",
         "best-time": "That is the shortest time, not the median.",
-        "longest-time": "That is the longest time, not the median.",
-        "last-time": "That is the time of the last training, not the median.",
         "sum-of-times": "That is the time of all trainings together, not the median.",
         "negative": "The later reading of the clock comes first in the difference.",
         "milliseconds": "That is the median in milliseconds. Seconds are asked for.",
@@ -302,11 +301,8 @@ Warm up once in each format. Only training counts, not evaluation.
         "reset-once": "The peak was reset once for all seeds: that of an evaluation is among what was read.",
         "peak-of-evaluation": "The peak was read after the evaluation, which needed more than the training.",
         "reset-late": "The peak was reset after the training that it was to measure.",
-        "last-peak": "That is the peak of the last training, not the largest.",
-        "first-peak": "That is the peak of the first training, not the largest.",
         "least-peak": "That is the smallest of the peaks. The largest is asked for.",
         "mean-peak": "That is a middle of the peaks. The largest is asked for.",
-        "sum-of-peaks": "That is the sum of the peaks. The largest is asked for.",
         "other-bytes": "That is not the largest peak of the trainings in this format.",
     },
 )

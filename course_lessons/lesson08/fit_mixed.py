@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import values_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 
@@ -37,9 +38,9 @@ class _Fit:
         self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.dtypes: set[torch.dtype] = set()
-        self.steps = 0
-        self.asleep = 0.0
-        self.seen: list[float] = []
+        self.steps: list[float] = []  # of each step, its largest gradient
+        self.seen: list[float] = []  # of each backward pass, the largest at the last bias
+        self.ways: list[Tensor] = []  # and its direction
         self.rows: list[int] = []
         for p in self.model.parameters():  # left over from an earlier step
             p.grad = torch.ones_like(p)
@@ -47,13 +48,16 @@ class _Fit:
             layer.register_forward_hook(lambda *args: self.dtypes.add(args[2].dtype))
         self.model.register_forward_hook(lambda *args: self.rows.append(len(args[2])))
         self.model[2].bias.register_hook(self._gradient)
-        self.optimizer.register_step_post_hook(self._step)
+        self.optimizer.register_step_pre_hook(self._step)
 
     def _gradient(self, gradient: Tensor) -> None:
-        self.seen.append(float(gradient.detach().cpu().abs().max()))
+        gradient = gradient.detach().cpu()
+        self.seen.append(float(gradient.abs().max()))
+        self.ways.append(gradient / self.seen[-1])
 
     def _step(self, *_: Any) -> None:
-        self.steps += 1
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.steps.append(max((float(g.abs().max()) for g in gradients), default=0.0))
 
     def weights(self) -> Tensor:
         """All weights, on the host."""
@@ -107,6 +111,9 @@ def _judge_amp(
             judge.no("names-cuda", seen=text.split("\n")[0])
     if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
+    where = next(fit.model.parameters()).device
+    if where.type != device.type:
+        judge.no("moved", seen=where.type, expected=device.type)
     if fit.rows != right.rows:
         judge.no("other-batches", seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
     if len(fit.seen) < len(right.seen):
@@ -126,19 +133,18 @@ def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) ->
             judge.no(
                 "scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled"
             )
-        if not 0.9 < factor < 1.1:
-            seen = f"a gradient {factor:.3g} times as large in the first batch"
-            judge.no("other-loss", seen=seen, expected="that of the mean cross-entropy")
+        if not 0.9 < factor < 1.1 or (fit.ways[0] - right.ways[0]).abs().max() > 0.05:
+            seen = f"{values_of(fit.ways[0] * fit.seen[0])} at the last bias"
+            judge.no("other-loss", seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
     elif factor < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
     elif (later := fit.seen[2] / right.seen[2] / factor) > 1.5:
         judge.no("new-scaler", seen=f"a scale {later:.1f} times too large after an overflow")
-    if fit.steps != right.steps:
-        kind = "steps-on" if fit.steps > right.steps and device.type != "cpu" else "other-steps"
-        expected = f"{right.steps}" + (", none where they overflow" if kind == "steps-on" else "")
-        judge.no(
-            kind, seen=f"{fit.steps} steps of the optimiser on {device.type}", expected=expected
-        )
+    made, wanted = len(fit.steps), len(right.steps)
+    if made != wanted:
+        kind = "steps-on" if made > wanted and device.type != "cpu" else "other-steps"
+        expected = f"{wanted}" + (", none where they overflow" if kind == "steps-on" else "")
+        judge.no(kind, seen=f"{made} steps of the optimiser on {device.type}", expected=expected)
 
 
 def _judge_weights(
@@ -146,13 +152,17 @@ def _judge_weights(
 ) -> None:
     if fit.same_as(right):
         return
-    if fit.same_as(_Fit(device, 1)):
-        judge.no("unchanged", seen="the weights that the model began with", expected="new ones")
+    if not any(fit.steps):
+        judge.no("no-gradients", seen="no gradients when the steps were made", expected="some")
     for kind, twins in _TWINS.items():
         for twin in twins:
             twin((run := _Fit(device, 1)).model, list(batches), run.optimizer)
             if fit.same_as(run):
                 judge.no(kind, seen=f"weights off by {fit.off(right):.2g}", expected="0")
+    for step, (one, other) in enumerate(zip(fit.steps, right.steps, strict=True), 1):
+        if not 0.8 * other < one < 1.25 * other:
+            seen = f"a largest gradient of {one:.3g} at step {step} on {device.type}"
+            judge.no("other-gradients", seen=seen, expected=f"{other:.3g}")
     judge.no("other-weights", seen=f"weights off by {fit.off(right):.2g}", expected="0")
 
 
@@ -197,9 +207,11 @@ which needs none. The weights stay float32.
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
         "new-scaler": "After an overflow the scale was back at its first value: the scaler was made anew.",
         "steps-on": "One batch's gradients overflowed, and the optimiser made a step with them.",
-        "other-steps": "The optimiser must make one step for each batch.",
+        "other-steps": "The optimiser that is given must make one step for each batch.",
         "other-loss": "The gradient of the first batch is not that of `F.cross_entropy`, the mean over its rows.",
-        "unchanged": "The steps left the weights as they were: there were no gradients when they were made.",
+        "no-gradients": "There were no gradients when the steps were made: they left the weights as they were.",
+        "other-gradients": "The gradients at a step are not as large as this training's.",
+        "moved": "The model is on another device after the call. Leave it where it is.",
         "old-gradients": "Gradients of earlier batches are still in the step: set them to zero for each batch.",
         "other-batches": "The model must be given each batch once, in their order.",
         "other-weights": "The weights are not those that one step for each batch gives.",

@@ -37,7 +37,10 @@ WRONG = {
         for mode in ("eval", "train")
     ),
     "tensor": edited(accumulation_gap, {".item()": ""}),
-    "wrong-gap": edited(accumulation_gap, {"(parts - whole)": "(parts + whole)"}),
+    "no-gap-here": edited(accumulation_gap, {"(parts - whole)": "(parts + whole)"}),
+    "other-measure": edited(
+        accumulation_gap, {"(parts - whole).norm()": "(parts - whole).norm() ** 3"}
+    ),
     "changes-the-model": edited(
         accumulation_gap, {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"}
     ),

@@ -76,7 +76,7 @@ WRONG = {
     "few-passes": edited(fit_mixed, {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""}),
     "other-steps": edited(fit_mixed, {_STEP: f"len(x) == 3 and {_STEP}"}),
     "other-loss": edited(fit_mixed, {"F.cross_entropy": "F.nll_loss"}),
-    "unchanged": edited(fit_mixed, {_STEP: f"{_ZERO}\n{_STEP}"}),
+    "no-gradients": edited(fit_mixed, {_STEP: f"{_ZERO}\n{_STEP}"}),
     "old-gradients": (
         edited(fit_mixed, {_ZERO: ""}),
         edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
@@ -85,6 +85,9 @@ WRONG = {
         edited(fit_mixed, {"in batches": "in batches[::-1]"}),
         edited(fit_mixed, {"in batches": "in batches[:2]"}),
     ),
-    "other-weights": edited(fit_mixed, {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"}),
+    "other-gradients": edited(fit_mixed, {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"}),
+    "other-weights": edited(
+        fit_mixed, {"with torch.autocast": "model[0].weight.data *= 0.7\nwith torch.autocast"}
+    ),
 }
 RIGHT = {"in two branches": _in_two_branches}
