@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,11 +33,15 @@ def accumulation_gap(model, loss_fn, x, y, size):
     return ((parts - whole).norm() / whole.norm()).item()
 
 
-def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> nn.Sequential:
+@functools.cache
+def _new_net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [norm(8)] if norm else []
-    net = nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
-    net.train(training)
+    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> nn.Sequential:
+    net = copy.deepcopy(_new_net(norm)).train(training)
     for p in net.parameters():  # left over from an earlier step
         p.grad = torch.full_like(p, 0.5)
     return net
