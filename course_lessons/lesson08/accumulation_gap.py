@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,8 @@ from course_lessons.shared.checking import one_thread
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import plain
 
 
 def accumulation_gap(model, loss_fn, x, y, size):
@@ -30,10 +33,15 @@ def accumulation_gap(model, loss_fn, x, y, size):
     return ((parts - whole).norm() / whole.norm()).item()
 
 
-def _net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
+@functools.cache
+def _new_net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [norm(8)] if norm else []
-    net = nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+
+
+def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> nn.Sequential:
+    net = copy.deepcopy(_new_net(norm)).train(training)
     for p in net.parameters():  # left over from an earlier step
         p.grad = torch.full_like(p, 0.5)
     return net
@@ -41,48 +49,91 @@ def _net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
 
 def _cases() -> Iterator[tuple[Any, ...]]:
     generator = torch.Generator().manual_seed(1)
-    for norm, rows, size in (
-        (None, 16, 4),
-        (None, 13, 4),  # a ragged tail
-        (nn.LayerNorm, 11, 4),
-        (nn.BatchNorm1d, 12, 4),
-        (nn.BatchNorm1d, 14, 6),
-        (None, 5, 8),  # one part
+    for norm, rows, size, training in (
+        (None, 16, 4, True),
+        (None, 13, 4, True),  # a ragged tail
+        (nn.LayerNorm, 11, 4, True),
+        (nn.BatchNorm1d, 12, 4, True),
+        (nn.BatchNorm1d, 14, 6, True),
+        (nn.BatchNorm1d, 11, 3, False),
+        (nn.BatchNorm1d, 9, 3, True),
+        (None, 5, 8, True),  # one part
     ):
         x = 3 * torch.randn(rows, 6, generator=generator, dtype=torch.float64)
         y = torch.randint(0, 3, (rows,), generator=generator)
-        yield _net(norm), F.cross_entropy, x, y, size
+        yield _net(norm, training), F.cross_entropy, x, y, size
 
 
 _PARTS = "zip(x.split(size), y.split(size), strict=True)"
+_SHARE = "len(rows) / len(x)"
+_PART = "(len(rows) == len(x) or {})"
+_GRADIENTS = {
+    "by-parts": {_SHARE: _PART.format("1 / len(x.split(size))")},
+    "sum-of-means": {f" * {_SHARE}": ""},
+    "full-weight": {_SHARE: _PART.format("size / len(x)")},
+    "by-size": {_SHARE: _PART.format("len(rows) / size")},
+    "drops-tail": {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
+    "other-parts": {_PARTS: _PARTS.replace("split", "chunk")},
+    "last-part": {"loss.backward()": "twin.zero_grad()\nloss.backward()"},
+    "piles-up": {"parts = gradient(": "parts = whole + gradient("},
+}
+_RETURN = "return ((parts - whole).norm() / whole.norm()).item()"
+
+
+def _gap(parts: Tensor, whole: Tensor) -> Tensor:
+    return (parts - whole).norm() / whole.norm()
+
+
+def _gaps(parts: Tensor, whole: Tensor) -> Tensor:
+    """Return the gap of each parameter."""
+    sizes = [48, 8, 24, 3] if len(whole) == 83 else [48, 8, 8, 8, 24, 3]
+    return torch.stack(list(map(_gap, parts.split(sizes), whole.split(sizes))))
+
+
+_MEASURES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], ...]] = {
+    "with-itself": (lambda parts, whole: 0 * whole.norm(),),
+    "absolute": (lambda parts, whole: (parts - whole).norm(),),
+    "other-divisor": (lambda parts, whole: _gap(whole, parts),),
+    "difference-of-norms": (lambda parts, whole: _gap(parts.norm(), whole.norm()),),
+    "squared": (lambda parts, whole: _gap(parts, whole) ** 2,),
+    "sum-of-entries": (lambda parts, whole: (parts - whole).norm(1) / whole.norm(1),),
+    "largest-entry": (lambda parts, whole: (parts - whole).abs().max() / whole.abs().max(),),
+    "percent": (lambda parts, whole: 100 * _gap(parts, whole),),
+    "by-parameter": (
+        lambda parts, whole: _gaps(parts, whole).mean(),
+        lambda parts, whole: _gaps(parts, whole).max(),
+        lambda parts, whole: _gaps(parts, whole)[-1],
+    ),
+}
+_KNOWN: dict[Any, tuple[Tensor, Tensor]] = {}
+
+
+def _twin(edits: dict[str, str], measure: Callable[..., Tensor] = _gap) -> Callable[..., float]:
+    """Return a wrong answer: other gradients, another measure. Its gradients are kept for the next check."""
+    gradients = edited(accumulation_gap, {**edits, _RETURN: "return parts, whole"})
+
+    def twin(*case: Any) -> float:
+        key = (*edits.items(), _situation(*case))
+        if key not in _KNOWN:
+            _KNOWN[key] = gradients(*case)
+        return measure(*_KNOWN[key]).item()
+
+    return twin
+
+
 GAP_TWINS = {
-    "by-parts": edited(
-        accumulation_gap,
-        {"len(rows) / len(x)": "(len(rows) == len(x) or 1 / len(x.split(size)))"},
-    ),
-    "sum-of-means": edited(accumulation_gap, {" * len(rows) / len(x)": ""}),
-    "full-weight": edited(
-        accumulation_gap, {"len(rows) / len(x)": "(len(rows) == len(x) or size / len(x))"}
-    ),
-    "drops-tail": edited(
-        accumulation_gap,
-        {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
-    ),
-    "eval-mode": edited(accumulation_gap, {"copy.deepcopy(model)": "copy.deepcopy(model).eval()"}),
-    "absolute": edited(accumulation_gap, {" / whole.norm()": ""}),
-    "largest-entry": edited(
-        accumulation_gap,
-        {
-            "(parts - whole).norm()": "(parts - whole).abs().max()",
-            "whole.norm()": "whole.abs().max()",
-        },
-    ),
+    **{name: (_twin(edits),) for name, edits in _GRADIENTS.items()},
+    **{name: tuple(_twin({}, one) for one in some) for name, some in _MEASURES.items()},
 }
 
 
 def _situation(model: nn.Sequential, loss_fn: Any, x: Tensor, y: Tensor, size: int) -> str:
     layers = ", ".join(type(layer).__name__ for layer in model)
-    return f"{len(x)} rows in parts of {size}, layers {layers}"
+    return f"{len(x)} rows in parts of {size}, layers {layers}, {_mode(model.training)}"
+
+
+def _mode(training: bool) -> str:
+    return "train mode" if training else "eval mode"
 
 
 _GAPS = OverCases(
@@ -90,7 +141,7 @@ _GAPS = OverCases(
     _cases,
     GAP_TWINS,
     alike=lambda got, right: math.isclose(got, right, rel_tol=1e-3, abs_tol=1e-9),
-    otherwise="wrong-gap",
+    otherwise=lambda got, right, *_: "no-gap-here" if right < 1e-9 else "other-measure",
     situation=_situation,
     shown=lambda gap: f"{gap:.3g}",
 )
@@ -100,21 +151,29 @@ _GAPS = OverCases(
 def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
     def traced(model: nn.Module, *rest: Any) -> float:
         before = [t.clone() for t in (*model.parameters(), *model.buffers())]
-        got = judge.number(answer(model, *rest))
-        _judge_traces(model, before, judge)
-        return got
+        training, modes = model.training, set()
+        for module in model.modules():  # its copies have the hook too
+            module.register_forward_pre_hook(lambda module, args: modes.add(module.training))
+        got = answer(model, *rest)
+        _judge_traces(model, training, before, judge)
+        if modes - {training}:
+            ran = f"a forward pass in {_mode(not training)}"
+            judge.no("other-mode", seen=ran, expected=f"{_mode(training)}, as the model is")
+        if isinstance(got, Tensor):
+            judge.no("tensor", seen=got, expected="a Python number")
+        return judge.number(plain(got))
 
     _GAPS(traced, judge)
 
 
-def _judge_traces(model: nn.Module, before: list[Tensor], judge: Judge) -> None:
+def _judge_traces(model: nn.Module, training: bool, before: list[Tensor], judge: Judge) -> None:
     after = [*model.parameters(), *model.buffers()]
     if not all(torch.equal(a, b) for a, b in zip(after, before, strict=True)):
-        judge.no("changes-the-model", seen="other weights or running statistics after the call")
+        judge.no("changes-the-model", seen="other weights, or running statistics, after the call")
     if any(p.grad is None or not bool((p.grad == 0.5).all()) for p in model.parameters()):
         judge.no("changes-the-model", seen="other gradients in the model after the call")
-    if not model.training:
-        judge.no("changes-the-model", seen="the model in eval mode after the call")
+    if any(module.training != training for module in model.modules()):
+        judge.no("changes-the-model", seen=f"{_mode(not training)} after the call")
 
 
 EXERCISE = Exercise(
@@ -126,7 +185,7 @@ EXERCISE = Exercise(
 Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient that is accumulated over parts of
 `size` rows (the last may be smaller) is from the gradient of the whole batch `x, y`. Write all gradients as one
 long vector: the answer is the norm of the difference over the norm of the whole batch's gradient, a Python number.
-`loss_fn` is a mean over its rows. The model stays as it is: its mode, its gradients, and the running statistics
+`loss_fn` is a mean over its rows. Both gradients are those of the mode that the model is in, and the model stays as it is: its mode, its gradients, and the running statistics
 of a BatchNorm.
 """,
     hints=(
@@ -143,10 +202,24 @@ of a BatchNorm.
         "sum-of-means": "The parts' means were added up and not weighted by their share of the rows.",
         "full-weight": "The last, smaller part counts as much as a full one. Its weight is its own number of rows over all.",
         "drops-tail": "The last, smaller part was left out.",
-        "eval-mode": "In eval mode BatchNorm uses its running statistics, and the very effect you look for is gone.",
+        "piles-up": "The gradient of the whole batch is still in the sum of the parts.",
+        "with-itself": "Your gap is always 0: a gradient was compared with itself.",
+        "other-mode": "The model must run in the mode that it is in: BatchNorm and dropout do other things in the other one.",
         "absolute": "That is the norm of the difference itself. Divide it by the norm of the whole gradient.",
+        "other-divisor": "You divided by the norm of the accumulated gradient. Divide by that of the whole batch's.",
+        "difference-of-norms": "That is the difference of the norms. The norm of the difference is asked for.",
+        "squared": "That is the square: a root is missing.",
+        "sum-of-entries": "That adds up the sizes of the entries. The norm is the root of the sum of their squares.",
         "largest-entry": "That compares single entries. Use the norm of the whole vector.",
+        "by-parameter": "Each parameter has a gap of its own here. Write all gradients as one vector first.",
+        "tensor": "A tensor came back. `.item()` makes a Python number of it.",
         "changes-the-model": "The call left traces in the model. Work on a copy of it.",
-        "wrong-gap": "The gap is another.",
+        "other-parts": "`chunk(size)` cuts into `size` parts. They should have `size` rows.",
+        "by-size": "The weight of a part is its number of rows over that of all rows, not over `size`.",
+        "last-part": "Only the last part's gradient was compared: those before it were set to zero.",
+        "percent": "That is the gap in percent.",
+        "no-gap-here": "Here the two gradients are equal but for rounding, and your gap is larger.",
+        "other-measure": "Where the gradients are equal, your gap is right. Where they differ, it is not the norm of the difference "
+        "over that of the whole batch's gradient.",
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,38 +22,58 @@ def as_numpy(tensor):
     return host.numpy()
 
 
+_VALUES = (
+    ([[1.5, -2.0]], torch.float32),
+    ([0.1, 1e-30], torch.float64),
+    ([2**40, -3], torch.int64),
+    ([7, -3], torch.int32),
+    ([200, 3], torch.uint8),
+    ([True, False], torch.bool),
+    ([0.1, 300.0], torch.float16),
+    ([1e30, -0.1], torch.bfloat16),
+    (2.5, torch.float32),
+    ([[]], torch.bfloat16),
+)
+
+
 def _check_as_numpy(answer: Callable[..., Any], judge: Judge) -> None:
     with other_device() as other:
         places = ["cpu"] if other.type == "meta" else ["cpu", other]
-        for values, dtype, grad in (
-            ([[1.5, -2.0]], torch.float32, False),
-            ([0.1, 1e-30], torch.float64, False),
-            ([2**40, -3], torch.int64, False),
-            ([True, False], torch.bool, False),
-            ([0.1, 300.0], torch.float16, False),
-            ([1e30, -0.1], torch.bfloat16, False),
-            ([[1.25], [7.0]], torch.float32, True),
-            ([0.5, 3e8], torch.bfloat16, True),
-        ):
-            for place in places:
-                tensor = torch.tensor(values, dtype=dtype).to(place).requires_grad_(grad)
-                right = as_numpy(tensor)
-                _judge_array(answer(tensor), right, tensor, judge)
+        for grad, (values, dtype), place in itertools.product((False, True), _VALUES, places):
+            if grad and not dtype.is_floating_point:
+                continue
+            tensor = torch.tensor(values, dtype=dtype).to(place).requires_grad_(grad)
+            _judge_array(answer(tensor), as_numpy(tensor), tensor, judge)
+            if tensor.requires_grad != grad:
+                judge.no(
+                    "changes-the-tensor", seen="requires_grad False after the call", expected="True"
+                )
+        computed = 2 * torch.ones(2, requires_grad=True)
+        answer(computed)
+        if computed.grad_fn is None:
+            judge.no(
+                "changes-the-tensor", seen="no grad_fn after the call", expected="the one it had"
+            )
 
 
 def _judge_array(got: Any, right: np.ndarray, tensor: Tensor, judge: Judge) -> None:
     if isinstance(got, Tensor):
         judge.no("still-a-tensor", seen=got, expected="a NumPy array")
     judge.is_a(got, np.ndarray, "a NumPy array")
-    what = f"{got.dtype} {got.tolist()} from {tensor.dtype}"
-    if got.dtype == right.dtype and np.array_equal(got, right):
+    if got.shape != right.shape:
+        judge.no("other-shape", seen=got.shape, expected=right.shape)
+    equal = np.array_equal(got.astype(float), right.astype(float))
+    if got.dtype == right.dtype and equal:
         return
     if tensor.dtype == torch.bfloat16:
-        kind = "overflow" if not np.isfinite(got.astype(float)).all() else "other-bf16"
+        kind = "other-bf16" if equal or np.isfinite(got.astype(float)).all() else "overflow"
+    elif got.dtype == right.dtype:
+        kind = "other-values"
     elif not tensor.dtype.is_floating_point:
         kind = "not-float"
     else:
-        kind = "through-lists" if got.dtype == np.float64 else "loses-digits"
+        kind = "wider" if got.dtype.itemsize > right.dtype.itemsize else "loses-digits"
+    what = f"{got.dtype} {got.tolist()} from {tensor.dtype}"
     judge.no(kind, seen=what, expected=f"{right.dtype} {right.tolist()}")
 
 
@@ -64,7 +85,7 @@ EXERCISE = Exercise(
     task="""
 `tensor.numpy()` has three ways to fail: the tensor is on a device, it needs a gradient, or it is bfloat16, which
 NumPy does not have. Write `as_numpy(tensor)`, which returns an array of the same values for any tensor. The dtype stays what
-it is; only bfloat16 becomes float32.
+it is; only bfloat16 becomes float32. `tensor` itself stays as it is.
 """,
     hints=(
         "Each of the three errors names its own cure. Provoke them one after the other.",
@@ -78,9 +99,13 @@ it is; only bfloat16 becomes float32.
         "overflow": "float16 cannot hold what bfloat16 can: its largest number is 65504. float32 can.",
         "other-bf16": "bfloat16 must become float32, with the same values.",
         "not-float": "Whole numbers and truth values must keep their dtype.",
-        "loses-digits": "Another floating-point dtype came back than was given: digits are lost, or the "
-        "caller's dtype is.",
-        "through-lists": "Through Python numbers every float becomes float64. The dtype should stay.",
+        "loses-digits": "A narrower dtype came back than was given, and digits are lost. The dtype stays what it is.",
+        "wider": "A wider dtype came back than was given. The dtype stays what it is. (On the way through Python numbers, "
+        "as with `tolist()`, every float becomes float64.)",
+        "other-shape": "The array has another shape than the tensor.",
+        "other-values": "The dtype is right, and the values are not the tensor's.",
+        "changes-the-tensor": "The caller's tensor has lost its place in the graph: nothing can be trained with it any more. "
+        "`detach()` makes a new tensor, `detach_()` and `requires_grad_()` change the one they are called on.",
         "still-a-tensor": "That is still a tensor.",
     },
 )

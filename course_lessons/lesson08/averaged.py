@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -27,90 +27,136 @@ def averaged(states, decay):
     return average
 
 
-def _course(dtype: torch.dtype, values: list[float]) -> Iterator[dict[str, Tensor]]:
-    """The live state of a network while it is trained: the same tensors each time, with new values."""
-    state = {
-        "weight": torch.zeros(2, 3, dtype=dtype),
-        "bias": torch.zeros(3, dtype=dtype),
-        "running_mean": torch.zeros(3),
-        "num_batches_tracked": torch.tensor(0),
-    }
-    for step, value in enumerate(values, start=1):
-        state["weight"].fill_(value)
-        state["bias"].copy_(torch.tensor([value, -value, 0.5]))
-        state["running_mean"].fill_(value / 2)
-        state["num_batches_tracked"].fill_(step)
-        yield state
+class _Course(Iterator[dict[str, Tensor]]):
+    """The live state of a network while it is trained: the same tensors each time, with new values.
+
+    The training goes on after the last state that is given: every value is another one then.
+    """
+
+    def __init__(self, dtype: torch.dtype, values: Sequence[float]) -> None:
+        self.said = f"{len(values)} {str(dtype).removeprefix('torch.')} states, {values[0]:g} … {values[-1]:g}"
+        self.changed = False
+        self._values = list(values)
+        self._step = 0
+        self._state = {
+            "weight": torch.zeros(2, 3, dtype=dtype),
+            "bias": torch.zeros(3, dtype=dtype),
+            "running_mean": torch.zeros(3),
+            "num_batches_tracked": torch.tensor(0),
+        }
+        self._versions = self._now()
+
+    def _now(self) -> list[int]:
+        """Count the changes of each tensor."""
+        return [value._version for value in self._state.values()]
+
+    def __next__(self) -> dict[str, Tensor]:
+        self.changed |= self._now() != self._versions
+        self._step += 1
+        over = self._step > len(self._values)
+        value = 77.0 if over else self._values[self._step - 1]
+        self._state["weight"].fill_(value)
+        self._state["bias"].copy_(torch.tensor([value, -value, 0.5]))
+        self._state["running_mean"].fill_(value / 2)
+        self._state["num_batches_tracked"].fill_(77 if over else 10 * self._step)
+        self._versions = self._now()
+        if over:
+            raise StopIteration
+        return self._state
 
 
 _COURSES = (
-    (torch.bfloat16, [1.0, *[1.25] * 150], 0.99),
-    (torch.float16, [2.0, *[2.125] * 60], 0.995),
+    (torch.bfloat16, [1.0, *[1.25] * 15], 0.99),
+    (torch.float16, [2.0, *[2.125] * 11], 0.998),
     (torch.float32, [3.0, 1.0, 2.0, 5.0], 0.75),
+    (torch.float32, [0.5, 4.0, -1.0], 0.9),
     (torch.float32, [0.5], 0.9),
-    (torch.bfloat16, [0.25, 0.5], 0.5),
+    (torch.bfloat16, [0.25, 0.5], 0.25),
+    (torch.float32, [1.0, 1.0, 3.0, 2.0, 2.5], 0.6),
 )
 
 
-def _mean_of_all(states, decay):
-    kept = [copy.deepcopy(state) for state in states]
-    mean = {n: torch.stack([s[n].float() for s in kept]).mean(0) for n in kept[0]}
-    return mean | {"num_batches_tracked": kept[-1]["num_batches_tracked"]}
+def _of_copies(of: Callable[[list[dict[str, Tensor]], float], Any]) -> Callable[..., Any]:
+    """Return the twin that averages copies of the states; its counter is right."""
+
+    def twin(states, decay):
+        kept = [copy.deepcopy(state) for state in states]
+        return of(kept, decay) | {"num_batches_tracked": kept[-1]["num_batches_tracked"]}
+
+    return twin
+
+
+def _mean_of_all(kept, decay):
+    return {n: torch.stack([s[n].float() for s in kept]).mean(0) for n in kept[0]}
 
 
 _FIRST = "value.to(torch.float32, copy=True)"
+_COUNTER = "average[name] = value.clone()"
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
+_ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
 _TWINS = {
     "in-16-bits": edited(averaged, _IN_16_BITS),
-    "rounds-each": edited(
-        averaged,
-        {
-            **_IN_16_BITS,
-            "return average": "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}",
-        },
-    ),
+    "rounds-each": edited(averaged, {**_IN_16_BITS, "return average": _ALL_FLOAT}),
     "swapped": edited(averaged, {"1 - decay": "decay"}),
-    "from-zero": edited(averaged, {_FIRST: "torch.zeros(value.shape)"}),
-    "plain-mean": _mean_of_all,
-    "alias": edited(averaged, {_FIRST: "value.float()"}),
+    "from-zero": tuple(
+        edited(averaged, {_FIRST: first})
+        for first in ("torch.zeros(value.shape)", "(1 - decay) * value.float()")
+    ),
+    "whole-old": edited(
+        averaged, {".lerp_(value.float(), 1 - decay)": ".add_((1 - decay) * value.float())"}
+    ),
+    "plain-mean": _of_copies(_mean_of_all),
+    "only-last": _of_copies(lambda kept, decay: averaged(kept[-1:], decay)),
+    "last-missing": _of_copies(lambda kept, decay: averaged(kept[:-1] or kept, decay)),
+    "listed": lambda states, decay: averaged(list(states), decay),
+    "alias": (
+        edited(averaged, {_FIRST: "value.float()"}),
+        edited(
+            averaged,
+            {_FIRST: "value.float()", _COUNTER: f"{_COUNTER} if name in average else value"},
+        ),
+    ),
+    "live-counter": edited(averaged, {_COUNTER: "average[name] = value"}),
+    "first-counter": edited(averaged, {_COUNTER: "average.setdefault(name, value.clone())"}),
     "averages-counter": edited(averaged, {"not value.is_floating_point()": "False"}),
 }
 
+_Seen = tuple[dict[str, Tensor], bool]
+
 
 def _read(judge: Judge, got: Any) -> dict[str, Tensor]:
-    judge.is_a(got, dict, "a dict of tensors")
-    names = sorted(next(_course(torch.float32, [0.0])))
+    judge.is_a(got, Mapping, "a dict of tensors")
+    names = sorted(next(_Course(torch.float32, [0.0])))
     if sorted(got) != names:
         judge.no("other-names", seen=sorted(got), expected=names)
-    return got
+    for value in got.values():
+        judge.is_a(value, Tensor, "a tensor in each place")
+    return dict(got)
 
 
-def _counts(got: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
-    count, last = got["num_batches_tracked"], right["num_batches_tracked"]
-    return count.dtype == last.dtype and int(count) == int(last)
+def _alike(got: _Seen, right: _Seen) -> bool:
+    (a, changed), (b, also) = got, right
+    close = (torch.allclose(a[n].double(), b[n].double(), rtol=1e-5, atol=1e-6) for n in b)
+    return changed == also and all(a[n].dtype == b[n].dtype for n in b) and all(close)
 
 
-def _alike(got: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
-    return (
-        got["weight"].dtype == right["weight"].dtype
-        and _counts(got, right)
-        and all(torch.allclose(got[n].double(), right[n].double(), rtol=1e-5) for n in right)
-    )
+def _otherwise(got: _Seen, right: _Seen, *case: Any) -> str:
+    count, last = (seen[0]["num_batches_tracked"] for seen in (got, right))
+    if got[1]:
+        return "changes-states"
+    if count != last:
+        return "averages-counter" if count.is_floating_point() else "other-count"
+    if count.dtype != last.dtype:
+        return "float-counter"
+    other = any(got[0][n].dtype != torch.float32 for n in ("weight", "bias", "running_mean"))
+    if other:
+        return "in-16-bits"
+    weights = all(torch.allclose(got[0][n], right[0][n]) for n in ("weight", "bias"))
+    return "buffer" if weights else "wrong-average"
 
 
-def _otherwise(got: dict[str, Tensor], right: dict[str, Tensor], *case: Any) -> str:
-    if not _counts(got, right):
-        return "averages-counter"
-    return "wrong-average" if got["weight"].dtype == torch.float32 else "in-16-bits"
-
-
-def _situation(states: Iterator[dict[str, Tensor]], decay: float) -> str:
-    *_, (count, last) = enumerate(states, start=1)
-    return f"{count} {last['weight'].dtype} states, the last weight {last['weight'][0, 0]:g}, decay {decay}"
-
-
-def _shown(state: dict[str, Tensor]) -> str:
-    return ", ".join(f"{n} {v.flatten()[0].item():.6g} ({v.dtype})" for n, v in state.items())
+def _shown(seen: _Seen) -> str:
+    return ", ".join(f"{n} {v.flatten()[0].item():.6g} ({v.dtype})" for n, v in seen[0].items())
 
 
 EXERCISE = Exercise(
@@ -120,7 +166,7 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Many trainings evaluate with a moving average of the weights. Write `averaged(states, decay)`. `states` gives the model's
-`state_dict()` after each step; it is always the same dict of **live** tensors, whose values the training changes, and its weights may be in
+`state_dict()` after each step; it is always the same dict of **live** tensors, whose values the training changes (and you do not), and its weights may be in
 16 bits. Return a dict of the same names. It begins with the values of the first state; then with each state
 every entry becomes decay · old + (1 - decay) · new. Entries that are whole numbers (counters) have their last value. The
 average is in float32.
@@ -134,12 +180,13 @@ average is in float32.
     reference=averaged,
     check_answer=OverCases(
         averaged,
-        lambda: ((_course(dtype, values), decay) for dtype, values, decay in _COURSES),
+        lambda: ((_Course(dtype, values), decay) for dtype, values, decay in _COURSES),
         _TWINS,
         read=_read,
+        look=lambda got, states, decay: (got, states.changed),
         alike=_alike,
         otherwise=_otherwise,
-        situation=_situation,
+        situation=lambda states, decay: f"{states.said}, decay {decay}",
         shown=_shown,
     ),
     why="In 16 bits the updates of a slow average are smaller than half a gap between two numbers, and it stays where it began. You would "
@@ -152,9 +199,19 @@ average is in float32.
         "alias": "The average shares its memory with the model: it has changed along with it.",
         "swapped": "The two shares are exchanged: the old average counts `decay`.",
         "from-zero": "The average began at zero. It should begin with the first state.",
+        "whole-old": "The old average counts `decay`: here it counts whole, and the sum grows.",
         "plain-mean": "That is the mean of all states. A moving average forgets.",
+        "only-last": "Everything has its last value: nothing was averaged.",
+        "listed": "Everything has the value that the training left at its end: a list of the states is one live dict, many times.",
+        "last-missing": "The last state is not in the average.",
+        "live-counter": "The counter in your dict is the model's own: it counts on with the training. Copy it.",
+        "first-counter": "The counter has its first value, not the last.",
         "averages-counter": "A counter has no average: keep its last value, as a whole number.",
+        "float-counter": "The counter is a float now. It should stay a whole number.",
+        "other-count": "The counter has not its last value.",
+        "changes-states": "The training's own tensors were changed. Only read them.",
         "other-names": "The names must be those of the states.",
-        "wrong-average": "The average is another.",
+        "buffer": "The weights are right, and `running_mean` is not: all entries of floats are averaged.",
+        "wrong-average": "These are not the values that decay · old + (1 - decay) · new gives, from the first state to the last.",
     },
 )

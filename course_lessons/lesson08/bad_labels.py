@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from torch.nn import functional as F
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import plain
 
 
 def bad_labels(labels, classes, ignore_index=-100):
@@ -40,38 +43,81 @@ _CASES = [
         ([0, 9, 5], 10),
         ([3, -1, 0, -100, 7], 5),
         ([20, 255, 3, 21, -100, -1], 21, 255),
-        ([2, -100, 30, 3], 3, 30),
         ([0, 1, 2], 2, 0),
-        ([1, 0, 1], 2),
         ([], 3),
     )
 ]
 
-_BELOW = "(labels < 0) | "
+
+def _draw(rng: Random) -> tuple[Tensor, int, int]:
+    classes = rng.randint(2, 6)
+    ignore = rng.choice((-100, -100, -1, 0, 255, classes))
+    some = [*range(-2, classes + 3), -100, ignore, ignore]
+    labels = [rng.choice(some) for _ in range(rng.randint(1, 6))]
+    return torch.tensor(labels), classes, ignore
+
+
+_OUTSIDE = "(labels < 0) | (labels >= classes)"
+_BAD = "outside & (labels != ignore_index)"
 _TWINS = {
     "nested": lambda *case: [[row] for row in bad_labels(*case)],
-    "values": lambda labels, *rest: labels[bad_labels(labels, *rest)].tolist(),
-    "top-forgotten": edited(bad_labels, {"labels >= classes": "labels > classes"}),
-    "negative-forgotten": (
-        edited(bad_labels, {_BELOW: ""}),
-        edited(bad_labels, {_BELOW: "", "outside & (labels != ignore_index)": "outside"}),
+    "values": (
+        lambda labels, *rest: labels[bad_labels(labels, *rest)].tolist(),
+        lambda labels, *rest: sorted(set(labels[bad_labels(labels, *rest)].tolist())),
     ),
-    "ignored-is-bad": edited(bad_labels, {"outside & (labels != ignore_index)": "outside"}),
-    "fixed-ignore": edited(bad_labels, {"!= ignore_index": "!= -100"}),
+    "shifted": lambda labels, classes, ignore_index=-100: bad_labels(
+        labels[labels != ignore_index], classes, ignore_index
+    ),
+    "one-by-one": lambda *case: [row + 1 for row in bad_labels(*case)],
+    "equal-labels": lambda labels, *rest: [
+        labels.tolist().index(labels[row]) for row in bad_labels(labels, *rest)
+    ],
+    "first-only": lambda *case: bad_labels(*case)[:1],
+    "top-forgotten": edited(bad_labels, {"labels >= classes": "labels > classes"}),
+    "last-class": edited(bad_labels, {"labels >= classes": "labels >= classes - 1"}),
+    "class-zero": edited(bad_labels, {"labels < 0": "labels <= 0"}),
+    "both-at-once": edited(bad_labels, {_OUTSIDE: _OUTSIDE.replace("|", "&")}),
+    "one-side": (
+        edited(bad_labels, {_OUTSIDE: f"{_OUTSIDE} & (labels != ignore_index)", _BAD: "outside"}),
+        edited(
+            bad_labels, {"(labels < 0)": "(labels < 0) & (labels != ignore_index)", _BAD: "outside"}
+        ),
+    ),
+    "negative-forgotten": (
+        edited(bad_labels, {"(labels < 0) | ": ""}),
+        edited(bad_labels, {"(labels < 0) | ": "", _BAD: "outside"}),
+    ),
+    "too-large-forgotten": edited(bad_labels, {" | (labels >= classes)": ""}),
+    "ignored-is-bad": edited(bad_labels, {_BAD: "outside"}),
+    "only-ignored": edited(bad_labels, {_BAD: "labels == ignore_index"}),
+    "fixed-ignore": (
+        edited(bad_labels, {"!= ignore_index": "!= -100"}),
+        edited(bad_labels, {_BAD: f"{_BAD} & (labels != -100)"}),
+    ),
     "good-ones": edited(bad_labels, {"bad.nonzero()": "(~bad).nonzero()"}),
 }
 
 
 def _read(judge: Judge, got: Any) -> list[Any]:
     rows = got.tolist() if isinstance(got, Tensor) else got
-    judge.is_a(rows, list, "a list of row numbers")
+    judge.is_a(rows, (list, tuple), "a list of row numbers")
     if isinstance(got, Tensor):
         judge.no("tensor", seen=got, expected="a list of row numbers")
-    return rows
+    return [plain(row) for row in rows]
 
 
 def _alike(got: list[Any], right: list[Any]) -> bool:
     return got == right and not any(row is True for row in got)
+
+
+def _otherwise(rows: list[Any], right: list[int], labels: Tensor, *_: Any) -> str:
+    if bool in map(type, rows):
+        return "mask"
+    if not set(rows) <= set(range(len(labels))):
+        return "no-such-row"
+    if sorted(set(rows)) == right:
+        return "order"
+    return "a-good-one" if set(rows) - set(right) else "one-missing"
 
 
 def _situation(labels: Tensor, classes: int, ignore_index: int = -100) -> str:
@@ -85,8 +131,8 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 A label that is out of range stops a GPU with `device-side assert triggered`, at a later and innocent line, and every
-call after it fails until the process is restarted. Write `bad_labels(labels, classes, ignore_index=-100)`: the list
-of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a tensor of integers of one dimension;
+call after it fails until the process is restarted. Write `bad_labels(labels, classes, ignore_index=-100)`: the ascending
+list of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a tensor of integers of one dimension;
 `ignore_index` is the one value that is allowed besides 0 to `classes` - 1.
 """,
     hints=(
@@ -98,9 +144,10 @@ of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a ten
         _refused,
         _CASES,
         _TWINS,
+        draw=_draw,
         read=_read,
         alike=_alike,
-        otherwise=lambda rows, *_: "mask" if bool in map(type, rows) else "wrong-rows",
+        otherwise=_otherwise,
         situation=_situation,
     ),
     why="Run it once over a new data set, before training. Labels that count from 1, and a 255 for “no label” in "
@@ -112,13 +159,26 @@ of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a ten
         "negative-forgotten": "A negative label is out of range too, unless it is `ignore_index`.",
         "ignored-is-bad": "A label equal to `ignore_index` is left out of the loss and breaks nothing.",
         "fixed-ignore": "The value to ignore is an argument. -100 is only its default.",
-        "all-negative-ignored": "Only `ignore_index` is ignored, not every negative label.",
+        "last-class": "The label `classes` - 1 is the last one that is in range.",
+        "class-zero": "The label 0 is in range: it is the first class.",
+        "both-at-once": "No label is too small and too large at once. Combine the two masks with `|`.",
+        "one-side": "The exception holds for one of the two sides only: `&` binds before `|`, so put the two "
+        "sides in parentheses.",
+        "too-large-forgotten": "A label of `classes` and above is out of range too.",
+        "only-ignored": "These are the rows of the labels that are ignored.",
+        "one-by-one": "The first row has the number 0.",
+        "equal-labels": "Where two rows have the same label, you gave the first one's number twice.",
+        "first-only": "That is the first of these rows. All of them are asked for.",
         "good-ones": "These are the rows that are fine.",
         "values": "These are the labels. The row numbers are asked for.",
         "mask": "This is a mask. The row numbers are asked for.",
         "nested": "Each row number stands in a list of its own: `nonzero()` has one column for each dimension of the mask. "
         "Here there is one, so flatten it.",
         "tensor": "Return a list of Python numbers, not a tensor.",
-        "wrong-rows": "Those are not the rows that the loss refuses.",
+        "shifted": "You numbered the rows after the ignored ones were taken out. Count them too.",
+        "no-such-row": "Not everything in your list is the number of a row.",
+        "a-good-one": "A row is in your list whose label the loss takes.",
+        "one-missing": "A row whose label the loss refuses is not in your list.",
+        "order": "The rows are right. Each should be there once, in ascending order.",
     },
 )

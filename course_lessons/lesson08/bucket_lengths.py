@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, several
+
+from .checking import plain
 
 
 def bucket_lengths(lengths, per_shape, per_token):
@@ -24,57 +33,134 @@ def bucket_lengths(lengths, per_shape, per_token):
     return chosen
 
 
-def _bucket_seconds(
-    chosen: Sequence[int], lengths: Sequence[int], per_shape: float, per_token: float
-) -> float:
+def _seconds(chosen, lengths, per_shape, per_token):
     padded = sum(min(b for b in chosen if b >= n) for n in lengths)
-    return per_shape * len(set(chosen)) + per_token * padded
+    return per_shape * len(chosen) + per_token * padded
 
 
-_BUCKETS = (
+_CASES = (
     ((5, 5, 5, 9, 9, 30), 0.0, 1e-3),
     ((5, 5, 5, 9, 9, 30), 100.0, 1e-3),
     ((5, 5, 5, 9, 9, 30), 0.02, 1e-3),
     ((), 1.0, 1e-3),
     ((12,) * 4, 1.0, 1e-3),
-    ((100, 101, 102, 103, 500, 510, 505), 0.05, 1e-3),
+    ((500, 100, 101, 510, 102, 103, 505), 0.05, 1e-3),
     ((10,) * 40 + (20,) * 2 + (30,) * 30 + (40,), 0.03, 1e-3),
     ((64, 70, 90, 128, 130, 200, 256, 300), 0.08, 1e-3),
     ((3, 17, 18, 33, 34, 35, 66, 67, 129), 0.02, 1e-3),
     ((20,) * 5 + (60,) * 5 + (70,) * 2 + (80, 110), 0.2, 1e-3),
+    ((20,) * 4 + (60,) * 6 + (70,) * 3 + (80, 120), 0.2, 1e-3),
 )
 
 
-def _check_bucket_lengths(answer: Callable[..., Any], judge: Judge) -> None:
-    for lengths, per_shape, per_token in _BUCKETS:
-        best = bucket_lengths(lengths, per_shape, per_token)
-        got = judge.is_a(answer(list(lengths), per_shape, per_token), list, "a list of lengths")
-        numbers = [judge.number(n) for n in got]
-        case = f"{got} for {sorted(set(lengths))}, {per_shape:g} s a shape"
-        if not lengths:
-            if got:
-                judge.no("none", seen=case, expected="[]")
-            continue
-        if numbers != sorted(set(numbers)):
-            judge.no("not-ascending", seen=case, expected="each length once, ascending")
-        if max(numbers, default=0) < max(lengths):
-            judge.no("too-short", seen=case, expected=f"one for the longest, {max(lengths)}")
-        costs = _bucket_seconds(numbers, lengths, per_shape, per_token)
-        least = _bucket_seconds(best, lengths, per_shape, per_token)
-        if costs > least * (1 + 1e-9):
-            judge.no(
-                _why_dear(numbers, lengths),
-                seen=f"{case}: {costs:.4g} s in all",
-                expected=f"{least:.4g} s",
-            )
+def _draw(rng: Random) -> tuple[list[int], float, float]:
+    some = rng.sample((10, 12, 20, 30, 35, 50, 64, 70, 90, 100), rng.randint(2, 5))
+    lengths = [n for n in some for _ in range(rng.randint(1, 5))]
+    rng.shuffle(lengths)
+    return lengths, rng.choice((0.0, 0.01, 0.05, 0.1, 0.3)), rng.choice((1e-3, 2e-3, 0.03))
 
 
-def _why_dear(numbers: Sequence[float], lengths: Sequence[int]) -> str:
+def _tried(lengths, per_shape, per_token, seconds=_seconds):
+    *shorter, longest = sorted(set(lengths)) or [0]
+    numbers = range(len(shorter) + 1)
+    lists = [[*some, longest] for k in numbers for some in itertools.combinations(shorter, k)]
+    return min(lists, key=lambda chosen: seconds(chosen, lengths, per_shape, per_token))
+
+
+def _adding(lengths, per_shape, per_token):
+    chosen = [max(lengths)]
+    while True:
+        more = [sorted({*chosen, n}) for n in lengths if n not in chosen]
+        best = min([chosen, *more], key=lambda some: _seconds(some, lengths, per_shape, per_token))
+        if best == chosen:
+            return chosen
+        chosen = best
+
+
+def _leaving_out(lengths, per_shape, per_token):
+    chosen = sorted(set(lengths))
+    while True:
+        fewer = [[n for n in chosen if n != gone] for gone in chosen[:-1]]
+        best = min([chosen, *fewer], key=lambda some: _seconds(some, lengths, per_shape, per_token))
+        if best == chosen:
+            return chosen
+        chosen = best
+
+
+def _merging(lengths, per_shape, per_token):
+    chosen = sorted(set(lengths))
+    for gone in chosen[:-1]:
+        fewer = [n for n in chosen if n != gone]
+        costs = (_seconds(some, lengths, per_shape, per_token) for some in (fewer, chosen))
+        if next(costs) < next(costs):
+            chosen = fewer
+    return chosen
+
+
+_PADDED = "min(b for b in chosen if b >= n)"
+_TWINS = {
+    "once-each": lambda lengths, *costs: bucket_lengths(sorted(set(lengths)), *costs),
+    "exchanged": lambda lengths, shape, token: bucket_lengths(lengths, token, shape),
+    "to-the-nearest": partial(
+        _tried, seconds=edited(_seconds, {_PADDED: "min(chosen, key=lambda b: abs(b - n))"})
+    ),
+    "to-a-longer": partial(
+        _tried,
+        seconds=edited(_seconds, {_PADDED: "min([b for b in chosen if b > n] or chosen[-1:])"}),
+    ),
+    "dearest": partial(_tried, seconds=lambda *case: -_seconds(*case)),
+    "one-by-one": (_adding, _leaving_out, _merging),
+    "every-length": lambda lengths, *costs: sorted(set(lengths)),
+    "one-length": lambda lengths, *costs: [max(lengths)],
+}
+
+
+def _or_none(twin: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda lengths, *costs: list(lengths and twin(lengths, *costs))
+
+
+_Seen = tuple[list[float], float | None]
+
+
+def _look(got: list[float], lengths: Sequence[int], per_shape: float, per_token: float) -> _Seen:
+    """Return the list and what it costs; None where it is not a list to pad to."""
+    fits = bool(lengths) and max(got, default=0) >= max(lengths) and got == sorted(set(got))
+    return got, _seconds(got, lengths, per_shape, per_token) if fits else None
+
+
+def _alike(got: _Seen, right: _Seen) -> bool:
+    if got[1] is None or right[1] is None:
+        return got == right
+    return math.isclose(got[1], right[1], rel_tol=1e-9)
+
+
+def _otherwise(got: _Seen, right: _Seen, lengths: Sequence[int], *costs: float) -> str:
+    numbers, _ = got
+    if not lengths:
+        return "none"
+    if numbers != sorted(set(numbers)):
+        return "repeated" if len(numbers) > len(set(numbers)) else "not-ascending"
+    if max(numbers, default=0) < max(lengths):
+        return "too-short"
     if not set(numbers) <= set(lengths):
         return "needless"
-    if len(numbers) == len(set(lengths)):
-        return "every-length"
-    return "one-length" if len(numbers) == 1 else "not-least"
+    return "not-least"
+
+
+def _read(judge: Judge, got: Any) -> list[float]:
+    judge.is_a(got, (list, tuple), "a list of lengths")
+    return [judge.number(plain(n)) for n in got]
+
+
+def _shown(seen: _Seen) -> str:
+    numbers, seconds = seen
+    text = f"[{', '.join(f'{n:g}' for n in numbers)}]"
+    return text if seconds is None else f"{text} at {seconds:.6g} s"
+
+
+def _situation(lengths: Sequence[int], per_shape: float, per_token: float) -> str:
+    counts = ", ".join(f"{k} of {n}" for n, k in sorted(Counter(lengths).items()))
+    return f"{counts or 'no sequences'}; {per_shape:g} s a length, {per_token:g} s a token"
 
 
 EXERCISE = Exercise(
@@ -98,7 +184,18 @@ least there is; no sequences, no lengths. There are at most ten different length
         "this length. Keep the cost and the list of each in a dict, beginning with `{0: (0, [])}`.",
     ),
     reference=bucket_lengths,
-    check_answer=_check_bucket_lengths,
+    check_answer=OverCases(
+        bucket_lengths,
+        lambda: [(list(lengths), *costs) for lengths, *costs in _CASES],
+        {name: tuple(map(_or_none, several(twins))) for name, twins in _TWINS.items()},
+        draw=_draw,
+        read=_read,
+        look=_look,
+        alike=_alike,
+        otherwise=_otherwise,
+        situation=_situation,
+        shown=_shown,
+    ),
     why="Neither end is right in general: a compilation for each length never stops compiling, and one length "
     "for all can spend most of its time on padding. Your two costs are measured in a minute: the first call of "
     "a new shape, and the time of a token.",
@@ -108,9 +205,15 @@ least there is; no sequences, no lengths. There are at most ten different length
         "one-length": "Everything is padded to the longest here. A second shape would cost less than the "
         "padding.",
         "needless": "A length is longer than the longest sequence that is padded to it.",
-        "not-least": "There is a list that costs less. Does each length count as often as it occurs? And have you tried "
-        "every list, not only those that differ in one length from the best so far?",
-        "not-ascending": "Each length stands in the list once, in ascending order.",
+        "once-each": "Each length was counted once. It counts as often as it occurs.",
+        "exchanged": "The two costs are exchanged: `per_shape` is paid for a length in the list, `per_token` for a token.",
+        "to-the-nearest": "You count with the nearest length. A sequence is padded to the next one that is no shorter.",
+        "to-a-longer": "You pad a sequence that has a length of your list to the next longer one. It can stay as it is.",
+        "dearest": "That is the list that costs the most.",
+        "one-by-one": "You changed the list one length at a time for as long as that paid. A list further off costs less.",
+        "not-least": "There is a list that costs less.",
+        "not-ascending": "The lengths should stand in ascending order.",
+        "repeated": "A length stands in the list more than once.",
         "none": "Without sequences no length is needed.",
     },
 )

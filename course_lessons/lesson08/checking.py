@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,6 +41,12 @@ def unguarded(answer: Callable[..., Any]) -> Callable[..., Any]:
 def without_this_frame(error: Exception) -> Exception:
     """Leave the check's own line out of an error's traceback, so that the learner's is shown."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def plain(value: Any) -> Any:
+    """Return a NumPy number, or a tensor of one number, as a Python number; all else as it is."""
+    one = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.ndim == 0)
+    return value.item() if one else value
 
 
 def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, Tensor]]:

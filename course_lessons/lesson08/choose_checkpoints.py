@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+
+from .checking import plain
 
 
 def choose_checkpoints(blocks, budget):
@@ -26,26 +32,24 @@ def choose_checkpoints(blocks, budget):
     return min((c for c in choices if peak(c) <= budget), key=seconds, default=None)
 
 
-def peak_of(blocks: Sequence[tuple[int, int, float]], chosen: set[int]) -> int:
-    kept = [entry + (0 if n in chosen else inside) for n, (entry, inside, _) in enumerate(blocks)]
-    return max(sum(kept[:n]) + entry + inside for n, (entry, inside, _) in enumerate(blocks))
+def peak_of(blocks: Sequence[Any], chosen: set[int]) -> int:
+    kept = most = 0
+    for number, (entry, inside, _) in enumerate(blocks):
+        most = max(most, kept + entry + inside)
+        kept += entry + (number not in chosen) * inside
+    return most
 
 
-def seconds_of(blocks: Sequence[tuple[int, int, float]], chosen: set[int]) -> float:
+def seconds_of(blocks: Sequence[Any], chosen: set[int]) -> float:
     return sum(blocks[n][2] for n in chosen)
 
 
 _EQUAL = tuple((10, 40, 1.0) for _ in range(6))
-
-
 _MIXED = ((8, 60, 6.0), (8, 30, 1.0), (8, 60, 6.0), (8, 30, 1.0), (16, 20, 3.0), (8, 80, 2.0))
-
-
-_PLANS = (
+_CASES = (
     (_EQUAL, 1000),
     (_EQUAL, 300),
     (_EQUAL, 299),
-    (_EQUAL, 180),
     (_MIXED, 290),
     (_MIXED, 250),
     (_MIXED, 200),
@@ -53,41 +57,156 @@ _PLANS = (
     (_EQUAL, 99),
     (((4, 9, 5.0), (4, 5, 2.0), (4, 5, 2.0), (4, 1, 1.0)), 26),
     (((4, 90, 1.0), (4, 10, 1.0), (4, 10, 9.0)), 94),
+    (((1, 10, 2.0), (1, 10, 3.0), (1, 20, 9.0), (1, 30, 1.0)), 54),  # two blocks for one dear one
+    (((2, 10, 4.0), (2, 8, 1.0), (2, 18, 7.0), (2, 40, 1.0)), 66),
     (((5, 7, 2.0),), 12),
     (((5, 7, 2.0),), 11),
 )
 
 
-def _check_choose_checkpoints(answer: Callable[..., Any], judge: Judge) -> None:
-    for plan, budget in _PLANS:
-        blocks = list(plan)
-        best = choose_checkpoints(blocks, budget)
-        case = f"for {len(blocks)} blocks in {budget} MB"
-        got = answer(blocks, budget)
-        if got is None or best is None:
-            if got is not best:
-                why = "gives-up" if got is None else "impossible"
-                judge.no(why, seen=f"{got} {case}", expected=best if got is None else "None")
-            continue
-        judge.is_a(got, (set, frozenset, list, tuple), "a set of block numbers")
-        chosen = {judge.is_a(number, int, "whole block numbers") for number in got}
-        if not chosen <= set(range(len(blocks))):
-            judge.no("no-block", seen=f"{got} {case}", expected="numbers from 0 on")
-        peak, extra = peak_of(blocks, chosen), seconds_of(blocks, chosen)
-        if peak > budget:
-            judge.no(
-                "does-not-fit",
-                seen=f"{sorted(chosen)} {case}: {peak} MB at the peak",
-                expected=f"at most {budget} MB",
-            )
-        least = seconds_of(blocks, best)
-        if extra > least + 1e-9:
-            without = seconds_of(blocks, chosen - {len(blocks) - 1})
-            judge.no(
-                "last-block" if without <= least + 1e-9 else "too-dear",
-                seen=f"{sorted(chosen)} {case}: {extra:g} s more",
-                expected=f"{least:g} s more is enough",
-            )
+def _draw(rng: Random) -> tuple[list[tuple[int, int, float]], int]:
+    blocks = [
+        (rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8))))
+        for _ in range(rng.randint(2, 5))
+    ]
+    peaks = sorted({peak_of(blocks, chosen) for chosen in _choices(len(blocks))})
+    return blocks, rng.choice([*peaks, *peaks, peaks[0] - 1])
+
+
+def _choices(count: int) -> list[set[int]]:
+    return [{n for n in range(count) if bits >> n & 1} for bits in range(2**count)]
+
+
+def _greedy(key):
+    def choose(blocks, budget):
+        chosen = set()
+        for number in sorted(range(len(blocks)), key=lambda n: key(blocks[n])):
+            if peak_of(blocks, chosen) > budget:
+                chosen.add(number)
+        return chosen if peak_of(blocks, chosen) <= budget else None
+
+    return choose
+
+
+def _first(blocks, budget):
+    return next((c for c in _choices(len(blocks)) if peak_of(blocks, c) <= budget), None)
+
+
+def _prefix(blocks, budget):
+    first = [set(range(n)) for n in range(len(blocks) + 1)]
+    return next((c for c in first if peak_of(blocks, c) <= budget), None)
+
+
+def _changed(change):
+    def choose(blocks, budget):
+        right = choose_checkpoints(blocks, budget)
+        return None if right is None else change(right, set(range(len(blocks))))
+
+    return choose
+
+
+_MOST = "most = max(most, kept + inside)"
+_LOOP = "for number, (entry, inside, _) in enumerate(blocks)"
+_SECONDS = "return sum(blocks[number][2] for number in chosen)"
+_TWINS = {
+    "below-budget": edited(choose_checkpoints, {"<= budget": "< budget"}),
+    "no-second-time": edited(choose_checkpoints, {"return most": "return kept"}),
+    "all-entries": edited(
+        choose_checkpoints,
+        {"kept = most = 0": "kept = most = sum(block[0] for block in blocks)", "kept += entry": ""},
+    ),
+    "nothing-freed": edited(
+        choose_checkpoints,
+        {"return most": "return kept + max([blocks[n][1] for n in chosen], default=0)"},
+    ),
+    "entry-forgotten": edited(
+        choose_checkpoints,
+        {
+            "kept += entry": "",
+            "kept + inside)": "kept + entry + inside)",
+            "kept += inside": "kept += entry + inside",
+        },
+    ),
+    "inside-kept": edited(
+        choose_checkpoints,
+        {"if number not in chosen": "kept -= entry\nif number not in chosen"},
+    ),
+    "turned-round": edited(
+        choose_checkpoints,
+        {_LOOP: _LOOP.replace("enumerate(blocks)", "reversed(list(enumerate(blocks)))")},
+    ),
+    "fewest": (
+        edited(choose_checkpoints, {_SECONDS: "return len(chosen)"}),
+        edited(choose_checkpoints, {_SECONDS: "return len(chosen), sorted(chosen)"}),
+    ),
+    "least-memory": edited(choose_checkpoints, {_SECONDS: "return peak(chosen)"}),
+    "most-time": edited(
+        choose_checkpoints, {_SECONDS: "return -sum(blocks[n][2] for n in chosen)"}
+    ),
+    "one-by-one": tuple(
+        map(
+            _greedy,
+            (
+                lambda block: -block[1],
+                lambda block: block[2],
+                lambda block: block[2] / block[1],
+                lambda block: -block[2],
+            ),
+        )
+    ),
+    "first-that-fits": _first,
+    "from-the-front": _prefix,
+    "kept-ones": _changed(lambda right, numbers: numbers - right),
+    "from-one": _changed(lambda right, numbers: {n + 1 for n in right}),
+    "never-none": edited(
+        choose_checkpoints, {"range(2 ** len(blocks))": "range(1, 2 ** len(blocks))"}
+    ),
+    "last-block": _changed(lambda right, numbers: right and right | {max(numbers)}),
+}
+
+_Seen = tuple[str, float, list[int]] | None
+
+
+def _look(got: list[int] | None, blocks: Sequence[Any], budget: int) -> _Seen:
+    """Return whether a choice fits, the seconds or else the MB, and the choice."""
+    if got is None:
+        return None
+    if not set(got) <= set(range(len(blocks))):
+        return "no-block", 0, sorted(got)
+    peak = peak_of(blocks, set(got))
+    return ("fits", seconds_of(blocks, set(got)), got) if peak <= budget else ("dear", peak, got)
+
+
+def _alike(got: _Seen, right: _Seen) -> bool:
+    if got is None or right is None or got[0] == "no-block":
+        return got == right
+    return got[0] == right[0] and math.isclose(got[1], right[1], abs_tol=1e-9)
+
+
+def _otherwise(got: _Seen, right: _Seen, blocks: Sequence[Any], budget: int) -> str:
+    if got is None:
+        return "gives-up"
+    if right is None:
+        return "impossible"
+    if got[0] != "fits":
+        return "no-block" if got[0] == "no-block" else "does-not-fit"
+    return "needless" if right and not right[2] else "too-dear"
+
+
+def _read(judge: Judge, got: Any) -> list[int] | None:
+    if got is None:
+        return None
+    judge.is_a(got, (set, frozenset, list, tuple), "a set of block numbers")
+    return sorted({judge.is_a(plain(number), int, "whole block numbers") for number in got})
+
+
+def _shown(seen: _Seen) -> str:
+    if seen is None:
+        return "None"
+    kind, number, chosen = seen
+    text = f"{set(chosen) or 'set()'}"
+    more = {"fits": f" with {number:g} s more", "dear": f" with {number:g} MB at the fullest"}
+    return text + more.get(kind, "")
 
 
 EXERCISE = Exercise(
@@ -116,19 +235,46 @@ use and the least time is added; None where no choice fits.
         "The numbers from 0 to `2 ** n - 1` are all choices, if bit k stands for block k.",
     ),
     reference=choose_checkpoints,
-    check_answer=_check_choose_checkpoints,
+    check_answer=OverCases(
+        choose_checkpoints,
+        lambda: [(list(blocks), budget) for blocks, budget in _CASES],
+        _TWINS,
+        draw=_draw,
+        read=_read,
+        look=_look,
+        alike=_alike,
+        otherwise=_otherwise,
+        situation=lambda blocks, budget: f"{budget} MB, blocks {blocks}",
+        shown=_shown,
+    ),
     why="Two things to take with you. The last block is never worth it: its turn comes at once, while all the "
     "others are still there. And blocks differ: activation functions, norms and dropout fill much memory in "
     "little time, products the other way round. PyTorch's compiler can weigh single operations in this way, given "
     "a budget of memory.",
     diagnoses={
-        "does-not-fit": "At some moment this needs more than the budget. At its turn a checkpointed block has "
-        "its inside in memory too.",
+        "does-not-fit": "At some moment this needs more than the budget.",
         "too-dear": "It fits, and another choice that fits adds less time.",
+        "needless": "Everything fits here without a checkpoint.",
+        "below-budget": "Exactly `budget` MB are allowed too.",
+        "no-second-time": "At its turn a checkpointed block has its inside in memory too.",
+        "all-entries": "You count all entries at every turn. Those of the blocks behind are free by then.",
+        "nothing-freed": "You count everything that is kept at every turn. What a block kept is free after its turn.",
+        "entry-forgotten": "A checkpointed block keeps its entry.",
+        "inside-kept": "The entries of the blocks before are in memory too.",
+        "turned-round": "Backward goes from the last block to the first: the blocks *before* one are still in memory at its turn.",
+        "fewest": "That is the choice with the fewest blocks. The least time is asked for.",
+        "least-memory": "That is the choice with the lowest peak. Of those that fit, the least time is asked for.",
+        "most-time": "That is the choice that adds the most time.",
+        "one-by-one": "You took blocks in a fixed order until it fitted. Another choice that fits adds less time.",
+        "first-that-fits": "You took the first choice that fits. A later one adds less time.",
+        "from-the-front": "You checkpoint the blocks from the first on. Other sets of blocks can cost less.",
+        "kept-ones": "These are the blocks that keep their inside. The others are asked for.",
+        "from-one": "The first block has the number 0.",
+        "never-none": "To checkpoint no block is a choice too.",
         "last-block": "The last block is computed twice for nothing: its turn comes first, when everything "
         "before it is still in memory.",
-        "gives-up": "There is a choice that fits.",
+        "gives-up": "There is a choice that fits, and you returned None.",
         "impossible": "Nothing fits here, so there is nothing to choose.",
-        "no-block": "There is no such block.",
+        "no-block": "There is no block with this number.",
     },
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import nearly
+
+from .checking import plain
 
 
 def compare(formats, seeds, train, accuracy, machine):
@@ -41,7 +45,7 @@ class _Machine:
 
     def __init__(self) -> None:
         self.now = self.queue = 0.0
-        self.top = 900
+        self.top, self.evaluated = 900, 0
         self.runs: list[tuple[Any, Any]] = []
 
     def clock(self) -> float:
@@ -62,11 +66,11 @@ class _Machine:
 
     def seconds(self, dtype: Any, seed: Any) -> float:
         """How long a training takes once its kernels are loaded."""
-        return (3.0 if dtype is torch.float32 else 2.0) + {1: 0.5, 2: 0.0, 3: 1.0}.get(seed, 0.75)
+        return (3.0 if dtype is torch.float32 else 2.0) + (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
 
     def bytes(self, dtype: Any, seed: Any) -> int:
         """The peak of a training."""
-        return (400 if dtype is torch.float32 else 300) + 10 * seed
+        return (400 if dtype is torch.float32 else 300) + (30, 10, 60, 20, 50, 40)[seed % 6]
 
     def train(self, dtype: Any, seed: Any) -> tuple[str, Any, Any]:
         """Queue a training; return its model."""
@@ -81,94 +85,163 @@ class _Machine:
         """Evaluate a model, and wait for the result."""
         self.queue = max(self.queue, self.now) + 5
         self.synchronize()
-        self.top = max(self.top, 700)
+        self.evaluated += 1
+        self.top = max(self.top, 700 + self.evaluated)
         return self.score(*model[1:])
 
     @staticmethod
     def score(dtype: Any, seed: Any) -> float:
         """The accuracy of a model."""
-        return 90 + seed / 10 + (0.05 if dtype is torch.float32 else 0)
+        return 90 + seed / 8 + (0.0625 if dtype is torch.float32 else 0)
+
+
+_FORMATS = {"float32": torch.float32, "float16": torch.float16}
+
+
+def _cases() -> Iterator[tuple[Any, ...]]:
+    for formats, seeds in (
+        (_FORMATS, (1, 2, 3)),
+        ({"bfloat16": torch.bfloat16, "float32": torch.float32}, (5, 3, 4, 2, 1)),
+        (_FORMATS, (4, 2, 0, 1)),  # an even number has no middle one
+        ({"float16": torch.float16}, (3, 0)),
+    ):
+        machine = _Machine()
+        yield formats, seeds, machine.train, machine.accuracy, machine
+
+
+_SYNC_START = "machine.synchronize()\nstart"
+_SYNC_STOP = "machine.synchronize()\ntimes"
+_PEAK = "peaks.append(machine.peak())"
+_SCORE = "scores.append(accuracy(model))"
+_RESET = "machine.reset_peak()"
+_MEDIAN = "statistics.median(times)"
+_COLUMNS = "accuracies", "seconds", "bytes"
+EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
+    "sorted-scores": ("accuracies", ({"= scores,": "= sorted(scores),"},)),
+    "only-launches": (
+        "seconds",
+        ({_SYNC_STOP: "times"}, {_SYNC_STOP: "times", _SYNC_START: "start"}),
+    ),
+    "queue-not-empty": ("seconds", ({_SYNC_START: "start"},)),
+    "times-evaluation": (
+        "seconds",
+        (
+            {_SYNC_STOP: "accuracy(model)\ntimes"},
+            {_SYNC_STOP: "accuracy(model)\ntimes", _SYNC_START: "start"},
+        ),
+    ),
+    "mean-time": ("seconds", ({_MEDIAN: "statistics.fmean(times)"},)),
+    "half-a-median": (
+        "seconds",
+        tuple(
+            {_MEDIAN: f"sorted(times)[{i}]"} for i in ("len(times) // 2", "(len(times) - 1) // 2")
+        ),
+    ),
+    "unsorted-middle": ("seconds", ({_MEDIAN: "times[len(times) // 2]"},)),
+    "best-time": ("seconds", ({_MEDIAN: "min(times)"},)),
+    "negative": ("seconds", ({_MEDIAN: "-statistics.median(times)"},)),
+    "exchanged": ("seconds", ({_MEDIAN: "max(peaks)"},)),
+    "never-reset": ("bytes", ({_RESET: ""},)),
+    "reset-once": ("bytes", ({_RESET: "seed == seeds[0] and machine.reset_peak()"},)),
+    "reset-late": ("bytes", ({_PEAK: f"{_RESET}\n{_PEAK}"},)),
+    "peak-of-evaluation": ("bytes", ({f"{_PEAK}\n{_SCORE}": f"{_SCORE}\n{_PEAK}"},)),
+    "least-peak": ("bytes", ({"max(peaks)": "min(peaks)"},)),
+    "mean-peak": ("bytes", ({"max(peaks)": "statistics.fmean(peaks)"},)),
+}
+
+
+def _twin(column: str, edits: dict[str, str]) -> Callable[..., Any]:
+    """Return the table of a wrong comparison, with nothing but the column that its fault is in."""
+    wrong = edited(compare, edits)
+    at = _COLUMNS.index(column)
+    return lambda *case: {name: {column: row[at]} for name, row in wrong(*case).items()}
+
+
+def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
+    judge.is_a(table, dict, "a dict: for each format its accuracies, seconds and bytes")
+    read = {}
+    for name, row in table.items():
+        judge.is_a(row, (tuple, list), "a tuple: accuracies, seconds, bytes")
+        if len(row) != 3:
+            judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
+        scores = plain(row[0])
+        if isinstance(row[1], (list, tuple)) and not isinstance(scores, (list, tuple)):
+            judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
+        if isinstance(scores, (int, float)):
+            judge.no("mean-score", seen=scores, expected="a list, one for each seed")
+        judge.is_a(scores, (list, tuple), "a list of accuracies")
+        numbers = [judge.number(plain(value)) for value in (*scores, *row[1:])]
+        read[name] = dict(zip(_COLUMNS, (numbers[:-2], *numbers[-2:]), strict=True))
+    return read
+
+
+def _look(got: Any, *case: Any) -> Any:
+    """Return a table by columns, whoever made it."""
+    return {
+        name: dict(zip(_COLUMNS, row, strict=True)) if isinstance(row, tuple) else row
+        for name, row in got.items()
+    }
+
+
+def _alike(got: Any, right: Any) -> bool:
+    if isinstance(right, dict):
+        both = [name for name in right if name in got]  # a twin has one column
+        return bool(both) and all(_alike(got[name], right[name]) for name in both)
+    return nearly(1e-6, 1e-9)(got, right)
+
+
+def _otherwise(got: Any, right: Any, formats: dict[str, Any], *_: Any) -> str:
+    for name in formats:
+        for column in _COLUMNS:
+            if not _alike(got[name][column], right[name][column]):
+                return f"other-{column}"
+    return "wrong-value"
+
+
+_TABLES = OverCases(
+    compare,
+    _cases,
+    {
+        name: tuple(_twin(column, edits) for edits in several)
+        for name, (column, several) in EDITS.items()
+    },
+    read=lambda judge, got: got,
+    look=_look,
+    alike=_alike,
+    otherwise=_otherwise,
+    situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
+    shown=lambda table: "; ".join(
+        f"{row['accuracies']}, {row['seconds']:g} s, {row['bytes']:g} bytes"
+        for row in table.values()
+    ),
+)
 
 
 def _check_compare(answer: Callable[..., Any], judge: Judge) -> None:
-    half, bf16 = torch.float16, torch.bfloat16
-    for formats, seeds in (
-        ({"float32": torch.float32, "float16": half}, (1, 2, 3)),
-        ({"bfloat16": bf16, "float32": torch.float32}, (5, 3, 1, 2, 4)),
-    ):
-        machine = _Machine()
-        got = answer(formats, seeds, machine.train, machine.accuracy, machine)
-        judge.is_a(got, dict, "a dict: for each format its scores, seconds and bytes")
-        if list(got) != list(formats):
-            judge.no("other-keys", seen=list(got), expected=list(formats))
+    def traced(formats: Any, seeds: Sequence[int], *rest: Any) -> Any:
+        table = _read(judge, answer(formats, seeds, *rest))
+        if set(table) != set(formats):
+            judge.no("other-keys", seen=list(table), expected=list(formats))
+        _judge_runs(rest[-1], formats, seeds, judge)
+        if any(len(row["accuracies"]) != len(seeds) for row in table.values()):
+            counts = [len(row["accuracies"]) for row in table.values()]
+            judge.no("too-many-scores", seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
+        return table
+
+    _TABLES(traced, judge)
+
+
+def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Judge) -> None:
+    for few in (True, False):
         for name, dtype in formats.items():
-            row = judge.is_a(got[name], (tuple, list), "a tuple: scores, seconds, bytes")
-            if len(row) != 3:
-                judge.no("other-row", seen=row, expected="(scores, seconds, bytes)")
-            _judge_runs(machine, dtype, seeds, name, judge)
-            _judge_scores(row[0], machine, dtype, seeds, judge)
-            _judge_seconds(judge.number(row[1]), machine, dtype, seeds, judge)
-            _judge_peak(judge.number(row[2]), machine, dtype, seeds, judge)
-
-
-def _judge_runs(
-    machine: _Machine, dtype: Any, seeds: Sequence[int], name: str, judge: Judge
-) -> None:
-    trained = [seed for done, seed in machine.runs if done is dtype]
-    ran = f"{name}: trained with seeds {trained}"
-    if sorted(trained) == sorted(seeds):
-        judge.no("no-warm-up", seen=ran, expected="one training more, before those that count")
-    if set(seeds) - set(trained):
-        judge.no("other-seeds", seen=ran, expected=f"each of the seeds {list(seeds)}")
-    if len(trained) > len(seeds) + 1:
-        judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
-
-
-def _judge_scores(
-    scores: Any, machine: _Machine, dtype: Any, seeds: Sequence[int], judge: Judge
-) -> None:
-    right = [machine.score(dtype, seed) for seed in seeds]
-    if isinstance(scores, (int, float)):
-        judge.no("mean-score", seen=scores, expected=right)
-    got = [judge.number(value) for value in judge.is_a(scores, (list, tuple), "a list of scores")]
-    if got != right:
-        judge.no("other-scores", seen=got, expected=right)
-
-
-def _judge_seconds(
-    got: float, machine: _Machine, dtype: Any, seeds: Sequence[int], judge: Judge
-) -> None:
-    times = [machine.seconds(dtype, seed) for seed in seeds]
-    right = statistics.median(times)
-    if math.isclose(got, right):
-        return
-    cold = [times[0] + 8, *times[1:]]
-    known = {
-        "only-launches": machine.launch,
-        "times-evaluation": right + 5,
-        "mean-time": statistics.fmean(times),
-        "best-time": min(times),
-        "mean-with-warm-up": statistics.median(cold),
-    }
-    like = [name for name, value in known.items() if math.isclose(got, value)]
-    judge.no(
-        like[0] if like else "wrong-seconds",
-        seen=f"{got:g} s; the {len(seeds)} trainings took {', '.join(f'{t:g}' for t in times)} s",
-        expected=f"{right:g} s",
-    )
-
-
-def _judge_peak(
-    got: float, machine: _Machine, dtype: Any, seeds: Sequence[int], judge: Judge
-) -> None:
-    each = [machine.bytes(dtype, seed) for seed in seeds]
-    if got == max(each):
-        return
-    diagnosis = {900: "never-reset", 700: "peak-of-evaluation", 100: "reset-late"}.get(
-        int(got), "wrong-peak"
-    )
-    seen = f"{got:g} bytes; the trainings needed {', '.join(map(str, each))}"
-    judge.no(diagnosis, seen=seen, expected=f"{max(each)} bytes")
+            trained = [seed for done, seed in machine.runs if done is dtype]
+            ran = f"{name}: trained with seeds {trained}"
+            if few and set(seeds) - set(trained):
+                judge.no("other-seeds", seen=ran, expected=f"each of the seeds {list(seeds)}")
+            if few and len(trained) == len(seeds):
+                judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
+            if not few and len(trained) > len(seeds) + 1:
+                judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
 
 
 EXERCISE = Exercise(
@@ -197,21 +270,30 @@ Warm up once in each format. Only training counts, not evaluation.
     "each look at the clock, and keep evaluation out of what you claim about training.",
     diagnoses={
         "no-warm-up": "The first training in a format is slower, and here it was one of those that count.",
-        "other-seeds": "Each format must be trained with all the seeds, or the comparison is not fair.",
+        "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",
         "too-many-runs": "One training to warm up and one a seed are enough.",
-        "other-keys": "The dict needs one entry for each format, in their order.",
-        "other-row": "Each entry must be a tuple of three: accuracies, seconds, bytes.",
+        "other-keys": "The dict needs one entry for each format, under its name.",
+        "other-row": "Each entry must be a tuple of three in this order: accuracies, seconds, bytes.",
         "mean-score": "Return all the accuracies: their spread says whether a difference means anything.",
-        "other-scores": "The accuracies are not those of the seeds, in their order.",
+        "too-many-scores": "There must be one accuracy for each seed.",
+        "sorted-scores": "The accuracies are sorted. They should come in the order of the seeds.",
+        "other-accuracies": "The accuracies are not those of the seeds, in their order.",
         "only-launches": "The clock was read while the work was still in the queue. Wait for it first.",
+        "queue-not-empty": "The clock was started while the warm-up was still in the queue. Wait for it first.",
         "times-evaluation": "The evaluation was timed together with the training.",
         "mean-time": "That is the mean. One interruption moves a mean, and not a median.",
+        "half-a-median": "The median of an even number of times is the mean of the two in the middle.",
+        "unsorted-middle": "The time in the middle of the list is the median only where the list is sorted.",
         "best-time": "That is the shortest time, not the median.",
-        "mean-with-warm-up": "A training that had to warm up is among those that count.",
-        "wrong-seconds": "That is not the median of the trainings' times. Was the queue empty at the start?",
+        "negative": "The later reading of the clock comes first in the difference.",
+        "exchanged": "The seconds come second in the tuple, then the peak.",
+        "other-seconds": "That is not the median of the trainings' times.",
         "never-reset": "The peak was never reset: an older one is still there.",
+        "reset-once": "The peak was reset once for all seeds: that of an evaluation is among what was read.",
         "peak-of-evaluation": "The peak was read after the evaluation, which needed more than the training.",
         "reset-late": "The peak was reset after the training that it was to measure.",
-        "wrong-peak": "That is not the largest peak of the trainings in this format.",
+        "least-peak": "That is the smallest of the peaks. The largest is asked for.",
+        "mean-peak": "That is the mean of the peaks. The largest is asked for.",
+        "other-bytes": "That is not the largest peak of the trainings in this format.",
     },
 )

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import operator
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
 
-from course_utils.exercises import Exercise
+from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import plain
+
+Row = tuple[int, float, float, float]
 
 
 def crossover(rows):
@@ -18,7 +26,7 @@ def crossover(rows):
     return first
 
 
-def _rows(speedups: dict[int, float]) -> list[tuple[int, float, float, float]]:
+def _rows(speedups: dict[int, float]) -> list[Row]:
     return [(n, s * 1e-6 * n, 1e-6 * n, s) for n, s in speedups.items()]
 
 
@@ -28,24 +36,87 @@ _CASES = [
         {32: 0.2, 64: 0.7, 128: 3.0, 256: 9.0},
         {32: 0.2, 64: 1.1, 128: 0.9, 256: 4.0, 512: 5.0},  # 64 won once, by chance
         {128: 1.2, 512: 5.0, 32: 0.2, 64: 0.7, 256: 1.5},
-        {256: 4.0, 64: 2.0, 512: 5.0, 128: 0.9},
         {16: 1.2, 32: 1.4},
         {32: 0.3, 64: 0.5},
         {32: 2.0, 64: 0.5},
-        {32: 0.5, 64: 1.0, 128: 2.0},
         {16: 0.5, 32: 1.0, 64: 1.0, 128: 1.5, 256: 2.0},
         {64: 0.5, 128: 6.0, 256: 2.0},
     )
 ]
 
+
+def _draw(rng: Random) -> tuple[list[Row]]:
+    sizes = rng.sample((16, 32, 48, 64, 100, 128, 200, 256), rng.randint(2, 5))
+    return (_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
+
+
+def _doubled(rows):
+    losers = [n for n, *_, speedup in rows if speedup <= 1]
+    if not losers:
+        return min(rows)[0]
+    return None if max(losers) == max(rows)[0] else 2 * max(losers)
+
+
+def _if_none(value: Callable[[list[Row]], Any]) -> Callable[[list[Row]], Any]:
+    """Return the twin that gives something else where there is none."""
+    return lambda rows: value(rows) if crossover(rows) is None else crossover(rows)
+
+
 _TWINS = {
-    "first-win": lambda rows: next((n for n, *_, s in sorted(rows) if s > 1), None),
-    "unsorted": edited(crossover, {"sorted(rows, reverse=True)": "reversed(rows)"}),
+    "first-win": (
+        lambda rows: next((n for n, *_, s in sorted(rows) if s > 1), None),
+        lambda rows: next((n for n, *_, s in sorted(rows, key=lambda row: row[3]) if s > 1), None),
+    ),
+    "unsorted": (
+        edited(crossover, {"sorted(rows, reverse=True)": "reversed(rows)"}),
+        edited(crossover, {"sorted(rows, reverse=True)": "rows"}),
+    ),
+    "upward": edited(crossover, {", reverse=True": ""}),
+    "largest-win": lambda rows: max((n for n, *_, s in rows if s > 1), default=None),
     "largest-ratio": lambda rows: max(rows, key=lambda row: row[3])[0],
     "a-tie-wins": edited(crossover, {"<= 1": "< 1"}),
+    "upside-down": edited(crossover, {"<= 1": ">= 1"}),
     "last-loss": lambda rows: max((n for n, *_, s in rows if s <= 1), default=None),
-    "first-size": edited(crossover, {"return first": "return first or min(rows)[0]"}),
+    "doubled": (_doubled, lambda rows: 2 * max((n for n, *_, s in rows if s <= 1), default=0)),
+    "needs-a-loss": lambda rows: crossover(rows) if min(row[3] for row in rows) <= 1 else None,
+    "place": (
+        edited(
+            crossover,
+            {
+                "size, *_, speedup in sorted(rows, reverse=True)": "size, (*_, speedup) in "
+                "reversed(list(enumerate(sorted(rows))))"
+            },
+        ),
+        lambda rows: next((i for i, row in enumerate(rows) if row[0] == crossover(rows)), None),
+    ),
+    "not-none": tuple(
+        _if_none(value)
+        for value in (
+            lambda rows: 0,
+            lambda rows: -1,
+            lambda rows: min(rows)[0],
+            lambda rows: max(rows)[0],
+        )
+    ),
 }
+
+
+def _read(judge: Judge, got: Any) -> float | None:
+    got = plain(got)
+    if got is None or (isinstance(got, float) and not math.isfinite(got)):
+        return got
+    return judge.number(got)
+
+
+def _otherwise(got: float | None, right: int | None, rows: Sequence[Row]) -> str:
+    speedups = {n: s for n, *_, s in rows}
+    if right is None or got is None:
+        return "no-such-size" if right is None else "is-none"
+    if got not in speedups:
+        return "not-a-size"
+    if speedups[got] <= 1:
+        return "loses"
+    return "loses-later" if got < right else "a-smaller-one"
 
 
 def _situation(rows: list[tuple[int, float, float, float]]) -> str:
@@ -71,8 +142,10 @@ is none. Times are measured, so one small size may win by chance; a speed-up of 
         crossover,
         _CASES,
         _TWINS,
-        read=lambda judge, got: None if got is None else judge.number(got),
+        draw=_draw,
+        read=_read,
         alike=operator.eq,
+        otherwise=_otherwise,
         situation=_situation,
         shown=lambda n: "None" if n is None else f"{n:g}",
     ),
@@ -81,10 +154,21 @@ is none. Times are measured, so one small size may win by chance; a speed-up of 
     diagnoses={
         "first-win": "That size wins, but a larger one loses again: it won by chance.",
         "unsorted": "The rows may come in any order. Sort them by size first.",
+        "upward": "You went up from the smallest size, and stopped where it lost. Go down from the largest.",
+        "largest-win": "That is the largest size that wins. The smallest is asked for.",
         "largest-ratio": "That is the size with the best speed-up, not the first that wins for good.",
         "last-loss": "That is the last size that loses. The answer is the next one, if there is one.",
+        "doubled": "That is twice the last size that loses. The sizes do not always double: take the next one of the rows.",
+        "needs-a-loss": "Where every size wins, the smallest is the answer.",
+        "upside-down": "Above 1 the second device is the faster one, not below.",
+        "place": "That is the number of a row. The size n in it is asked for.",
         "a-tie-wins": "A speed-up of 1 is no win.",
-        "first-size": "Where the largest size does not win, there is no crossover: return None.",
-        "wrong-value": "Another size is the first that wins for good.",
+        "not-none": "Where the largest size does not win, there is no crossover: return None.",
+        "no-such-size": "The largest size does not win here, so there is no crossover, and you named one.",
+        "is-none": "There is such a size, and you returned None.",
+        "not-a-size": "No row has this size.",
+        "loses": "At this very size the second device is not faster.",
+        "loses-later": "At a larger size the second device is not faster.",
+        "a-smaller-one": "All sizes from there on win, and a smaller size has this too.",
     },
 )

@@ -18,6 +18,8 @@ def first_that_runs(work, devices):
         try:
             return device, work(device)
         except (RuntimeError, AssertionError) as error:
+            if isinstance(error, AssertionError) and "CUDA" not in str(error):
+                raise
             reasons.append((device, str(error)))
     raise RuntimeError(f"no device works: {reasons}")
 
@@ -32,19 +34,19 @@ _REFUSALS: dict[str, Exception] = {
 
 
 class _Job:
-    """Work that runs on some devices only; ``bug`` is raised wherever it runs."""
+    """Work that runs on some devices only; ``bug`` is raised wherever it runs, and else ``result`` returned."""
 
-    def __init__(self, bug: BaseException | None = None) -> None:
-        self.bug = bug
+    def __init__(self, result: Any = "result", bug: BaseException | None = None) -> None:
+        self.result, self.bug = result, bug
         self.tried: list[str] = []
 
-    def __call__(self, device: str) -> str | None:
+    def __call__(self, device: str) -> Any:
         self.tried.append(device)
         if device in _REFUSALS:
             raise _REFUSALS[device]
         if self.bug:
             raise self.bug
-        return None if device == "cpu" else f"result from {device}"
+        return self.result
 
 
 def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
@@ -55,38 +57,73 @@ def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
         *([name, "cpu"] for name in _REFUSALS),
         ["cuda:1", "xpu", "npu", "cpu"],
     ):
-        job = _Job()
-        try:
-            got = answer(job, devices)
-        except (RuntimeError, AssertionError) as error:
-            name = type(error).__name__
-            kind = "assertion" if isinstance(error, AssertionError) else "gives-up"
-            judge.no(kind, seen=f"{name}: {error}, for {devices}", expected="on to the next device")
-        working = [device for device in devices if device not in _REFUSALS]
-        right = (working[0], _Job()(working[0]))
-        if job.tried[len(devices) - len(working) + 1 :]:
-            judge.no("tries-all", seen=f"tried {job.tried}", expected=f"stop after {working[0]}")
-        if got == right:
-            continue
-        if got == right[1] and got is not None:
-            judge.no("result-only", seen=got, expected=right)
-        judge.is_a(got, tuple, "a pair: device, result")
-        judge.no("wrong-pair", seen=got, expected=right)
+        _judge_first(answer, devices, _Job(f"result of {devices}"), judge)
+    for result in (None, 0, [], False):
+        _judge_first(answer, ["xpu", "hpu", "cpu"], _Job(result), judge)
     for bug in (ValueError("bad shape"), KeyError("label"), KeyboardInterrupt()):
         _judge_bug(answer, bug, judge)
-    _judge_failure(answer, ["cuda", "xpu"], judge)
+    _judge_failure(answer, ["cuda", "sim"], judge)
+    _judge_failure(answer, ["cuda:1", "mps", "cuda"], judge)
     _judge_failure(answer, ["mps"], judge)
+    _judge_bug(answer, AssertionError("no rows"), judge)
+
+
+def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judge: Judge) -> None:
+    first = next(device for device in devices if device not in _REFUSALS)
+    try:
+        got = answer(job, devices)
+    except (RuntimeError, AssertionError) as error:
+        got = f"{type(error).__name__}: {error}"
+        kind = "assertion" if isinstance(error, AssertionError) else "gives-up"
+    else:
+        kind = ""
+    tried = f"tried {job.tried} of {devices}"
+    if first in job.tried and not job.result and (kind or job.tried[-1] != first):
+        judge.no(
+            "false-result",
+            seen=f"{first} gave {job.result!r}, then: {got}",
+            expected=(first, job.result),
+        )
+    if kind:
+        judge.no(kind, seen=f"{got}, for {devices}", expected="on to the next device")
+    if len(job.tried) > len(set(job.tried)):
+        judge.no("twice", seen=tried, expected="each device once")
+    if job.tried != devices[: len(job.tried)]:
+        judge.no("other-order", seen=tried, expected="one after the other, from the first")
+    if first != job.tried[-1]:
+        judge.no(
+            "tries-all" if first in job.tried else "too-few",
+            seen=tried,
+            expected=f"stop after {first}",
+        )
+    right = (first, job.result)
+    if isinstance(got, (tuple, list)) and tuple(got) == right:
+        return
+    for alone in right:
+        if got == alone and got is not None:
+            judge.no("half-a-pair", seen=got, expected=right)
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        judge.is_a(got, tuple, "a pair: device, result")
+        judge.no("wrong-type", seen=got, expected="a pair: device, result")
+    if tuple(got) == right[::-1]:
+        judge.no("swapped", seen=got, expected=right)
+    judge.no("other-device" if got[0] != first else "other-result", seen=got, expected=right)
 
 
 def _judge_bug(answer: Callable[..., Any], bug: BaseException, judge: Judge) -> None:
-    job = _Job(bug)
+    job = _Job(bug=bug)
     try:
-        got = answer(job, ["cuda", "hpu", "cpu"])
+        got = answer(job, ["xpu", "hpu", "cpu"])
     except BaseException as error:  # noqa: BLE001  (a KeyboardInterrupt is one of the cases)
         if error is bug:
             return
         got = f"{type(error).__name__}: {error}"
-    judge.no("hides-bugs", seen=f"{got}, after work raised {bug!r}", expected=f"{bug!r} itself")
+    kind = "other-assertion" if isinstance(bug, AssertionError) else "hides-bugs"
+    judge.no(
+        kind if job.tried[-1] == "cpu" else "wraps-bugs",
+        seen=f"{got}, after work raised {bug!r}",
+        expected=f"{bug!r} itself",
+    )
 
 
 def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge) -> None:
@@ -94,11 +131,16 @@ def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge)
         got = answer(_Job(), devices)
     except RuntimeError as error:
         said = str(error)
-        missing = [d for d in devices if d not in said or str(_REFUSALS[d]) not in said]
-        if missing:
-            judge.no(
-                "no-reasons", seen=said, expected=f"each device and its reason, {missing[0]} too"
-            )
+        if said.strip() == "":
+            said = "a RuntimeError without a text"
+        for device in devices:
+            if str(_REFUSALS[device]) not in said:
+                judge.no(
+                    "no-reasons", seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}"
+                )
+        for device in devices:
+            if device not in said:
+                judge.no("no-names", seen=said, expected=f"the name {device} too")
         return
     except Exception as error:  # noqa: BLE001  (whatever else came out is the finding)
         judge.no("other-error", seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
@@ -114,11 +156,12 @@ EXERCISE = Exercise(
 Write `first_that_runs(work, devices)`: call `work(device)` on one device after the other, and return the pair
 (device, result) of the first that works. A device refuses with a `RuntimeError` (which includes running out of memory,
 and an operation that it lacks), or with the `AssertionError` *Torch not compiled with CUDA enabled*. Anything else,
-a `ValueError` for example, is a bug in `work` and must come out at once. If every device refuses, raise a
+a `ValueError` for example, and any other `AssertionError`, is a bug in `work` and must come out at once. If every device refuses, raise a
 `RuntimeError` whose text names each device and its reason.
 """,
     hints=(
-        "Catch the two kinds, and nothing more: `except (A, B) as error`.",
+        "Catch the two kinds, and nothing more: `except (A, B) as error`. What does `str(error)` tell you of an `AssertionError`? "
+        "A bare `raise` lets an error go on as it is.",
         "Collect a text a device in a list while you go. After the loop, raise with all of them.",
     ),
     reference=first_that_runs,
@@ -128,11 +171,20 @@ a `ValueError` for example, is a bug in `work` and must come out at once. If eve
     diagnoses={
         "assertion": "A build without CUDA refuses with an AssertionError. That is a refusal, too.",
         "gives-up": "An error of one device ended the chain, though another one works.",
+        "false-result": "A device worked, and its result counts as false in an `if`. Only an error is a refusal.",
+        "twice": "`work` was called twice on the same device.",
+        "other-order": "The devices were not tried in their order.",
+        "too-few": "You stopped at a device that refused.",
         "tries-all": "The work was done again on further devices. Stop at the first that works.",
-        "result-only": "Return the pair: which device it was, and the result.",
-        "wrong-pair": "That is not the first device that works, with its result.",
+        "half-a-pair": "Return the pair: which device it was, and the result.",
+        "swapped": "The device comes first in the pair, then the result.",
+        "other-device": "The device in the pair is not the first that works.",
+        "other-result": "The result in the pair is not what `work` returned.",
         "hides-bugs": "An error that no device causes was taken for a refusal. Let it out as it is.",
-        "no-reasons": "The error must name every device and what it said.",
+        "other-assertion": "An AssertionError that has nothing to do with CUDA was taken for a refusal. Look at its text.",
+        "wraps-bugs": "A bug in `work` came out as another error. Let it out as it is.",
+        "no-reasons": "The error must tell every device's reason.",
+        "no-names": "The error must name every device.",
         "other-error": "If nothing works, raise a RuntimeError.",
         "silent": "Nothing works, and the caller is not told.",
     },

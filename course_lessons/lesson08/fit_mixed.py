@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import values_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 from .checking import labelled, other_device
 
@@ -36,25 +38,48 @@ class _Fit:
         self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)).to(device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.dtypes: set[torch.dtype] = set()
-        self.steps = 0
-        self.asleep = 0.0
-        self.seen: list[float] = []
+        self.steps: list[float] = []  # of each step, its largest gradient
+        self.seen: list[float] = []  # of each backward pass, the largest at the last bias
+        self.ways: list[Tensor] = []  # and its direction
+        self.rows: list[int] = []
         for p in self.model.parameters():  # left over from an earlier step
             p.grad = torch.ones_like(p)
         for layer in (self.model[0], self.model[2]):
             layer.register_forward_hook(lambda *args: self.dtypes.add(args[2].dtype))
+        self.model.register_forward_hook(lambda *args: self.rows.append(len(args[2])))
         self.model[2].bias.register_hook(self._gradient)
-        self.optimizer.register_step_post_hook(self._step)
+        self.optimizer.register_step_pre_hook(self._step)
 
     def _gradient(self, gradient: Tensor) -> None:
-        self.seen.append(float(gradient.detach().cpu().abs().max()))
+        gradient = gradient.detach().cpu()
+        self.seen.append(float(gradient.abs().max()))
+        self.ways.append(gradient / self.seen[-1])
 
     def _step(self, *_: Any) -> None:
-        self.steps += 1
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        self.steps.append(max((float(g.abs().max()) for g in gradients), default=0.0))
 
     def weights(self) -> Tensor:
         """All weights, on the host."""
         return torch.cat([p.detach().cpu().flatten() for p in self.model.parameters()])
+
+    def off(self, other: _Fit) -> float:
+        """How far the weights are from another's, at the most."""
+        return float((self.weights() - other.weights()).abs().max())
+
+    def same_as(self, other: _Fit) -> bool:
+        """Whether the weights are another's, but for the rounding of 16 bits."""
+        return torch.allclose(self.weights(), other.weights(), rtol=0.02, atol=2e-3)
+
+
+_ZERO, _STEP = "optimizer.zero_grad()", "scaler.step(optimizer)"
+_LOOP = "for x, y in batches:"
+_TWINS = {
+    "old-gradients": (
+        edited(fit_mixed, {_ZERO: ""}),
+        edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
+    ),
+}
 
 
 def _check_fit_mixed(answer: Callable[..., Any], judge: Judge) -> None:
@@ -63,43 +88,82 @@ def _check_fit_mixed(answer: Callable[..., Any], judge: Judge) -> None:
         for device in devices:
             batches = labelled((4, 5, 3))
             if device.type != "cpu":  # the second batch overflows in float16: its step is left out
-                batches[1] = (batches[1][0] * 3e4, batches[1][1])
-            fit, right = _Fit(device, 1), _Fit(device, 1)
+                batches[1] = (batches[1][0] * 1e6, batches[1][1])
+            runs = []
             with warnings.catch_warnings(record=True) as warned:
                 warnings.simplefilter("always")
-                answer(fit.model, batches, fit.optimizer)
-            fit_mixed(right.model, batches, right.optimizer)
-            _judge_fit(fit, right, device, [str(w.message) for w in warned], judge)
+                for function in (answer, fit_mixed):
+                    runs.append(_Fit(device, 1))
+                    function(runs[-1].model, list(batches), runs[-1].optimizer)
+            fit, right = runs
+            _judge_amp(fit, right, device, [str(w.message) for w in warned], judge)
+            _judge_scaler(fit, right, device, judge)
+            _judge_weights(fit, right, device, batches, judge)
 
 
-def _judge_fit(
+def _judge_amp(
     fit: _Fit, right: _Fit, device: torch.device, warned: list[str], judge: Judge
 ) -> None:
-    if any("torch.cuda.amp" in text for text in warned):
-        judge.no("deprecated", seen=next(t for t in warned if "torch.cuda.amp" in t).split("\n")[0])
+    for text in warned:
+        if "torch.cuda.amp" in text and "deprecated" in text:
+            judge.no("deprecated", seen=text.split("\n")[0])
+        if "CUDA is not available" in text or "'cuda'" in text:
+            judge.no("names-cuda", seen=text.split("\n")[0])
     if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
-    found = ", ".join(sorted(str(d) for d in fit.dtypes)) or "nothing"
+    where = next(fit.model.parameters()).device
+    if where.type != device.type:
+        judge.no("moved", seen=where.type, expected=device.type)
+    if fit.rows != right.rows:
+        judge.no("other-batches", seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
+    if len(fit.seen) < len(right.seen):
+        judge.no("few-passes", seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
+    found = ", ".join(sorted(str(d) for d in fit.dtypes))
     shown = {"seen": f"{found} out of the layers on {device.type}", "expected": str(*right.dtypes)}
     if fit.dtypes == {torch.float32}:
         judge.no("still-float32", **shown)
     if fit.dtypes != right.dtypes:
         judge.no("other-dtype", **shown)
+
+
+def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) -> None:
     factor = fit.seen[0] / right.seen[0]
-    if device.type != "cpu" and factor < 1e-3:
+    if device.type == "cpu":
+        if factor > 1e3:
+            judge.no(
+                "scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled"
+            )
+        if not 0.9 < factor < 1.1 or (fit.ways[0] - right.ways[0]).abs().max() > 0.05:
+            seen = f"{values_of(fit.ways[0] * fit.seen[0])} at the last bias"
+            judge.no("other-loss", seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
+    elif factor < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
-    if device.type == "cpu" and factor > 1e3:
-        judge.no("scaler-for-bf16", seen="scaled gradients with bfloat16", expected="not scaled")
-    if len(fit.seen) == len(right.seen) > 2 and device.type != "cpu":
-        later = fit.seen[2] / right.seen[2]
-        if later > 1.5:
-            judge.no("new-scaler", seen=f"a scale {later:.1f} times too large after an overflow")
-    if fit.steps > right.steps:
-        judge.no("steps-on", seen="a step with gradients that are not finite", expected="left out")
-    if not torch.allclose(fit.weights(), right.weights(), rtol=0.02, atol=2e-3):
-        judge.no(
-            "other-weights", seen=f"off by {(fit.weights() - right.weights()).abs().max():.2g}"
-        )
+    elif (later := fit.seen[2] / right.seen[2] / factor) > 1.5:
+        judge.no("new-scaler", seen=f"a scale {later:.1f} times too large after an overflow")
+    made, wanted = len(fit.steps), len(right.steps)
+    if made != wanted:
+        kind = "steps-on" if made > wanted and device.type != "cpu" else "other-steps"
+        expected = f"{wanted}" + (", none where they overflow" if kind == "steps-on" else "")
+        judge.no(kind, seen=f"{made} steps of the optimiser on {device.type}", expected=expected)
+
+
+def _judge_weights(
+    fit: _Fit, right: _Fit, device: torch.device, batches: list[Any], judge: Judge
+) -> None:
+    if fit.same_as(right):
+        return
+    if not any(fit.steps):
+        judge.no("no-gradients", seen="no gradients when the steps were made", expected="some")
+    for kind, twins in _TWINS.items():
+        for twin in twins:
+            twin((run := _Fit(device, 1)).model, list(batches), run.optimizer)
+            if fit.same_as(run):
+                judge.no(kind, seen=f"weights off by {fit.off(right):.2g}", expected="0")
+    for step, (one, other) in enumerate(zip(fit.steps, right.steps, strict=True), 1):
+        if not 0.8 * other < one < 1.25 * other:
+            seen = f"a largest gradient of {one:.3g} at step {step} on {device.type}"
+            judge.no("other-gradients", seen=seen, expected=f"{other:.3g}")
+    judge.no("other-weights", seen=f"weights off by {fit.off(right):.2g}", expected="0")
 
 
 EXERCISE = Exercise(
@@ -134,13 +198,22 @@ which needs none. The weights stay float32.
     "often sees, forgets the scale it has found, and can skip every step.",
     diagnoses={
         "deprecated": "`torch.cuda.amp` is deprecated, and does nothing where there is no CUDA.",
-        "still-float32": "The layers computed in float32. For which device was autocast asked?",
+        "names-cuda": "CUDA was named here, wherever the model is. Ask for autocast and scaler on the model's device.",
+        "still-float32": "The layers computed in float32: no autocast held for them on this device.",
         "other-dtype": "The layers computed in another dtype than the task asks for on this device.",
         "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",
+        "few-passes": "There was no backward pass for each batch.",
         "no-scaler": "float16 without a scaler: small gradients are lost.",
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
         "new-scaler": "After an overflow the scale was back at its first value: the scaler was made anew.",
         "steps-on": "One batch's gradients overflowed, and the optimiser made a step with them.",
-        "other-weights": "The weights are not those of this training. Are old gradients still there?",
+        "other-steps": "The optimiser that is given must make one step for each batch.",
+        "other-loss": "The gradient of the first batch is not that of `F.cross_entropy`, the mean over its rows.",
+        "no-gradients": "There were no gradients when the steps were made: they left the weights as they were.",
+        "other-gradients": "The gradients at a step are not as large as this training's.",
+        "moved": "The model is on another device after the call. Leave it where it is.",
+        "old-gradients": "Gradients of earlier batches are still in the step: set them to zero for each batch.",
+        "other-batches": "The model must be given each batch once, in their order.",
+        "other-weights": "The weights are not those that one step for each batch gives.",
     },
 )

@@ -32,6 +32,15 @@ def _by_autograd(model, loss_fn, x, y, size):
 
 WRONG = {
     **GAP_TWINS,
+    "other-mode": tuple(
+        edited(accumulation_gap, {"copy.deepcopy(model)": f"copy.deepcopy(model).{mode}()"})
+        for mode in ("eval", "train")
+    ),
+    "tensor": edited(accumulation_gap, {".item()": ""}),
+    "no-gap-here": edited(accumulation_gap, {"(parts - whole)": "(parts + whole)"}),
+    "other-measure": edited(
+        accumulation_gap, {"(parts - whole).norm()": "(parts - whole).norm() ** 3"}
+    ),
     "changes-the-model": edited(
         accumulation_gap, {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"}
     ),

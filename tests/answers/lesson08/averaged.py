@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 
+from course_lessons.lesson08.averaged import averaged
+from course_utils.exercises.edited import edited
+
 
 def _by_the_formula(states, decay):
     average = None
@@ -17,4 +20,24 @@ def _by_the_formula(states, decay):
     return average
 
 
+def _into_the_model(states, decay):
+    average = {}
+    for state in states:
+        for name, value in state.items():
+            if name in average and value.is_floating_point():
+                value.mul_(1 - decay).add_(decay * average[name])
+            average[name] = value.float() if value.is_floating_point() else value.clone()
+    return average
+
+
+WRONG = {
+    "float-counter": edited(averaged, {"value.clone()": "value.float()"}),
+    "other-count": edited(averaged, {"value.clone()": "value + 1"}),
+    "changes-states": _into_the_model,
+    "other-names": edited(averaged, {"average[name] = value.clone()": "continue"}),
+    "buffer": edited(
+        averaged, {"elif name in average": 'elif name in average and name != "running_mean"'}
+    ),
+    "wrong-average": edited(averaged, {"1 - decay": "(1 - decay) / 2"}),
+}
 RIGHT = {"by the formula": _by_the_formula}

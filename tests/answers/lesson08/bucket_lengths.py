@@ -5,29 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
+
 from course_lessons.lesson08.bucket_lengths import bucket_lengths
 
 
-def _longest(lengths, per_shape, per_token):
-    return [max(lengths)] if lengths and per_shape else sorted(set(lengths))
+def _middle_too(lengths, per_shape, per_token):
+    return sorted({sorted(lengths)[len(lengths) // 2], max(lengths)}) if lengths else []
 
 
 def _of_two(lengths, per_shape, per_token):
     return sorted({2 ** math.ceil(math.log2(n)) for n in lengths})
-
-
-def _one_by_one(lengths, per_shape, per_token):
-    def costs(chosen):
-        padded = sum(min(b for b in chosen if b >= n) for n in lengths)
-        return per_shape * len(chosen) + per_token * padded
-
-    chosen = {max(lengths)} if lengths else set()
-    while others := set(lengths) - chosen:
-        best = min(others, key=lambda n: costs(chosen | {n}))
-        if costs(chosen | {best}) >= costs(chosen):
-            break
-        chosen.add(best)
-    return sorted(chosen)
 
 
 def _by_trying(lengths, per_shape, per_token):
@@ -46,11 +34,11 @@ def _by_trying(lengths, per_shape, per_token):
 
 
 WRONG = {
-    "every-length": lambda lengths, *costs: sorted(set(lengths)),
-    "one-length": _longest,
     "needless": _of_two,
-    "not-least": (lambda lengths, *costs: bucket_lengths(set(lengths), *costs), _one_by_one),
+    "not-least": _middle_too,
     "too-short": lambda lengths, *costs: bucket_lengths(sorted(lengths)[:-1], *costs),
+    "not-ascending": lambda *case: bucket_lengths(*case)[::-1],
+    "repeated": lambda lengths, *costs: sorted(lengths),
     "none": lambda lengths, *costs: bucket_lengths(lengths or [1], *costs),
 }
-RIGHT = {"by trying": _by_trying}
+RIGHT = {"by trying": _by_trying, "a tuple": lambda *case: tuple(map(np.int64, _by_trying(*case)))}

@@ -8,17 +8,13 @@ from course_lessons.lesson08.choose_checkpoints import choose_checkpoints, peak_
 from course_utils.exercises.edited import edited
 
 
-def _by_size(blocks, budget):
-    chosen = set()
-    for number in sorted(range(len(blocks)), key=lambda n: -blocks[n][1]):
-        if peak_of(blocks, chosen) > budget:
-            chosen.add(number)
+def _all(blocks, budget):
+    chosen = set(range(len(blocks) - 1))
     return chosen if peak_of(blocks, chosen) <= budget else None
 
 
-def _with_last(blocks, budget):
-    right = choose_checkpoints(blocks, budget)
-    return right | {len(blocks) - 1} if right else right
+def _nothing_else_than_all(blocks, budget):
+    return set() if peak_of(blocks, set()) <= budget else _all(blocks, budget)
 
 
 def _by_combinations(blocks, budget):
@@ -38,9 +34,9 @@ def _by_combinations(blocks, budget):
 
 
 WRONG = {
-    "does-not-fit": edited(choose_checkpoints, {"return most": "return kept"}),
-    "too-dear": _by_size,
-    "last-block": _with_last,
+    "does-not-fit": lambda blocks, budget: set(),
+    "too-dear": _nothing_else_than_all,
+    "needless": _all,
     "gives-up": lambda blocks, budget: set() if peak_of(blocks, set()) <= budget else None,
     "impossible": edited(choose_checkpoints, {"default=None": "default=set(numbers)"}),
     "no-block": lambda blocks, budget: {len(blocks)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lessons.lesson08.compare import compare
+from course_lessons.lesson08.compare import EDITS, compare
 from course_utils.exercises.edited import edited
 
 
@@ -26,26 +26,40 @@ def _warming_up_first(formats, seeds, train, accuracy, machine):
     return found
 
 
-_PEAK = "peaks.append(machine.peak())\n"
-_SCORE = "scores.append(accuracy(model))"
-_MEDIAN = "statistics.median(times)"
-_TRAIN = "model = train(dtype, seed)"
+def _by_seed(formats, seeds, train, accuracy, machine):
+    rows = {name: ([], [], []) for name in formats}
+    for dtype in formats.values():
+        train(dtype, seeds[-1])
+    for seed in seeds:
+        for name, dtype in formats.items():
+            machine.synchronize()
+            machine.reset_peak()
+            begin = machine.clock()
+            model = train(dtype, seed)
+            machine.synchronize()
+            seconds, most = machine.clock() - begin, machine.peak()
+            for column, value in zip(rows[name], (accuracy(model), seconds, most), strict=True):
+                column.append(value)
+    return {
+        n: (scores, np.median(times), np.max(most)) for n, (scores, times, most) in rows.items()
+    }
+
 
 WRONG = {
+    **{
+        name: tuple(edited(compare, edits) for edits in known) for name, (_, known) in EDITS.items()
+    },
     "no-warm-up": edited(compare, {"train(dtype, seeds[0])": ""}),
     "other-seeds": edited(compare, {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"}),
     "too-many-runs": lambda formats, seeds, *rest: compare(formats, [seeds[0], *seeds], *rest),
     "mean-score": edited(compare, {"scores, statistics": "statistics.fmean(scores), statistics"}),
-    "only-launches": edited(
-        compare,
-        {f"{_TRAIN}\nmachine.synchronize()": _TRAIN},
+    "too-many-scores": edited(
+        compare, {"table[name] = scores": "table[name] = [*scores, scores[0]]"}
     ),
-    "times-evaluation": edited(
-        compare, {_TRAIN: f"{_TRAIN}\n{_SCORE}", f"{_PEAK}{_SCORE}": _PEAK.strip()}
-    ),
-    "mean-time": edited(compare, {_MEDIAN: "statistics.fmean(times)"}),
-    "best-time": edited(compare, {_MEDIAN: "min(times)"}),
-    "never-reset": edited(compare, {"machine.reset_peak()": ""}),
-    "peak-of-evaluation": edited(compare, {f"{_PEAK}{_SCORE}": f"{_SCORE}\n{_PEAK.strip()}"}),
+    "other-keys": lambda formats, *rest: compare({d: d for d in formats.values()}, *rest),
+    "other-row": edited(compare, {", max(peaks)": ""}),
+    "other-seconds": edited(compare, {"machine.clock() - start": "start"}),
+    "other-bytes": edited(compare, {"max(peaks)": "max(peaks) - min(peaks)"}),
+    "other-accuracies": edited(compare, {"= scores,": "= [s / 100 for s in scores],"}),
 }
-RIGHT = {"warming up first": _warming_up_first}
+RIGHT = {"warming up first": _warming_up_first, "seed by seed": _by_seed}

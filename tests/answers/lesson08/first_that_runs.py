@@ -21,24 +21,61 @@ def _with_a_dict(work, devices):
     for device in devices:
         try:
             result = work(device)
-        except (AssertionError, RuntimeError) as error:
+        except AssertionError as error:
+            if "not compiled" not in str(error):
+                raise
+            said[device] = error
+        except RuntimeError as error:
             said[device] = error
         else:
             return (device, result)
     raise RuntimeError(f"nothing works: {said}")
 
 
+def _wrapping(work, devices):
+    def wrapped(device):
+        try:
+            return work(device)
+        except Exception as error:
+            known = isinstance(error, RuntimeError) or "CUDA" in str(error)
+            raise error if known else TypeError("a bug") from error
+
+    return first_that_runs(wrapped, devices)
+
+
 def _catching(kinds: str):
     return edited(first_that_runs, {"(RuntimeError, AssertionError)": kinds})
 
 
+_IF_IT_COUNTS = """result = work(device)
+if result:
+    return device, result"""
+_LETS_OUT = """if isinstance(error, AssertionError) and "CUDA" not in str(error):
+    raise"""
 WRONG = {
     "assertion": _catching("RuntimeError"),
     "gives-up": _catching("(torch.OutOfMemoryError, NotImplementedError, AssertionError)"),
     "tries-all": _every,
-    "result-only": edited(first_that_runs, {"device, work(device)": "work(device)"}),
+    "half-a-pair": (
+        edited(first_that_runs, {"device, work(device)": "work(device)"}),
+        edited(first_that_runs, {"return device, work(device)": "work(device)\nreturn device"}),
+    ),
+    "swapped": edited(first_that_runs, {"device, work(device)": "work(device), device"}),
+    "twice": edited(first_that_runs, {"return device": "work(device)\nreturn device"}),
+    "other-order": edited(first_that_runs, {"in devices": "in devices[::-1]"}),
+    "too-few": edited(first_that_runs, {"reasons.append(": "return device, reasons.append("}),
+    "other-device": edited(first_that_runs, {"return device,": "return devices[0],"}),
+    "other-result": edited(first_that_runs, {", work(device)": ", str(work(device))[1:]"}),
+    "false-result": edited(first_that_runs, {"return device, work(device)": _IF_IT_COUNTS}),
+    "other-assertion": edited(first_that_runs, {_LETS_OUT: ""}),
+    "wraps-bugs": _wrapping,
+    "no-names": edited(first_that_runs, {"(device, str(error))": "str(error)"}),
+    "other-error": edited(first_that_runs, {"raise RuntimeError": "raise ValueError"}),
     "hides-bugs": _catching("Exception"),
-    "no-reasons": edited(first_that_runs, {": {reasons}": ""}),
+    "no-reasons": (
+        edited(first_that_runs, {": {reasons}": ""}),
+        edited(first_that_runs, {": {reasons}": ": {reasons[-1]}"}),
+    ),
     "silent": edited(first_that_runs, {'raise RuntimeError(f"no device works: {reasons}")': ""}),
 }
 RIGHT = {"with a dict": _with_a_dict}

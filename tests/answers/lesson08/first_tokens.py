@@ -30,11 +30,25 @@ WRONG = {
     "some-views": edited(first_tokens, {".clone()": ".contiguous()"}),
     "graph": edited(
         first_tokens,
-        {"torch.inference_mode()": "contextlib.nullcontext()", ".clone()": ".detach().clone()"},
+        {"torch.inference_mode()": "contextlib.nullcontext()"},
         contextlib=contextlib,
     ),
     "keeps-batches": lambda encoder, batches: first_tokens(encoder, list(batches)),
     "other-shape": edited(first_tokens, {"[:, 0]": "[0]"}),
-    "other-tokens": edited(first_tokens, {"[:, 0]": "[:, -1]"}),
+    "keeps-more": edited(first_tokens, {"[:, 0].clone()": ".clone()[:, 0]"}),
+    "cut": edited(first_tokens, {"encoder(x)": "encoder(x[:, :1])"}),
+    "train-mode": edited(first_tokens, {"encoder(x)": "encoder.train()(x)"}),
+    "not-all": edited(first_tokens, {"in batches": "in [next(batches)]"}),
+    "other-dtype": edited(first_tokens, {"torch.cat(tokens)": "torch.cat(tokens).double()"}),
+    "other-order": edited(first_tokens, {"torch.cat(tokens)": "torch.cat(tokens[::-1])"}),
+    "last-tokens": edited(first_tokens, {"[:, 0]": "[:, -1]"}),
+    "mean-of-tokens": edited(first_tokens, {"[:, 0].clone()": ".mean(1)"}),
+    "other-tokens": edited(first_tokens, {"[:, 0]": "[:, 1]"}),
 }
-RIGHT = {"copied by indexing": _copied_by_indexing, "copied by select": _copied_by_select}
+RIGHT = {
+    "with graphs that end": lambda encoder, batches: torch.cat(
+        [encoder(x)[:, 0].detach().clone() for x in batches]
+    ),
+    "copied by indexing": _copied_by_indexing,
+    "copied by select": _copied_by_select,
+}

@@ -49,14 +49,18 @@ _BY_HAND = f"""({_SCALE} * loss).backward()
 for p in model.parameters():
     p.grad /= {_SCALE}"""
 
+_ZERO = "optimizer.zero_grad()"
+_LOOP = "for x, y in batches:"
+_HALVED = """for p in model.parameters():
+    p.grad /= 2"""
+_names_cuda = edited(fit_mixed, {_AUTOCAST: 'torch.autocast("cuda", dtype=dtype)'})
+
 WRONG = {
     "deprecated": (
         edited(fit_mixed, {_AUTOCAST: "torch.cuda.amp.autocast()"}),
         edited(fit_mixed, {_SCALER: "scaler = torch.cuda.amp.GradScaler(enabled=False)"}),
     ),
-    "still-float32": edited(
-        fit_mixed, {_AUTOCAST: 'torch.autocast("cuda" if device.type != "cuda" else "cpu")'}
-    ),
+    "still-float32": edited(fit_mixed, {_AUTOCAST: "torch.autocast(device.type, enabled=False)"}),
     "other-dtype": edited(
         fit_mixed, {'torch.bfloat16 if device.type == "cpu" else torch.float16': "torch.bfloat16"}
     ),
@@ -68,6 +72,22 @@ WRONG = {
         edited(fit_mixed, {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"}),
         edited(fit_mixed, {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""}),
     ),
-    "other-weights": edited(fit_mixed, {"optimizer.zero_grad()": ""}),
+    **({} if torch.cuda.is_available() else {"names-cuda": _names_cuda}),
+    "few-passes": edited(fit_mixed, {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""}),
+    "other-steps": edited(fit_mixed, {_STEP: f"len(x) == 3 and {_STEP}"}),
+    "other-loss": edited(fit_mixed, {"F.cross_entropy": "F.nll_loss"}),
+    "no-gradients": edited(fit_mixed, {_STEP: f"{_ZERO}\n{_STEP}"}),
+    "old-gradients": (
+        edited(fit_mixed, {_ZERO: ""}),
+        edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
+    ),
+    "other-batches": (
+        edited(fit_mixed, {"in batches": "in batches[::-1]"}),
+        edited(fit_mixed, {"in batches": "in batches[:2]"}),
+    ),
+    "other-gradients": edited(fit_mixed, {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"}),
+    "other-weights": edited(
+        fit_mixed, {"with torch.autocast": "model[0].weight.data *= 0.7\nwith torch.autocast"}
+    ),
 }
 RIGHT = {"in two branches": _in_two_branches}
