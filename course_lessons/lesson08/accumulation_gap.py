@@ -17,8 +17,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import plain
-
 
 def accumulation_gap(model, loss_fn, x, y, size):
     def gradient(parts):
@@ -161,7 +159,7 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("other-mode", seen=ran, expected=f"{_mode(training)}, as the model is")
         if isinstance(got, Tensor):
             judge.no("tensor", seen=got, expected="a Python number")
-        return judge.number(plain(got))
+        return judge.number(got)
 
     _GAPS(traced, judge)
 

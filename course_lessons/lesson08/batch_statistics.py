@@ -96,7 +96,10 @@ _TWINS: dict[str, tuple[Callable[[list[Tensor], Tensor, int], Any], ...]] = {
     "unbiased": (lambda parts, x, rank: (None, x.var(0)),),
     "mean-of-variances": (
         lambda parts, x, rank: (None, _each(parts).mean(0)),
-        lambda parts, x, rank: (None, sum(p.var(0) * len(p) for p in parts) / len(x)),
+        lambda parts, x, rank: (
+            None,
+            sum(((p - p.mean(0)) ** 2).sum(0) / (len(p) - 1) * len(p) for p in parts) / len(x),
+        ),
         lambda parts, x, rank: (
             None,
             sum(v * len(p) for v, p in zip(_each(parts), parts, strict=True)) / len(x),

@@ -14,8 +14,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 
-from .checking import plain
-
 
 def bucket_lengths(lengths, per_shape, per_token):
     best = {0: (0, [])}
@@ -149,7 +147,7 @@ def _otherwise(got: _Seen, right: _Seen, lengths: Sequence[int], *costs: float) 
 
 def _read(judge: Judge, got: Any) -> list[float]:
     judge.is_a(got, (list, tuple), "a list of lengths")
-    return [judge.number(plain(n)) for n in got]
+    return [judge.number(n) for n in got]
 
 
 def _shown(seen: _Seen) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 import simgpu
 from course_utils import memory
 from course_utils.exercises.edited import edited
-from course_utils.exercises.judge import Judge, Todo
+from course_utils.exercises.judge import Todo
 
 
 @contextmanager
@@ -58,11 +58,6 @@ def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, 
         )
         for n in sizes
     ]
-
-
-def number(judge: Judge, got: Any) -> float:
-    """Return a number, of NumPy's or torch's too."""
-    return judge.number(got.item() if hasattr(got, "dtype") else got)
 
 
 Edits = Mapping[str, str]

@@ -170,7 +170,7 @@ def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
         if isinstance(scores, (int, float)):
             judge.no("mean-score", seen=scores, expected="a list, one for each seed")
         judge.is_a(scores, (list, tuple), "a list of accuracies")
-        numbers = [judge.number(plain(value)) for value in (*scores, *row[1:])]
+        numbers = [judge.number(value) for value in (*scores, *row[1:])]
         read[name] = dict(zip(_COLUMNS, (numbers[:-2], *numbers[-2:]), strict=True))
     return read
 

@@ -11,8 +11,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import number
-
 
 def fit_the_card(capacity, batch, formats):
     plans = []
@@ -100,7 +98,7 @@ def _read(judge: Judge, got: Any) -> Any:
     if got is None or len(judge.is_a(got, (tuple, list), "a tuple, or None")) != 3:
         return got
     name, *counts = got
-    counts = [count if isinstance(count, str) else number(judge, count) for count in counts]
+    counts = [count if isinstance(count, str) else judge.number(count) for count in counts]
     return name, *(int(n) if not isinstance(n, str) and n == int(n) else n for n in counts)
 
 

@@ -15,8 +15,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import number
-
 
 def keep_best(model, train_epoch, score, epochs):
     best = -math.inf
@@ -70,7 +68,7 @@ class Left(NamedTuple):
 def _look(got: Any, model: nn.Module, train_epoch: Any, *_: Any) -> Left:
     season = train_epoch.__self__
     if got != -math.inf:
-        got = number(Judge(), got)
+        got = Judge().number(got)
 
     def epoch_of(tensors: Iterable[Tensor]) -> float:
         values = {value for t in tensors for value in t.detach().flatten().tolist()}

@@ -12,8 +12,6 @@ from torch import Tensor
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
-from .checking import number
-
 
 def memory_ledger():
     return [4, 4, 4, 8, 10, 10, 6, 6, 22]
@@ -72,7 +70,7 @@ def _check_memory_ledger(answer: Any, judge: Judge) -> None:
         judge.no("other-length", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
     if None in given:
         judge.no("not-numbers", seen=given, expected="nine numbers")
-    guesses, right = [number(judge, guess) for guess in given], ledger()
+    guesses, right = [judge.number(guess) for guess in given], ledger()
     first, *later = guesses
     if later == [b - a for a, b in itertools.pairwise(right)]:
         judge.no("changes", seen=given, expected="what is there after each line")

@@ -13,8 +13,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import number
-
 
 def memory_line(make_step, batches, meter):
     peaks = []
@@ -175,7 +173,7 @@ def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
     judge.is_a(line, (tuple, list), "a pair: fixed bytes, bytes a sample")
     if len(line) != 2:
         judge.no("pair", seen=line, expected="two numbers")
-    return Line(number(judge, line[0]), number(judge, line[1]), meter.crowded)
+    return Line(judge.number(line[0]), judge.number(line[1]), meter.crowded)
 
 
 LINES = OverCases(

@@ -10,7 +10,7 @@ from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import combined, number
+from .checking import combined
 
 
 def optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False):
@@ -112,9 +112,7 @@ left over make one, too.
         "`math.ceil` for what is smaller and still counts, `//` for what is left out.",
     ),
     reference=optimizer_steps,
-    check_answer=OverCases(
-        optimizer_steps, _CASES, _TWINS, read=number, draw=_draw, situation=_situation
-    ),
+    check_answer=OverCases(optimizer_steps, _CASES, _TWINS, draw=_draw, situation=_situation),
     why="Told the number of batches in place of steps, a cosine schedule with four-fold accumulation ends at a quarter of its way: "
     "the learning rate never comes down. Nothing fails; the result is only worse.",
     diagnoses={

@@ -9,8 +9,6 @@ from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .sharded_bytes import number
-
 
 def microbatches(stages, most):
     number = 1
@@ -103,9 +101,7 @@ time.
         "Begin with 1, and add 1 while the idle share is above `most`.",
     ),
     reference=microbatches,
-    check_answer=OverCases(
-        microbatches, _CASES, _TWINS, read=number, draw=_draw, otherwise=_otherwise
-    ),
+    check_answer=OverCases(microbatches, _CASES, _TWINS, draw=_draw, otherwise=_otherwise),
     limit=3.0,
     why="More micro-batches shrink the bubble, and each becomes smaller: at some point its products are too small to keep a GPU busy. "
     "That, and the activations that wait for their backward pass, set the limit.",

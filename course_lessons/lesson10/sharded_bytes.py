@@ -7,8 +7,6 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy
-
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
@@ -104,12 +102,7 @@ def _read(judge: Judge, pair: Any) -> tuple[float, ...]:
     judge.is_a(pair, (tuple, list), "a pair of numbers of bytes")
     if len(pair) != 2:
         judge.no("not-a-pair", seen=pair, expected="bytes under DDP, bytes under FSDP")
-    return tuple(number(judge, value) for value in pair)
-
-
-def number(judge: Judge, got: Any) -> float:
-    """Return a number, NumPy's too."""
-    return judge.number(got.item() if isinstance(got, numpy.generic) else got)
+    return tuple(judge.number(value) for value in pair)
 
 
 def _over(cases: Any, twins: Mapping[str, Any], draw: Any, otherwise: Any) -> OverCases:
