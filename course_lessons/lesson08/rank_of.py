@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from collections.abc import Callable
 from typing import Any
@@ -24,19 +25,23 @@ def rank_of(environment):
 
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-_CASES = [
-    dict(PATH="/usr/bin", MASTER_PORT="29500"),
+_CASES = (
     {},
-    dict(RANK="5", LOCAL_RANK="1", WORLD_SIZE="8", MASTER_ADDR="10.0.0.1"),
-    dict(WORLD_SIZE="6", LOCAL_RANK="3", RANK="4"),
-    dict(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1"),
-    dict(LOCAL_RANK="1", WORLD_SIZE="8"),
-    dict(RANK="5", WORLD_SIZE="8", MASTER_PORT="29500"),
-    dict(RANK="0", LOCAL_RANK="0"),
-    dict(LOCAL_RANK="1"),
-    dict(WORLD_SIZE="2"),
-    dict(RANK="0"),
-]
+    {"PATH": "/usr/bin", "MASTER_PORT": "29500"},
+    {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},
+    {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},
+)
+_HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(NAMES, k)]
+
+
+def _drawn(source: random.Random) -> tuple[dict[str, str]]:
+    """Return an environment of a process of several, in any order."""
+    world = source.randrange(2, 40)
+    local = source.randrange(world)
+    values = dict(zip(NAMES, (source.randrange(local, world), local, world), strict=True))
+    return ({name: str(values[name]) for name in source.sample(NAMES, 3)},)
+
+
 _STARTS = re.compile(r"torchrun|torch\.distributed\.(run|launch)", re.IGNORECASE)
 
 
@@ -131,6 +136,7 @@ _TWINS = {
         _tried(edited(rank_of, {_ALONE: condition}))
         for condition in ("missing", *(f"{n!r} in missing" for n in NAMES), "len(missing) > 1")
     ),
+    "ignores": lambda environment: (0, 0, 1),
     "not-alone": _tried(edited(rank_of, {_ALONE: "False"})),
     "local-is-rank": _tried(
         edited(
@@ -146,9 +152,10 @@ _TWINS = {
 
 _VALUES = OverCases(
     _tried(rank_of),
-    [(environment,) for environment in _CASES],
+    [(environment,) for environment in (*_CASES, *_HALVES)],
     _TWINS,
     read=_read,
+    draw=_drawn,
     alike=_alike,
     otherwise=_otherwise,
     situation=lambda environment: str(environment),
@@ -158,7 +165,7 @@ _VALUES = OverCases(
 
 def _check_rank_of(answer: Callable[..., Any], judge: Judge) -> None:
     _VALUES(_tried(answer), judge)
-    texts = [_tried(answer)(half)[1] for half in _CASES[5:]]
+    texts = [_tried(answer)(half)[1] for half in _HALVES]
     if len(set(texts)) == 1:
         judge.no(
             "all-named", seen=f"{texts[0]!r}, whichever is missing", expected="the missing ones"
@@ -207,6 +214,7 @@ but not set*. Write `rank_of(environment)`: the tuple `(rank, local_rank, world_
         "order-of-dict": "The numbers come in the order of the dict. It need not be the one that is asked for.",
         "local-is-rank": "The local rank has a variable of its own, `LOCAL_RANK`.",
         "refuses": "All three are set, and your function raised an error.",
+        "ignores": "The answer is (0, 0, 1), whatever `environment` holds.",
         "other-numbers": "Those are not the numbers in `RANK`, `LOCAL_RANK` and `WORLD_SIZE`.",
     },
 )

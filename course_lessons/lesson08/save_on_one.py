@@ -78,7 +78,11 @@ def _judge_state(state: Any, right: dict[str, Tensor], judge: Judge) -> None:
             any(key.endswith(left) for key in right) for left in state
         ):
             kind = "cut-keys"
-        judge.no(kind, seen=list(state), expected=list(right))
+        missing = [key for key in right if key not in state]
+        seen = (
+            f"without {', '.join(missing)}" if kind == "missing-keys" else f"{list(state)[:3]}, …"
+        )
+        judge.no(kind, seen=seen, expected=f"{list(right)[:3]}, …")
     if not same(dict(state), dict(right)):
         judge.no("other-values", seen=dict(state), expected=dict(right))
 
