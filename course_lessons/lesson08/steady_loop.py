@@ -17,7 +17,7 @@ from course_lessons.shared.checking import norm, one_thread
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
 
 
@@ -99,8 +99,20 @@ def _training(sizes: tuple[int, ...], device: torch.device) -> tuple[Any, ...]:
     return model, batches, optimizer, device
 
 
-def _look(got: Any, model: nn.Module, *_: Any) -> tuple[Any, list[Tensor]]:
-    return got, [p.detach().cpu().clone() for p in model.parameters()]
+def _on(device: torch.device, loop: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """Return a function of sizes: what the loop returns of such a training, and the weights that it leaves."""
+
+    def trained(*sizes: int) -> tuple[Any, list[Tensor]]:
+        model, *others = _training(sizes, device)
+        hits = loop(model, *others)
+        hits = hits.item() if isinstance(hits, Tensor) and hits.numel() == 1 else hits
+        return hits, [p.detach().cpu() for p in model.parameters()]
+
+    return trained
+
+
+def _read(judge: Judge, got: tuple[Any, Any]) -> tuple[float, Any]:
+    return judge.number(got[0]), got[1]
 
 
 def _otherwise(got: Any, right: Any, *_: Any) -> str:
@@ -125,25 +137,20 @@ _TWINS = {
     ),
     "last-batch": edited(steady_loop, {"hits += (": "hits = ("}),
     "after-step": edited(steady_loop, {"logits.detach()": "model(x).detach()"}),
-    "wrong-ones": edited(steady_loop, {"(1) == y": "(1) != y"}),
 }
 
 
-def _values(device: torch.device) -> OverCases:
-    sizes = ((60, 60, 20), (9, 7), (30, 4, 8))
-    return OverCases(
-        steady_loop,
-        lambda: [_training(some, device) for some in sizes],
-        _TWINS,
-        read=Judge.number,
-        look=_look,
-        alike=nearly(1e-4),
-        otherwise=_otherwise,
-        situation=lambda model, batches, *_: (
-            f"batches of {', '.join(str(len(y)) for _, y in batches)}"
-        ),
-        shown=lambda value: f"{value[0]:g} right, and weights of norm {norm(value[1]):.5g}",
-    )
+_CPU = torch.device("cpu")
+_VALUES = OverCases(
+    _on(_CPU, steady_loop),
+    ((60, 60, 20), (9, 7), (30, 4, 8)),
+    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in _TWINS.items()},
+    read=_read,
+    alike=nearly(1e-4),
+    otherwise=_otherwise,
+    situation=lambda *sizes: f"batches of {', '.join(map(str, sizes))}",
+    shown=lambda value: f"{value[0]:g} right, and weights of norm {norm(value[1]):.5g}",
+)
 
 
 def _waits(loop: Callable[..., Any], device: torch.device) -> int:
@@ -155,9 +162,9 @@ def _waits(loop: Callable[..., Any], device: torch.device) -> int:
 
 @one_thread()
 def _check_steady_loop(answer: Callable[..., Any], judge: Judge) -> None:
-    own = memory.spare_device("1 GB") if not simgpu.problem() else nullcontext(torch.device("cpu"))
+    own = memory.spare_device("1 GB") if not simgpu.problem() else nullcontext(_CPU)
     with own as device, _collections() as calls:
-        _values(device)(answer, judge)
+        _VALUES(_on(device, answer), judge)
         waits, least = _waits(answer, device), _waits(steady_loop, device)
     if calls:
         judge.no("collects", seen=f"{len(calls)} calls of gc.collect()", expected="none")
@@ -224,7 +231,6 @@ right, each by the output of its own step.
         "fraction": "That is a share. How many samples were right is asked for.",
         "last-batch": "That is how many were right in the last batch alone.",
         "after-step": "Those were classified after the step. The output of the step itself is asked for.",
-        "wrong-ones": "That is how many were wrong.",
         "other-hits": "That is not how many were right, each by the output of its own step.",
         "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
         "no-step": "The optimiser makes no step.",
