@@ -132,9 +132,12 @@ def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
             seen, expected = (f"{name} {text or 'never'}" for text in values)
             return f"{seen}, {case}", expected
 
+        gave, wanted = list(map(column, lines)), [column(expected) for expected, _ in right]
+        if nearly(1e-4)(gave, wanted):
+            continue
         judge.closest(
-            list(map(column, lines)),
-            [column(expected) for expected, _ in right],
+            gave,
+            wanted,
             {
                 kind: [[column(_logged(twin, *case)[0]) for case in _CASES] for twin in some]
                 for kind, some in twins.items()
