@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -38,6 +39,12 @@ def unguarded(answer: Callable[..., Any]) -> Callable[..., Any]:
 def without_this_frame(error: Exception) -> Exception:
     """Leave the check's own line out of an error's traceback, so that the learner's is shown."""
     return error.with_traceback(error.__traceback__ and error.__traceback__.tb_next)
+
+
+def plain(value: Any) -> Any:
+    """Return a number of NumPy's, or a tensor of one element, as a number of Python's; other values as they are."""
+    alone = hasattr(value, "item") and math.prod(value.shape) == 1
+    return value.item() if alone else value
 
 
 def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, Tensor]]:

@@ -66,7 +66,7 @@ def _otherwise(got: list[Any], right: list[int], *case: Any) -> str:
 
 _PLACE = "landing[start:stop]"
 _RETURN = "return landing[:start].tolist()"
-_TWINS = {
+TWINS = {
     "same-place": (
         edited(predictions, {_PLACE: "landing[: len(x)]"}),
         edited(
@@ -100,7 +100,7 @@ _TWINS = {
 _VALUES = OverCases(
     predictions,
     lambda: [_case(sizes, torch.device("cpu")) for sizes in _SIZES],
-    _TWINS,
+    TWINS,
     read=_read,
     alike=lambda got, right: list(got) == right,
     otherwise=_otherwise,

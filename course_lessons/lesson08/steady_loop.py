@@ -20,6 +20,8 @@ from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
 
+from .checking import plain
+
 
 def steady_loop(model, batches, optimizer, device):
     hits = 0
@@ -105,8 +107,7 @@ def _on(device: torch.device, loop: Callable[..., Any]) -> Callable[..., tuple[A
     def trained(*sizes: int) -> tuple[Any, list[Tensor]]:
         model, *others = _training(sizes, device)
         hits = loop(model, *others)
-        hits = hits.item() if isinstance(hits, Tensor) and hits.numel() == 1 else hits
-        return hits, [p.detach().cpu() for p in model.parameters()]
+        return plain(hits), [p.detach().cpu() for p in model.parameters()]
 
     return trained
 
@@ -121,7 +122,7 @@ def _otherwise(got: Any, right: Any, *_: Any) -> str:
 
 _SUM = "hits += (probabilities.argmax(1) == y).sum()"
 _RETURN = "return hits.item()"
-_TWINS = {
+TWINS = {
     "no-zero": edited(steady_loop, {"optimizer.zero_grad()": ""}),
     "no-step": edited(steady_loop, {"optimizer.step()": ""}),
     "fraction": (
@@ -144,7 +145,7 @@ _CPU = torch.device("cpu")
 _VALUES = OverCases(
     _on(_CPU, steady_loop),
     ((60, 60, 20), (9, 7), (30, 4, 8)),
-    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in _TWINS.items()},
+    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in TWINS.items()},
     read=_read,
     alike=nearly(1e-4),
     otherwise=_otherwise,

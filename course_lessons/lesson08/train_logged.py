@@ -17,6 +17,8 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.values import nearly
 
+from .checking import plain
+
 
 def train_logged(model, batches, optimizer, every, clock, log):
     total, samples, begin = 0, 0, clock()
@@ -72,7 +74,7 @@ def _twins(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
     return tuple(edited(train_logged, one) for one in edits)
 
 
-_STEPS = {
+STEPS = {
     "no-tail": _twins({_TAIL: ""}),
     "from-zero": _twins(
         {"enumerate(batches, 1)": "enumerate(batches)"},
@@ -85,7 +87,7 @@ _STEPS = {
         }
     ),
 }
-_LOSSES = {
+LOSSES = {
     "last-loss": _twins({_MEAN: "loss.item()"}),
     "mean-of-means": _twins({**_BY_STEP, _MEAN: f"total.item() / {_DONE}"}),
     "since-start": _twins({_RESET: ""}),
@@ -96,7 +98,7 @@ _LOSSES = {
     "no-zero": _twins({"optimizer.zero_grad()": ""}),
     "no-step": _twins({"optimizer.step()": ""}),
 }
-_RATES = {
+RATES = {
     "since-start": _twins({_RESET: ""}),
     "samples-go-on": _twins({_RESET: "total, begin = 0, now"}),
     "clock-goes-on": _twins({_RESET: "total, samples = 0, 0"}),
@@ -109,9 +111,9 @@ _RATES = {
     ),
 }
 _FIELDS = (
-    ("other-steps", _STEPS, "step"),
-    ("other-loss", _LOSSES, "loss"),
-    ("other-rate", _RATES, "rate"),
+    ("other-steps", STEPS, "step"),
+    ("other-loss", LOSSES, "loss"),
+    ("other-rate", RATES, "rate"),
 )
 
 
@@ -160,7 +162,7 @@ def _read(line: tuple[Any, ...], judge: Judge) -> tuple[float, ...]:
         judge.no("three-things", seen=line, expected="step, loss and samples a second")
     if any(isinstance(value, Tensor) for value in line[1:]):
         judge.no("tensor", seen=line, expected="Python numbers")
-    return tuple(judge.number(value) for value in line)
+    return tuple(judge.number(plain(value)) for value in line)
 
 
 def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:

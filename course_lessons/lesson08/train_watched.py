@@ -17,7 +17,7 @@ from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
 
-from .checking import other_device
+from .checking import other_device, plain
 
 
 def train_watched(model, batches, optimizer, every):
@@ -95,7 +95,7 @@ def _on(device: torch.device, train: Callable[..., Any]) -> Callable[..., tuple[
 
 
 def _read(judge: Judge, got: tuple[Any, int, Any]) -> tuple[Any, int, Any]:
-    return got[0] if got[0] is None else judge.number(got[0]), *got[1:]
+    return got[0] if got[0] is None else judge.number(plain(got[0])), *got[1:]
 
 
 def _alike(got: tuple[Any, int, Any], right: tuple[Any, int, Any]) -> bool:
@@ -122,7 +122,7 @@ _GOOD = "good = torch.stack(losses).isfinite().tolist()"
 _FOUND = "return good.index(False)"
 _NAN = "torch.stack(losses).isnan().logical_not()"
 _LAST = "len(good) - 1 - good[::-1].index(False)"
-_TWINS = {
+TWINS = {
     "no-last-look": edited(train_watched, {" or step == len(batches)": ""}),
     "nan-alone": edited(train_watched, {"torch.stack(losses).isfinite()": _NAN}),
     "infinite-alone": edited(
@@ -153,7 +153,7 @@ _CPU = torch.device("cpu")
 _VALUES = OverCases(
     _on(_CPU, train_watched),
     _CASES,
-    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in _TWINS.items()},
+    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in TWINS.items()},
     read=_read,
     alike=_alike,
     otherwise=_otherwise,
