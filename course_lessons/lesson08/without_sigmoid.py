@@ -155,8 +155,8 @@ above 0.5.
         "swapped": "Logits and targets are exchanged in the loss function.",
         "squared": "That is the mean squared error: another loss, and another training.",
         "no-logits": "This loss wants probabilities from 0 to 1. Autocast refuses it, and logits do not fit.",
-        "saturates": "For logits far from 0 the loss is wrong: the sigmoid is 0 or 1 there before the logarithm "
-        "is taken.",
+        "saturates": "For logits far from 0 the loss is wrong: the sigmoid is rounded to 0 and to 1 there "
+        "before the logarithm is taken.",
         "sum": "The loss is the sum over the batch, not the mean.",
         "twice": "Here a sigmoid is applied twice.",
         "other-loss": "The loss is not that of `BCELoss` on the old outputs.",

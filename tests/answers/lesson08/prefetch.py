@@ -152,8 +152,8 @@ WRONG = {
         edited(
             prefetch,
             {
-                "ahead.append(loader.submit(next, source, end))\n    yield batch": "yield batch\n"
-                "    ahead.append(loader.submit(next, source, end))"
+                "ahead.append(loader.submit(next, source, end))\nyield batch": "yield batch\n"
+                "ahead.append(loader.submit(next, source, end))"
             },
         ),
     ),

@@ -61,7 +61,7 @@ WRONG = {
     ),
     "local-is-rank": edited(
         rank_of,
-        {_RETURN: "r, w = (int(environment[n]) for n in names[::2])\n    return r, r % w, w"},
+        {_RETURN: "r, w = (int(environment[n]) for n in names[::2])\nreturn r, r % w, w"},
     ),
     "refuses": edited(rank_of, {"if missing:": "if missing or environment['RANK'] == '0':"}),
     "ignores": lambda environment: (0, 0, 1),

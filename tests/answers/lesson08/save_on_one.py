@@ -34,7 +34,7 @@ def _by_reducing(model, dist, save):
 _STATE = "model.module.state_dict()"
 WRONG = {
     "every-rank": _save_as_it_comes,
-    "twice": edited(save_on_one, {f"save({_STATE})": f"save({_STATE})\n    save({_STATE})"}),
+    "twice": edited(save_on_one, {f"save({_STATE})": f"save({_STATE})\nsave({_STATE})"}),
     "other-rank": edited(save_on_one, {"== 0": "== dist.get_world_size() - 1"}),
     "nobody": lambda model, dist, save: dist.barrier(),
     "wrapped-keys": edited(save_on_one, {".module.state_dict": ".state_dict"}),

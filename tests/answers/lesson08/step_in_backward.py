@@ -58,7 +58,7 @@ _ALL = "for p in model.parameters() if p.requires_grad"
 WRONG = {
     "none-moved": (
         _too_early,
-        edited(step_in_backward, {f"{_STEP}\n    {_ZERO}": f"{_ZERO}\n    {_STEP}"}),
+        edited(step_in_backward, {f"{_STEP}\n{_ZERO}": f"{_ZERO}\n{_STEP}"}),
     ),
     "late-names": _late_binding,
     "some-moved": edited(step_in_backward, {_ALL: f"{_ALL} and p.dim() > 1"}),
@@ -73,7 +73,7 @@ WRONG = {
         },
     ),
     "forgets": edited(step_in_backward, {_STEP: "make_optimizer([parameter]).step()"}),
-    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n    {_STEP}"}),
-    "other-weights": edited(step_in_backward, {_STEP: f"parameter.grad.mul_(0.5)\n    {_STEP}"}),
+    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n{_STEP}"}),
+    "other-weights": edited(step_in_backward, {_STEP: f"parameter.grad.mul_(0.5)\n{_STEP}"}),
 }
 RIGHT = {"closures": _by_closures, "one optimizer": _one_optimizer}

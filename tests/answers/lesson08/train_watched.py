@@ -64,7 +64,10 @@ WRONG = {
     "stops-late": edited(train_watched, {"step % every": "step % (2 * every)"}),
     "misses": edited(train_watched, {"isfinite()": "isposinf().logical_not()"}),
     "false-alarm": edited(
-        train_watched, {_FOUND: f"{_FOUND}\n    if step == len(batches):\n        return -1"}
+        train_watched,
+        {
+            "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
+        },
     ),
     "wrong-step": edited(train_watched, {_FOUND: f"{_FOUND} + 3"}),
     "not-trained": edited(train_watched, {"loss.backward()": "(2 * loss).backward()"}),
