@@ -79,14 +79,14 @@ _INF = math.inf
 _CASES = (
     (5, 2, {}),
     (4, 2, {}),
-    (6, 4, {1: math.nan}),
+    (7, 3, {1: math.nan}),
     (6, 5, {1: -_INF, 3: -_INF}),
     (3, 3, {0: -_INF}),
     (3, 2, {2: -_INF}),
     (5, 3, {3: _INF}),
     (3, 10, {2: math.nan}),
     (3, 1, {1: math.nan}),
-    (7, 3, {3: -_INF, 4: math.nan}),
+    (7, 3, {4: -_INF, 5: math.nan}),
 )
 
 
@@ -108,12 +108,12 @@ def _otherwise(got: Any, right: Any, n: int, every: int, broken: Mapping[int, fl
     number, steps, _ = got
     if number is not None and not broken:
         return "false-alarm"
+    if number is None and broken and steps >= right[1]:
+        return "misses"
     if steps < right[1]:
         return "stops-early"
     if steps > right[1]:
         return "never-stops" if steps == n else "stops-late"
-    if number is None and broken:
-        return "misses"
     return "wrong-step" if broken else "not-trained"
 
 
@@ -216,7 +216,7 @@ at the end.
         "reads-often": "There were more reads from the device than looks. One read of all losses is enough for a look.",
         "never-stops": "The training went on to the end, though a loss was not finite.",
         "stops-late": "The training went on after a look that should have stopped it.",
-        "stops-early": "The training stopped before its end, and before the look that was due.",
+        "stops-early": "Fewer steps were made than up to the look that was due, and to the end where all is well.",
         "no-last-look": "After the last step nobody looked, where the steps are no multiple of `every`.",
         "nan-alone": "A loss that is infinite went unnoticed. It is as bad as nan.",
         "infinite-alone": "A loss that is nan went unnoticed. It is as bad as an infinite one.",

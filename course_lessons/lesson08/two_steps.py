@@ -210,7 +210,7 @@ left out. Gradients of an earlier step may still be there. Return the loss as a 
         "piles-up": "Gradients of an earlier step are in one of the parts.",
         "piles-up-both": "Gradients of an earlier step are still there.",
         "no-update": "The scaler was never told that the step is over.",
-        "nothing-stepped": "When `scaler.update()` was called, `scaler.step` had been given no optimiser yet.",
+        "nothing-stepped": "`scaler.update()` was called where `scaler.step` had been given no optimiser since the update before.",
         "no-gradients": "`scaler.step` was given an optimiser whose parameters have no gradients.",
         "no-autocast": "The layers did not compute in the dtype that was asked for.",
         "keeps-graph": "The loss still has its graph, and with it the activations.",

@@ -40,6 +40,8 @@ def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
         if len(got) != 3:
             judge.no("three", seen=f"{len(got)} things", expected="network, loss function, decide")
         network, loss_fn, decide = got
+        if not isinstance(network, nn.Module) and not callable(network):
+            judge.no("no-network", seen=network, expected="a module")
         if isinstance(network, _Loss) or not isinstance(network, nn.Module):
             judge.no("order", seen=f"first {brief(network, 60)}", expected="first the network")
         outputs = judge.is_a(network(x), Tensor, "a tensor from the network").detach()
@@ -148,7 +150,8 @@ above 0.5.
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
         "other-network": "The network's outputs are not the logits of the old model's.",
         "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
-        "order": "The order is the network, the loss function, decide.",
+        "no-network": "The first thing must be a network: a module that can be called.",
+        "order": "The first of the three must be the network, a module.",
         "loss-class": "That is the class of a loss. Make one of it: put parentheses after its name.",
         "no-mean": "The loss function must give one number for a batch: the mean, as `BCELoss` does.",
         "turned-targets": "The loss is that of the targets turned round, 0 for 1.",

@@ -38,7 +38,7 @@ WRONG = {
         edited(rank_of, {"len(missing) == len(names)": '"RANK" in missing'}),
         edited(rank_of, {"len(missing) == len(names)": "missing"}),
     ),
-    "half-set": edited(rank_of, {"raise ValueError(": "return (-1, -1, "}),
+    "half-set": edited(rank_of, {"raise ValueError(": "return (-1, -1, -1) or ("}),
     "other-error": (
         edited(rank_of, {"if missing": "if False"}),
         edited(rank_of, {"ValueError": "RuntimeError"}),

@@ -34,6 +34,7 @@ WRONG = {
         without_sigmoid,
         {"model[:-1], nn.BCEWithLogitsLoss()": "nn.BCEWithLogitsLoss(), model[:-1]"},
     ),
+    "no-network": edited(without_sigmoid, {"model[:-1]": "list(model)[:-1]"}),
     "sigmoid-stays": edited(without_sigmoid, {"model[:-1]": "model"}),
     "other-network": edited(without_sigmoid, {"model[:-1]": "model[:-2]"}),
     "copies": edited(without_sigmoid, {"model[:-1]": "copy.deepcopy(model[:-1])"}, copy=copy),
