@@ -150,6 +150,7 @@ TWINS = {
         train_watched,
         {"if False in good:": "if False in good and step == len(batches):"},
     ),
+    "misses": edited(train_watched, {"if False in good:": "if not good:"}),
     "counts-from-one": edited(train_watched, {_FOUND: f"{_FOUND} + 1"}),
     "block-only": tuple(
         edited(train_watched, {_FOUND: f"return {s}"}) for s in ("step - 1", "step")

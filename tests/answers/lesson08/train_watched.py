@@ -62,7 +62,6 @@ WRONG = {
     "reads-often": edited(train_watched, {_FOUND: f"{_FOUND} if loss.item() else {_FOUND[7:]}"}),
     "stops-early": _reading_a_flag,
     "stops-late": edited(train_watched, {"step % every": "step % (2 * every)"}),
-    "misses": edited(train_watched, {"if False in good:": "if not good:"}),
     "false-alarm": edited(
         train_watched,
         {
