@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,9 +44,9 @@ def without_this_frame(error: Exception) -> Exception:
 
 
 def plain(value: Any) -> Any:
-    """Return a NumPy number, or a tensor of one number, as a Python number; all else as it is."""
-    one = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.ndim == 0)
-    return value.item() if one else value
+    """Return a number of NumPy's, or a tensor of one element, as a number of Python's; other values as they are."""
+    alone = hasattr(value, "item") and math.prod(value.shape) == 1
+    return value.item() if alone else value
 
 
 def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, Tensor]]:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import simgpu
 from course_utils.devices import synchronize
 from course_utils.exercises import Exercise, Judge
-from simgpu.counters import Counters
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 from .checking import other_device
 
@@ -34,38 +35,101 @@ def _classifier() -> nn.Sequential:
     return model
 
 
+_SIZES = ((4, 4, 4), (3, 5, 2), (2, 4, 1), (2, 6, 1, 3), (1,))
+
+
+def _case(
+    sizes: tuple[int, ...], device: torch.device
+) -> tuple[nn.Module, list[Tensor], Tensor, torch.device]:
+    generator = torch.Generator().manual_seed(sum(sizes))
+    batches = [torch.randn(n, 6, generator=generator).to(device) for n in sizes]
+    landing = torch.full((sum(sizes) + 3,), -1)
+    landing = landing if device.type == "cpu" else landing.pin_memory()
+    return _classifier().to(device), batches, landing, device
+
+
+def _read(judge: Judge, got: Any) -> list[Any]:
+    return list(judge.is_a(got, (list, tuple), "a list of class numbers"))
+
+
+def _of_classes(model, batches, *_):
+    return [k for x in batches for k in model(x).argmax(0).tolist()]
+
+
+def _otherwise(got: list[Any], right: list[int], *case: Any) -> str:
+    if len(got) == len(right):
+        return "wrong-classes"
+    if got == _of_classes(*case):  # which mostly does not fit into the landing place
+        return "other-axis"
+    return "too-many" if len(got) > len(right) else "too-few"
+
+
+_PLACE = "landing[start:stop]"
+_RETURN = "return landing[:start].tolist()"
+TWINS = {
+    "same-place": (
+        edited(predictions, {_PLACE: "landing[: len(x)]"}),
+        edited(
+            predictions,
+            {
+                _PLACE: "landing[: len(x)]",
+                _RETURN: "return [k for x in batches for k in landing[: len(x)].tolist()]",
+            },
+        ),
+    ),
+    "equal-places": tuple(
+        edited(
+            predictions,
+            {
+                "stop = start + len(x)": "",
+                _PLACE: "landing[start : start + len(x)]",
+                "start = stop": "start += len(batches[0])",
+                _RETURN: f"return landing[:{end}].tolist()",
+            },
+        )
+        for end in ("sum(map(len, batches))", "start")
+    ),
+    "whole-landing": edited(predictions, {_RETURN: "return landing.tolist()"}),
+    "other-axis": _of_classes,
+    "nested": lambda model, batches, landing, device: [
+        model(x).argmax(1).tolist() for x in batches
+    ],
+    "no-last": edited(predictions, {"in batches": "in batches[:-1]"}),
+    "no-first": edited(predictions, {"in batches": "in batches[1:]"}),
+}
+_VALUES = OverCases(
+    predictions,
+    lambda: [_case(sizes, torch.device("cpu")) for sizes in _SIZES],
+    TWINS,
+    read=_read,
+    alike=lambda got, right: list(got) == right,
+    otherwise=_otherwise,
+    situation=lambda model, batches, landing, device: (
+        f"batches of {', '.join(str(len(x)) for x in batches)} rows"
+    ),
+)
+
+
 def _check_predictions(answer: Callable[..., Any], judge: Judge) -> None:
+    _VALUES(answer, judge)  # on the CPU no copy is late
     if simgpu.problem():
         print("Judged without the simulated device: only the values, not the waits.")
-    with other_device() as other:
-        device = torch.device("cpu") if other.type == "meta" else other
-        for sizes in ((4, 4, 4), (5, 1, 7, 2, 3)):
-            generator = torch.Generator().manual_seed(sum(sizes))
-            rows = [torch.randn(n, 6, generator=generator) for n in sizes]
-            right = _classifier()(torch.cat(rows)).argmax(1).tolist()
-            landing = torch.full((len(right) + 3,), -1)
-            landing = landing if device.type == "cpu" else landing.pin_memory()
-            model, batches = _classifier().to(device), [x.to(device) for x in rows]
+        return
+    with other_device() as device:
+        for sizes in _SIZES:
+            right = predictions(*_case(sizes, device))
+            case = _case(sizes, device)
             synchronize(device)
             with simgpu.count() as counted:
-                got = answer(model, batches, landing, device)
-            _judge_predictions(got, right, len(sizes), counted, judge)
-
-
-def _judge_predictions(got: Any, right: list[int], n: int, counted: Counters, judge: Judge) -> None:
-    judge.is_a(got, list, "a list of class numbers")
-    early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
-    if len(got) > len(right):
-        judge.no("whole-landing", seen=f"{len(got)} numbers", expected=f"{len(right)}, one a row")
-    if got != right:
-        unwritten = len(got) == len(right) and all(map(lambda g, r: g in (r, -1), got, right))
-        judge.no("too-early" if early and unwritten else "wrong-classes", seen=got, expected=right)
-    if counted.synchronizations > 1:
-        judge.no(
-            "waits-each",
-            seen=f"the host waited {counted.synchronizations} times for {n} batches",
-            expected="once",
-        )
+                got = _read(judge, answer(*case))
+            if got != right:
+                judge.no("too-early", seen=got, expected=right)
+            if counted.synchronizations > 1:
+                judge.no(
+                    "waits-each",
+                    seen=f"the host waited {counted.synchronizations} times for {len(sizes)} batches",
+                    expected="once",
+                )
 
 
 EXERCISE = Exercise(
@@ -89,9 +153,17 @@ rows, in order, and let the host wait **once**. (`synchronize(device)` is the co
     why="A copy to the device is safe without waiting, because the work that uses it stands in the same queue. The host stands "
     "in no queue. What it reads too early is old data, and there is no error.",
     diagnoses={
-        "too-early": "The host read its memory before the copies had landed: some of what it found was there before.",
+        "too-early": "The host read its memory before the copies had landed. Without late copies, on the CPU, the answer is right.",
         "waits-each": "The host waited more than once. Ask for all copies, wait, and read them together.",
+        "same-place": "All batches land in the same place, and each is written over the one before.",
+        "equal-places": "Each batch was given as many places as the first has rows. The batches differ in size.",
         "whole-landing": "Those are more numbers than there are rows. What lies behind the last row in `landing` was there before.",
-        "wrong-classes": "Those are not the classes of all rows in their order. Has each batch a place of its own?",
+        "other-axis": "`argmax(0)` names a row for each class. Each row is to get its class.",
+        "nested": "That is a list for each batch. Return one list, with a number for each row.",
+        "no-last": "The rows of the last batch are missing.",
+        "no-first": "The rows of the first batch are missing.",
+        "too-few": "Those are fewer numbers than there are rows.",
+        "too-many": "Those are more numbers than there are rows.",
+        "wrong-classes": "There is a number for each row, but those are not the rows' classes in their order.",
     },
 )

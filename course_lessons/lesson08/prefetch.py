@@ -31,40 +31,43 @@ class _Source:
 
     Parameters
     ----------
-    n
-        How many.
+    batches
+        The batches; their number, where they are the numbers from 1 on.
     fails_at
         Which of them cannot be loaded; None for none.
     """
 
-    def __init__(self, n: int, fails_at: int | None = None) -> None:
-        self._n, self._fails_at = n, fails_at
+    def __init__(self, batches: int | Sequence[Any], fails_at: int | None = None) -> None:
+        self.batches = range(1, batches + 1) if isinstance(batches, int) else batches
+        self._fails_at = fails_at
         self.loaded = 0
         self.threads: set[threading.Thread] = set()
 
-    def __iter__(self) -> Iterator[int]:
-        for i in range(self._n):
+    def __iter__(self) -> Iterator[Any]:
+        for i, batch in enumerate(self.batches):
             self.threads.add(threading.current_thread())
             if i == self._fails_at:
-                raise OSError("batch 3 cannot be read")
+                raise OSError("the fourth batch cannot be read")
             time.sleep(0.001)
             self.loaded += 1
-            yield i
+            yield batch
 
     def settle(self, at_least: int) -> int:
         """Wait until so many are loaded, and a moment longer; return how many there are."""
-        deadline = time.monotonic() + 1.0
-        while self.loaded < at_least and time.monotonic() < deadline:
-            time.sleep(0.001)
+        _wait_until(lambda: self.loaded >= at_least)
         time.sleep(0.01)
         return self.loaded
 
     def working(self) -> bool:
         """Whether a thread that loaded is still there, after a moment."""
-        deadline = time.monotonic() + 1.0
-        while any(thread.is_alive() for thread in self.threads) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        return any(thread.is_alive() for thread in self.threads)
+        return not _wait_until(lambda: not any(thread.is_alive() for thread in self.threads))
+
+
+def _wait_until(done: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + 0.4
+    while not done() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return done()
 
 
 END = object()
@@ -97,14 +100,19 @@ def _pull_in_time(ahead: Iterator[Any], given: Sequence[Any], judge: Judge) -> A
         judge.no("hangs", seen=f"{list(given)}, then the loop waits", expected="the OSError")
 
 
+_BATCHES = ((6, 2), (3, 1), (0, 2), (2, 4), ([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1))
+
+
 def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
-    for n, bound in ((6, 2), (3, 1), (0, 2), (2, 4)):
-        ahead = judge.is_a(answer(_Source(n), bound), Generator, "a generator")
+    for batches, bound in _BATCHES:
+        source = _Source(batches)
+        ahead = judge.is_a(answer(source, bound), Generator, "a generator")
         got = list(iter(functools.partial(_pull, ahead), END))
-        if got != list(range(n)):
-            judge.no("other-batches", seen=f"{got}, bound {bound}", expected=list(range(n)))
+        right = list(source.batches)
+        if got != right:
+            judge.no(_of_others(got, right), seen=f"{got}, bound {bound}", expected=f"{right}")
     _judge_failure(answer, judge)
-    for bound in (1, 3):
+    for bound in (3, 1):
         source = _Source(20)
         ahead = answer(source, bound)
         for taken in (1, 2):
@@ -113,10 +121,10 @@ def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
             seen = f"{loaded} batches loaded when {taken} were taken, bound {bound}"
             if threading.current_thread() in source.threads or loaded <= taken:
                 judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
-            if loaded > taken + bound + 1:
-                judge.no("no-bound", seen=seen, expected=f"no more than {taken + bound}")
-            if loaded < taken + bound:
-                judge.no("too-few", seen=seen, expected=f"{taken + bound}")
+            if loaded != taken + bound:
+                far = "no-bound" if loaded > taken + bound + 1 else "one-more"
+                kind = far if loaded > taken + bound else "too-few"
+                judge.no(kind, seen=seen, expected=f"{taken + bound}")
         ahead.close()
         if source.working():
             judge.no(
@@ -126,6 +134,16 @@ def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
+def _of_others(got: list[Any], right: list[Any]) -> str:
+    """Return the diagnosis of a loop that got other batches."""
+    if got == right[: len(got)]:
+        ended = right[len(got)]
+        if not ended:
+            return "none-ends" if ended is None else "false-ends"
+        return "last-missing"
+    return "other-order" if sorted(map(str, got)) == sorted(map(str, right)) else "other-batches"
+
+
 def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
     got: list[Any] = []
     ahead = answer(_Source(6, fails_at=3), 2)
@@ -133,10 +151,10 @@ def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
         while (batch := _pull_in_time(ahead, got, judge)) is not END:
             got.append(batch)
     except OSError:
-        if got != [0, 1, 2]:
-            judge.no("too-soon", seen=f"{got}, then the error", expected="[0, 1, 2] first")
+        if got != [1, 2, 3]:
+            judge.no("too-soon", seen=f"{got}, then the error", expected="[1, 2, 3] first")
         return
-    judge.no("error-lost", seen=f"{got}, and no error", expected="[0, 1, 2], then the OSError")
+    judge.no("error-lost", seen=f"{got}, and no error", expected="[1, 2, 3], then the OSError")
 
 
 EXERCISE = Exercise(
@@ -167,12 +185,18 @@ error. When the loop is left early, the thread ends.
         "not-ahead": "Nothing is loaded while the loop works on a batch: loading takes place when the loop "
         "asks.",
         "no-bound": "Far more is loaded ahead than the bound allows. With a large data set the memory fills.",
+        "one-more": "One batch more is loaded ahead than the bound allows. Mind that a thread which waits for room in a queue "
+        "holds a batch as well.",
         "too-few": "Less is loaded ahead than the bound allows, so that a slow batch is felt sooner.",
-        "other-batches": "These are not the batches, each once and in order.",
+        "none-ends": "The loop took a batch that is None for the end. A batch may be anything.",
+        "false-ends": "The loop took a batch that counts as false, such as 0, for the end. A batch may be anything.",
+        "last-missing": "The loop ended before the last batches.",
+        "other-order": "These are the batches, but not in their order.",
+        "other-batches": "These are not the batches, each once.",
         "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with a "
         "part of it.",
-        "hangs": "Loading failed, and the loop waits for ever: the thread ended with the error, and nobody told the loop.",
+        "hangs": "Loading failed, and the loop waits for ever: nobody told it of the error.",
         "too-soon": "The error came before the batches that had been loaded.",
-        "thread-stays": "The thread still waits to hand over its batch when nobody will take it.",
+        "thread-stays": "The loop was left, and the loading thread is still there.",
     },
 )

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import simgpu
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.values import nearly
 
 from .checking import other_device
 
@@ -28,20 +29,21 @@ def race(sizes, devices, measure):
 
 
 _PRODUCTS = {"mm", "bmm", "matmul", "addmm", "baddbmm"}
+_FREE = {"t", "transpose", "permute", "expand", "view", "_unsafe_view", "unsqueeze", "squeeze"}
+_FREE |= {"select", "slice", "unbind", "split", "alias", "detach"}
 
 
 class _Operations(TorchDispatchMode):
-    """Notes the operations that run within it: name, device, and the shape and dtype of the result."""
+    """Notes the operations that run within it: name, result and arguments."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, Tensor]] = []
+        self.seen: list[tuple[str, Tensor, tuple[Any, ...]]] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = op(*args, **(kwargs or {}))
         first = out[0] if isinstance(out, (tuple, list)) else out
-        if isinstance(first, Tensor):
-            self.seen.append((op.overloadpacket.__name__, first))
+        self.seen.append((op.overloadpacket.__name__, first, args))
         return out
 
 
@@ -62,34 +64,53 @@ class _Timer:
         """Run the work once; return diagnosis, what was seen and what is expected, if it is wrong."""
         if not callable(fn):
             return "not-a-function-timed", f"a {type(fn).__name__}", "a function"
-        with _Operations() as ops:
+        with _Operations() as ops, simgpu.count() as counted:
             fn()
-        products = [out for name, out in ops.seen if name in _PRODUCTS]
+        names = [name for name, _, _ in ops.seen if name not in _FREE]
+        products = [entry for entry in ops.seen if entry[0] in _PRODUCTS]
+        did = f"the timed work did: {', '.join(names) or 'nothing'}"
         if not products:
-            names = ", ".join(name for name, _ in ops.seen) or "nothing"
-            return "no-product", f"the timed work did: {names}", "a @ b"
-        for name, _ in ops.seen:
+            return "no-product", did, "a @ b"
+        for name in names:
             if name in ("_to_copy", "copy_"):
                 return "times-copy", "a copy inside the timed work", "the product alone"
             if name.startswith(("rand", "empty", "uniform", "normal", "ones", "zeros")):
                 return "times-creation", f"{name} inside the timed work", "the product alone"
-        out = products[0]
+        if len(names) > 1:
+            return "times-more", did, "the product alone"
+        if counted.synchronizations:
+            return "times-wait", "a wait inside the timed work", "the product alone"
+        _, out, matrices = products[0]
         if out.dtype != torch.float32:
             return "other-dtype", f"a product in {out.dtype}", "torch.float32"
         if device is not None and torch.device(device).type != out.device.type:
             waits = f"work on {out.device}, and measure(…, device={str(device)!r})"
             return "other-device", waits, "one and the same device"
         place = out.device.type, out.shape[-1]
-        if place not in self.times or out.dim() != 2 or out.shape[0] != out.shape[1]:
+        if place not in self.times or out.numel() != out.shape[-1] ** 2:
             return "other-product", f"a result of {tuple(out.shape)} on {place[0]}", "n × n"
         self.timed.append(place)
-        return None
+        return _of_matrices([t for t in matrices if isinstance(t, Tensor)])
+
+
+def _of_matrices(matrices: list[Tensor]) -> tuple[str, str, str] | None:
+    """Return what is wrong with the two factors of a product."""
+    places = {(t.untyped_storage()._cdata, t.storage_offset()) for t in matrices}
+    if len(places) < len(matrices):
+        return "one-matrix", "both factors are one tensor", "two matrices"
+    for t in matrices:
+        if t.device.type != "meta" and t.numel() > 1 and bool((t == t.flatten()[0]).all()):
+            return "not-random", f"a matrix of {t.flatten()[0]:g} alone", "random numbers"
+    return None
 
 
 def _check_race(answer: Callable[..., Any], judge: Judge) -> None:
     with other_device() as other:
         for sizes, devices in (([8, 32], ("cpu", other)), ([5, 3, 24], (other, "cpu"))):
             _judge_race(answer, sizes, devices, judge)
+        once = iter([4, 9])
+        if len(answer(once, ("cpu", other), _Timer({}))) != 2:
+            judge.no("twice-through", seen="a generator of 2 sizes", expected="2 rows")
 
 
 def _judge_race(
@@ -104,25 +125,37 @@ def _judge_race(
     if timer.fault:
         diagnosis, seen, expected = timer.fault
         judge.no(diagnosis, seen=seen, expected=expected)
+    if len(got) != len(sizes):
+        judge.no("rows", seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
     for place in [(device, n) for n in sizes for device in (first, second)]:
         if place not in timer.timed:
             seen = f"never timed: {place[1]} × {place[1]} on {place[0]}"
             judge.no("not-measured", seen=seen, expected="each size on both devices")
-    if len(got) != len(sizes):
-        judge.no("rows", seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
     pairs = [(n, times[first, n], times[second, n]) for n in sizes]
     right = [(n, a, b, a / b) for n, a, b in pairs]
     judge.closest(
         [_read(row, expected, judge) for row, expected in zip(got, right, strict=True)],
         right,
         {
-            "upside-down": [[(n, a, b, b / a) for n, a, b in pairs]],
-            "swapped": [[(n, b, a, b / a) for n, a, b in pairs]],
-            "difference": [[(n, a, b, a - b) for n, a, b in pairs]],
+            kind: [[twin(*pair) for pair in pairs] for twin in twins]
+            for kind, twins in _ROWS.items()
         },
-        alike=lambda row, other: np.allclose(row, other, rtol=1e-6, atol=0),
+        alike=nearly(1e-6, 0.0),
         otherwise="wrong-row",
     )
+
+
+_ROWS = {
+    "upside-down": [lambda n, a, b: (n, a, b, b / a)],
+    "swapped": [lambda n, a, b: (n, b, a, b / a), lambda n, a, b: (n, b, a, a / b)],
+    "difference": [lambda n, a, b: (n, a, b, a - b), lambda n, a, b: (n, a, b, b - a)],
+    "other-unit": [
+        lambda n, a, b: (n, 1e3 * a, 1e3 * b, a / b),
+        lambda n, a, b: (n, 1e6 * a, 1e6 * b, a / b),
+    ],
+    "share": [lambda n, a, b: (n, a, b, a / b - 1), lambda n, a, b: (n, a, b, (a - b) / a)],
+    "rounded": [lambda n, a, b, d=d: (n, a, b, round(a / b, d)) for d in (0, 1, 2, 3)],
+}
 
 
 def _read(row: Any, expected: tuple[float, ...], judge: Judge) -> tuple[float, ...]:
@@ -141,8 +174,8 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Write `race(sizes, devices, measure)`. `devices` is a pair such as `("cpu", "cuda")`, and `measure` is the
-course's. For each n in `sizes`, in this order, time the product of two random n × n float32 matrices on
-both devices. Return a list of tuples: **n**, the median seconds on the first device, those on the second,
+course's. For each n in `sizes` (a generator, say: go through it once), time the product of two random n × n float32
+matrices on both devices. Return a list of tuples: **n**, the median seconds on the first device, those on the second,
 and the speed-up of the second over the first. Nothing but the product may be timed.
 """,
     hints=(
@@ -160,18 +193,25 @@ and the speed-up of the second over the first. Nothing but the product may be ti
         "not-a-function-timed": "`measure` got a result, not work to time: the product ran before the clock did. "
         "Hand over a function.",
         "no-product": "The timed work holds no matrix product. `*` multiplies element by element.",
-        "times-copy": "A copy or a conversion ran inside the timed work. Create the matrices on the device, before "
-        "the clock starts.",
+        "times-copy": "A copy ran inside the timed work. Create the matrices on the device, in float32, before the clock starts.",
         "times-creation": "The matrices are made inside the timed work, so their random numbers are timed too.",
+        "times-more": "The timed work does more than one product.",
+        "times-wait": "The timed work waits for the device. `measure` does that by itself, outside of what it times.",
         "other-dtype": "The product is to be in float32.",
         "other-device": "The matrices lie on one device, and `measure` was told to wait for another.",
-        "other-product": "The timed product has another size, or lies on another device, than was asked for.",
-        "not-measured": "Not every size was timed on both devices. Are the matrices on the device whose turn it is?",
+        "other-product": "The timed product is not that of two n × n matrices with an n of `sizes`.",
+        "one-matrix": "The product is that of one matrix with itself. Two are asked for.",
+        "not-random": "The matrices are not random: all elements of one are equal.",
+        "not-measured": "Not every size was timed on both devices.",
         "rows": "There must be one row of four values for each size, in the order of `sizes`.",
+        "twice-through": "A generator can be gone through once. Where it was gone through before, nothing is left.",
         "whole-measurement": "A row holds whole measurements. Take the `.median` of each.",
         "upside-down": "The speed-up is upside down: a faster second device must give more than 1.",
         "swapped": "The two devices are swapped: the first of the pair comes first.",
         "difference": "That is a difference of times. A speed-up is a ratio.",
+        "share": "That is the time that was saved, as a share. The speed-up is the ratio of the times.",
+        "other-unit": "The times are not in seconds, which `measure` gives.",
+        "rounded": "The speed-up was rounded. Leave that to whoever prints it.",
         "wrong-row": "The row does not hold what was measured.",
     },
 )

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
+import re
 from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
 
 
@@ -19,49 +24,152 @@ def rank_of(environment):
     return tuple(int(environment[name]) for name in names)
 
 
-_STARTED = {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"}
+NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+_CASES = (
+    {},
+    {"PATH": "/usr/bin", "MASTER_PORT": "29500"},
+    {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},
+    {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},
+)
+_HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(NAMES, k)]
 
 
-_ALONE = {"PATH": "/usr/bin", "MASTER_PORT": "29500"}
+def _drawn(source: random.Random) -> tuple[dict[str, str]]:
+    """Return an environment of a process of several, in any order."""
+    world = source.randrange(2, 40)
+    local = source.randrange(world)
+    values = dict(zip(NAMES, (source.randrange(local, world), local, world), strict=True))
+    return ({name: str(values[name]) for name in source.sample(NAMES, 3)},)
+
+
+_STARTS = re.compile(r"torchrun|torch\.distributed\.(run|launch)", re.IGNORECASE)
+
+
+def _tried(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives an error as a value: its kind, or of a ValueError what its text names."""
+
+    def tried(environment: dict[str, str]) -> Any:
+        try:
+            return function(dict(environment))
+        except (Raised, ValueError) as raised:
+            error = raised.error if isinstance(raised, Raised) else raised
+            there = sum(name in environment for name in NAMES)
+            kinds = (KeyError, TypeError) if there < 3 else ()
+            kinds += (RuntimeError, AssertionError, OSError) if there in (1, 2) else ()
+            if not isinstance(error, (ValueError, *kinds)):
+                raise
+            named = [n for n in NAMES if re.search(rf"(?<![A-Z_]){n}(?![A-Z_])", str(error))]
+            return type(error), str(error), named
+
+    return tried
+
+
+def _is_error(value: Any) -> bool:
+    return isinstance(value, tuple) and value[:1] != () and isinstance(value[0], type)
+
+
+def _read(judge: Judge, got: Any) -> Any:
+    if _is_error(got):
+        return got
+    judge.is_a(got, (tuple, list), "three numbers, in a tuple")
+    if any(isinstance(number, str) for number in got):
+        judge.no("strings", seen=got, expected=tuple(map(int, got)) if len(got) == 3 else None)
+    if any(isinstance(number, float) for number in got):
+        judge.no("floats", seen=got, expected="whole numbers")
+    return tuple(got)
+
+
+def _alike(got: Any, right: Any) -> bool:
+    if _is_error(got) and _is_error(right):
+        return got[0] == right[0] and set(got[2]) >= set(right[2]) and bool(_STARTS.search(got[1]))
+    return got == right
+
+
+def _otherwise(got: Any, right: Any, environment: dict[str, str]) -> str:
+    if _is_error(right) and not _is_error(got):
+        return "half-set"
+    if _is_error(right):
+        if not issubclass(got[0], ValueError):
+            return "other-error"
+        return "not-how" if set(got[2]) >= set(right[2]) else "unnamed"
+    if _is_error(got):
+        return "refuses" if "RANK" in environment else "not-alone"
+    if len(got) != 3:
+        return "three"
+    return "other-numbers" if "RANK" in environment else "alone-other"
+
+
+def _orders() -> tuple[Callable[..., Any], ...]:
+    """Return functions that give the numbers in another order, with none set too, or then in the right one."""
+    found = []
+    for a, b, c in itertools.permutations(range(3)):
+        if (a, b, c) != (0, 1, 2):
+            found.append(lambda e, o=(a, b, c): tuple(rank_of(e)[i] for i in o))
+            found.append(
+                lambda e, o=(a, b, c): tuple(rank_of(e)[i if e else k] for k, i in enumerate(o))
+            )
+    return tuple(found)
+
+
+_ALONE = "len(missing) == len(names)"
+_TWINS = {
+    "other-order": tuple(map(_tried, _orders())),
+    "order-of-dict": _tried(
+        edited(
+            rank_of,
+            {
+                "environment[name]) for name in names": "v) for k, v in environment.items() if k in names"
+            },
+        )
+    ),
+    "made-up": _tried(
+        edited(
+            rank_of,
+            {
+                _ALONE: "False",
+                "if missing:": "if False:",
+                "environment[name]": "environment.get(name, name == 'WORLD_SIZE')",
+            },
+        )
+    ),
+    "takes-alone": tuple(
+        _tried(edited(rank_of, {_ALONE: condition}))
+        for condition in ("missing", *(f"{n!r} in missing" for n in NAMES), "len(missing) > 1")
+    ),
+    "ignores": lambda environment: (0, 0, 1),
+    "not-alone": _tried(edited(rank_of, {_ALONE: "False"})),
+    "local-is-rank": _tried(
+        edited(
+            rank_of,
+            {
+                'names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")': 'names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")',
+                "return tuple(int(environment[name]) for name in names)": "return int(environment['RANK']), int(environment['RANK']), int(environment['WORLD_SIZE'])",
+            },
+        )
+    ),
+}
+
+
+_VALUES = OverCases(
+    _tried(rank_of),
+    [(environment,) for environment in (*_CASES, *_HALVES)],
+    _TWINS,
+    read=_read,
+    draw=_drawn,
+    alike=_alike,
+    otherwise=_otherwise,
+    situation=lambda environment: str(environment),
+    shown=lambda value: f"{value[0].__name__}: {value[1]}" if _is_error(value) else str(value),
+)
 
 
 def _check_rank_of(answer: Callable[..., Any], judge: Judge) -> None:
-    for environment in ({}, _ALONE):
-        try:
-            got = answer(dict(environment))
-        except Raised as raised:
-            if not isinstance(raised.error, (KeyError, ValueError, TypeError)):
-                raise
-            seen = f"{_said(raised.error)}, started by python"
-            judge.no("not-alone", seen=seen, expected=(0, 0, 1))
-        if isinstance(got, (tuple, list)) and tuple(got) != (0, 0, 1):
-            judge.no("not-alone", seen=f"{got}, started by python", expected=(0, 0, 1))
-        judge.is_a(got, tuple, "three numbers")
-    one = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
-    for environment, right in ((_STARTED, (5, 1, 8)), (one, (0, 0, 1))):
-        got = judge.is_a(answer(dict(environment)), tuple, "three numbers")
-        if any(isinstance(number, str) for number in got):
-            judge.no("strings", seen=got, expected=right)
-        if got != right:
-            why = "other-order" if sorted(got) == sorted(right) else "wrong-value"
-            judge.no(why, seen=f"{got} for {environment}", expected=right)
-    for gone in (("RANK",), ("LOCAL_RANK",), ("WORLD_SIZE",), ("RANK", "WORLD_SIZE")):
-        half = {name: value for name, value in _STARTED.items() if name not in gone}
-        try:
-            got = answer(half)
-        except Raised as raised:
-            error = raised.error
-            if isinstance(error, ValueError) and all(name in str(error) for name in gone):
-                continue
-            if not isinstance(error, (KeyError, ValueError, TypeError)):
-                raise
-            expected = f"a ValueError with {' and '.join(gone)} in its text"
-            judge.no("unnamed", seen=_said(error), expected=expected)
-        judge.no("half-set", seen=f"{got} without {' and '.join(gone)}", expected="a ValueError")
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
+    _VALUES(_tried(answer), judge)
+    texts = [_tried(answer)(half)[1] for half in _HALVES]
+    if len(set(texts)) == 1:
+        judge.no(
+            "all-named", seen=f"{texts[0]!r}, whichever is missing", expected="the missing ones"
+        )
 
 
 EXERCISE = Exercise(
@@ -74,7 +182,7 @@ In a script that was started by `python`, `init_process_group()` ends with *envi
 but not set*. Write `rank_of(environment)`: the tuple `(rank, local_rank, world_size)` of whole numbers.
 `environment` is a dict of texts, such as `os.environ`, in which torchrun sets `RANK`, `LOCAL_RANK` and
 `WORLD_SIZE`. Where none of the three is set, the process is alone: rank 0 of 1. Where only some are, raise a
-`ValueError` that names the missing ones and says how to start the script.
+`ValueError` whose text names the missing ones and says to start the script with `torchrun`.
 """,
     hints=(
         "There are three cases: none is set, all are set, or something in between. Which of them must not pass "
@@ -90,11 +198,23 @@ but not set*. Write `rank_of(environment)`: the tuple `(rank, local_rank, world_
     "over the others' checkpoints. No error says so.",
     diagnoses={
         "not-alone": "A script that was started without torchrun must go on, as rank 0 of 1.",
-        "half-set": "Some variables are missing, and a number was made up for them. Processes would not know of "
-        "each other.",
-        "unnamed": "The error must be a `ValueError` that names every missing variable.",
+        "alone-other": "A process that is alone is rank 0, local rank 0, in a world of 1.",
+        "made-up": "Some variables are missing, and a number was made up for each. Processes would not know of each other.",
+        "takes-alone": "Some of the variables are set, and the process takes itself to be alone all the same.",
+        "half-set": "Some variables are missing, and there was no error.",
+        "other-error": "The error must be a `ValueError`, which says what to do.",
+        "unnamed": "The error's text must name every missing variable.",
+        "all-named": "The error's text is the same whichever variable is missing. It must name those that are.",
+        "not-how": "The error's text does not say how to start the script: with `torchrun`.",
         "strings": "The environment holds texts. Ranks are whole numbers.",
+        "floats": "Those are floats. Ranks are whole numbers.",
+        "three": "Return three numbers: rank, local rank, world size.",
         "other-order": "The order is rank, local rank, world size. The local rank counts on one machine, the "
         "rank over all.",
+        "order-of-dict": "The numbers come in the order of the dict. It need not be the one that is asked for.",
+        "local-is-rank": "The local rank has a variable of its own, `LOCAL_RANK`.",
+        "refuses": "All three are set, and your function raised an error.",
+        "ignores": "The answer is (0, 0, 1), whatever `environment` holds.",
+        "other-numbers": "Those are not the numbers in `RANK`, `LOCAL_RANK` and `WORLD_SIZE`.",
     },
 )

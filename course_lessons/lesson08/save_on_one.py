@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.values import same
 from simgpu import cluster
 
 
@@ -49,17 +49,13 @@ def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
         run = on_ranks(program, answer, ranks, judge, "hang")
         writers = [rank for rank, _ in saved]
         if writers != [0]:
+            several = "twice" if set(writers) == {0} else "every-rank"
             judge.no(
-                "every-rank" if len(writers) > 1 else "other-rank",
+                several if len(writers) > 1 else "other-rank" if writers else "nobody",
                 seen=f"saved by ranks {writers} of {ranks}",
                 expected="saved by rank 0, once",
             )
-        state, right = saved[0][1], run.results[0]
-        judge.is_a(state, Mapping, "a state_dict")
-        if list(state) != list(right):
-            judge.no("wrapped-keys", seen=list(state), expected=list(right))
-        if any(not torch.equal(state[key], right[key]) for key in right):
-            judge.no("other-values", seen="other values", expected="those of the model")
+        _judge_state(saved[0][1], run.results[0], judge)
         done = max(span.end for span in run.spans if span.name == "save")
         early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]
         if early:
@@ -68,6 +64,27 @@ def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f"ranks {early} of {ranks} went on before the file was there",
                 expected="all ranks wait for it",
             )
+
+
+def _judge_state(state: Any, right: dict[str, Tensor], judge: Judge) -> None:
+    judge.is_a(state, Mapping, "a state_dict")
+    if list(state) != list(right):
+        kind = "other-keys"
+        if all(f"module.{key}" in state for key in right):
+            kind = "wrapped-keys"
+        elif set(state) < set(right):
+            kind = "missing-keys"
+        elif len(state) <= len(right) and all(
+            any(key.endswith(left) for key in right) for left in state
+        ):
+            kind = "cut-keys"
+        missing = [key for key in right if key not in state]
+        seen = (
+            f"without {', '.join(missing)}" if kind == "missing-keys" else f"{list(state)[:3]}, …"
+        )
+        judge.no(kind, seen=seen, expected=f"{list(right)[:3]}, …")
+    if not same(dict(state), dict(right)):
+        judge.no("other-values", seen=dict(state), expected=dict(right))
 
 
 EXERCISE = Exercise(
@@ -94,10 +111,14 @@ function, and when it returns on any rank, the file is there. (`dist` stands for
     "the file at once, or that ends the job, must not be faster than the disk. With FSDP no rank has all of the "
     "model, and then `torch.distributed.checkpoint` lets each save its part.",
     diagnoses={
-        "every-rank": "Several ranks write the same file at the same time.",
-        "other-rank": "Rank 0 is to save, once.",
-        "wrapped-keys": "The keys are not those of the model inside. (Its own child may be called `module` too, "
-        "so do not cut texts.)",
+        "every-rank": "Several ranks write the same file.",
+        "twice": "Rank 0 is to save once.",
+        "other-rank": "Another rank than 0 saves.",
+        "nobody": "No rank saves.",
+        "wrapped-keys": "The keys are those of the wrapper: each begins with one `module.` more than in the model inside.",
+        "cut-keys": "Too much was cut from the keys. The model inside has a child that is called `module` too.",
+        "missing-keys": "Keys are missing. A model's state has its buffers too, such as BatchNorm's running mean.",
+        "other-keys": "The keys are not those of the model inside.",
         "other-values": "The values are not those of the model.",
         "no-wait": "Some ranks go on while rank 0 still writes.",
         "hang": "Ranks wait for ever. A barrier counts only where every rank comes to it.",

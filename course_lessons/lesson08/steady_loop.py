@@ -13,9 +13,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.shared.checking import how_far_off, one_thread
+from course_lessons.shared.checking import norm, one_thread
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.values import nearly
+
+from .checking import plain
 
 
 def steady_loop(model, batches, optimizer, device):
@@ -33,22 +38,13 @@ def steady_loop(model, batches, optimizer, device):
     return hits.item()
 
 
-def careful_loop(model, batches, optimizer, device):
-    """The loop as it is shipped."""
-    hits = 0
-    for x, y in batches:
-        x, y = x.to(device), y.to(device)
-        logits = model(x)
-        loss = F.cross_entropy(logits, y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        probabilities = logits.detach().softmax(1)
-        hits += (probabilities.argmax(1) == y).sum()
-        del x, y, logits, loss, probabilities
-        gc.collect()
-        torch.get_device_module(device).empty_cache()
-    return hits.item()
+careful_loop = edited(
+    steady_loop,
+    {
+        "del probabilities": "del x, y, logits, loss, probabilities\ngc.collect()\n"
+        "torch.get_device_module(device).empty_cache()"
+    },
+)
 
 
 @contextmanager
@@ -71,9 +67,9 @@ def _collections() -> Iterator[list[int]]:
 _STEPS = 5
 
 
-def _steady_figures(loop: Callable[..., Any]) -> tuple[int, int]:
-    """Return a loop's peak in bytes, and how often it asks the driver for memory after two steps."""
-    asked: list[int] = []
+def _steady_figures(loop: Callable[..., Any]) -> tuple[int, int, int]:
+    """Return a loop's peak in bytes, how much more is held at the last step than at the second, and blocks given back."""
+    held: list[int] = []
     with memory.spare_device("2 GB") as device:
         stats = functools.partial(torch.sim.memory_stats, device)
         with torch.device("meta"):
@@ -81,10 +77,13 @@ def _steady_figures(loop: Callable[..., Any]) -> tuple[int, int]:
         with memory.Hollow():
             model.to_empty(device=device)
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            optimizer.register_step_post_hook(lambda *_: asked.append(stats()["num_device_alloc"]))
+            optimizer.register_step_post_hook(
+                lambda *_: held.append(stats()["allocated_bytes.all.current"])
+            )
             batch = torch.zeros(1024, 64), torch.zeros(1024, dtype=torch.int64)
             loop(model, [batch] * _STEPS, optimizer, device)
-        return stats()["allocated_bytes.all.peak"], (asked[-1] - asked[1] if len(asked) > 1 else 0)
+        grown = held[-1] - held[1] if len(held) > 1 else 0
+        return stats()["allocated_bytes.all.peak"], grown, stats()["num_device_free"]
 
 
 @functools.cache
@@ -93,51 +92,108 @@ def _careful_peak() -> int:
         return _steady_figures(careful_loop)[0]
 
 
-def _small_training(loop: Callable[..., Any]) -> tuple[Any, list[Tensor], int]:
-    """Train a small network; return what the loop returned, the change of the weights, and how often the host waited."""
-    torch.manual_seed(3)
-    own = memory.spare_device("1 GB") if not simgpu.problem() else nullcontext(torch.device("cpu"))
-    with own as device, _collections():
-        model = nn.Linear(5, 4).to(device)
-        before = [p.detach().clone() for p in model.parameters()]
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        batches = [(torch.randn(n, 5), torch.randint(4, (n,))) for n in (60, 60, 20)]
-        with simgpu.count() as counters:
-            got = loop(model, batches, optimizer, device)
-        moved = zip(model.parameters(), before, strict=True)
-        moves = [(after.detach() - start).cpu() for after, start in moved]
-        return got, moves, counters.synchronizations
+def _training(sizes: tuple[int, ...], device: torch.device) -> tuple[Any, ...]:
+    """Return what the loop is called with: a small network, and batches of these sizes."""
+    torch.manual_seed(sum(sizes))
+    model = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4)).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    batches = [(torch.randn(n, 5), torch.randint(4, (n,))) for n in sizes]
+    return model, batches, optimizer, device
+
+
+def _on(device: torch.device, loop: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
+    """Return a function of sizes: what the loop returns of such a training, and the weights that it leaves."""
+
+    def trained(*sizes: int) -> tuple[Any, list[Tensor]]:
+        model, *others = _training(sizes, device)
+        hits = loop(model, *others)
+        return plain(hits), [p.detach().cpu() for p in model.parameters()]
+
+    return trained
+
+
+def _read(judge: Judge, got: tuple[Any, Any]) -> tuple[float, Any]:
+    return judge.number(got[0]), got[1]
+
+
+def _otherwise(got: Any, right: Any, *_: Any) -> str:
+    return "other-hits" if nearly(1e-4)(got[1], right[1]) else "other-weights"
+
+
+_SUM = "hits += (probabilities.argmax(1) == y).sum()"
+_RETURN = "return hits.item()"
+TWINS = {
+    "no-zero": edited(steady_loop, {"optimizer.zero_grad()": ""}),
+    "no-step": edited(steady_loop, {"optimizer.step()": ""}),
+    "fraction": (
+        edited(steady_loop, {_RETURN: "return hits.item() / sum(len(y) for _, y in batches)"}),
+        edited(steady_loop, {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"}),
+        edited(
+            steady_loop,
+            {
+                _SUM: "hits += (probabilities.argmax(1) == y).float().mean()",
+                _RETURN: "return hits.item() / len(batches)",
+            },
+        ),
+    ),
+    "last-batch": edited(steady_loop, {"hits += (": "hits = ("}),
+    "after-step": edited(steady_loop, {"logits.detach()": "model(x).detach()"}),
+}
+
+
+_CPU = torch.device("cpu")
+_VALUES = OverCases(
+    _on(_CPU, steady_loop),
+    ((60, 60, 20), (9, 7), (30, 4, 8)),
+    {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in TWINS.items()},
+    read=_read,
+    alike=nearly(1e-4),
+    otherwise=_otherwise,
+    situation=lambda *sizes: f"batches of {', '.join(map(str, sizes))}",
+    shown=lambda value: f"{value[0]:g} right, and weights of norm {norm(value[1]):.5g}",
+)
+
+
+def _waits(loop: Callable[..., Any], device: torch.device) -> int:
+    case = _training((8, 8, 5), device)
+    with simgpu.count() as counters:
+        loop(*case)
+    return counters.synchronizations
 
 
 @one_thread()
 def _check_steady_loop(answer: Callable[..., Any], judge: Judge) -> None:
-    got, moved, waits = _small_training(answer)
-    right, usual, least = _small_training(steady_loop)
-    if judge.number(got) != right:
-        judge.no("other-hits", seen=got, expected=right)
-    if how_far_off(moved, usual) > 1e-4:
-        judge.no("other-weights", seen="other weights at the end", expected="those of the loop")
+    own = memory.spare_device("1 GB") if not simgpu.problem() else nullcontext(_CPU)
+    with own as device, _collections() as calls:
+        _VALUES(_on(device, answer), judge)
+        waits, least = _waits(answer, device), _waits(steady_loop, device)
     if problem := simgpu.problem():
         print(f"Judged without the simulated device, so not by its memory. {problem}")
         return
-    with _collections() as calls:
-        peak, asked = _steady_figures(answer)
-    if asked:
+    with _collections():
+        peak, grown, given_back = _steady_figures(answer)
+    if grown > 2**20:
         judge.no(
-            "emptied",
-            seen=f"{asked} requests to the driver after the second of {_STEPS} steps",
-            expected="none: the cache serves them",
+            "grows",
+            seen=f"{grown:,} bytes more at step {_STEPS} than at step 2",
+            expected="no more from step to step",
         )
-    if len(calls) > 1:
-        judge.no("collects", seen=f"{len(calls)} calls of gc.collect()", expected="none")
-    if waits > least:
-        judge.no("waits", seen=f"the host waited {waits} times", expected=f"{least} times")
     if peak > _careful_peak() + 2**20:
         judge.no(
             "higher-peak",
             seen=f"{peak:,} bytes at the peak",
             expected=f"{_careful_peak():,}, as before",
         )
+    if given_back:
+        judge.no(
+            "emptied",
+            seen=f"{given_back} blocks of the cache given back in {_STEPS} steps",
+            expected="none: the next step wants them",
+        )
+    if calls:
+        judge.no("collects", seen=f"{len(calls)} calls of gc.collect()", expected="none")
+    if waits > least:
+        judge.no("waits", seen=f"the host waited {waits} times", expected=f"{least} times")
 
 
 EXERCISE = Exercise(
@@ -172,8 +228,14 @@ right, each by the output of its own step.
         "collects": "`gc.collect()` walks through all objects of the process, and frees no tensor here.",
         "higher-peak": "The peak is higher than before. A large tensor of one step is still alive when the next "
         "one needs most.",
-        "waits": "The host waits for the count in each step. Leave the sum on the device, and read it once.",
+        "grows": "With each step more memory is held: something keeps a tensor of every step.",
+        "waits": "The host waits more often than in the loop as it was. The sum can stay on the device until the end.",
+        "fraction": "That is a share. How many samples were right is asked for.",
+        "last-batch": "That is how many were right in the last batch alone.",
+        "after-step": "Those were classified after the step. The output of the step itself is asked for.",
         "other-hits": "That is not how many were right, each by the output of its own step.",
+        "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
+        "no-step": "The optimiser makes no step.",
         "other-weights": "The model is not trained as before.",
     },
 )

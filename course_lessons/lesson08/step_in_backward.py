@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
 
 def step_in_backward(model, make_optimizer):
@@ -64,7 +65,8 @@ class _Training:
         for p in self.model.parameters():
             if p.requires_grad:
                 p.register_post_accumulate_grad_hook(lambda p: self.gradients.add(p.grad))
-        self.left, self.first = 0, []
+        self.left: list[Tensor] = []
+        self.first: list[Tensor] = []
         if fuse:
             fuse(self.model, make_optimizer)
         optimizer = None if fuse else make_optimizer(self.model.parameters())
@@ -74,7 +76,7 @@ class _Training:
             if optimizer:
                 optimizer.step()
                 optimizer.zero_grad()
-            self.left += sum(p.grad is not None for p in self.model.parameters())
+            self.left += [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
             parameters = zip(self.model.parameters(), before, strict=True)
             self.moved = [p.detach() - b for p, b in parameters]
             self.first = self.first or self.moved
@@ -86,36 +88,59 @@ _MAKERS = (
 )
 
 
+_STEP = "optimizers[parameter].step()"
+_TWINS = {
+    "forgets": edited(step_in_backward, {_STEP: "make_optimizer([parameter]).step()"}),
+    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n{_STEP}"}),
+}
+
+
 @one_thread()
 def _check_step_in_backward(answer: Callable[..., Any], judge: Judge) -> None:
+    found, usual = [], [_Training(make_optimizer) for make_optimizer in _MAKERS]
+    trained = [p.requires_grad for p in usual[0].model.parameters()]
     for make_optimizer in _MAKERS:
-        usual = _Training(make_optimizer)
         got = _Training(make_optimizer, answer)
-        trained = [p.requires_grad for p in got.model.parameters()]
-        still = sum(bool(t and not m.any()) for t, m in zip(trained, got.first, strict=True))
-        if still:
+        found.append(got)
+        if any(bool(m.any()) and not t for t, m in zip(trained, got.moved, strict=True)):
+            judge.no("frozen", seen="a frozen parameter changed", expected="it stays")
+        still = [not m.any() for t, m in zip(trained, got.first, strict=True) if t]
+        if any(still):
+            alone = "late-names" if not still[-1] and sum(still) == len(still) - 1 else "some-moved"
             judge.no(
-                "none-moved" if still == sum(trained) else "some-moved",
-                seen=f"{still} of {sum(trained)} parameters are as before the first backward()",
+                "none-moved" if all(still) else alone,
+                seen=f"{sum(still)} of {sum(trained)} parameters are as before the first backward()",
                 expected="all of them trained",
             )
         if got.left:
-            judge.no("gradients-stay", seen="gradients after backward()", expected="none is left")
+            judge.no(
+                "gradients-stay" if any(bool(g.any()) for g in got.left) else "zeros-stay",
+                seen="gradients after backward()",
+                expected="none is left",
+            )
         most = max(p.nbytes for p in got.model.parameters())
         if got.gradients.peak > 2 * most:
             judge.no(
                 "all-at-once",
                 seen=f"{got.gradients.peak:,} bytes of gradients at once",
                 expected=f"about {most:,}, the largest one; all together are "
-                f"{usual.gradients.peak:,}",
+                f"{usual[0].gradients.peak:,}",
             )
-        off = how_far_off(got.moved, usual.moved)
-        if off > 1e-4:
-            judge.no(
-                "other-weights",
-                seen=f"weights whose change is {off:.0%} off after three steps",
-                expected="those of backward(), step() and zero_grad()",
-            )
+    right = [training.moved for training in usual]
+    moved = [training.moved for training in found]
+    offs = [how_far_off(got, expected) for got, expected in zip(moved, right, strict=True)]
+    if max(offs) > 1e-4:
+        judge.closest(
+            moved,
+            right,
+            {kind: [[_Training(m, twin).moved for m in _MAKERS]] for kind, twin in _TWINS.items()},
+            alike=lambda got, right: how_far_off(got, right) < 1e-4,
+            otherwise="other-weights",
+            say=lambda at: (
+                f"weights whose change is {offs[at]:.0%} off after three steps",
+                "those of backward(), step() and zero_grad()",
+            ),
+        )
 
 
 EXERCISE = Exercise(
@@ -144,14 +169,19 @@ must be those of `backward()`, `step()` and `zero_grad()`.
     "beside the activations. The price: no clipping by the norm of all gradients, no accumulation, and no "
     "GradScaler, because each of them must see all gradients before the first step.",
     diagnoses={
-        "none-moved": "No parameter changed. Was the gradient already in `.grad` when your hook ran? Before it "
-        "is accumulated, `.grad` is None, and the step has nothing to do.",
-        "some-moved": "Only some parameters changed. A function made in a loop looks up the loop's names when "
+        "none-moved": "No parameter changed in the first `backward()`. A step has nothing to do while `.grad` is None, and what "
+        "`register_hook` registers runs before the gradient is in `.grad`.",
+        "some-moved": "Some parameters that are not frozen did not change.",
+        "late-names": "Only the last parameter changed. A function made in a loop looks up the loop's names when "
         "it is called, and then they hold what the last turn left.",
+        "frozen": "A frozen parameter is to stay as it is.",
         "gradients-stay": "Gradients are left after `backward()`, and the next ones are added to them.",
+        "zeros-stay": "The gradients were set to 0 and still take their memory. Set them to None.",
         "all-at-once": "Most gradients were in memory at once: they were freed only at the end.",
-        "other-weights": "The weights are not those of the plain loop. What an optimizer remembers must last "
-        "from step to step.",
+        "forgets": "The weights are those of optimizers that forget: what one remembers, such as momentum, must last from step to "
+        "step.",
+        "steps-twice": "Each parameter was updated twice in a step.",
+        "other-weights": "The weights are not those of `backward()`, `step()` and `zero_grad()`.",
     },
     may_change=True,
 )

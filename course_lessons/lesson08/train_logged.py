@@ -14,6 +14,10 @@ import simgpu
 from course_lessons.shared.checking import one_thread
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.values import nearly
+
+from .checking import plain
 
 
 def train_logged(model, batches, optimizer, every, clock, log):
@@ -32,122 +36,139 @@ def train_logged(model, batches, optimizer, every, clock, log):
             total, samples, begin = 0, 0, now
 
 
-class _Logged:
-    """A training on the CPU with a clock that moves only in forward passes, and what was logged.
-
-    Parameters
-    ----------
-    sizes
-        The rows of each batch.
-    """
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        torch.manual_seed(len(sizes))
-        self.sizes = sizes
-        self.now = 40.0
-        self.model = nn.Linear(4, 3)
-        self.model.register_forward_pre_hook(lambda _, args: self._tick(len(args[0])))
-        self.batches = [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.5, momentum=0.5)
-        self.lines: list[tuple[Any, ...]] = []
-
-    def _tick(self, rows: int) -> None:
-        self.now += 0.25 + rows / 64
-
-    def run(self, answer: Callable[..., Any], every: int) -> list[tuple[Any, ...]]:
-        """Train, and return the lines of the log."""
-        answer(
-            self.model,
-            self.batches,
-            self.optimizer,
-            every,
-            lambda: self.now,
-            lambda *line: self.lines.append(line),
-        )
-        return self.lines
-
-    def losses(self) -> list[float]:
-        """Train, and return the loss of each step."""
-        found: list[float] = []
-        for x, y in self.batches:
-            train_logged(
-                self.model,
-                [(x, y)],
-                self.optimizer,
-                1,
-                lambda: self.now,
-                lambda step, loss, rate: found.append(loss),
-            )
-        return found
+_CASES = (
+    ((8, 8, 8, 8, 3, 8, 5), 3),
+    ((6, 2, 6, 4), 2),
+    ((7, 9), 5),
+    ((5, 8, 2, 4, 6), 1),
+    ((3, 9), 2),
+)
 
 
-def _means(sizes: Sequence[int], losses: Sequence[float], begin: int, end: int) -> dict[str, float]:
-    """Return what may be logged as the loss of some steps: the right one under no name."""
-    rows, values = sizes[begin:end], losses[begin:end]
-    return {
-        "": _mean(rows, values),
-        "mean-of-means": sum(values) / len(values),
-        "last-loss": values[-1],
-        "since-start": _mean(sizes[:end], losses[:end]),
-        "summed": _mean(rows, values) * sum(rows),
-    }
+def _logged(train: Callable[..., Any], sizes: Sequence[int], every: int) -> tuple[Any, ...]:
+    """Train with a clock that moves in forward passes alone; return the lines of the log, and the weights."""
+    torch.manual_seed(len(sizes))
+    lines: list[tuple[Any, ...]] = []
+    now = [40.0]
+
+    def tick(_: nn.Module, args: tuple[Tensor]) -> None:
+        now[0] += 0.25 + len(args[0]) / 64
+
+    model = nn.Linear(4, 3)
+    model.register_forward_pre_hook(tick)
+    batches = [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
+    train(model, batches, optimizer, every, lambda: now[0], lambda *line: lines.append(line))
+    return lines, [p.detach().clone() for p in model.parameters()]
 
 
-def _mean(rows: Sequence[int], values: Sequence[float]) -> float:
-    return sum(n * value for n, value in zip(rows, values, strict=True)) / sum(rows)
+_MEAN = "total.item() / samples"
+_LINE = "log(step, mean, samples / (now - begin))"
+_TAIL = " or step == len(batches)"
+_RESET = "total, samples, begin = 0, 0, now"
+_BY_STEP = {"loss.detach() * len(y)": "loss.detach()"}
+_DONE = "((step - 1) % every + 1)"
+
+
+def _twins(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(train_logged, one) for one in edits)
+
+
+STEPS = {
+    "no-tail": _twins({_TAIL: ""}),
+    "from-zero": _twins(
+        {"enumerate(batches, 1)": "enumerate(batches)"},
+        {"enumerate(batches, 1)": "enumerate(batches)", "== len(batches)": "== len(batches) - 1"},
+        {"log(step,": "log(step - 1,"},
+    ),
+    "tail-twice": _twins(
+        {
+            _RESET: f"{_RESET}\nif step % every == 0 and step == len(batches):\n    log(step, 0.0, 0.0)"
+        }
+    ),
+}
+LOSSES = {
+    "last-loss": _twins({_MEAN: "loss.item()"}),
+    "mean-of-means": _twins({**_BY_STEP, _MEAN: f"total.item() / {_DONE}"}),
+    "since-start": _twins({_RESET: ""}),
+    "sum-goes-on": _twins({_RESET: "samples, begin = 0, now"}),
+    "samples-go-on": _twins({_RESET: "total, begin = 0, now"}),
+    "summed": _twins({_MEAN: "total.item()"}, {**_BY_STEP, _MEAN: "total.item()"}),
+    "by-steps": _twins({_MEAN: "total.item() / every"}, {_MEAN: f"total.item() / {_DONE}"}),
+    "no-zero": _twins({"optimizer.zero_grad()": ""}),
+    "no-step": _twins({"optimizer.step()": ""}),
+}
+RATES = {
+    "since-start": _twins({_RESET: ""}),
+    "samples-go-on": _twins({_RESET: "total, begin = 0, now"}),
+    "clock-goes-on": _twins({_RESET: "total, samples = 0, 0"}),
+    "upside-down": _twins({_LINE: "log(step, mean, (now - begin) / samples)"}),
+    "steps-a-second": _twins({_LINE: f"log(step, mean, {_DONE} / (now - begin))"}),
+    "last-size": _twins(
+        {_LINE: "log(step, mean, every * len(y) / (now - begin))"},
+        {_LINE: f"log(step, mean, {_DONE} * len(y) / (now - begin))"},
+        {_LINE: "log(step, mean, len(y) / (now - begin))"},
+    ),
+}
+_FIELDS = (
+    ("other-steps", STEPS, "step"),
+    ("other-loss", LOSSES, "loss"),
+    ("other-rate", RATES, "rate"),
+)
 
 
 @one_thread()
 def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes, every in (((8, 8, 8, 8, 3, 8, 5), 3), ((6, 2, 6, 4), 2), ((7, 9), 5)):
-        losses = _Logged(sizes).losses()
-        lines = _Logged(sizes).run(answer, every)
-        ends = [*range(every, len(sizes) + 1, every)]
-        ends += [len(sizes)] if len(sizes) % every else []
-        if any(len(line) != 3 for line in lines):
-            judge.no("three-things", seen=lines[0], expected="step, loss and samples a second")
-        if [line[0] for line in lines] != ends:
-            tail = [line[0] for line in lines] == ends[:-1]
-            judge.no(
-                "no-tail" if tail else "other-steps",
-                seen=f"logged after steps {[line[0] for line in lines]}, every {every} of {len(sizes)}",
-                expected=f"after steps {ends}",
-            )
-        for begin, (step, loss, rate) in zip((0, *ends), lines, strict=False):
-            if isinstance(loss, Tensor) or isinstance(rate, Tensor):
-                judge.no("tensor", seen="a tensor in the log", expected="Python numbers")
-            means = _means(sizes, losses, begin, step)
-            right = means.pop("")
-            where = f"for steps {begin + 1} to {step} with {list(sizes[begin:step])} samples"
-            if not math.isclose(judge.number(loss), right, rel_tol=1e-4):
-                like = [name for name, v in means.items() if math.isclose(loss, v, rel_tol=1e-4)]
-                judge.no(
-                    like[0] if like else "other-loss",
-                    seen=f"loss {loss:.5g} {where}",
-                    expected=f"{right:.5g}",
-                )
-            speed = _rate(sizes[begin:step])
-            if not math.isclose(judge.number(rate), speed, rel_tol=1e-6):
-                always = math.isclose(rate, _rate(sizes[:step]), rel_tol=1e-6)
-                judge.no(
-                    "since-start" if always else "other-rate",
-                    seen=f"{rate:.5g} samples a second {where}",
-                    expected=f"{speed:.5g}",
-                )
+    got = [_logged(answer, *case) for case in _CASES]
+    right = [_logged(train_logged, *case) for case in _CASES]
+    lines = [[_read(line, judge) for line in lines] for lines, _ in got]
+    for field, (otherwise, twins, name) in enumerate(_FIELDS):
+
+        def column(lines: Sequence[Any], field: int = field) -> list[float]:
+            return [line[field] for line in lines]
+
+        def say(at: int, name: str = name, column: Callable[..., Any] = column) -> tuple[str, str]:
+            sizes, every = _CASES[at]
+            case = f"every {every} of {len(sizes)} steps with {list(sizes)} samples"
+            values = (", ".join(f"{v:.4g}" for v in column(x)) for x in (lines[at], right[at][0]))
+            seen, expected = (f"{name} {text or 'never'}" for text in values)
+            return f"{seen}, {case}", expected
+
+        gave, wanted = list(map(column, lines)), [column(expected) for expected, _ in right]
+        if nearly(1e-4)(gave, wanted):
+            continue
+        judge.closest(
+            gave,
+            wanted,
+            {
+                kind: [[column(_logged(twin, *case)[0]) for case in _CASES] for twin in some]
+                for kind, some in twins.items()
+            },
+            alike=nearly(1e-4),
+            otherwise=otherwise,
+            say=say,
+        )
+    for (_, weights), (_, expected) in zip(got, right, strict=True):
+        if not nearly(1e-3, 1e-5)(weights, expected):
+            judge.no("other-weights", seen=weights, expected=expected)
     if problem := simgpu.problem():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
     _judge_waits(answer, judge)
 
 
-def _rate(sizes: Sequence[int]) -> float:
-    return sum(sizes) / sum(0.25 + n / 64 for n in sizes)
+def _read(line: tuple[Any, ...], judge: Judge) -> tuple[float, ...]:
+    if len(line) != 3:
+        judge.no("three-things", seen=line, expected="step, loss and samples a second")
+    if any(isinstance(value, Tensor) for value in line[1:]):
+        judge.no("tensor", seen=line, expected="Python numbers")
+    return tuple(judge.number(plain(value)) for value in line)
 
 
 def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:
     """Refuse waits in every step, and rates that leave out what the device has still to do."""
     lines: list[tuple[float, float]] = []
-    steps, every, rows = 6, 5, 16384
+    steps, every, rows = 6, 4, 16384
     with memory.spare_device("4 GB") as device:
         clock = simgpu.clock(device)
         with torch.device("meta"):
@@ -171,19 +192,22 @@ def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:
             torch.sim.synchronize(device)
             del x, y, model, optimizer
     logs = math.ceil(steps / every)
-    if counters.synchronizations > 2 * logs:
+    if counters.synchronizations > logs:
         judge.no(
-            "waits-each-step",
+            "waits-each-step" if counters.synchronizations >= steps else "waits-more",
             seen=f"the host waited {counters.synchronizations} times in {steps} steps",
             expected=f"{logs} times, once for each line of the log",
         )
-    right = every * rows / (lines[0][0] - start)
-    if not math.isclose(lines[0][1], right, rel_tol=0.02):
-        judge.no(
-            "launch-rate",
-            seen=f"{lines[0][1]:,.0f} samples a second (modelled) in the first line",
-            expected=f"{right:,.0f}: the device is not done when the host has launched",
-        )
+    begin = start
+    for number, (end, rate) in enumerate(lines):
+        right = (steps - every if number else every) * rows / (end - begin)
+        if not math.isclose(rate, right, rel_tol=0.02):
+            judge.no(
+                "begins-elsewhere" if number else "launch-rate",
+                seen=f"{rate:,.0f} samples a second (modelled) in line {number + 1}",
+                expected=f"{right:,.0f}",
+            )
+        begin = end
 
 
 EXERCISE = Exercise(
@@ -211,19 +235,33 @@ The host waits once a line, no more often.
     "anyway is also the wait that makes its clock honest, if it comes first.",
     diagnoses={
         "waits-each-step": "The host waits in every step. Only a line of the log needs a number.",
+        "waits-more": "The host waits more than once for a line. One read is enough, and it waits for all that was launched before.",
         "launch-rate": "The clock was read before the device had done its work, so the rate is that of the "
         "launches.",
+        "begins-elsewhere": "The time of a line must begin where the last one's ended: at the clock that was read after the wait.",
         "since-start": "That is counted from the beginning of the training. Sum, samples and clock begin anew "
         "with each line.",
+        "sum-goes-on": "The sum of the losses goes on from line to line. It must begin anew with each.",
+        "samples-go-on": "The number of samples goes on from line to line. It must begin anew with each.",
+        "clock-goes-on": "The time is that since the first line began. It must begin anew with each.",
         "mean-of-means": "That is the mean of the batches' means. The batches differ in size.",
+        "by-steps": "The sum over samples was divided by the number of steps.",
         "last-loss": "That is the loss of the last batch alone.",
         "summed": "That is a sum, not a mean.",
+        "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
+        "no-step": "The optimiser makes no step.",
         "no-tail": "The last steps are in no line.",
+        "tail-twice": "After the last step there are two lines.",
+        "from-zero": "The first step is number 1: `log` gets the number of steps so far.",
+        "upside-down": "The rate is upside down: samples by seconds.",
+        "steps-a-second": "Those are steps a second. Samples are asked for.",
+        "last-size": "The samples were reckoned by the size of the last batch. The batches differ in size.",
         "other-steps": "The lines do not come after every `every` steps and after the last one, each once.",
         "other-loss": "That is not the mean loss of a sample since the last line.",
         "other-rate": "That is not samples by seconds since the last line.",
+        "other-weights": "The lines are right, and the weights at the end are not those of the loop.",
         "three-things": "`log` takes the step, the loss and the rate.",
-        "tensor": "Hand Python numbers to the log. A tensor would wait for the device later, or never be read.",
+        "tensor": "Hand Python numbers to the log. A tensor would wait for the device later.",
     },
     may_change=True,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import simgpu
+from course_lessons.shared.checking import norm, one_thread
 from course_utils.exercises import Exercise, Judge
-from simgpu.counters import Counters
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.values import nearly
 
-from .checking import other_device
+from .checking import other_device, plain
 
 
 def train_watched(model, batches, optimizer, every):
@@ -37,7 +40,7 @@ class _Shifted(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+        self.net = nn.Linear(6, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the logits."""
@@ -46,9 +49,10 @@ class _Shifted(nn.Module):
 
 
 class _Track:
-    """A model and its batches on a device; the batch at ``broken`` gives a loss of that value."""
+    """A model and its batches on a device; a batch that is broken gives a loss that is not finite."""
 
-    def __init__(self, device: torch.device, n: int, broken: int | None, value: float) -> None:
+    def __init__(self, device: torch.device, n: int, broken: Mapping[int, float]) -> None:
+        generator = torch.Generator().manual_seed(n)
         self.model = _Shifted().to(device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.steps = 0
@@ -57,82 +61,145 @@ class _Track:
             p.grad = torch.ones_like(p)
         self.batches = []
         for i in range(n):
-            x = torch.randn(4, 7)
-            if i == broken:
-                x[2, 6] = value
+            x = torch.randn(4, 7, generator=generator)
+            x[2, 6] = broken.get(i, x[2, 6])
             self.batches.append((x.to(device), torch.tensor([1, 2, 0, 0]).to(device)))
 
     def _step(self, *_: Any) -> None:
         self.steps += 1
 
-    def weights(self) -> Tensor:
-        """All weights, on the host."""
-        return torch.cat([p.detach().cpu().flatten() for p in self.model.parameters()])
+    def run(self, train: Callable[..., Any], every: int) -> tuple[Any, int, list[Tensor]]:
+        """Train; return the result, how many steps were made, and the weights."""
+        got = train(self.model, self.batches, self.optimizer, every)
+        return got, self.steps, [p.detach().cpu() for p in self.model.parameters()]
 
 
+# Minus infinity makes its own loss infinite alone; nan and plus infinity spoil the weights, and so all losses after.
+_INF = math.inf
+_CASES = (
+    (5, 2, {}),
+    (4, 2, {}),
+    (7, 3, {1: math.nan}),
+    (6, 5, {1: -_INF, 3: -_INF}),
+    (3, 3, {0: -_INF}),
+    (3, 2, {2: -_INF}),
+    (5, 3, {3: _INF}),
+    (3, 10, {2: math.nan}),
+    (3, 1, {1: math.nan}),
+    (7, 3, {4: -_INF, 5: math.nan}),
+)
+
+
+def _on(device: torch.device, train: Callable[..., Any]) -> Callable[..., tuple[Any, int, Any]]:
+    return lambda n, every, broken: _Track(device, n, broken).run(train, every)
+
+
+def _once(train: Callable[..., Any]) -> Callable[..., tuple[Any, int, Any]]:
+    """Return what a function of ours does on the CPU; each case is run once, and remembered."""
+    known: dict[str, tuple[Any, int, Any]] = {}
+
+    def trained(n: int, every: int, broken: Mapping[int, float]) -> tuple[Any, int, Any]:
+        key = f"{n} {every} {broken}"
+        if key not in known:
+            known[key] = _on(_CPU, train)(n, every, broken)
+        return known[key]
+
+    return trained
+
+
+def _read(judge: Judge, got: tuple[Any, int, Any]) -> tuple[Any, int, Any]:
+    return got[0] if got[0] is None else judge.number(plain(got[0])), *got[1:]
+
+
+def _alike(got: tuple[Any, int, Any], right: tuple[Any, int, Any]) -> bool:
+    """Whether result and steps are the same, and, where no loss is broken, the weights."""
+    same = got[:2] == right[:2]
+    return same and (right[0] is not None or nearly(1e-4, 1e-5)(got[2], right[2]))
+
+
+def _otherwise(got: Any, right: Any, n: int, every: int, broken: Mapping[int, float]) -> str:
+    number, steps, _ = got
+    if number is not None and not broken:
+        return "false-alarm"
+    if number is None and broken and steps >= right[1]:
+        return "misses"
+    if steps < right[1]:
+        return "stops-early"
+    if steps > right[1]:
+        return "never-stops" if steps == n else "stops-late"
+    return "wrong-step" if broken else "not-trained"
+
+
+_APPEND = "losses.append(loss.detach())"
+_GOOD = "good = torch.stack(losses).isfinite().tolist()"
+_FOUND = "return good.index(False)"
+_NAN = "torch.stack(losses).isnan().logical_not()"
+_LAST = "len(good) - 1 - good[::-1].index(False)"
+TWINS = {
+    "no-last-look": edited(train_watched, {" or step == len(batches)": ""}),
+    "nan-alone": edited(train_watched, {"torch.stack(losses).isfinite()": _NAN}),
+    "infinite-alone": edited(
+        train_watched,
+        {"torch.stack(losses).isfinite()": _NAN.replace("isnan", "isinf")},
+    ),
+    "one-loss": tuple(
+        edited(train_watched, {_GOOD: "good = [bool(loss.isfinite())]", _FOUND: f"return {what}"})
+        for what in ("step - 1", "step")
+    ),
+    "never-stops": edited(
+        train_watched,
+        {"if False in good:": "if False in good and step == len(batches):"},
+    ),
+    "misses": edited(train_watched, {"if False in good:": "if not good:"}),
+    "counts-from-one": edited(train_watched, {_FOUND: f"{_FOUND} + 1"}),
+    "block-only": tuple(
+        edited(train_watched, {_FOUND: f"return {s}"}) for s in ("step - 1", "step")
+    ),
+    "in-block": edited(
+        train_watched, {_FOUND: "return good[(step - 1) // every * every :].index(False)"}
+    ),
+    "last-bad": edited(train_watched, {_FOUND: f"return {_LAST}"}),
+    "block-begins": edited(train_watched, {_FOUND: "return (step - 1) // every * every"}),
+    "from-zero": edited(train_watched, {"step % every == 0": "(step - 1) % every == 0"}),
+    "no-zero": edited(train_watched, {"optimizer.zero_grad()": ""}),
+}
+_CPU = torch.device("cpu")
+_VALUES = OverCases(
+    _once(train_watched),
+    _CASES,
+    {name: tuple(_once(twin) for twin in several(twins)) for name, twins in TWINS.items()},
+    read=_read,
+    alike=_alike,
+    otherwise=_otherwise,
+    situation=lambda n, every, broken: (
+        f"{n} steps, every={every}, "
+        + (f"broken: {', '.join(map(str, broken))}" if broken else "all good")
+    ),
+    shown=lambda value: (
+        f"{value[0] if value[0] is None else format(value[0], 'g')} after {value[1]} steps"
+        + ("" if value[0] is not None else f", weights of norm {norm(value[2]):.5g}")
+    ),
+)
+
+
+@one_thread()
 def _check_train_watched(answer: Callable[..., Any], judge: Judge) -> None:
+    _VALUES(_on(_CPU, answer), judge)
     if simgpu.problem():
         print("Judged without the simulated device: the result, not the reads.")
-    with other_device() as other:
-        device = torch.device("cpu") if other.type == "meta" else other
-        for n, every, broken, value in (
-            (5, 2, None, 0.0),
-            (9, 4, 1, math.nan),
-            (3, 3, 0, -math.inf),
-            (5, 2, 4, -math.inf),
-            (3, 10, 2, math.nan),
-            (3, 1, 1, math.nan),
-        ):
-            track = _Track(device, n, broken, value)
-            with simgpu.count() as counted:
-                got = answer(track.model, track.batches, track.optimizer, every)
-            _judge_watch(got, track, n, every, broken, counted, judge)
-            if broken is None:
-                right = _Track(device, n, broken, value)
-                train_watched(right.model, right.batches, right.optimizer, every)
-                if not torch.allclose(track.weights(), right.weights(), atol=1e-5):
-                    judge.no("not-trained", seen="other weights than after a plain training")
-
-
-def _judge_watch(
-    got: Any,
-    track: _Track,
-    n: int,
-    every: int,
-    broken: int | None,
-    counted: Counters,
-    judge: Judge,
-) -> None:
-    case = f"{n} steps, every={every}, " + (
-        f"step {broken} broken" if broken is not None else "all good"
-    )
-    last = n if broken is None else min(n, every * (broken // every + 1))
-    if track.steps > last:
-        kind = "never-stops" if track.steps == n else "stops-late"
-        judge.no(kind, seen=f"{track.steps} steps; {case}", expected=f"at most {last}")
-    if track.steps < last:
-        judge.no("stops-early", seen=f"{track.steps} steps; {case}", expected=f"{last}")
-    reads = math.ceil(last / every)
-    if counted.copies_to_host > reads:
-        judge.no(
-            "reads-often",
-            seen=f"{counted.copies_to_host} reads from the device; {case}",
-            expected=f"at most {reads}",
-        )
-    if broken is None:
-        if got is not None:
-            judge.no("false-alarm", seen=f"{got}; {case}", expected="None")
         return
-    if got is None:
-        kind = "no-last-look" if broken >= n - n % every else "misses"
-        judge.no(kind, seen=f"None; {case}", expected=str(broken))
-    number = judge.number(got)
-    if number == broken + 1:
-        judge.no("counts-from-one", seen=f"{got}; {case}", expected=str(broken))
-    if number in (last, last - 1) and number != broken:
-        judge.no("block-only", seen=f"{got}; {case}", expected=str(broken))
-    if number != broken:
-        judge.no("wrong-step", seen=f"{got}; {case}", expected=str(broken))
+    with other_device() as device:
+        for n, every, broken in _CASES[1:4]:
+            track = _Track(device, n, broken)
+            with simgpu.count() as counted:
+                answer(track.model, track.batches, track.optimizer, every)
+            looks = math.ceil(track.steps / every)
+            if counted.synchronizations > looks:
+                judge.no(
+                    "reads-each-step" if counted.synchronizations >= track.steps else "reads-often",
+                    seen=f"the host waited {counted.synchronizations} times in {track.steps} steps, every={every}",
+                    expected=f"at most {looks} times",
+                )
 
 
 EXERCISE = Exercise(
@@ -159,16 +226,25 @@ at the end.
     why="The price is at most `every` wasted steps, and those would have been wasted on a dead model. The same "
     "pattern serves for logging and for early stopping: collect on the device, look rarely, read once.",
     diagnoses={
-        "reads-often": "There were more reads from the device than looks. Leave the losses there until it is time.",
+        "reads-each-step": "The host waits in every step. Leave the losses on the device until it is time to look.",
+        "reads-often": "There were more reads from the device than looks. One read of all losses is enough for a look.",
         "never-stops": "The training went on to the end, though a loss was not finite.",
         "stops-late": "The training went on after a look that should have stopped it.",
-        "stops-early": "The training stopped before its end, or before its next look.",
-        "no-last-look": "The last steps are fewer than `every`, and nobody looked at them.",
-        "misses": "A loss that was not finite went unnoticed. Infinite is as bad as nan.",
-        "false-alarm": "All losses were finite.",
+        "stops-early": "Fewer steps were made than up to the look that was due, and to the end where all is well.",
+        "no-last-look": "After the last step nobody looked, where the steps are no multiple of `every`.",
+        "nan-alone": "A loss that is infinite went unnoticed. It is as bad as nan.",
+        "infinite-alone": "A loss that is nan went unnoticed. It is as bad as an infinite one.",
+        "one-loss": "Each look saw the loss of its own step alone. Those since the last look matter too.",
+        "misses": "A loss that was not finite went unnoticed.",
+        "false-alarm": "All losses were finite, and then the answer is None.",
         "counts-from-one": "Steps are counted from 0.",
         "block-only": "That is the step of the look, not the first one with a bad loss.",
+        "in-block": "That is the place since the last look. Count from the beginning of the training.",
+        "block-begins": "That is the first step since the last look, not the first one with a bad loss.",
+        "last-bad": "That is the last step with a bad loss. The first is asked for.",
+        "from-zero": "The looks come one step late: the first after step `every` + 1.",
         "wrong-step": "That is not the first step with a bad loss.",
-        "not-trained": "The weights are not those of a plain training. Backward, step, and zero the gradients in between.",
+        "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
+        "not-trained": "The weights are not those of a plain training with cross-entropy.",
     },
 )

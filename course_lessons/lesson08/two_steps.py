@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import nearly
 
 from .checking import labelled, unguarded
 
@@ -35,6 +37,8 @@ class _Pair:
     ----------
     factors
         What the gradients of the two parts are multiplied by: ``inf`` makes one overflow by itself.
+    backwards
+        How many backward passes went through the first part.
     """
 
     def __init__(self) -> None:
@@ -43,121 +47,132 @@ class _Pair:
         body, head = self.model[0], self.model[2]
         self.optimizers = [
             torch.optim.SGD(body.parameters(), lr=0.1),
-            torch.optim.AdamW(head.parameters(), lr=0.01),
+            torch.optim.SGD(head.parameters(), lr=0.05, momentum=0.5),
         ]
         self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
         self.factors = [1.0, 1.0]
-        self.bare = [0, 0]
+        self.backwards = 0
         self.outputs: set[torch.dtype] = set()
         for i, layer in enumerate((body, head)):
             for p in layer.parameters():
                 p.grad = torch.full_like(p, 0.5)  # left over from an earlier step
                 p.register_hook(lambda g, i=i: g * self.factors[i])
+        body.bias.register_hook(self._count)
         head.register_forward_hook(lambda *args: self.outputs.add(args[2].dtype))
 
-    def weights(self) -> list[Tensor]:
-        """The weights of the two parts."""
-        return [
-            torch.cat([p.detach().flatten().clone() for p in self.model[i].parameters()])
-            for i in (0, 2)
-        ]
+    def _count(self, _: Tensor) -> None:
+        self.backwards += 1
 
-    def is_like(self, other: _Pair) -> bool:
-        """Whether scale and weights are those of another pair."""
-        return self.scaler.get_scale() == other.scaler.get_scale() and all(
-            torch.allclose(a, b, rtol=1e-3, atol=1e-5, equal_nan=True)
-            for a, b in zip(self.weights(), other.weights(), strict=True)
-        )
+    def state(self) -> tuple[float, list[Tensor]]:
+        """Return the scale and the weights."""
+        return self.scaler.get_scale(), [p.detach().clone() for p in self.model.parameters()]
 
 
 _REFUSED = {
     "since the last update": "no-update",
     "_scale is None": "not-scaled",
-    "inf checks": "refused",
+    "prior to update": "nothing-stepped",
+    "for this optimizer": "no-gradients",
 }
 
 
 _OVERFLOWS = ((1.0, 1.0), (math.inf, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, math.inf), (1.0, 1.0))
+_BATCHES = labelled((4, 5, 3, 4, 6, 4))
+
+
+def _run(step: Callable[..., Any], judge: Judge | None = None) -> list[Any]:
+    """Make the six steps; return scale and weights after each."""
+    pair, states = _Pair(), []
+    for (x, y), factors in zip(_BATCHES, _OVERFLOWS, strict=True):
+        pair.factors[:] = factors
+        before = pair.backwards
+        parts = pair.model, x, y, F.cross_entropy, pair.optimizers, pair.scaler, torch.float16
+        try:
+            with torch.no_grad(), torch.autocast("cpu", torch.float16):
+                loss = F.cross_entropy(pair.model(x), y)
+            pair.outputs.clear()
+            got = step(*parts)
+            if judge:
+                _judge_step(got, loss, pair, pair.backwards - before, judge)
+        except (RuntimeError, AssertionError) as error:
+            for words, kind in _REFUSED.items():
+                if judge and words in str(error):
+                    judge.no(kind, seen=str(error), expected="calls in their order")
+            if judge:
+                raise
+            break
+        states.append(pair.state())
+    return states + [None] * (len(_BATCHES) - len(states))
+
+
+def _judge_step(got: Any, loss: Tensor, pair: _Pair, backwards: int, judge: Judge) -> None:
+    if pair.outputs != {torch.float16}:
+        judge.no("no-autocast", seen=f"{pair.outputs}", expected="float16 out of the layers")
+    if backwards > 1:
+        judge.no("several-backwards", seen=f"{backwards} backward passes", expected="one")
+    judge.is_a(got, Tensor, "a tensor")
+    if got.requires_grad:
+        judge.no("keeps-graph", seen=got, expected="the loss without its graph")
+    if not nearly(1e-3)(got, loss):
+        scaled = nearly(1e-2)(got / got.new_tensor(1024.0), loss)
+        judge.no("scaled-loss" if scaled else "other-loss", seen=got, expected=loss)
 
 
 def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
-    answer = unguarded(answer)
-    pair, right = _Pair(), _Pair()
-    others = {name: _Pair() for name in TWO_TWINS}
-    batches = labelled((4, 5, 3, 4, 6, 4))
-    for (x, y), factors in zip(batches, _OVERFLOWS, strict=True):
-        for one in (pair, right, *others.values()):
-            one.factors[:] = factors
-        given = (F.cross_entropy, pair.optimizers, pair.scaler, torch.float16)
-        try:
-            got = answer(pair.model, x, y, *given)
-        except (RuntimeError, AssertionError) as error:
-            for words, kind in _REFUSED.items():
-                if words in str(error):
-                    judge.no(kind, seen=str(error), expected="calls in their order")
-            raise
-        expected = two_steps(
-            right.model, x, y, F.cross_entropy, right.optimizers, right.scaler, torch.float16
-        )
-        for name, twin in TWO_TWINS.items():
-            other = others[name]
-            twin(other.model, x, y, F.cross_entropy, other.optimizers, other.scaler, torch.float16)
-        if pair.outputs != {torch.float16}:
-            judge.no("no-autocast", seen=f"{pair.outputs}", expected="float16 out of the layers")
-        _judge_pair(pair, right, others, factors, judge)
-        judge.is_a(got, Tensor, "a tensor")
-        if got.requires_grad:
-            judge.no("keeps-graph", seen=got, expected="the loss without its graph")
-        judge.close(got, expected.item(), "scaled-loss", rel=1e-3)
-
-
-def _judge_pair(
-    pair: _Pair, right: _Pair, others: dict[str, _Pair], factors: tuple[float, ...], judge: Judge
-) -> None:
-    if pair.is_like(right):
+    states, right = _run(unguarded(answer), judge), _run(two_steps)
+    alike = nearly(1e-3, 1e-5)
+    if alike(states, right):
         return
-    like = [name for name, other in others.items() if pair.is_like(other)]
-    case = "".join(
-        f", after the {part} overflowed"
-        for part, f in zip(("first", "second"), factors, strict=True)
-        if f > 1
-    )
-    judge.no(
-        like[0] if like else "other-step",
-        seen=f"scale {pair.scaler.get_scale():g}, weights "
-        + ("as they should be" if _same_weights(pair, right) else "that are others")
-        + case,
-        expected=f"scale {right.scaler.get_scale():g}",
-    )
 
+    def say(at: int) -> tuple[str, str]:
+        parts = [part for part, f in zip(("first", "second"), _OVERFLOWS[at], strict=True) if f > 1]
+        case = f", step {at + 1}" + "".join(f", in which the {part} overflows" for part in parts)
+        (scale, weights), (usual, others) = states[at], right[at]
+        off = [
+            part
+            for part, a, b in zip(("first", "second"), weights[::2], others[::2], strict=True)
+            if not alike(a, b)
+        ]
+        which = f"other weights in the {' and the '.join(off)} part" if off else "the right weights"
+        return f"scale {scale:g}, {which}{case}", f"scale {usual:g}, and the right weights"
 
-def _same_weights(pair: _Pair, right: _Pair) -> bool:
-    return all(
-        torch.allclose(a, b, rtol=1e-3, atol=1e-5)
-        for a, b in zip(pair.weights(), right.weights(), strict=True)
+    judge.closest(
+        states,
+        right,
+        {kind: [_run(twin) for twin in several(twins)] for kind, twins in TWO_TWINS.items()},
+        alike=alike,
+        otherwise=lambda at: "other-scale" if states[at][0] != right[at][0] else "other-step",
+        say=say,
     )
 
 
 _ZERO = "for optimizer in optimizers:\n    optimizer.zero_grad()"
 _STEP = "scaler.step(optimizer)"
-TWO_TWINS: dict[str, Callable[..., Any]] = {
+_STEPS = f"for optimizer in optimizers:\n    {_STEP}"
+_BARE = "scaler.unscale_({0})\n{0}.step()"
+_FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
+TWO_TWINS: dict[str, Any] = {
     "update-each": edited(two_steps, {"scaler.update()": "    scaler.update()"}),
     "skips-both": edited(
-        two_steps,
-        {
-            _STEP: "scaler.unscale_(optimizer)\n"
-            f"if all(p.grad.isfinite().all() for p in model.parameters()):\n    {_STEP}"
-        },
+        two_steps, {_STEP: f"scaler.unscale_(optimizer)\nif {_FINITE}:\n    {_STEP}"}
     ),
-    "bare-step": edited(
-        two_steps,
-        {
-            f"for optimizer in optimizers:\n    {_STEP}": "scaler.step(optimizers[0])\n"
-            "scaler.unscale_(optimizers[1])\noptimizers[1].step()"
-        },
+    "bare-step": (
+        edited(two_steps, {_STEP: _BARE.format("optimizer")}),
+        edited(two_steps, {_STEPS: f"scaler.step(optimizers[0])\n{_BARE.format('optimizers[1]')}"}),
+        edited(two_steps, {_STEPS: f"{_BARE.format('optimizers[0]')}\nscaler.step(optimizers[1])"}),
     ),
-    "piles-up": edited(two_steps, {_ZERO: "optimizers[0].zero_grad()"}),
-    "piles-up-both": edited(two_steps, {_ZERO: ""}),
+    "still-scaled": (
+        edited(two_steps, {_STEPS: "scaler.step(optimizers[0])\noptimizers[1].step()"}),
+        edited(two_steps, {_STEPS: "optimizers[0].step()\nscaler.step(optimizers[1])"}),
+    ),
+    "one-only": tuple(edited(two_steps, {_STEPS: f"scaler.step(optimizers[{i}])"}) for i in (0, 1)),
+    "twice": edited(two_steps, {_STEP: f"{_STEP}\noptimizer.step()"}),
+    "divided": edited(two_steps, {"scale(loss)": "scale(loss / len(optimizers))"}),
+    "piles-up": tuple(edited(two_steps, {_ZERO: f"optimizers[{i}].zero_grad()"}) for i in (0, 1)),
+    "piles-up-both": (
+        edited(two_steps, {_ZERO: ""}),
+        edited(two_steps, {_ZERO: "", "return": "for o in optimizers:\n    o.zero_grad()\nreturn"}),
+    ),
 }
 
 
@@ -169,7 +184,7 @@ EXERCISE = Exercise(
     task="""
 A network whose two parts have an optimiser each (a GAN's, or an embedding's beside the rest). Write
 `two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one training step in mixed precision, from one
-loss, with **all** of `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only that part's step is
+loss and one backward pass, with **both** `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only that part's step is
 left out. Gradients of an earlier step may still be there. Return the loss as a tensor, unscaled and without its graph.
 """,
     hints=(
@@ -185,15 +200,23 @@ left out. Gradients of an earlier step may still be there. Return the loss as a 
         "update-each": "The scaler was updated between the two steps. The second one's gradients still had the old "
         "scale.",
         "skips-both": "One part overflowed, and both steps were left out.",
-        "bare-step": "One of the optimisers stepped by itself, gradients that overflowed included.",
+        "bare-step": "`optimizer.step()` was called in the place of `scaler.step`, and takes gradients that overflowed too.",
+        "still-scaled": "One of the optimisers stepped by itself, with gradients that still had the scale.",
+        "one-only": "One of the two optimisers makes no step.",
+        "twice": "Each optimiser makes two steps: `scaler.step` has made one.",
+        "divided": "The loss was divided by the number of optimisers. Each part needs the whole gradient.",
+        "several-backwards": "There was more than one backward pass. The gradients of both parts come from one.",
         "not-scaled": "The backward pass went without the scale.",
         "piles-up": "Gradients of an earlier step are in one of the parts.",
         "piles-up-both": "Gradients of an earlier step are still there.",
         "no-update": "The scaler was never told that the step is over.",
-        "refused": "The scaler refused a call: the order is not the one it needs.",
+        "nothing-stepped": "`scaler.update()` was called where `scaler.step` had been given no optimiser since the update before.",
+        "no-gradients": "`scaler.step` was given an optimiser whose parameters have no gradients.",
         "no-autocast": "The layers did not compute in the dtype that was asked for.",
         "keeps-graph": "The loss still has its graph, and with it the activations.",
-        "scaled-loss": "That is not the loss as `loss_fn` gave it.",
-        "other-step": "Weights or scale are not those of a right step.",
+        "scaled-loss": "That loss still has the scale.",
+        "other-loss": "That is not the loss as `loss_fn` gave it.",
+        "other-scale": "The scale is not that of a right step.",
+        "other-step": "The weights are not those of a right step.",
     },
 )

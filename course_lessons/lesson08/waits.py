@@ -14,6 +14,8 @@ import simgpu
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
 
+from .checking import plain
+
 
 def waits():
     copies = 4 * 2
@@ -60,18 +62,13 @@ def count_waits() -> int:
 
 
 def _check_waits(answer: Any, judge: Judge) -> None:
-    got, right = judge.number(answer), count_waits()
-    diagnosis = {
-        right - 8: "no-copies",
-        right - 4: "no-decisions",
-        right - 2: "no-printing",
-        right - 1: "no-end",
-        right + 2: "all-prints",
-        right + 4: "too-many",
-        1: "end-only",
-    }.get(int(got), "wrong-count")
-    if got != right:
-        judge.no(diagnosis, seen=f"{got:g}")
+    got, right = judge.number(plain(answer)), count_waits()
+    if got == right:
+        return
+    known = {-14: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few", -1: "one-few"}
+    known |= {1: "one-many", 2: "two-many", 4: "four-many", 8: "four-many", 12: "four-many"}
+    kind = known.get(got - right, "too-few" if got < right else "too-many")
+    judge.no(kind, seen=f"{got:g}")
 
 
 EXERCISE = Exercise(
@@ -114,16 +111,20 @@ def four_steps(model, loader, optimizer, device):
     why="None of these lines is called `synchronize`. Copies from ordinary memory, an `if` on a tensor and a print are the waits that "
     "profiles find, and the first of them goes away with pinned memory and `non_blocking=True`.",
     diagnoses={
-        "no-copies": "A copy from pageable memory makes the host wait until the data have left. There are two "
-        "in each step.",
-        "no-decisions": "`if loss > 100` needs a Python truth value, so the host waits for the loss.",
-        "no-printing": "To print a loss the host must have it. How many of the four steps print?",
-        "no-end": "The result at the end is read as well.",
-        "end-only": "`.item()` is not the only line that waits. What does an `if` need, or a copy from "
+        "eight-few": "Eight are missing. A copy from pageable memory makes the host wait until the data have left, and there "
+        "are two in each step.",
+        "four-few": "Four are missing, as many as there are steps. Each step waits for the copy of `x`, for the copy of `y`, and "
+        "for the truth value that `if loss > 100` needs.",
+        "two-few": "Two are missing, as many as there are losses printed: to print a loss the host must have it.",
+        "one-few": "One is missing. Steps 0 and 2 print, and the result at the end is read as well.",
+        "end-only": "`.item()` is not the only line that waits. What does an `if` need, and a copy from "
         "ordinary memory?",
-        "all-prints": "Not every step prints.",
-        "too-many": "Something was counted in each step that stays on the device. Which of the lines needs no value in "
-        "Python?",
-        "wrong-count": "The host waits another number of times.",
+        "one-many": "One too many. Steps 0 and 2 print, and what is made on the device needs no copy.",
+        "two-many": "Two too many. Only steps 0 and 2 print.",
+        "four-many": "Too many, by a whole number for each step. The lines whose result stays on the device do not "
+        "wait: `argmax`, `==`, `total +=`, the clipping.",
+        "too-few": "There are more. The host waits for each copy from ordinary memory, and where Python needs a value: in the `if`, "
+        "to print, to return a number.",
+        "too-many": "There are fewer. A line whose result stays on the device does not wait.",
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.loss import _Loss
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.judge import Raised
+from course_utils.exercises.values import brief, nearly
 
 
 def without_sigmoid(model):
@@ -27,67 +31,95 @@ def _gate(scale: float) -> nn.Sequential:
 
 def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
     x = torch.randn(32, 4, generator=torch.Generator().manual_seed(5))
+    cases: list[tuple[Any, Tensor, Tensor]] = []
     for scale in (1.0, 3.0):
         model = _gate(scale)
+        probabilities, logits = model(x).detach(), model[:-1](x).detach()
+        own = {id(p) for p in model.parameters()}
         got = judge.is_a(answer(model), (tuple, list), "a tuple: network, loss, decide")
         if len(got) != 3:
             judge.no("three", seen=f"{len(got)} things", expected="network, loss function, decide")
         network, loss_fn, decide = got
-        judge.is_a(network, nn.Module, "a module")
-        probabilities = model(x).detach()
-        logits = judge.is_a(network(x), Tensor, "a tensor from the network")
-        if torch.allclose(logits, probabilities):
-            judge.no("sigmoid-stays", seen=f"outputs from {logits.min():.2f} to {logits.max():.2f}")
-        if logits.shape != probabilities.shape or not torch.allclose(
-            logits, torch.logit(probabilities), atol=1e-4
-        ):
-            judge.no("other-network", seen=logits[0], expected=torch.logit(probabilities[0]))
-        if {id(p) for p in network.parameters()} != {id(p) for p in model.parameters()}:
+        if not isinstance(network, nn.Module) and not callable(network):
+            judge.no("no-network", seen=network, expected="a module")
+        if isinstance(network, _Loss) or not isinstance(network, nn.Module):
+            judge.no("order", seen=f"first {brief(network, 60)}", expected="first the network")
+        outputs = judge.is_a(network(x), Tensor, "a tensor from the network").detach()
+        if not nearly(1e-4, 1e-4)(outputs, logits):
+            stays = nearly()(outputs, probabilities)
+            judge.no("sigmoid-stays" if stays else "other-network", seen=outputs, expected=logits)
+        if {id(p) for p in network.parameters()} != own:
             judge.no("copies", seen="other parameter objects", expected="those of the model")
-        _judge_loss(loss_fn, logits.detach(), probabilities, judge)
-        _judge_decide(decide, logits.detach(), probabilities, judge)
+        cases.append((loss_fn, logits, probabilities))
+        _judge_decide(decide, logits, judge)
+    _judge_loss(cases, judge)
 
 
-def _judge_loss(loss_fn: Any, logits: Tensor, probabilities: Tensor, judge: Judge) -> None:
-    targets = (torch.arange(len(logits)) % 3 == 0).float().unsqueeze(1)
-    right = F.binary_cross_entropy(probabilities, targets)
-    try:
-        got = judge.number(loss_fn(logits, targets).detach())
-    except RuntimeError as error:  # probabilities outside 0 to 1
-        judge.no("no-logits", seen=str(error).split("\n")[0], expected="a loss of logits")
-    known = {
-        "squared": F.mse_loss(logits, targets),
-        "squared-outputs": F.mse_loss(probabilities, targets),
-        "twice": F.binary_cross_entropy_with_logits(probabilities, targets),
-        "sum": F.binary_cross_entropy(probabilities, targets, reduction="sum"),
-    }
-    if not math.isclose(got, right, rel_tol=1e-4):
-        like = [n for n, v in known.items() if math.isclose(got, v, rel_tol=1e-4)]
-        kind = {"squared-outputs": "squared"}.get(like[0], like[0]) if like else "other-loss"
-        judge.no(kind, seen=got, expected=float(right))
+def _bce(logits: Tensor, targets: Tensor, **more: Any) -> Tensor:
+    return F.binary_cross_entropy_with_logits(logits, targets, **more)
+
+
+_LOSSES: dict[str, tuple[Callable[..., Tensor], ...]] = {
+    "squared": (F.mse_loss, lambda z, y: F.mse_loss(z.sigmoid(), y)),
+    "twice": (lambda z, y: _bce(z.sigmoid(), y),),
+    "sum": (functools.partial(_bce, reduction="sum"),),
+    "turned-targets": (lambda z, y: _bce(z, 1 - y),),
+    "swapped": (lambda z, y: _bce(y, z),),
+}
+
+
+def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
+    """Compare the losses that the answer gave, for two models and hard and soft targets."""
+    got, right, known = [], [], {kind: [[] for _ in of] for kind, of in _LOSSES.items()}
+    for loss_fn, logits, _ in cases:
+        if isinstance(loss_fn, type):
+            judge.no("loss-class", seen=loss_fn, expected=f"{loss_fn.__name__}()")
+        hard = (torch.arange(len(logits)) % 3 == 0).float().unsqueeze(1)
+        for targets in (hard, 0.9 * hard + 0.05):
+            try:
+                loss = judge.is_a(loss_fn(logits, targets), Tensor, "a tensor with the loss")
+            except (RuntimeError, Raised) as error:  # probabilities outside 0 to 1
+                if "between 0 and 1" not in str(getattr(error, "error", error)):
+                    raise
+                judge.no("no-logits", seen="logits were refused", expected="a loss of logits")
+            if loss.numel() != 1:
+                judge.no("no-mean", seen=f"{loss.numel()} numbers", expected="one, the mean")
+            got.append(loss.item())
+            right.append(_bce(logits, targets).item())
+            for kind, of in _LOSSES.items():
+                for values, one in zip(known[kind], of, strict=True):
+                    values.append(one(logits, targets).item())
+    judge.closest(got, right, known, alike=nearly(1e-4), otherwise="other-loss")
     far = torch.tensor([[200.0], [-200.0]])
-    got = loss_fn(far, torch.tensor([[0.0], [1.0]]))
-    if not math.isclose(float(got), 200.0, rel_tol=1e-4):
-        judge.no("saturates", seen=f"{float(got):g} for logits of ±200", expected="200")
+    saturated = float(cases[0][0](far, torch.tensor([[0.0], [1.0]])))
+    if not math.isclose(saturated, 200.0, rel_tol=1e-4):
+        judge.no("saturates", seen=f"{saturated:g} for logits of ±200", expected="200")
 
 
-def _judge_decide(decide: Any, logits: Tensor, probabilities: Tensor, judge: Judge) -> None:
+def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
     if not callable(decide):
         judge.no("no-decide", seen=decide, expected="a function of logits")
-    edges = torch.tensor([[-2.0], [-0.1], [0.0], [0.2], [0.7], [3.0]])
-    for values, expected in ((edges, torch.sigmoid(edges) > 0.5), (logits, probabilities > 0.5)):
+    edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
+    for values in (edges, logits):
         got = judge.is_a(decide(values), Tensor, "a tensor from decide")
         if got.dtype != torch.bool:
             judge.no("not-bool", seen=got.dtype, expected=torch.bool)
+        expected = values > 0
+        if got.shape != expected.shape:
+            judge.no("other-shape", seen=got, expected=expected)
         if torch.equal(got, expected):
             continue
-        kind = "other-decision"
-        if torch.equal(got, values > 0.5):
-            kind = "old-threshold"
-        elif torch.equal(got, ~expected):
-            kind = "turned-round"
+        known = {
+            "old-threshold": (values > 0.5, values >= 0.5),
+            "at-edge": (values >= 0,),
+            "turned-round": (values < 0, values <= 0, values < 0.5, values <= 0.5),
+        }
+        kind = [kind for kind, of in known.items() if any(torch.equal(got, one) for one in of)]
+        at = int((got != expected).flatten().nonzero()[0])
         judge.no(
-            kind, seen=f"{int(got.sum())} of {len(got)} decided yes", expected=int(expected.sum())
+            kind[0] if kind else "other-decision",
+            seen=f"{bool(got.flatten()[at])} for the logit {values.flatten()[at]:.2g}",
+            expected=str(bool(expected.flatten()[at])),
         )
 
 
@@ -118,15 +150,23 @@ above 0.5.
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
         "other-network": "The network's outputs are not the logits of the old model's.",
         "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
+        "no-network": "The first thing must be a network: a module that can be called.",
+        "order": "The first of the three must be the network, a module.",
+        "loss-class": "That is the class of a loss. Make one of it: put parentheses after its name.",
+        "no-mean": "The loss function must give one number for a batch: the mean, as `BCELoss` does.",
+        "turned-targets": "The loss is that of the targets turned round, 0 for 1.",
+        "swapped": "Logits and targets are exchanged in the loss function.",
         "squared": "That is the mean squared error: another loss, and another training.",
         "no-logits": "This loss wants probabilities from 0 to 1. Autocast refuses it, and logits do not fit.",
-        "saturates": "For logits far from 0 the loss is wrong: the sigmoid is 0 or 1 there before the logarithm "
-        "is taken.",
+        "saturates": "For logits far from 0 the loss is wrong: the sigmoid is rounded to 0 and to 1 there "
+        "before the logarithm is taken.",
         "sum": "The loss is the sum over the batch, not the mean.",
         "twice": "Here a sigmoid is applied twice.",
         "other-loss": "The loss is not that of `BCELoss` on the old outputs.",
         "no-decide": "The third thing must be a function of logits.",
         "not-bool": "`decide` must return a tensor of True and False.",
+        "other-shape": "`decide` must give an answer for each logit, in the shape of the logits.",
+        "at-edge": "At the logit 0 the old output is 0.5, which is not above 0.5.",
         "old-threshold": "0.5 is the threshold for probabilities. Which logit belongs to it?",
         "turned-round": "Yes and no are exchanged.",
         "other-decision": "The decisions are not those of the old model.",

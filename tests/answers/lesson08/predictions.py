@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson08.predictions import predictions
+from course_lessons.lesson08.predictions import TWINS, predictions
 from course_utils.devices import synchronize
 from course_utils.exercises.edited import edited
 
@@ -37,12 +37,36 @@ def _by_pieces(model, batches, landing, device):
     return [int(k) for k in landing[: sum(rows)]]
 
 
+def _of_views(model, batches, landing, device):
+    places, end = [], len(landing)
+    with torch.inference_mode():
+        for x in batches:
+            place = landing[end - len(x) : end]
+            place.copy_(model(x).max(1).indices, non_blocking=True)
+            places.append(place)
+            end -= len(x)
+    synchronize(device)
+    return [k for place in places for k in place.numpy()]
+
+
+def _cloned_too_early(model, batches, landing, device):
+    places = []
+    for x in batches:
+        here = landing[: len(x)]
+        here.copy_(model(x).argmax(1), non_blocking=True)
+        places.append(here.clone())
+    synchronize(device)
+    return torch.cat(places).tolist()
+
+
 WRONG = {
+    **TWINS,
     "too-early": (
+        _cloned_too_early,
         edited(predictions, {"synchronize(device)": ""}),
-        edited(  # waits before the last copy
+        edited(  # waits before the first copy alone
             predictions,
-            {"synchronize(device)": "    if x is batches[-2]:\n        synchronize(device)"},
+            {"synchronize(device)": "", "start = 0": "start = 0\nsynchronize(device)"},
         ),
     ),
     "waits-each": (
@@ -50,7 +74,8 @@ WRONG = {
         _in_turn,
         edited(predictions, {"synchronize(device)": "    synchronize(device)"}),
     ),
-    "whole-landing": edited(predictions, {"landing[:start].tolist": "landing.tolist"}),
-    "wrong-classes": edited(predictions, {"landing[start:stop]": "landing[: len(x)]"}),
+    "too-few": edited(predictions, {"[:start].tolist": "[: start // 2].tolist"}),
+    "too-many": edited(predictions, {"landing[:start].tolist()": "2 * landing[:start].tolist()"}),
+    "wrong-classes": edited(predictions, {"argmax(1)": "argmin(1)"}),
 }
-RIGHT = {"one tensor": _from_one_tensor, "pieces": _by_pieces}
+RIGHT = {"one tensor": _from_one_tensor, "pieces": _by_pieces, "views from the end": _of_views}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
@@ -83,53 +85,87 @@ def _one_thread_a_batch(batches, bound):
         yield found[0]
 
 
-def _by_thread(batches, bound):
-    waiting, left, end = queue.Queue(bound), threading.Event(), object()
+def _first_error_first(batches, bound):
+    source, end = iter(batches), object()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = deque(pool.submit(next, source, end) for _ in range(bound))
+        while True:
+            for future in ahead:
+                if future.exception():
+                    raise future.exception()
+            if (batch := ahead.popleft().result()) is end:
+                return
+            ahead.append(pool.submit(next, source, end))
+            yield batch
 
-    def put(item):
-        while not left.is_set():
-            try:
-                return waiting.put(item, timeout=0.01)
-            except queue.Full:
-                continue
-        return None
+
+def _by_thread(batches, bound):
+    loaded, room, left = queue.Queue(), threading.Semaphore(bound), threading.Event()
 
     def load():
         try:
-            for batch in batches:
-                put((batch, None))
-                if left.is_set():
-                    return
-            put((end, None))
+            source = iter(batches)
+            while room.acquire() and not left.is_set():
+                loaded.put((next(source), None))
+        except StopIteration:
+            loaded.put((END, None))
         except Exception as error:  # noqa: BLE001
-            put((end, error))
+            loaded.put((END, error))
 
-    thread = threading.Thread(target=load, daemon=True)
+    thread = threading.Thread(target=load)
     thread.start()
     try:
-        while (item := waiting.get())[0] is not end:
+        while (item := loaded.get())[0] is not END:
+            room.release()
             yield item[0]
         if item[1] is not None:
             raise item[1]
     finally:
         left.set()
+        room.release()
         thread.join()
 
 
+def _pool_let_go(batches, bound):
+    source, end, pool = iter(batches), object(), ThreadPoolExecutor(1)
+    ahead = [pool.submit(next, source, end) for _ in range(bound)]
+    while (batch := ahead.pop(0).result()) is not end:
+        ahead.append(pool.submit(next, source, end))
+        yield batch
+
+
+_NONE = {"object(), iter(batches)": "None, iter(batches)"}
 WRONG = {
     "not-ahead": (_in_line, _one_thread_a_batch),
     "no-bound": _prefetch_by_queue(lambda bound: 0),
-    "too-few": edited(
-        prefetch,
-        {
-            "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
-        },
+    "one-more": (
+        edited(prefetch, {"range(bound)": "range(bound + 1)"}),
+        _prefetch_by_queue(lambda bound: bound),
     ),
+    "too-few": (
+        edited(
+            prefetch,
+            {
+                "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
+            },
+        ),
+        edited(
+            prefetch,
+            {
+                "ahead.append(loader.submit(next, source, end))\nyield batch": "yield batch\n"
+                "ahead.append(loader.submit(next, source, end))"
+            },
+        ),
+    ),
+    "none-ends": edited(prefetch, _NONE),
+    "false-ends": edited(prefetch, {**_NONE, " is not end": ""}),
     "error-lost": _prefetch_swallowing,
     "hangs": (_prefetch_mute, edited(_prefetch_mute, {"(bound)": "()"})),
-    "too-soon": edited(prefetch, {"iter(batches)": "iter(list(batches))"}),
+    "too-soon": (edited(prefetch, {"iter(batches)": "iter(list(batches))"}), _first_error_first),
     "thread-stays": _prefetch_by_queue(lambda bound: bound - 1 or 1),
-    "other-batches": _mixed,
+    "last-missing": edited(prefetch, {"iter(batches)": "iter(list(batches)[:2])"}),
+    "other-order": _mixed,
+    "other-batches": lambda batches, bound: (b for batch in batches for b in (batch, batch)),
     "wrong-type": lambda batches, bound: list(batches),
 }
-RIGHT = {"a thread": _by_thread}
+RIGHT = {"a thread": _by_thread, "a pool that is let go": _pool_let_go}

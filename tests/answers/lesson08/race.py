@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import numpy as np
 import torch
 
 from course_lessons.lesson08.race import race
+from course_utils.devices import synchronize
 from course_utils.exercises.edited import edited
 
 
@@ -22,6 +26,27 @@ def _moved_matrices(sizes, devices, measure):
         first, second = seconds(n, devices[0]), seconds(n, devices[1])
         found.append([n, first, second, first / second])
     return found
+
+
+def _in_one_line(sizes, devices, measure):
+    def seconds(n, device):
+        made = [torch.rand(n, n, device=torch.device(device)) for _ in range(2)]
+        return measure(partial(torch.matmul, *made), device=torch.device(device)).median
+
+    rows = [(n, *(seconds(n, device) for device in devices)) for n in sizes]
+    return [(*row, np.float64(row[1] / row[2])) for row in rows]
+
+
+def _a_list_a_device(sizes, devices, measure):
+    times = {
+        device: [
+            measure(partial(torch.mm, *torch.rand(2, n, n, device=device)), device=device)
+            for n in sizes
+        ]
+        for device in devices
+    }
+    pairs = zip(sizes, *times.values(), strict=False)
+    return [(n, a.median, b.median, a.median / b.median) for n, a, b in pairs]
 
 
 _MAKE = "a, b = torch.rand(2, n, n, device=device)"
@@ -47,6 +72,25 @@ WRONG = {
     "upside-down": edited(race, {"times[0] / times[1]": "times[1] / times[0]"}),
     "swapped": edited(race, {"in devices": "in reversed(devices)"}),
     "difference": edited(race, {"times[0] / times[1]": "times[0] - times[1]"}),
-    "rows": edited(race, {"n, *times, ": "n, "}),
+    "rows": (
+        edited(race, {"n, *times, ": "n, "}),
+        edited(race, {"return rows": "    return rows"}),
+    ),
+    "times-more": edited(race, {"a @ b,": "(a @ b).sum(),"}),
+    "times-wait": edited(
+        race,
+        {_WORK: "lambda a=a, b=b, device=device: [a @ b, synchronize(device)]"},
+        synchronize=synchronize,
+    ),
+    "other-dtype": edited(race, {_MAKE: f"{_MAKE}.double()"}),
+    "other-product": edited(race, {_MAKE: "a, b = torch.rand(2, n + 1, n + 1, device=device)"}),
+    "one-matrix": edited(race, {"a @ b,": "a @ a,"}),
+    "not-random": edited(race, {"torch.rand": "torch.zeros"}),
+    "not-measured": edited(race, {"in devices": "in (devices[0], devices[0])"}),
+    "twice-through": _a_list_a_device,
+    "share": edited(race, {"times[0] / times[1]": "times[0] / times[1] - 1"}),
+    "other-unit": edited(race, {").median": ").median * 1e3"}),
+    "rounded": edited(race, {"times[0] / times[1]": "round(times[0] / times[1], 2)"}),
+    "wrong-row": edited(race, {").median": ").q1"}),
 }
-RIGHT = {"moved matrices": _moved_matrices}
+RIGHT = {"moved matrices": _moved_matrices, "partial": _in_one_line}

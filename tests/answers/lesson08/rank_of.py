@@ -29,16 +29,42 @@ def _by_count(environment):
     return (int(there[0]), int(there[1]), int(there[2]))
 
 
+_RETURN = "return tuple(int(environment[name]) for name in names)"
 WRONG = {
-    "not-alone": edited(
-        rank_of, {"len(missing) == len(names)": "False", "if missing:": "if False:"}
-    ),
-    "half-set": (
-        _with_defaults,
+    "not-alone": edited(rank_of, {"len(missing) == len(names)": "False"}),
+    "alone-other": edited(rank_of, {"0, 0, 1": "0, 0, 0"}),
+    "made-up": _with_defaults,
+    "takes-alone": (
         edited(rank_of, {"len(missing) == len(names)": '"RANK" in missing'}),
+        edited(rank_of, {"len(missing) == len(names)": "missing"}),
     ),
+    "half-set": edited(rank_of, {"raise ValueError(": "return (-1, -1, -1) or ("}),
+    "other-error": (
+        edited(rank_of, {"if missing": "if False"}),
+        edited(rank_of, {"ValueError": "RuntimeError"}),
+    ),
+    "unnamed": edited(rank_of, {"', '.join(missing)": "missing[0]"}),
+    "all-named": edited(rank_of, {"', '.join(missing)": "names"}),
+    "not-how": edited(rank_of, {"torchrun": "several processes"}),
     "strings": _as_text,
-    "unnamed": edited(rank_of, {"if missing": "if False"}),
-    "other-order": edited(rank_of, {'"RANK", "LOCAL_RANK"': '"LOCAL_RANK", "RANK"'}),
+    "floats": edited(rank_of, {"int(": "float("}),
+    "three": edited(rank_of, {"in names)": "in names[:2])"}),
+    "other-order": (
+        edited(rank_of, {'"RANK", "LOCAL_RANK"': '"LOCAL_RANK", "RANK"'}),
+        edited(
+            rank_of,
+            {'"LOCAL_RANK", "WORLD_SIZE"': '"WORLD_SIZE", "LOCAL_RANK"', "0, 0, 1": "0, 1, 0"},
+        ),
+    ),
+    "order-of-dict": edited(
+        rank_of, {_RETURN: "return tuple(int(v) for k, v in environment.items() if k in names)"}
+    ),
+    "local-is-rank": edited(
+        rank_of,
+        {_RETURN: "r, w = (int(environment[n]) for n in names[::2])\nreturn r, r % w, w"},
+    ),
+    "refuses": edited(rank_of, {"if missing:": "if missing or environment['RANK'] == '0':"}),
+    "ignores": lambda environment: (0, 0, 1),
+    "other-numbers": edited(rank_of, {"int(environment[name])": "int(environment[name]) + 1"}),
 }
 RIGHT = {"by count": _by_count}

@@ -7,7 +7,7 @@ import gc
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.steady_loop import careful_loop, steady_loop
+from course_lessons.lesson08.steady_loop import TWINS, careful_loop, steady_loop
 from course_utils.exercises.edited import edited
 
 
@@ -40,18 +40,29 @@ _SUM = ".sum()\ndel probabilities"
 _READ = ".sum().item()\ndel probabilities"
 _RETURN = "return hits.item()"
 WRONG = {
+    **TWINS,
     "emptied": careful_loop,
     "collects": edited(
         steady_loop, {"del probabilities": "del probabilities\ngc.collect()"}, gc=gc
     ),
-    "higher-peak": edited(steady_loop, {"del probabilities": ""}),
+    "higher-peak": (
+        edited(steady_loop, {"del probabilities": ""}),
+        edited(steady_loop, {"del probabilities": "del x, y, logits, loss"}),
+    ),
+    "grows": edited(
+        steady_loop,
+        {"hits = 0": "hits, kept = 0, []", "del probabilities": "kept.append(logits.detach())"},
+    ),
     "waits": (
         edited(steady_loop, {_SUM: _READ, _RETURN: "return hits"}),
         edited(_without_a_tensor, {".sum()": ".sum().item()"}),
+        edited(steady_loop, {"del probabilities": "del probabilities\nloss.item()"}),
     ),
-    "other-hits": edited(
-        steady_loop, {"probabilities = logits.detach()": "probabilities = model(x).detach()"}
-    ),
-    "other-weights": edited(steady_loop, {"optimizer.step()": ""}),
+    "other-hits": edited(steady_loop, {"argmax(1) == y": "argmax(0)[0] == y"}),
+    "other-weights": edited(steady_loop, {"logits = model(x)": "logits = model.eval()(x)"}),
 }
-RIGHT = {"no tensor": _without_a_tensor, "a function": _in_a_function}
+RIGHT = {
+    "no tensor": _without_a_tensor,
+    "a function": _in_a_function,
+    "a tensor": edited(steady_loop, {_RETURN: "return hits"}),
+}

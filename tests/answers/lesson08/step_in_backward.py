@@ -52,10 +52,19 @@ def _one_optimizer(model, make_optimizer):
             parameter.register_post_accumulate_grad_hook(update)
 
 
+_STEP = "optimizers[parameter].step()"
+_ZERO = "optimizers[parameter].zero_grad()"
+_ALL = "for p in model.parameters() if p.requires_grad"
 WRONG = {
-    "none-moved": _too_early,
-    "some-moved": _late_binding,
-    "gradients-stay": edited(step_in_backward, {"optimizers[parameter].zero_grad()": ""}),
+    "none-moved": (
+        _too_early,
+        edited(step_in_backward, {f"{_STEP}\n{_ZERO}": f"{_ZERO}\n{_STEP}"}),
+    ),
+    "late-names": _late_binding,
+    "some-moved": edited(step_in_backward, {_ALL: f"{_ALL} and p.dim() > 1"}),
+    "frozen": edited(step_in_backward, {_ALL: "for p in model.requires_grad_().parameters()"}),
+    "gradients-stay": edited(step_in_backward, {_ZERO: ""}),
+    "zeros-stay": edited(step_in_backward, {"zero_grad()": "zero_grad(set_to_none=False)"}),
     "all-at-once": edited(
         _one_optimizer,
         {
@@ -63,11 +72,8 @@ WRONG = {
             "if parameter.requires_grad": "if parameter in set(model.first.parameters())",
         },
     ),
-    "other-weights": edited(
-        step_in_backward,
-        {
-            "optimizers[parameter].step()": "make_optimizer([parameter]).step()",
-        },
-    ),
+    "forgets": edited(step_in_backward, {_STEP: "make_optimizer([parameter]).step()"}),
+    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n{_STEP}"}),
+    "other-weights": edited(step_in_backward, {_STEP: f"parameter.grad.mul_(0.5)\n{_STEP}"}),
 }
 RIGHT = {"closures": _by_closures, "one optimizer": _one_optimizer}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_logged import train_logged
+from course_lessons.lesson08.train_logged import LOSSES, RATES, STEPS, train_logged
 from course_utils.exercises.edited import edited
 
 
@@ -44,6 +45,22 @@ def _after_a_wait(model, batches, optimizer, every, clock, log):
         total, rows, begin = 0.0, 0, end
 
 
+def _as_a_list(model, batches, optimizer, every, clock, log):
+    losses, sizes, begin = [], [], clock()
+    for step, (x, y) in enumerate(batches, 1):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+        sizes.append(len(y))
+        if step % every == 0 or step == len(batches):
+            values = torch.stack(losses).cpu().numpy()
+            seconds = clock() - begin
+            log(step, np.average(values, weights=sizes), sum(sizes) / seconds)
+            losses, sizes, begin = [], [], clock()
+
+
 _MEAN = "mean = total.item() / samples\nnow = clock()"
 _AS_SHIPPED = edited(
     train_logged,
@@ -54,23 +71,29 @@ _AS_SHIPPED = edited(
         "total, samples, begin = 0, 0, now": "",
     },
 )
+_LINE = "log(step, mean, samples / (now - begin))"
 WRONG = {
+    **LOSSES,
+    **RATES,
+    **STEPS,
     "waits-each-step": edited(
         train_logged, {"loss.detach()": "loss.item()", "total.item()": "total"}
     ),
+    "waits-more": (_after_a_wait, edited(train_logged, {_LINE: f"loss.item()\n{_LINE}"})),
     "launch-rate": edited(train_logged, {_MEAN: "now = clock()\nmean = total.item() / samples"}),
-    "since-start": edited(train_logged, {"total, samples, begin = 0, 0, now": ""}),
-    "mean-of-means": edited(
-        train_logged,
-        {
-            "loss.detach() * len(y)": "loss.detach()",
-            "total.item() / samples": "total.item() / ((step - 1) % every + 1)",
-        },
+    "begins-elsewhere": edited(
+        train_logged, {_MEAN: f"early = clock()\n{_MEAN}", "= 0, 0, now": "= 0, 0, early"}
     ),
     "no-tail": (edited(train_logged, {" or step == len(batches)": ""}), _AS_SHIPPED),
-    "last-loss": edited(train_logged, {"total.item() / samples": "loss.item()"}),
+    "other-steps": edited(train_logged, {_LINE: ""}),
+    "other-loss": edited(train_logged, {"total.item()": "2 * total.item()"}),
+    "other-rate": edited(train_logged, {_LINE: "log(step, mean, 2 * samples / (now - begin))"}),
+    "other-weights": edited(
+        train_logged, {"optimizer.step()": "if step < len(batches):\n    optimizer.step()"}
+    ),
+    "three-things": edited(train_logged, {_LINE: "log(step, mean)"}),
     "tensor": edited(
         train_logged, {"log(step, mean,": "log(step, torch.tensor(mean),"}, torch=torch
     ),
 }
-RIGHT = {"groups": _by_groups, "after a wait": _after_a_wait}
+RIGHT = {"groups": _by_groups, "read as a list": _as_a_list}

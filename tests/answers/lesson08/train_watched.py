@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_watched import train_watched
+from course_lessons.lesson08.train_watched import TWINS, train_watched
 from course_utils.exercises.edited import edited
 
 
@@ -36,24 +37,38 @@ def _by_a_counter(model, batches, optimizer, every):
     return None
 
 
-_LOOK = "good = torch.stack(losses).isfinite().tolist()"
+def _by_arrays(model, batches, optimizer, every):
+    for first in range(0, len(batches), every):
+        losses = []
+        for x, y in batches[first : first + every]:
+            loss = F.cross_entropy(model(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach().clone())
+        bad = np.flatnonzero(~np.isfinite(torch.stack(losses).cpu().numpy()))
+        if len(bad):
+            return first + bad[0]
+    return None
+
+
 _FOUND = "return good.index(False)"
 WRONG = {
-    "reads-often": (
-        edited(
-            train_watched,
-            {"losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"},
-        ),
-        _reading_a_flag,
-    ),
-    "never-stops": edited(
+    **TWINS,
+    "reads-each-step": edited(
         train_watched,
-        {_FOUND: "found = good.index(False)\nif step == len(batches):\n    return found"},
+        {"losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"},
     ),
+    "reads-often": edited(train_watched, {_FOUND: f"{_FOUND} if loss.item() else {_FOUND[7:]}"}),
+    "stops-early": _reading_a_flag,
     "stops-late": edited(train_watched, {"step % every": "step % (2 * every)"}),
-    "no-last-look": edited(train_watched, {" or step == len(batches)": ""}),
-    "misses": edited(train_watched, {"isfinite()": "isnan().logical_not()"}),
-    "counts-from-one": edited(train_watched, {_FOUND: f"{_FOUND} + 1"}),
-    "block-only": edited(train_watched, {_FOUND: "return step - 1"}),
+    "false-alarm": edited(
+        train_watched,
+        {
+            "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
+        },
+    ),
+    "wrong-step": edited(train_watched, {_FOUND: f"{_FOUND} + 3"}),
+    "not-trained": edited(train_watched, {"loss.backward()": "(2 * loss).backward()"}),
 }
-RIGHT = {"counter": _by_a_counter}
+RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}

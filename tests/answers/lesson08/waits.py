@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 WRONG = {
-    "no-copies": 7,
-    "no-decisions": 11,
-    "no-printing": 13,
-    "no-end": 14,
+    "eight-few": 7,
+    "four-few": 11,
+    "two-few": 13,
+    "one-few": 14,
     "end-only": 1,
-    "all-prints": 17,
-    "too-many": 19,
-    "wrong-count": 100,
+    "one-many": 16,
+    "two-many": 17,
+    "four-many": (19, 23),
+    "too-few": (0, 3, 9),
+    "too-many": 100,
 }
-RIGHT = {"as a float": 15.0}
+RIGHT = {"as a float": 15.0, "of NumPy": np.int64(15)}
