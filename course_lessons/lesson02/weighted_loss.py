@@ -148,7 +148,7 @@ EXERCISE = Exercise(
         "share-left": "This is the share of the other classes: subtracted, where the task divides.",
         "reduction": "The loss should be the weighted mean over the batch, as `nn.CrossEntropyLoss` gives by itself.",
         "smoothed": "The labels are smoothed, which was not asked for.",
-        "not-scaled": "Rare classes count for more, in the right proportion. But all weights are off by one factor.",
+        "not-scaled": "Rare classes count for more, in the right proportion. But all are off by the same factor.",
         "other-dtype": "The values are right, but not their type: the logits are float32, and the weights should be too.",
         "no-weight": "The loss has no weight: give it the tensor as `weight=`.",
         "wrong-value": "These are not the weights total / (number of classes · count).",
