@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import torch
 from torch import nn
 
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import OverCases, nearly, several
+from course_utils.exercises.values import agree
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -46,7 +48,47 @@ def _count(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
-def weights_after(reference: Any, cases: Any, twins: Any, *, otherwise: str) -> OverCases:
+def over(
+    reference: Callable[..., Any],
+    case: Callable[[int], tuple[Any, ...]],
+    n: int,
+    twins: Mapping[str, Any],
+    **more: Any,
+) -> Callable[..., None]:
+    """`OverCases` for what takes long: it asks a twin for all cases only where one does not rule it out.
+
+    Parameters
+    ----------
+    reference, twins, more
+        As for `OverCases`.
+    case
+        Makes a case anew, by its number: of `n`.
+    """
+    more = {"alike": nearly(1e-4, 1e-5), "situation": said, **more}
+    form = OverCases(reference, lambda: [case(at) for at in range(n)], {}, **more)
+
+    def check(answer: Callable[..., Any], judge: Judge) -> None:
+        for at in range(n):
+            one = replace(form, cases=lambda at=at: [case(at)])
+            (right,), (got,) = one.values(reference), one.values(answer)
+            if form.read:
+                got = form.read(judge, got)
+            if agree(form.alike, got, right):
+                continue
+            kept: dict[str, list[Any]] = {}
+            for diagnosis, each in twins.items():
+                for twin in several(each):
+                    (value,) = one.values(twin, safe=True)
+                    if any(agree(form.alike, value, like) for like in (got, right)):
+                        kept.setdefault(diagnosis, []).append(twin)
+            replace(form, twins={name: tuple(few) for name, few in kept.items()})(answer, judge)
+
+    return check
+
+
+def weights_after(
+    reference: Any, case: Any, n: int, twins: Any, *, otherwise: str
+) -> Callable[..., None]:
     """A check of the steps that an answer's optimiser made, and of the weights that they left.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.
@@ -61,16 +103,7 @@ def weights_after(reference: Any, cases: Any, twins: Any, *, otherwise: str) -> 
     def shown(value: Any) -> str:
         return f"{value[0]} step{'s' * (value[0] != 1)}, a weight {float(value[1][0][0, 0]):.5f}"
 
-    return OverCases(
-        reference,
-        cases,
-        twins,
-        look=look,
-        alike=nearly(1e-4, 1e-5),
-        otherwise=told,
-        situation=said,
-        shown=shown,
-    )
+    return over(reference, case, n, twins, look=look, otherwise=told, shown=shown)
 
 
 def said(_: object, batches: Batches, *more: Any) -> str:

@@ -9,9 +9,8 @@ from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
-from course_utils.exercises.forms import OverCases, nearly
 
-from .checking import made_batches, python_float, said, sgd, small_model, weights_after
+from .checking import made_batches, over, python_float, sgd, small_model, weights_after
 
 
 def train_epoch(model, batches, optimizer):
@@ -86,23 +85,17 @@ _GIVES = {
 }
 
 
-def _cases(sizes=((4, 4, 3), (5, 2), (3, 3, 3, 1), (6,), (4, 4))):
-    """Models in eval mode, batches and optimisers, new each time."""
-    for at, each in enumerate(sizes):
-        model = small_model().eval()
-        yield model, made_batches(each, seed=at + 1), sgd(model)
+_SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
-_WEIGHTS = weights_after(train_epoch, _cases, _LEARNS, otherwise="weights")
-_MEAN = OverCases(
-    train_epoch,
-    _cases,
-    _GIVES,
-    read=python_float,
-    alike=nearly(1e-4, 1e-5),
-    otherwise="wrong-mean",
-    situation=said,
-)
+def _case(at):
+    """A model in eval mode, batches and an optimiser."""
+    model = small_model().eval()
+    return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
+
+
+_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS, otherwise="weights")
+_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float, otherwise="wrong-mean")
 
 
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
@@ -136,8 +129,8 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
         "`backward()` adds to `.grad`, it does not replace it.",
         "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
-        "nothing-learned": "When the optimiser steps there is no gradient: nothing was learned. Between "
-        "`zero_grad()` and `step()` comes `backward()`.",
+        "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
+        "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
         "no-step": "The optimiser you were given never steps.",
         "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
