@@ -18,39 +18,109 @@ def index_batches(n, size, seed, epoch, start):
 
 
 def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
-    n, size = 23, 5
     torch.manual_seed(12)
     random.seed(12)
-    with judge.own_generator():
-        got = answer(n, size, 7, 0, 0)
-    first = _index_lists(got, judge)
-    flat = [i for batch in first for i in batch]
-    if sorted(flat) != list(range(n)):
+    for n, size, seed in ((23, 5, 7), (24, 4, 3), (40, 16, 11), (9, 20, 5)):
+        case = f"n = {n}, size = {size}"
+        with judge.own_generator():
+            got = answer(n, size, seed, 0, 0)
+        whole = _index_lists(got, judge)
+        _judge_whole(whole, n, size, judge)
+        if _index_lists(answer(n, size, seed, 0, 0), judge) != whole:
+            judge.no("not-repeatable", seen=f"{case}: another order at the second call")
+        if _index_lists(answer(n, size, seed, 1, 0), judge) == whole:
+            judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
+        for start in range(1, len(whole) + 2):
+            rest = _index_lists(answer(n, size, seed, 0, start), judge)
+            if rest != whole[start:]:
+                _judge_rest(rest, whole, start, size, judge)
+        for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
+            wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
+            if got != wanted:
+                judge.no(
+                    "other-seed",
+                    seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(
+                        *other, *one
+                    ),
+                    expected="the same order, because seed + epoch is the same",
+                )
+
+
+def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
+    """Judge an epoch from its first batch on."""
+    flat = [i for batch in whole for i in batch]
+    said = f"n = {n}, size = {size}, start = 0"
+    sizes = [len(batch) for batch in whole]
+    shown = {
+        "seen": f"{said}: batches of {sizes}",
+        "expected": f"{[size] * (n // size) + [n % size] * (n % size > 0)}",
+    }
+    if not whole:
+        judge.no("up-to-start", **shown)
+    if min(flat) > 0 and max(flat) == n:
         judge.no(
-            "not-each-once", seen=f"{len(set(flat))} of {n} indices", expected="each index once"
+            "from-one", seen=f"{said}: indices {min(flat)} to {max(flat)}", expected=f"0 to {n - 1}"
         )
-    if [len(batch) for batch in first] != [5, 5, 5, 5, 3]:
-        judge.no("sizes", seen=[len(batch) for batch in first], expected=[5, 5, 5, 5, 3])
+    if len(flat) > len(set(flat)):
+        padded = set(flat) == set(range(n)) and set(sizes) == {size}
+        told = "padded" if padded else "twice"
+        judge.no(
+            told,
+            seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
+            expected=f"{n}",
+        )
+    if set(flat) != set(range(n)):
+        told = "missing"
+        if set(sizes) == {size} and len(flat) == n // size * size:
+            told = "last-dropped"
+        if len(flat) == n - min(size, n) or (len(sizes) > 1 and len(flat) == n - size):
+            told = "first-dropped"
+        if told == "last-dropped" and n % size == 0:
+            told = "missing"
+        judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
+    if sorted(sizes, reverse=True) == [size] * (n // size) + [n % size] * (n % size > 0) != sizes:
+        judge.no("ragged-first", **shown)
+    if sizes != [size] * (n // size) + [n % size] * (n % size > 0):
+        judge.no("as-many" if len(whole) == min(size, n) else "sizes", **shown)
     if flat == sorted(flat):
-        judge.no("not-shuffled", seen=first, expected="a random order")
-    if _index_lists(answer(n, size, 7, 0, 0), judge) != first:
-        judge.no("not-repeatable", seen="another order at the second call", expected=first)
-    if _index_lists(answer(n, size, 7, 1, 0), judge) == first:
+        judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
+    if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
         judge.no(
-            "same-each-epoch", seen="epochs 0 and 1 in the same order", expected="another order"
+            "whole-batches", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
         )
-    for start in (1, 3, 5):
-        rest = _index_lists(answer(n, size, 7, 0, start), judge)
-        if rest != first[start:]:
-            judge.no("not-the-rest", seen=f"start = {start}: {rest}", expected=first[start:])
-    for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
-        wanted, got = (_index_lists(answer(n, size, *pair, 2), judge) for pair in (one, other))
-        if got != wanted:
-            judge.no(
-                "other-seed",
-                seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(*other, *one),
-                expected="the same order, because seed + epoch is the same",
-            )
+    if size < n and all(batch == sorted(batch) for batch in whole):
+        judge.no(
+            "sorted-inside", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
+        )
+
+
+def _judge_rest(rest: list[Any], whole: list[Any], start: int, size: int, judge: Judge) -> None:
+    """Refuse what came from a later batch on."""
+    flat = [i for batch in whole for i in batch]
+
+    def cut(order: list[int]) -> list[list[int]]:
+        return [order[i : i + size] for i in range(0, len(order), size)]
+
+    told = "not-the-rest"
+    for name, wrong in {
+        "start-ignored": whole,
+        "start-in-indices": cut(flat[start:]),
+        "off-by-one": whole[start + 1 :],
+        "one-early": whole[start - 1 :],
+        "only-one": whole[start : start + 1],
+        "up-to-start": whole[:start],
+    }.items():
+        if rest == wrong:
+            told = name
+            break
+    else:
+        if {i for batch in rest for i in batch} == set(range(start * size, len(flat))):
+            told = "left-out-first"
+    judge.no(
+        told,
+        seen=[f"start = {start}", *rest[:2]],
+        expected=[f"start = {start}", *whole[start:][:2]],
+    )
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
@@ -86,10 +156,25 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "global-generator": "The function drew from a generator that other code uses, or seeded it: "
         "then dropout and everything else that is random changes too.",
         "same-each-epoch": "Every epoch has the same order: the seed does not depend on the epoch.",
-        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: `start` "
-        "counts batches, and they are left out after the shuffle.",
-        "not-each-once": "Some index is missing or comes twice: each epoch sees every digit once.",
+        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",
+        "start-ignored": "`start` changes nothing: the first batches are still there.",
+        "start-in-indices": "`start` was counted in indices. It counts batches.",
+        "off-by-one": "One batch too many is left out: batch number `start` is the first to come.",
+        "one-early": "One batch too few is left out: batch number `start` is the first to come.",
+        "only-one": "Only batch number `start` came. All from it on are asked for.",
+        "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
+        "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",
+        "from-one": "The indices begin at 1. The first is 0.",
+        "twice": "Some index comes twice: each epoch sees every digit once.",
+        "padded": "The last batch was filled up with indices that had come before. It may be smaller.",
+        "missing": "Some index never comes: each epoch sees every digit once.",
+        "last-dropped": "The smaller batch at the end is missing.",
+        "first-dropped": "A whole batch is missing, although `start` is 0.",
         "sizes": "The batches have other sizes than asked for.",
+        "as-many": "There are `size` batches. Each should have `size` indices.",
+        "ragged-first": "The smaller batch is not the last one.",
+        "whole-batches": "The batches were shuffled, but inside each the indices follow one another. Shuffle the indices.",
+        "sorted-inside": "The indices inside each batch were sorted: that is no random order of all.",
         "not-shuffled": "The indices come in their natural order.",
         "not-repeatable": "Two calls with the same arguments gave two orders.",
         "not-index-tensors": "Each batch must be a 1-D tensor of indices.",
