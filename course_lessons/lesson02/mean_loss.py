@@ -142,6 +142,7 @@ def _check_mean_loss(answer: Any, judge: Judge) -> None:
         [sum(each) / len(each) for each in losses],
         {name: [list(map(twin, losses)) for twin in several(t)] for name, t in _TWINS.items()},
         alike=nearly(1e-5, 1e-6),
+        otherwise="too-early" if early else "wrong-value",
     )
     for feed, (seconds, usual) in zip(feeds, spent, strict=True):
         if feed.counted.races:

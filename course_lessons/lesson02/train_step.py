@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,9 @@ _LEARNS = {
         _twin({_BACKWARD: _STEP, _STEP: _BACKWARD}),
         _twin({_BACKWARD: ""}),
     ),
-    "old-gradient": _twin({_ZERO: _STEP, _BACKWARD: _ZERO, _STEP: _BACKWARD}),
+    "old-gradient": _twin(
+        {"logits = model(images)": f"{_STEP}\nlogits = model(images)", _STEP: ""}
+    ),
     "two-steps": _twin({_STEP: f"{_STEP}\n{_STEP}"}),
     "summed": _twin({_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"}),
     "softmax-twice": (
@@ -127,6 +130,7 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
     ((model, optimizer, *_),) = _made((5,))
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
+        right = copy.deepcopy(model).cpu()(images).detach().numpy()
         with counted_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
         if isinstance(got, torch.Tensor):
@@ -136,8 +140,8 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
         if at != device:
             judge.no("stays", seen=f"model on {at}", expected=f"model on {device}")
         if counted is not None:
-            back = [copy for copy in counted.copies if copy.code == "d2h"]
-            if any(c.non_blocking for c in back) and not counted.synchronizations:
+            early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
+            if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
                 judge.no("too-early", seen="a copy to the host that is not waited for")
     _WEIGHTS(answer, judge)
     _LOGITS(answer, judge)

@@ -30,10 +30,10 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("not-repeatable", seen=f"{case}: another order at the second call")
         if _index_lists(answer(n, size, seed, 1, 0), judge) == whole:
             judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
-        for start in range(1, len(whole) + 2):
-            rest = _index_lists(answer(n, size, seed, 0, start), judge)
-            if rest != whole[start:]:
-                _judge_rest(rest, whole, start, size, judge)
+        starts = range(1, len(whole) + 2)
+        rests = [_index_lists(answer(n, size, seed, 0, start), judge) for start in starts]
+        if rests != [whole[start:] for start in starts]:
+            _judge_rests(rests, whole, size, judge)
         for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
             wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
             if got != wanted:
@@ -94,33 +94,36 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
         )
 
 
-def _judge_rest(rest: list[Any], whole: list[Any], start: int, size: int, judge: Judge) -> None:
-    """Refuse what came from a later batch on."""
+def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
+    """Refuse what came from later batches on: `rests` from the first on, from the second, ..."""
     flat = [i for batch in whole for i in batch]
 
     def cut(order: list[int]) -> list[list[int]]:
         return [order[i : i + size] for i in range(0, len(order), size)]
 
-    told = "not-the-rest"
-    for name, wrong in {
-        "start-ignored": whole,
-        "start-in-indices": cut(flat[start:]),
-        "off-by-one": whole[start + 1 :],
-        "one-early": whole[start - 1 :],
-        "only-one": whole[start : start + 1],
-        "up-to-start": whole[:start],
+    for told, wrong in {
+        "start-ignored": lambda start: whole,
+        "start-in-indices": lambda start: cut(flat[start:]),
+        "off-by-one": lambda start: whole[start + 1 :],
+        "one-early": lambda start: whole[start - 1 :],
+        "only-one": lambda start: whole[start : start + 1],
+        "up-to-start": lambda start: whole[:start],
     }.items():
-        if rest == wrong:
-            told = name
+        if all(rest == wrong(start) for start, rest in enumerate(rests, 1)):
             break
     else:
-        if {i for batch in rest for i in batch} == set(range(start * size, len(flat))):
-            told = "left-out-first"
+        first = {i for batch in rests[0] for i in batch}
+        told = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
+    start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
     judge.no(
         told,
-        seen=[f"start = {start}", *rest[:2]],
-        expected=[f"start = {start}", *whole[start:][:2]],
+        seen=f"start = {start}: {_few(rests[start - 1])}",
+        expected=f"{_few(whole[start:])}",
     )
+
+
+def _few(batches: list[Any]) -> str:
+    return f"{len(batches)} batches" + (f", the first {batches[0]}" if batches else "")
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:

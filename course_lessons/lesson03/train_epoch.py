@@ -41,7 +41,6 @@ _LEARNS = {
         _twin({_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""}),
         _twin({_LINE: f"{_STEP}\n{_LINE}", _STEP: ""}),
         _twin({_LINE: f"{_STEP}\n{_ZERO}\n{_LINE}", _ZERO: "", _STEP: ""}),
-        _twin({_ZERO: "", _BACKWARD: _STEP, _STEP: _BACKWARD}),
     ),
     "nothing-learned": (
         _twin({_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
