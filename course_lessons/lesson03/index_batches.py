@@ -30,10 +30,13 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("not-repeatable", seen=f"{case}: another order at the second call")
         if _index_lists(answer(n, size, seed, 1, 0), judge) == whole:
             judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
-        starts = range(1, len(whole) + 2)
+        starts = range(1, len(whole))
         rests = [_index_lists(answer(n, size, seed, 0, start), judge) for start in starts]
         if rests != [whole[start:] for start in starts]:
             _judge_rests(rests, whole, size, judge)
+        if past := _index_lists(answer(n, size, seed, 0, len(whole)), judge):
+            told = "empty-batch" if past == [[]] else "past-the-end"
+            judge.no(told, seen=f"{case}, start = {len(whole)}: {past}", expected="no batch")
         for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
             wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
             if got != wanted:
@@ -101,19 +104,22 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
     def cut(order: list[int]) -> list[list[int]]:
         return [order[i : i + size] for i in range(0, len(order), size)]
 
-    for told, wrong in {
+    patterns = {
         "start-ignored": lambda start: whole,
         "start-in-indices": lambda start: cut(flat[start:]),
         "off-by-one": lambda start: whole[start + 1 :],
         "one-early": lambda start: whole[start - 1 :],
         "only-one": lambda start: whole[start : start + 1],
         "up-to-start": lambda start: whole[:start],
-    }.items():
-        if all(rest == wrong(start) for start, rest in enumerate(rests, 1)):
-            break
-    else:
-        first = {i for batch in rests[0] for i in batch}
-        told = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
+    }
+    first = {i for batch in rests[0] for i in batch}
+    other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
+    follow = (
+        name
+        for name, wrong in patterns.items()
+        if all(rest == wrong(start) for start, rest in enumerate(rests, 1))
+    )
+    told = next(follow, other)
     start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
     judge.no(
         told,
@@ -166,6 +172,8 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "one-early": "One batch too few is left out: batch number `start` is the first to come.",
         "only-one": "Only batch number `start` came. All from it on are asked for.",
         "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
+        "empty-batch": "After the last batch comes none: an empty tensor is no batch.",
+        "past-the-end": "After the last batch comes none, but batches came.",
         "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",
         "from-one": "The indices begin at 1. The first is 0.",
         "twice": "Some index comes twice: each epoch sees every digit once.",

@@ -83,6 +83,10 @@ WRONG = {
     ),
     "same-each-epoch": _seeded("seed"),
     "not-the-rest": _seeded("seed + epoch + start"),
+    "empty-batch": edited(
+        index_batches, {"order.split(size))[start:]": "order[start * size :].split(size))"}
+    ),
+    "past-the-end": edited(index_batches, {"[start:]": "[start:] or [order[:1]]"}),
     "left-out-first": _skips_before_the_shuffle,
     "start-in-indices": edited(
         index_batches, {"order.split(size))[start:]": "order[start:].split(size))"}
