@@ -46,7 +46,7 @@ class _Watch:
     renames
         For each rename, the file that moved, and what the checkpoint held just before.
     synced
-        What each file in the folder held at each fsync before the first rename.
+        What the file beside the checkpoint that is synced held, at each fsync before the first rename.
     """
 
     def __init__(self, path: Path, crash: bool = False) -> None:
@@ -58,7 +58,11 @@ class _Watch:
     def fsync(self, file: int) -> None:
         self._fsync(file)
         if not self.renames:
-            self.synced.append({p.name: _value_in(p) for p in self.path.parent.iterdir()})
+            at = os.fstat(file).st_ino
+            files = [
+                p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
+            ]
+            self.synced.append({p.name: _value_in(p) for p in files})
 
     def replace(self, source: Any, target: Any, **_: Any) -> None:
         held = _value_in(self.path) if self.path.exists() else _GONE
@@ -154,6 +158,10 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
             judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+    if not any(watch.synced):
+        judge.no(
+            "other-synced", seen="os.fsync on no new file", expected="os.fsync on the new file"
+        )
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
             "not-flushed",
@@ -229,6 +237,7 @@ rename.
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
+        "other-synced": "`os.fsync` was called, but not for the new file beside the old one.",
         "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",

@@ -98,6 +98,10 @@ WRONG = {
             {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
         ),
     ),
+    "other-synced": edited(
+        save_atomic,
+        {_SYNC: "folder = os.open(path.parent, os.O_RDONLY)\nos.fsync(folder)\nos.close(folder)"},
+    ),
     "not-flushed": edited(
         save_atomic,
         {
