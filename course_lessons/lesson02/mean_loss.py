@@ -105,9 +105,13 @@ _TWINS = {
         lambda losses: sum(losses[1:]) / len(losses),
         lambda losses: sum(losses[:-1]) / len(losses),
     ),
-    "rounded": tuple(
-        lambda losses, digits=digits: round(sum(losses) / len(losses), digits)
-        for digits in range(5)
+    "largest": (max, min),
+    "rounded": (
+        lambda losses: int(sum(losses) / len(losses)),
+        *(
+            lambda losses, digits=digits: round(sum(losses) / len(losses), digits)
+            for digits in range(5)
+        ),
     ),
 }
 
@@ -245,6 +249,7 @@ EXERCISE = Exercise(
         "median": "This is the median of the losses. The mean is asked for.",
         "running": "Each new loss counts as much as all before it: that is no mean of all.",
         "some-left-out": "At one end of the list a loss is left out of the sum.",
+        "largest": "This is one end of the losses' range. The mean is asked for.",
         "rounded": "The mean is rounded. Give all its digits.",
         "sum": "This is the sum of the losses. The mean is asked for.",
         "tensor": "This is still a tensor. Read it at the end: one number, in Python.",

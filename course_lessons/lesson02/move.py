@@ -141,10 +141,21 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
         for key, value in given.items():
             _compare(got[key], value, device, depth + 1, judge)
     else:
+        if _forms(got) != _forms(given) and _forms(got) == _forms(given)[::-1]:
+            judge.no("other-order", seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
         if len(got) != len(given):
-            judge.no("lost", seen=f"{len(got)} things in a {kind}", expected=f"{len(given)}")
+            judge.no(
+                "lost" if len(got) < len(given) else "more",
+                seen=f"{len(got)} things in a {kind}",
+                expected=f"{len(given)}",
+            )
         for one, other in zip(got, given, strict=True):
             _compare(one, other, device, depth + 1, judge)
+
+
+def _forms(values: Any) -> list[Any]:
+    """The kinds of things in a list, and the shapes and dtypes of tensors: tells its order."""
+    return [(str(v.shape), v.dtype) if isinstance(v, torch.Tensor) else type(v) for v in values]
 
 
 def _keys(got: list[Any], given: list[Any]) -> str:
@@ -172,12 +183,14 @@ def _compare_tensors(
     if not isinstance(got, torch.Tensor):
         judge.no("no-tensor", seen=f"a {type(got).__name__}: {got}", expected="a tensor")
     if got.device != device:
-        told = "one-level" if depth > 1 else "stays"
+        told = "one-level" if depth > 1 else "left-behind" if depth else "stays"
         if got.device != given.device or given.device.type != "cpu":
             told = "other-device"
         judge.no(told, seen=f"a tensor on {got.device}, {_deep(depth)}", expected=f"on {device}")
     if got.dtype != given.dtype:
         judge.no("other-dtype", seen=f"{got.dtype}", expected=f"{given.dtype}")
+    if got.shape != given.shape:
+        judge.no("other-shape", seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
     if not equal(got, given.cpu()):
         judge.no("wrong-value", seen=got.cpu(), expected=given.cpu())
 
@@ -203,6 +216,9 @@ EXERCISE = Exercise(
     "what it does, and what it leaves alone.",
     diagnoses={
         "stays": "A tensor was left where it was. `.to(device)` gives a new tensor back: use what it returns.",
+        "left-behind": "A tensor in a container was left where it was, though the container is a new one.",
+        "other-shape": "A tensor came back with another shape. Only its place should change.",
+        "more": "A container came back with more things than it had.",
         "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
         "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into "
         "this kind. A named tuple is a tuple too, but `type(batch) is tuple` does not say so.",
@@ -214,8 +230,8 @@ EXERCISE = Exercise(
         "duck": "Something that is no tensor was moved. Not all that has a method `.to` is a tensor.",
         "other-container": "A container came back as another type. A tuple in, a tuple out.",
         "empty": "An empty container came back as something else.",
-        "lost": "Something is missing: what is no tensor stays, in its place.",
-        "other-order": "A dict's keys came back in another order.",
+        "lost": "Something is missing from a container that came back.",
+        "other-order": "What a container holds came back in another order.",
         "other-keys": "A dict came back with other keys.",
         "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; and a letter "
         "is a string again, without end.",

@@ -53,7 +53,12 @@ _TWINS = {
         edited(_applied, {_SHAPE: ".view(-1, 1)"}),
         edited(_applied, {_SHAPE: ".view(-1, 1, 1, 1)"}),
     ),
-    "one-for-all": edited(_applied, {_SHAPE: ".mean()"}),
+    "one-for-all": (
+        edited(_applied, {_SHAPE: ".mean()"}),
+        edited(_applied, {_SHAPE: "[0]"}),
+        edited(_applied, {_SHAPE: "[-1]"}),
+    ),
+    "other-sign": edited(_applied, {_VALUE: "(mean - images) / std"}),
     "own-statistics": tuple(
         edited(
             _applied,
@@ -198,6 +203,7 @@ EXERCISE = Exercise(
         "not-subtracted": "The images are divided, but the mean is not subtracted.",
         "variance": "The divisor is a power of the standard deviation, not the standard deviation itself.",
         "other-dimension": "The constants lie along another dimension than the channels, which are dimension 1.",
+        "other-sign": "The image is subtracted from the mean. It should be the other way round.",
         "one-for-all": "All channels get one mean and one standard deviation. Each has its own.",
         "own-statistics": "The batch is normalised by its own statistics. The two constants are the ones to use.",
         "other-values": "The result is not (image - mean) / std for each channel.",

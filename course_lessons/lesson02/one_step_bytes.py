@@ -31,7 +31,7 @@ _TRAVELLERS = {
         "": 64 * 784,
         "floats": 4 * 64 * 784,
         "noise": 5 * 64 * 784,
-        "noise-too": 8 * 64 * 784,
+        "eight-bytes": 8 * 64 * 784,
         "no-images": 0,
         "one-image": 784,
     },
@@ -45,7 +45,7 @@ _TRAVELLERS = {
 }
 """What travels to the device: its bytes, and those of a learner who takes it for something else."""
 
-_SAME = {"noise-too": "noise", "one-layer-more": "one-layer", "one-label": "one-image"}
+_SAME = {"one-layer-more": "one-layer", "one-label": "one-image"}
 _BACK = {
     "gradients-back": (_PARAMETERS, _PARAMETERS + 4),
     "nothing-back": (0,),
@@ -66,6 +66,8 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
     right, _ = one_step_bytes()
     if (there, back) == (4, right):
         judge.no("swapped", seen=f"{there:,.0f} bytes to the device", expected="the other number")
+    if there == right + 4:
+        judge.no("total", seen=f"{there:,.0f} bytes to the device", expected="one way only")
     if there in (right / 1000, right / 1024):
         judge.no("kilobytes", seen=f"{there:,.3f} to the device", expected="bytes")
     ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
@@ -120,6 +122,9 @@ EXERCISE = Exercise(
         "one-image": "A batch has 64 images, and 64 labels.",
         "swapped": "The two numbers stand in the other order: first the way to the device.",
         "kilobytes": "The task asks for bytes, not for thousands of them.",
+        "eight-bytes": "You counted eight bytes for each number of the images. They travel as bytes, and what is made of them "
+        "later is made on the device.",
+        "total": "This is the sum of both ways. Answer with two numbers: there, and back.",
         "noise": "You counted the noise. On which device is it made?",
         "no-images": "The images start on the host, and the model on the device needs them.",
         "no-labels": "The labels start on the host, and the loss on the device needs them.",

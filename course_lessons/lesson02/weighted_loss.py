@@ -79,6 +79,8 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
             judge.no("no-weight", seen="weight: None")
         if loss.weight.device != cpu:
             judge.no("stays", seen=f"weight on {loss.weight.device}", expected="weight on cpu")
+        if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
+            judge.no("other-dtype", seen=f"weights of {loss.weight.dtype}", expected="float32")
         return loss.weight
 
     _WEIGHTS(weight, judge)
@@ -87,10 +89,6 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
         loss, right = answer(counts, place), _weights(counts)
         if loss.weight.device != place:
             judge.no("stays", seen=f"weight on {loss.weight.device}", expected=f"weight on {place}")
-        if loss.weight.dtype != right.dtype:
-            judge.no(
-                "other-dtype", seen=f"weights of {loss.weight.dtype}", expected=f"{right.dtype}"
-            )
         if loss.reduction != "mean":
             judge.no("reduction", seen=f"reduction={loss.reduction!r}", expected="the mean")
         if loss.label_smoothing:
@@ -149,7 +147,7 @@ EXERCISE = Exercise(
         "reduction": "The loss should be the weighted mean over the batch, as `nn.CrossEntropyLoss` gives by itself.",
         "smoothed": "The labels are smoothed, which was not asked for.",
         "not-scaled": "Rare classes count for more, in the right proportion. But all are off by the same factor.",
-        "other-dtype": "The values are right, but not their type: the logits are float32, and the weights should be too.",
+        "other-dtype": "The weights are of another dtype than the logits, which are float32.",
         "no-weight": "The loss has no weight: give it the tensor as `weight=`.",
         "wrong-value": "These are not the weights total / (number of classes · count).",
         "other-loss": "The weights are right, but the loss differs from a weighted cross-entropy.",

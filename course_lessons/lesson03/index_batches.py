@@ -72,6 +72,8 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
             seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
             expected=f"{n}",
         )
+    if max(flat) >= n:
+        judge.no("too-far", seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
     if set(flat) != set(range(n)):
         told = "missing"
         if set(sizes) == {size} and len(flat) == n // size * size:
@@ -85,7 +87,7 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
         judge.no("ragged-first", **shown)
     if sizes != [size] * (n // size) + [n % size] * (n % size > 0):
         judge.no("as-many" if len(whole) == min(size, n) else "sizes", **shown)
-    if flat == sorted(flat):
+    if sorted(flat) in (flat, flat[::-1]):
         judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
     if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
         judge.no(
@@ -164,7 +166,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
     diagnoses={
         "global-generator": "The function drew from a generator that other code uses, or seeded it: "
         "then dropout and everything else that is random changes too.",
-        "same-each-epoch": "Every epoch has the same order: the seed does not depend on the epoch.",
+        "same-each-epoch": "Epochs 0 and 1 have the same order. The epoch should change it.",
         "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",
         "start-ignored": "`start` changes nothing: the first batches are still there.",
         "start-in-indices": "`start` was counted in indices. It counts batches.",
@@ -176,6 +178,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "past-the-end": "After the last batch comes none, but batches came.",
         "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",
         "from-one": "The indices begin at 1. The first is 0.",
+        "too-far": "An index is too large: of `n` the last is `n - 1`.",
         "twice": "Some index comes twice: each epoch sees every digit once.",
         "padded": "The last batch was filled up with indices that had come before. It may be smaller.",
         "missing": "Some index never comes: each epoch sees every digit once.",
@@ -186,7 +189,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "ragged-first": "The smaller batch is not the last one.",
         "whole-batches": "The batches were shuffled, but inside each the indices follow one another. Shuffle the indices.",
         "sorted-inside": "The indices inside each batch were sorted: that is no random order of all.",
-        "not-shuffled": "The indices come in their natural order.",
+        "not-shuffled": "The indices come in the order of their size.",
         "not-repeatable": "Two calls with the same arguments gave two orders.",
         "not-index-tensors": "Each batch must be a 1-D tensor of indices.",
         "other-seed": "The order is random, but the generator is not seeded with `seed + epoch`.",

@@ -76,6 +76,14 @@ _TWINS = {
         _twin({_GIVEN: "(total / count / 3)"}),
     ),
     "by-pixels": _twin({"count += len(y)": "count += x.numel()"}),
+    "exponential": _twin({_GIVEN: "(total / count).exp()"}),
+    "one-too-many": (
+        _twin({_GIVEN: "(total / (count - 1))"}),
+        _twin({_GIVEN: "(total / (count + 1))"}),
+    ),
+    "rounded": tuple(
+        _twin({"(total / count).item()": f"round((total / count).item(), {n})"}) for n in range(4)
+    ),
     "median": _twin({_GIVEN: f"{_ALL}.median()"}),
     "largest": _twin({_GIVEN: f"{_ALL}.max()"}),
 }
@@ -172,6 +180,9 @@ it found it, gradients and mode too: train **or** eval.
         "not-the-logits-loss": "`nll_loss` wants the logarithms of probabilities; `cross_entropy` takes the model's output.",
         "by-classes": "The divisor counts the classes as well. There is one loss for each digit.",
         "by-pixels": "The divisor counts the numbers in the images. There is one loss for each digit.",
+        "exponential": "This is e to the mean loss. The mean loss itself is asked for.",
+        "one-too-many": "The sum is right, the divisor is off by one.",
+        "rounded": "The mean is rounded. Give all its digits.",
         "median": "This is the median of the losses. The mean is asked for.",
         "largest": "This is the largest loss. The mean is asked for.",
         "wrong-mean": "Mode and graph are right, but the number is not the mean cross-entropy of one digit.",

@@ -213,7 +213,7 @@ from the device once at the end, not once a step: the check counts.
         "eval-mode": "The model came in train mode and was switched to eval mode.",
         "summed": "The steps follow the sum of a batch's losses. A right step follows their mean.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-        "some-left-out": "A batch at one end of the list was left out.",
+        "some-left-out": "A batch at one end of the list has made no step.",
         "two-passes": "The list was passed over twice.",
         "steps": "There must be one optimiser step for each batch.",
         "weights": "There is one step for each batch, but the weights are not those of right steps in the list's order.",

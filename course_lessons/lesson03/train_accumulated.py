@@ -125,6 +125,10 @@ _TWINS = {
     "group-too-short": _twin(
         {_GROUP: "batches[first : first + k - 1] or batches[first : first + 1]"}
     ),
+    "group-left-out": (
+        _twin({_GROUPS: "range(k, len(batches), k)"}),
+        _twin({_GROUPS: "range(0, len(batches) - k, k)"}),
+    ),
     "k-groups": _twin(
         {
             _GROUPS: "range(0, len(batches), math.ceil(len(batches) / k))",
@@ -249,6 +253,7 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
         "the number k - 1.",
         "group-too-long": "The groups overlap: each takes the next one's first batch along.",
         "group-too-short": "The last batch of each group is left out.",
+        "group-left-out": "A group at one end of the list has made no step.",
         "k-groups": "The list was cut into k groups. A group has k batches.",
         "step-too-many": "After the last group comes one more step, even where no batch is left.",
         "by-classes": "The divisor counts more than the digits. There is one loss for each digit.",

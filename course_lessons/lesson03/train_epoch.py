@@ -72,6 +72,7 @@ _GIVES = {
     "all-as-the-first": (
         _twin({_GIVEN: "total / (len(batches) * len(batches[0][1]))"}),
         _twin({_GIVEN: "total / (len(batches) * 64)"}),
+        _twin({_GIVEN: "total / (len(batches) * len(y))"}),
         _twin({_GIVEN: "total / (len(batches) * max(len(y) for _, y in batches))"}),
     ),
     "last-batch": (
@@ -81,6 +82,7 @@ _GIVES = {
     "last-size": _twin({"seen +=": "seen ="}),
     "after-step": _twin({_ADDED: f"{_LOSS}.item() * len(y)"}),
     "percent": _twin({_GIVEN: "100 * total / seen"}),
+    "exponential": _twin({_GIVEN: "2.718281828459045 ** (total / seen)"}),
 }
 
 
@@ -136,7 +138,7 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "training loop asks for the mode it needs.",
         "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-        "some-left-out": "A batch at one end of the list was left out.",
+        "some-left-out": "A batch at one end of the list has made no step.",
         "two-passes": "The list was passed over twice.",
         "other-order": "The batches were taken from the last to the first. They come in the list's order.",
         "steps": "There must be one optimiser step for each batch.",
@@ -153,6 +155,7 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "last-size": "The sum is right, but it is divided by the size of the last batch only.",
         "after-step": "These losses were computed anew after each step. The mean of the losses that the steps "
         "used is asked for.",
+        "exponential": "This is e to the mean loss. The mean loss itself is asked for.",
         "percent": "This is a hundred times the mean loss.",
         "wrong-mean": "The weights are right, but the number is not the mean loss of one digit over the pass.",
     },

@@ -54,6 +54,16 @@ WRONG = {
         move,
         {_SEQUENCE: f"if isinstance(batch, list) and not batch:\n    return None\n{_SEQUENCE}"},
     ),
+    "left-behind": edited(
+        move,
+        {
+            "move(value, device) for key, value in": "(move(value, device), value)[1] for key, value in"
+        },
+    ),
+    "other-shape": edited(move, {_TENSOR: "return batch.to(device)[None]"}),
+    "more": edited(
+        move, {_SEQUENCE: f"if isinstance(batch, list):\n    batch = [*batch, None]\n{_SEQUENCE}"}
+    ),
     "lost": edited(move, {"in batch.items()}": "in batch.items() if value is not None}"}),
     "other-order": edited(move, {"in batch.items()": "in sorted(batch.items(), key=str)[::-1]"}),
     "other-keys": edited(move, {"{key: move": "{str(key): move"}),

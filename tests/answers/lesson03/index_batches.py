@@ -103,6 +103,7 @@ WRONG = {
         }.items()
     },
     "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
+    "too-far": _cut("torch.randperm(n + 1, generator=generator)"),
     "twice": _cut("torch.randint(n, (n,), generator=generator)"),
     "missing": _cut("torch.randperm(n - 1, generator=generator)"),
     "not-shuffled": _cut("torch.arange(n)"),
