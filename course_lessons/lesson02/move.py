@@ -111,6 +111,8 @@ def _places(batch: Any) -> Any:
 
 def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judge) -> None:
     kind = type(given).__name__
+    if got is None and given is not None and not depth:
+        judge.is_a(got, object, f"a {kind}")
     if isinstance(given, torch.Tensor):
         _compare_tensors(got, given, device, depth, judge)
     elif isinstance(given, str) and got is not given:
