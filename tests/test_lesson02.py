@@ -421,7 +421,7 @@ def _never_ends(batch, device):
         ("move", _strings_without_end, "strings", "RecursionError"),
         ("move", wrong(EX.move)["one-by-one"], "one-by-one", "missing 1 required"),
         ("tower", _made_with_the_device, "born-there", "layers on sim:0"),
-        ("tower", _carries_some_layers, "hidden", "does not find all"),
+        ("tower", _carries_some_layers, "moves-by-hand", "not find them all"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong(slug, answer, diagnosis, words, sim):

@@ -56,8 +56,11 @@ _COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
 
 
 def _proportional(got: torch.Tensor, right: torch.Tensor, counts: list[int]) -> str:
-    ratio = got.detach().cpu().double() / right
-    return "not-scaled" if torch.allclose(ratio, ratio[0], rtol=1e-4) else "wrong-value"
+    for diagnosis, weights in {"not-scaled": right, "upside-down": 1 / right}.items():
+        ratio = got.detach().double() / weights
+        if torch.allclose(ratio, ratio[0], rtol=1e-4):
+            return diagnosis
+    return "wrong-value"
 
 
 _WEIGHTS = OverCases(
