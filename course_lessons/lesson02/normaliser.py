@@ -189,8 +189,8 @@ EXERCISE = Exercise(
         "trained": "As parameters the constants move, but an optimiser will also *train* them.",
         "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. Let it use "
         "what the module holds, which moves once and is in a checkpoint.",
-        "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would save "
-        "others, or none.",
+        "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would not "
+        "save them.",
         "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint leaves "
         "them out.",
         "in-place": "`forward` changed the images that it was given: let it compute new ones.",

@@ -111,7 +111,7 @@ EXERCISE = Exercise(
     "images as bytes, labels as int64.",
     diagnoses={
         "pair": "Two numbers are wanted: `(to_device, to_host)`.",
-        "floats": "You counted the images as floats. Look where `.float()` stands: before the move, or after it?",
+        "floats": "You counted the images as floats. Does `.float()` stand before the move?",
         "short-labels": "`torch.randint` gives `int64`: how many bytes has one label?",
         "byte-labels": "`torch.randint` gives `int64` where no dtype is asked for. Only the images are bytes.",
         "no-biases": "A linear layer has more than its weight matrix.",

@@ -134,7 +134,7 @@ EXERCISE = Exercise(
     why="A loss without a weight has nothing to move. With one it is a module like any other: `.to(device)` on every "
     "loss costs nothing and is never wrong.",
     diagnoses={
-        "stays": "The weight is not on the device where the logits are. Move the loss, or make the weight there.",
+        "stays": "The weight is not on the device where the logits are. `.to` moves a loss like any module.",
         "upside-down": "The frequent classes got the large weights. It should be the rare ones.",
         "one-class-less": "The number of classes is one too small.",
         "classes-forgotten": "The number of classes is missing from the divisor.",

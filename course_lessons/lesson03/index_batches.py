@@ -164,7 +164,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
     why="Now three numbers (seed, epoch, start) say exactly where a run is in its data. A checkpoint "
     "can keep them in place of the whole order.",
     diagnoses={
-        "global-generator": "The function drew from a generator that other code uses, or seeded it: "
+        "global-generator": "The function touched a generator that other code uses: "
         "then dropout and everything else that is random changes too.",
         "same-each-epoch": "Epochs 0 and 1 have the same order. The epoch should change it.",
         "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",

@@ -188,7 +188,7 @@ it found it, gradients and mode too: train **or** eval.
         "wrong-mean": "Mode and graph are right, but the number is not the mean cross-entropy of one digit.",
         "parts-left": "The model itself has its old mode back, but not the layers in it. `model.train(mode)` sets them all.",
         "gradients-lost": "The gradients that were in the model are others now. An evaluation leaves them.",
-        "model-changed": "The model's weights or its BatchNorm statistics changed.",
+        "model-changed": "The model's numbers changed: weights and BatchNorm's statistics should stay.",
         "gradients-off": "Gradients stay off after the evaluation, so the next `backward()` fails. "
         "A `with` block switches them off and on again.",
     },

@@ -241,7 +241,7 @@ rename.
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
-        "between disks a rename becomes a slow copy, or fails.",
+        "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",
         "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A fixed name for the new "
         "file is written over by the next save.",
