@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import statistics
+import weakref
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 
 import simgpu
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import nearly, several
 from simgpu.counters import Counters
 
 from .checking import TOO_EARLY, second
@@ -35,13 +40,16 @@ class _Feed:
 
     def __init__(self, n: int, device: torch.device) -> None:
         self.device = device
-        self.values = [((3 * i) % 5) / 2 + 0.25 for i in range(n)]
+        self.values = [((3 * i) % 5) / 2 + 0.2517 + i / 9 for i in range(n)]
         self.tensors = [torch.full((64, 256), value) for value in self.values]
         if device.type == "sim":
             self.tensors = [tensor.pin_memory() for tensor in self.tensors]
         self.factor = torch.tensor([2.0], device=device)
         self.steps = self.loaded = self.loaded_at_first_step = self.reads = 0
-        self.counted = Counters()
+        self.counted, self.spans = Counters(), []
+        self.in_use: dict[int, float] = {}
+        self.recorded: set[tuple[int, int]] = set()
+        self.let_go = self.overwritten = 0
 
     def batches(self) -> Iterator[torch.Tensor]:
         """Yield the batches, once."""
@@ -56,60 +64,119 @@ class _Feed:
         """Return the loss of a batch, as a tensor on the device."""
         loss = (x * self.factor).mean()
         if self.device.type == "sim":
-            simgpu.clock(self.device).launch("step", _SHORT if self.steps % 2 else _LONG)
+            stream = torch.sim.current_stream().stream_id
+            seconds = _SHORT if self.steps % 2 else _LONG
+            self._watch(x, simgpu.clock(self.device).launch("step", seconds, stream))
         self.loaded_at_first_step = self.loaded_at_first_step if self.steps else self.loaded
         self.reads = self.counted.copies_to_host
         self.steps += 1
         return loss
+
+    def _watch(self, x: torch.Tensor, step: Any) -> None:
+        """Watch a batch that was copied on one stream and is used on another until the step is done."""
+        copies = [s for s in self.spans if s.kind == "copy" and s.lane.endswith("host to device")]
+        if not copies or copies[-1].stream == step.stream:
+            return
+        if id(x) in self.in_use:
+            self.overwritten += copies[-1].start < self.in_use[id(x)]
+        else:
+            weakref.finalize(x, self._dropped, id(x), step.stream)
+        self.in_use[id(x)] = step.end
+
+    def _dropped(self, x: int, stream: int) -> None:
+        early = simgpu.clock(self.device).host < self.in_use.pop(x)
+        self.let_go += early and (x, stream) not in self.recorded
+        self.recorded.discard((x, stream))
+
+
+_TWINS = {
+    "sum": sum,
+    "last": lambda losses: losses[-1],
+    "first": lambda losses: losses[0],
+    "one-too-many": (
+        lambda losses: sum(losses) / (len(losses) + 1),
+        lambda losses: sum(losses) / (len(losses) - 1),
+    ),
+    "median": (statistics.median_low, statistics.median, statistics.median_high),
+    "running": lambda losses: functools.reduce(lambda mean, loss: (mean + loss) / 2, losses),
+    "some-left-out": (
+        lambda losses: sum(losses[1:]) / len(losses[1:]),
+        lambda losses: sum(losses[:-1]) / len(losses[:-1]),
+        lambda losses: sum(losses[1:]) / len(losses),
+        lambda losses: sum(losses[:-1]) / len(losses),
+    ),
+    "largest": (max, min),
+    "rounded": (
+        lambda losses: int(sum(losses) / len(losses)),
+        *(
+            lambda losses, digits=digits: round(sum(losses) / len(losses), digits)
+            for digits in range(5)
+        ),
+    ),
+}
 
 
 def _check_mean_loss(answer: Any, judge: Judge) -> None:
     if simgpu.problem() is not None:
         print("Judged without the simulated device: only the value, not the time.")
     device = torch.device("cpu") if simgpu.problem() is not None else second()
-    for n in (5, 8):
-        feed = _Feed(n, device)
-        if device.type != "sim":
-            _judge_mean(answer(feed.batches(), feed.step, device), feed, judge)
-            continue
+    feeds = [_Feed(n, device) for n in (5, 8, 6)]
+    spent, got = [], []
+    for feed in feeds:
         usual, _ = _modelled(mean_loss_that_waits, feed)
-        spent, got = _modelled(answer, feed)
+        seconds, value = _modelled(answer, feed)
+        spent.append((seconds, usual))
+        if isinstance(value, torch.Tensor):
+            judge.no("tensor", seen=f"a tensor on {value.device}", expected="a Python number")
+        got.append(judge.number(value.item() if isinstance(value, np.generic) else value))
+        if feed.steps != len(feed.tensors):
+            judge.no(
+                "other-steps",
+                seen=f"step was called {feed.steps} times",
+                expected=f"once for each of {len(feed.tensors)} batches",
+            )
         early = any(c.direction == "device to host" and c.non_blocking for c in feed.counted.copies)
         if early and not feed.counted.synchronizations:
             judge.no(
                 "too-early", seen="a non_blocking copy to the host, read without waiting for it"
             )
-        _judge_mean(got, feed, judge, "too-early" if early else "wrong-value")
+    losses = [[2 * value for value in feed.values] for feed in feeds]
+    judge.closest(
+        got,
+        [sum(each) / len(each) for each in losses],
+        {name: [list(map(twin, losses)) for twin in several(t)] for name, t in _TWINS.items()},
+        alike=nearly(1e-5, 1e-6),
+        otherwise="too-early" if early else "wrong-value",
+    )
+    for feed, (seconds, usual) in zip(feeds, spent, strict=True):
         if feed.counted.races:
             judge.no("race", seen=f"{feed.counted.races} operations used what was still on its way")
-        _judge_waits(spent, usual, feed, judge)
+        if feed.overwritten:
+            judge.no("overwritten", seen=f"{feed.overwritten} copies into a batch still in use")
+        if feed.let_go:
+            judge.no("let-go", seen=f"{feed.let_go} batches dropped while their step was under way")
+        _judge_waits(seconds, usual, feed, judge)
 
 
 def _modelled(answer: Any, feed: _Feed) -> tuple[float, Any]:
     """Return the modelled seconds that an answer took, and what it gave; let the feed count."""
+    if feed.device.type != "sim":
+        return 0.0, answer(feed.batches(), feed.step, feed.device)
     torch.sim.synchronize()
     clock = simgpu.clock(feed.device)
-    with simgpu.count() as feed.counted:
+
+    def record(x: torch.Tensor, stream: Any) -> None:
+        feed.recorded.add((id(x), stream.stream_id))
+
+    with (
+        simgpu.count() as feed.counted,
+        simgpu.timeline() as line,
+        mock.patch.object(type(feed.factor), "record_stream", record),
+    ):
+        feed.spans = line.spans
         start = clock.host
         got = answer(feed.batches(), feed.step, feed.device)
         return clock.host - start, got
-
-
-def _judge_mean(got: Any, feed: _Feed, judge: Judge, otherwise: str = "wrong-value") -> None:
-    if isinstance(got, torch.Tensor):
-        judge.no("tensor", seen=got, expected="a Python number")
-    number = judge.number(got.item() if isinstance(got, np.generic) else got)
-    if feed.steps != len(feed.tensors):
-        judge.no(
-            "other-steps",
-            seen=f"step was called {feed.steps} times",
-            expected=f"once for each of {len(feed.tensors)} batches",
-        )
-    losses = [2 * value for value in feed.values]
-    right = sum(losses) / len(losses)
-    if abs(number - sum(losses)) < 1e-3:
-        judge.no("sum", seen=number, expected=right)
-    judge.close(number, right, otherwise, rel=1e-4)
 
 
 def _judge_waits(spent: float, usual: float, feed: _Feed, judge: Judge) -> None:
@@ -159,9 +226,9 @@ EXERCISE = Exercise(
     "in the same queue as the steps; a second one lets them overlap with computing as well, where each step waits for its batch (`wait_stream`) and "
     "the batch's memory is held until the step is done (`record_stream`).",
     diagnoses={
-        "reads-each": "A loss is read in each step: `.item()` waits until the step is done, and only then is the next "
-        "batch loaded.",
-        "reads-some": "A loss is read in some of the steps: there `.item()` waits until the step is done, and only then "
+        "reads-each": "A loss is read in each step. Who reads waits until the step is done, as `.item()` does, and only "
+        "then is the next batch loaded.",
+        "reads-some": "A loss is read in some of the steps. There the host waits until the step is done, and only then "
         "is the next batch loaded.",
         "other-steps": "Each batch should get one step of its own, as in the loop below.",
         "blocking": "Each copy waits for its end, and for all that stands before it in the queue. The batches are "
@@ -172,6 +239,18 @@ EXERCISE = Exercise(
         "too-early": f"{TOO_EARLY} `.item()` waits for you.",
         "race": "The steps stand in another stream than the copies, and do not wait for them: on a real GPU a step may read "
         "a batch that is not there yet. Let the one stream wait for the other.",
+        "let-go": "A batch is copied on one stream and used on another, and Python drops it while its step is still under way: "
+        "on a real GPU the next copy may take its memory. Say `x.record_stream(...)`, with the stream that uses it.",
+        "overwritten": "The next batch is copied into the same tensor while the step before still reads it: on a real GPU that "
+        "step may compute with a mixture.",
+        "last": "This is the loss of the last batch. The mean of all is asked for.",
+        "first": "This is the loss of the first batch. The mean of all is asked for.",
+        "one-too-many": "The sum is right, the divisor is off by one.",
+        "median": "This is the median of the losses. The mean is asked for.",
+        "running": "Each new loss counts as much as all before it: that is no mean of all.",
+        "some-left-out": "At one end of the list a loss is left out of the sum.",
+        "largest": "This is one end of the losses' range. The mean is asked for.",
+        "rounded": "The mean is rounded. Give all its digits.",
         "sum": "This is the sum of the losses. The mean is asked for.",
         "tensor": "This is still a tensor. Read it at the end: one number, in Python.",
     },

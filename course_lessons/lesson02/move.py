@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
-import simgpu
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
+from course_utils.exercises.values import same
 
 from .checking import equal, second
 
@@ -34,10 +35,17 @@ class Sample(NamedTuple):
 
 
 class NoTensor:
-    """Something that is no tensor and no container; learners see its name in errors."""
+    """Something that is no tensor and no container, but can be moved; learners see its name in errors."""
+
+    def __init__(self, moved: bool = False) -> None:
+        self.moved = moved
 
     def __repr__(self) -> str:
-        return "<no tensor>"
+        return "<no tensor, moved>" if self.moved else "<no tensor>"
+
+    def to(self, *_: Any, **__: Any) -> NoTensor:
+        """Return a moved one, as many classes that are no tensors can."""
+        return NoTensor(moved=True)
 
 
 def _batches() -> Iterator[Any]:
@@ -56,20 +64,25 @@ def _batches() -> Iterator[Any]:
         "empty": [],
         "more": {},
     }
+    yield {3: torch.rand(2), ("a", 1): [torch.rand(1)], None: np.arange(3), "number": np.float32(2)}
+    yield [[torch.rand(2), torch.rand(2)], [[torch.rand(1)], (torch.tensor(4),)], [], 7, "digit"]
 
 
 def _check_move(answer: Any, judge: Judge) -> None:
     device = second()
     for batch in _batches():
-        before = _places(batch)
-        got = _answer_to(batch, answer, device, judge)
-        if _places(batch) != before:
-            judge.no("changed-input", seen=batch, expected="the batch as it was, on the CPU")
-        _compare(got, batch, device, 0, judge)
-    if simgpu.problem() is None:
-        resting = {"image": torch.rand(2).to(device)}
-        if answer(resting, device)["image"] is not resting["image"]:
-            judge.no("copies", seen="a tensor that was on the device was copied")
+        _judge_one(answer, batch, device, judge)
+    if device.type != "meta":  # the other way round: not the best device, but the one that is named
+        for batch in _batches():
+            _judge_one(answer, move(batch, device), torch.device("cpu"), judge)
+
+
+def _judge_one(answer: Any, batch: Any, device: torch.device, judge: Judge) -> None:
+    before = _places(batch)
+    got = _answer_to(batch, answer, device, judge)
+    if _places(batch) != before:
+        judge.no("changed-input", seen="the batch you were given", expected="the batch as it was")
+    _compare(got, batch, device, 0, judge)
 
 
 def _answer_to(batch: Any, answer: Any, device: torch.device, judge: Judge) -> Any:
@@ -97,35 +110,91 @@ def _places(batch: Any) -> Any:
 
 
 def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judge) -> None:
+    kind = type(given).__name__
+    if got is None and given is not None and not depth:
+        judge.is_a(got, object, f"a {kind}")
     if isinstance(given, torch.Tensor):
-        judge.is_a(got, torch.Tensor, "a tensor")
-        if got.device != device:
-            where = f"a tensor on {got.device}, {depth} levels deep"
-            judge.no("one-level" if depth > 1 else "stays", seen=where, expected=f"on {device}")
-        if not equal(got, given):
-            judge.no("wrong-value", seen=got, expected=given)
-        return
-    if isinstance(given, str) and got is not given:
+        _compare_tensors(got, given, device, depth, judge)
+    elif isinstance(given, str) and got is not given:
         judge.no("strings", seen=got, expected=given)
-    if not isinstance(given, (dict, list, tuple)):
+    elif not isinstance(given, (dict, list, tuple)):
         if got is not given:
-            copied = isinstance(given, NoTensor) and isinstance(got, NoTensor)
-            judge.no("copied" if copied else "touched", seen=got, expected=given)
-        return
-    judge.is_a(got, object, f"a {type(given).__name__}")
-    if got is given and hasattr(given, "_fields"):
-        judge.no("not-entered", seen=got, expected=f"its tensors on {device}")
-    if type(got) is not type(given):
-        kinds = {"seen": f"{type(got).__name__}: {got}", "expected": f"{type(given).__name__}"}
-        judge.no("namedtuple" if hasattr(given, "_fields") else "other-container", **kinds)
-    if len(got) != len(given):
-        judge.no("lost", seen=got, expected=given)
-    if isinstance(given, dict):
+            duck = isinstance(got, NoTensor) and got.moved
+            copied = isinstance(got, NoTensor) or (type(got) is type(given) and same(got, given))
+            seen, expected = ("a copy", "the object") if copied and not duck else (got, given)
+            judge.no(
+                "duck" if duck else "copied" if copied else "touched",
+                seen=f"{seen!r}",
+                expected=f"{expected!r}",
+            )
+    elif given and got is given and _holds_tensors(given):
+        told = "not-entered" if not depth or hasattr(given, "_fields") else "one-level"
+        judge.no(
+            told, seen=f"the {kind} itself, {_deep(depth)}", expected=f"its tensors on {device}"
+        )
+    elif type(got) is not type(given):
+        named = "namedtuple" if hasattr(given, "_fields") else "other-container"
+        judge.no(
+            named if given else "empty", seen=f"a {type(got).__name__}: {got}", expected=f"a {kind}"
+        )
+    elif isinstance(given, dict):
         if list(got) != list(given):
-            judge.no("lost", seen=list(got), expected=list(given))
-        got, given = got.values(), given.values()
-    for one, other in zip(got, given, strict=True):
-        _compare(one, other, device, depth + 1, judge)
+            judge.no(_keys(list(got), list(given)), seen=list(got), expected=list(given))
+        for key, value in given.items():
+            _compare(got[key], value, device, depth + 1, judge)
+    else:
+        if _forms(got) != _forms(given) and _forms(got) == _forms(given)[::-1]:
+            judge.no("other-order", seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
+        if len(got) != len(given):
+            judge.no(
+                "lost" if len(got) < len(given) else "more",
+                seen=f"{len(got)} things in a {kind}",
+                expected=f"{len(given)}",
+            )
+        for one, other in zip(got, given, strict=True):
+            _compare(one, other, device, depth + 1, judge)
+
+
+def _forms(values: Any) -> list[Any]:
+    """The kinds of things in a list, and the shapes and dtypes of tensors: tells its order."""
+    return [(str(v.shape), v.dtype) if isinstance(v, torch.Tensor) else type(v) for v in values]
+
+
+def _keys(got: list[Any], given: list[Any]) -> str:
+    """Say in which way the keys of a dict are not those it had."""
+    if len(got) < len(given):
+        return "lost"
+    return "other-order" if set(got) == set(given) else "other-keys"
+
+
+def _deep(depth: int) -> str:
+    return "as it was given" if not depth else f"{depth} deep in another container"
+
+
+def _holds_tensors(batch: Any) -> bool:
+    values = batch.values() if isinstance(batch, dict) else batch
+    return any(
+        isinstance(v, torch.Tensor) or (isinstance(v, (dict, list, tuple)) and _holds_tensors(v))
+        for v in values
+    )
+
+
+def _compare_tensors(
+    got: Any, given: torch.Tensor, device: torch.device, depth: int, judge: Judge
+) -> None:
+    if not isinstance(got, torch.Tensor):
+        judge.no("no-tensor", seen=f"a {type(got).__name__}: {got}", expected="a tensor")
+    if got.device != device:
+        told = "one-level" if depth > 1 else "left-behind" if depth else "stays"
+        if got.device != given.device or given.device.type != "cpu":
+            told = "other-device"
+        judge.no(told, seen=f"a tensor on {got.device}, {_deep(depth)}", expected=f"on {device}")
+    if got.dtype != given.dtype:
+        judge.no("other-dtype", seen=f"{got.dtype}", expected=f"{given.dtype}")
+    if got.shape != given.shape:
+        judge.no("other-shape", seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
+    if not equal(got, given.cpu()):
+        judge.no("wrong-value", seen=got.cpu(), expected=given.cpu())
 
 
 EXERCISE = Exercise(
@@ -149,18 +218,27 @@ EXERCISE = Exercise(
     "what it does, and what it leaves alone.",
     diagnoses={
         "stays": "A tensor was left where it was. `.to(device)` gives a new tensor back: use what it returns.",
+        "left-behind": "A tensor in a container was left where it was, though the container is a new one.",
+        "other-shape": "A tensor came back with another shape. Only its place should change.",
+        "more": "A container came back with more things than it had.",
         "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
+        "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into "
+        "this kind. A named tuple is a tuple too, but `type(batch) is tuple` does not say so.",
+        "other-device": "The tensors are on another device than the one that was asked for: `device` can be any, the CPU too.",
+        "other-dtype": "A tensor came back with another dtype. Only its place should change.",
+        "no-tensor": "In the place of a tensor something else came back.",
         "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
-        "not-entered": "A named tuple came back untouched, with its tensors where they were. It is a tuple, but "
-        "`type(batch) is tuple` does not say so.",
         "copied": "Something that is no tensor came back as a copy. It should be the same object.",
+        "duck": "Something that is no tensor was moved. Not all that has a method `.to` is a tensor.",
         "other-container": "A container came back as another type. A tuple in, a tuple out.",
-        "lost": "Something is missing, or in another order.",
+        "empty": "An empty container came back as something else.",
+        "lost": "Something is missing from a container that came back.",
+        "other-order": "What a container holds came back in another order.",
+        "other-keys": "A dict came back with other keys.",
         "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; and a letter "
         "is a string again, without end.",
         "one-by-one": "`Sample`, a named tuple in one of the batches, could not be made anew: it wants a value for each of its fields, "
         "not one list of them.",
         "touched": "Something that is no tensor came back changed.",
-        "copies": "A tensor that was on the device already came back as a copy. `.to(device)` would return the tensor itself.",
     },
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import nn
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, nearly
 from simgpu.counters import Counters
 
 from .checking import counted_copies, equal, run_once, second
@@ -26,22 +29,88 @@ def normaliser(mean, std):
     return Normaliser()
 
 
+def _applied(mean, std, images):
+    mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (mean, std))
+    return (images - mean) / std
+
+
+_VALUE = "(images - mean) / std"
+_SHAPE = ".view(-1, 1, 1)"
+_TWINS = {
+    "swapped": edited(_applied, {_VALUE: "(images - std) / mean"}),
+    "multiplied": edited(_applied, {_VALUE: "(images - mean) * std"}),
+    "added": edited(_applied, {_VALUE: "(images + mean) / std"}),
+    "precedence": edited(_applied, {_VALUE: "images - mean / std"}),
+    "divided-first": edited(_applied, {_VALUE: "images / std - mean"}),
+    "not-divided": edited(_applied, {_VALUE: "images - mean"}),
+    "not-subtracted": edited(_applied, {_VALUE: "images / std"}),
+    "variance": (
+        edited(_applied, {_VALUE: "(images - mean) / std**2"}),
+        edited(_applied, {_VALUE: "(images - mean) / std.sqrt()"}),
+    ),
+    "other-dimension": (
+        edited(_applied, {_SHAPE: ""}),
+        edited(_applied, {_SHAPE: ".view(-1, 1)"}),
+        edited(_applied, {_SHAPE: ".view(-1, 1, 1, 1)"}),
+    ),
+    "one-for-all": (
+        edited(_applied, {_SHAPE: ".mean()"}),
+        edited(_applied, {_SHAPE: "[0]"}),
+        edited(_applied, {_SHAPE: "[-1]"}),
+    ),
+    "other-sign": edited(_applied, {_VALUE: "(mean - images) / std"}),
+    "own-statistics": tuple(
+        edited(
+            _applied,
+            {
+                _VALUE: f"(images - images.mean({over}, keepdim=True)) / images.std({over}, keepdim=True)"
+            },
+        )
+        for over in ((0, 2, 3), (2, 3))
+    ),
+}
+
+
+def _cases() -> Iterator[tuple[Any, ...]]:
+    """Three channels; one; images as long as there are channels, so that a wrong dimension runs too."""
+    random = torch.Generator().manual_seed(2)
+    for mean, std, shape in (
+        ([0.5, 0.25, 1.5], [2.0, 0.5, 4.0], (4, 3, 3, 5)),
+        ([0.125], [0.25], (4, 1, 3, 5)),
+        ([0.75, 0.5, 0.125], [0.5, 3.0, 0.25], (3, 3, 3, 3)),
+        ([0.2, 0.6], [1.5, 0.3], (2, 2, 2, 2)),
+    ):
+        yield mean, std, torch.rand(shape, generator=random)
+
+
+_VALUES = OverCases(
+    _applied,
+    lambda: list(_cases()),
+    _TWINS,
+    read=lambda judge, got: judge.is_a(got, torch.Tensor, "a tensor from forward()"),
+    alike=nearly(1e-4, 1e-5),
+    otherwise="other-values",
+    situation=lambda mean, std, images: f"images of shape {tuple(images.shape)}",
+)
+
+
 def _check_normaliser(answer: Any, judge: Judge) -> None:
     device = second()
-    for mean, std in (([0.5, 0.25, 1.5], [2.0, 0.5, 4.0]), ([0.125], [0.25])):
+
+    def applied(mean: Any, std: Any, images: torch.Tensor) -> torch.Tensor:
         module = judge.is_a(answer(mean, std), nn.Module, "a module")
-        images = torch.rand(4, len(mean), 3, 5)
-        right = torch.stack([(images[:, c] - mean[c]) / std[c] for c in range(len(mean))], dim=1)
+        before = images.clone()
         got = run_once(module, images, "made-there", judge)
-        if not equal(got, right):
-            judge.no("other-values", seen=got, expected=right)
-        if listed := dict(module.named_parameters()):
-            trained = any(p.requires_grad for p in listed.values())
-            judge.no(
-                "trained" if trained else "frozen",
-                seen=f"parameters: {list(listed)}",
-                expected="no parameters",
-            )
+        if not equal(images, before):
+            judge.no("in-place", seen="other images after forward", expected="the same images")
+        return got
+
+    _VALUES(applied, judge)
+    for mean, std, images in _cases():
+        module, right = answer(mean, std), _applied(mean, std, images)
+        trained = [name for name, p in module.named_parameters() if p.requires_grad]
+        if trained:
+            judge.no("trained", seen=f"parameters: {trained}", expected="none that is trained")
         used = _numbers_used(module, images, right)
         module, images = module.to(device), images.to(device)
         with counted_copies() as counted:
@@ -51,7 +120,7 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
                 "wrong-place", seen=f"a result on {got.device}", expected=f"a result on {device}"
             )
         if not equal(got, right):
-            judge.no("other-values", seen=got, expected=right)
+            judge.no("other-values", seen=got.cpu(), expected=right)
         if counted and counted.copies_to_device:
             judge.no(
                 "moves-by-hand",
@@ -70,9 +139,9 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
 
 
 def _numbers_used(module: nn.Module, images: torch.Tensor, right: torch.Tensor) -> int:
-    """How many numbers are in the buffers that change the result when they change."""
+    """How many numbers are in the buffers and parameters that change the result when they change."""
     used = 0
-    for name, buffer in module.named_buffers():
+    for name, buffer in [*module.named_buffers(), *module.named_parameters()]:
         got = torch.func.functional_call(module, {name: buffer + 1}, (images,))
         used += 0 if equal(got, right) else buffer.numel()
     return used
@@ -118,14 +187,25 @@ EXERCISE = Exercise(
         "work on the CPU until *it* is moved, and then take its constants along.",
         "wrong-place": "`forward` takes the batch to another place. Let it stay where it is, and bring the constants there.",
         "trained": "As parameters the constants move, but an optimiser will also *train* them.",
-        "frozen": "They move, and are not trained, but they are still listed in `parameters()`. A buffer says what "
-        "you mean.",
         "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. Let it use "
         "what the module holds, which moves once and is in a checkpoint.",
-        "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would save "
-        "others, or none.",
+        "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would not "
+        "save them.",
         "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint leaves "
         "them out.",
-        "other-values": "The result differs: one mean and one standard deviation for each channel, along dimension 1.",
+        "in-place": "`forward` changed the images that it was given: let it compute new ones.",
+        "swapped": "Mean and standard deviation have changed places.",
+        "multiplied": "The standard deviation multiplies. It should divide.",
+        "added": "The mean is added. It should be subtracted.",
+        "precedence": "Only the mean is divided: the difference needs parentheses.",
+        "divided-first": "The images are divided first. The mean is subtracted first, and the difference is divided.",
+        "not-divided": "The mean is subtracted, but nothing is divided by the standard deviation.",
+        "not-subtracted": "The images are divided, but the mean is not subtracted.",
+        "variance": "The divisor is a power of the standard deviation, not the standard deviation itself.",
+        "other-dimension": "The constants lie along another dimension than the channels, which are dimension 1.",
+        "other-sign": "The image is subtracted from the mean. It should be the other way round.",
+        "one-for-all": "All channels get one mean and one standard deviation. Each has its own.",
+        "own-statistics": "The batch is normalised by its own statistics. The two constants are the ones to use.",
+        "other-values": "The result is not (image - mean) / std for each channel.",
     },
 )

@@ -17,50 +17,77 @@ def one_step_bytes():
 
 
 _PARAMETERS = 4 * 79_510
-
-
 _TRAVELLERS = {
     "the model": {
         "": _PARAMETERS,
         "no-model": 0,
         "no-biases": 4 * (784 * 100 + 100 * 10),
-        "gradients": 2 * _PARAMETERS,
+        "doubled": 2 * _PARAMETERS,
         "numbers": 79_510,
+        "one-layer": 4 * (784 * 100 + 100),
+        "one-layer-more": 4 * (100 * 10 + 10),
     },
     "the images": {
         "": 64 * 784,
         "floats": 4 * 64 * 784,
         "noise": 5 * 64 * 784,
+        "eight-bytes": 8 * 64 * 784,
         "no-images": 0,
+        "one-image": 784,
     },
-    "the labels": {"": 64 * 8, "short-labels": 64 * 4, "byte-labels": 64, "no-labels": 0},
+    "the labels": {
+        "": 64 * 8,
+        "short-labels": 64 * 4,
+        "byte-labels": 64,
+        "no-labels": 0,
+        "one-label": 8,
+    },
 }
 """What travels to the device: its bytes, and those of a learner who takes it for something else."""
 
+_SAME = {"one-layer-more": "one-layer", "one-label": "one-image"}
+_BACK = {
+    "gradients-back": (_PARAMETERS, _PARAMETERS + 4),
+    "nothing-back": (0,),
+    "wide-loss": (8,),
+    "logits-back": (64 * 10 * 4, 64 * 10 * 4 + 4),
+    "losses-back": (64 * 4,),
+    "one-number": (1,),
+}
+
 
 def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
+    if hasattr(answer, "tolist"):
+        answer = answer.tolist()
     judge.is_a(answer, (tuple, list), "a pair: bytes to the device, bytes to the host")
     if len(answer) != 2:
         judge.no("pair", seen=answer, expected="two numbers")
-    there, back = (judge.number(number) for number in answer)
+    there, back = (judge.number(n.item() if hasattr(n, "item") else n) for n in answer)
+    right, _ = one_step_bytes()
+    if (there, back) == (4, right):
+        judge.no("swapped", seen=f"{there:,.0f} bytes to the device", expected="the other number")
+    if there == right + 4:
+        judge.no("total", seen=f"{there:,.0f} bytes to the device", expected="one way only")
+    if there in (right / 1000, right / 1024):
+        judge.no("kilobytes", seen=f"{there:,.3f} to the device", expected="bytes")
     ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
     for way in sorted(ways, key=lambda way: sum(bool(fault) for fault, _ in way)):
         if sum(size for _, size in way) == there:
             faults = [fault for fault, _ in way]
             break
     else:
-        judge.no("to-device", seen=f"{there:,.0f} bytes")
+        judge.no("to-device", seen=f"{there:,.0f} bytes to the device")
     if any(faults):
-        right = [name for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        whole = [name for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        fault = next(filter(None, faults))
         judge.no(
-            next(filter(None, faults)),
+            _SAME.get(fault, fault),
             seen=f"{there:,.0f} bytes to the device"
-            + (f"; right in it: {' and '.join(right)}" if right else ""),
+            + (f"; right in it: {' and '.join(whole)}" if whole else ""),
         )
-    if back == _PARAMETERS + 4:
-        judge.no("gradients-back", seen=f"{back:,.0f} bytes to the host")
     if back != 4:
-        judge.no("to-host", seen=f"{back:,.0f} bytes")
+        told = (name for name, sizes in _BACK.items() if back in sizes)
+        judge.no(next(told, "to-host"), seen=f"{back:,.0f} bytes to the host")
 
 
 EXERCISE = Exercise(
@@ -84,12 +111,20 @@ EXERCISE = Exercise(
     "images as bytes, labels as int64.",
     diagnoses={
         "pair": "Two numbers are wanted: `(to_device, to_host)`.",
-        "floats": "You counted the images as floats. Look where `.float()` stands: before the move, or after it?",
+        "floats": "You counted the images as floats. Does `.float()` stand before the move?",
         "short-labels": "`torch.randint` gives `int64`: how many bytes has one label?",
         "byte-labels": "`torch.randint` gives `int64` where no dtype is asked for. Only the images are bytes.",
         "no-biases": "A linear layer has more than its weight matrix.",
         "no-model": "`.to(device)` on a model moves its parameters, and they cross the same bus.",
-        "gradients": "You counted the gradients. On which device does `backward()` compute them?",
+        "doubled": "The model is in it twice. Each of its numbers has four bytes, and the gradients are computed on "
+        "the device: they do not travel.",
+        "one-layer": "One of the model's two linear layers is missing.",
+        "one-image": "A batch has 64 images, and 64 labels.",
+        "swapped": "The two numbers stand in the other order: first the way to the device.",
+        "kilobytes": "The task asks for bytes, not for thousands of them.",
+        "eight-bytes": "You counted eight bytes for each number of the images. They travel as bytes, and what is made of them "
+        "later is made on the device.",
+        "total": "This is the sum of both ways. Answer with two numbers: there, and back.",
         "noise": "You counted the noise. On which device is it made?",
         "no-images": "The images start on the host, and the model on the device needs them.",
         "no-labels": "The labels start on the host, and the loss on the device needs them.",
@@ -98,6 +133,11 @@ EXERCISE = Exercise(
         "the size of its numbers.",
         "gradients-back": "The gradients are computed on the device, from tensors on the device. They need no "
         "journey, and `backward()` makes none.",
+        "nothing-back": "The way to the device is right. But something comes back: which line needs a value in Python?",
+        "wide-loss": "The loss comes back, that is right. But it is a float32: how many bytes has it?",
+        "logits-back": "The logits stay on the device: the loss is computed there.",
+        "losses-back": "`cross_entropy` gives one number, the mean over the batch, and only that comes back.",
+        "one-number": "One number comes back, that is right. How many bytes has it?",
         "to-host": "The way to the device is right. To the host: which line needs a value in Python?",
     },
 )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise, permutations
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,7 @@ from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
 
-from .checking import counted_copies, equal, run_once, second
+from .checking import equal, run_once, second
 
 
 def tower(sizes):
@@ -29,60 +31,134 @@ def tower(sizes):
     return Tower()
 
 
+def _forward(step, last=lambda layer, x: layer(x)):
+    """Return what a tower computes of its layers and a batch, each but the last used by ``step``."""
+
+    def forward(layers, x):
+        for layer in layers[:-1]:
+            x = step(layer, x)
+        return last(layers[-1], x)
+
+    return forward
+
+
+def _relu(layer, x):
+    return layer(x).relu()
+
+
+_RIGHT = _forward(_relu)
+_TWINS = {
+    "relu-last": _forward(_relu, _relu),
+    "no-relu": _forward(lambda layer, x: layer(x)),
+    "relu-first": _forward(lambda layer, x: layer(x.relu()), lambda layer, x: layer(x.relu())),
+    "last-unused": _forward(_relu, lambda layer, x: x),
+}
+_SIZES = ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4])
+
+
 def _check_tower(answer: Any, judge: Judge) -> None:
     device = second()
-    for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3]):
+    runs = []
+    torch.manual_seed(3)
+    for sizes in _SIZES:
         module = judge.is_a(answer(list(sizes)), nn.Module, "a module")
         x = torch.randn(8, sizes[0])
-        shapes = [shape for a, b in pairwise(sizes) for shape in ((b, a), (b,))]
-        found = list(module.parameters())
-        if found and found[0].device.type != "cpu":
-            judge.no("born-there", seen=f"layers on {found[0].device}", expected="layers on cpu")
-        numbers = f"sizes {sizes}: {sum(p.numel() for p in found)} numbers in parameters()"
-        expected = f"{sum(int(np.prod(shape)) for shape in shapes)} numbers"
-        if (given := [tuple(p.shape) for p in found]) != shapes:
-            if given == shapes[::2]:
-                judge.no("no-bias", seen=numbers, expected=expected)
-            hidden = _what_is_hidden(module, x, device) if len(found) < len(shapes) else ""
-            if hidden == "moves-by-hand" and found:
-                hidden = "hidden"
-            judge.no(hidden or "other-layers", seen=numbers, expected=expected)
-        _judge_tower_values(module, found, x, judge)
+        _judge_layers(module, sizes, x, device, judge)
+        got = run_once(module, x, "born-there", judge)
+        if not equal(module(x), got):
+            judge.no("random", seen="two results for one batch", expected="one")
+        runs.append((list(_towers(module, sizes)), x, got.detach()))
         right = module(x).detach()
         module.to(device)
-        got = run_once(module, x.to(device), "hidden", judge)
-        if got.device != device or not equal(got, right):
-            judge.no("other-values", seen=f"after .to(device): {got}", expected=right)
+        there = run_once(module, x.to(device), "hidden", judge)
+        if there.device != device or not equal(there, right):
+            judge.no("other-place", seen=f"after .to(device) a result on {there.device}")
+    for diagnosis, twin in {"": _RIGHT, **_TWINS}.items():
+        wrong = [(w, x, got) for w, x, got in runs if not _explains(_RIGHT, w, x, got)]
+        if not wrong:
+            return
+        if diagnosis and all(_explains(twin, *run) for run in wrong):
+            break
+    else:
+        diagnosis = "other-values"
+    ways, x, got = wrong[0]
+    judge.no(diagnosis, seen=got[0], expected=_RIGHT(ways[0], x)[0].detach())
 
 
-def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device) -> str:
+def _explains(forward: Any, ways: Any, x: torch.Tensor, got: torch.Tensor) -> bool:
+    """Whether the layers, in one of the orders that fit, give this result by ``forward``."""
+    return any(equal(got, forward(layers, x).detach()) for layers in ways)
+
+
+def _towers(module: nn.Module, sizes: list[int]) -> Iterator[list[Any]]:
+    """Yield the layers that a module's parameters make, in each order that fits the sizes."""
+    found = [p.detach().clone() for p in module.parameters()]
+    shapes = [shape for a, b in pairwise(sizes) for shape in ((b, a), (b,))]
+    for order in permutations(range(len(found))) if len(set(shapes)) < len(shapes) else (None,):
+        chosen = [found[i] for i in order] if order else _by_shape(found, shapes)
+        if [tuple(p.shape) for p in chosen] == shapes:
+            yield [partial(_linear, w, b) for w, b in zip(chosen[::2], chosen[1::2], strict=True)]
+
+
+def _by_shape(found: list[torch.Tensor], shapes: list[tuple[int, ...]]) -> list[torch.Tensor]:
+    there = {tuple(p.shape): p for p in found}
+    return [there[shape] for shape in shapes]
+
+
+def _linear(weight: torch.Tensor, bias: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    return F.linear(x, weight, bias)
+
+
+def _judge_layers(
+    module: nn.Module, sizes: list[int], x: torch.Tensor, device: torch.device, judge: Judge
+) -> None:
+    """Judge which parameters the module finds, in whatever order."""
+    shapes = [shape for a, b in pairwise(sizes) for shape in ((b, a), (b,))]
+    found = list(module.parameters())
+    if found and found[0].device.type != "cpu":
+        judge.no("born-there", seen=f"layers on {found[0].device}", expected="layers on cpu")
+    given = sorted(tuple(p.shape) for p in found)
+    if given == sorted(shapes):
+        return
+    shown = {
+        "seen": f"sizes {sizes}: {sum(p.numel() for p in found)} numbers in parameters()",
+        "expected": f"{sum(int(np.prod(shape)) for shape in shapes)} numbers",
+    }
+    if given == sorted(shapes[::2]):
+        judge.no("no-bias", **shown)
+    hidden = _what_is_hidden(module, x, device, judge) if len(found) < len(shapes) else ""
+    if not hidden and len(set(shapes)) < len(shapes) and set(given) == set(shapes):
+        judge.no("alike-pairs", **shown)
+    judge.no(hidden or "other-layers", **shown)
+
+
+def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device, judge: Judge) -> str:
     """Say how layers that ``parameters()`` does not find show, or nothing where there are none."""
-    module, x = module.to(device), x.to(device)
     try:
-        with counted_copies() as counted:
-            module(x)
+        used = _trained_through(run_once(module, x, "born-there", judge))
+    except RuntimeError:  # the layers do not fit one another
+        return ""
+    if used <= {id(p) for p in module.parameters()}:
+        return ""
+    try:
+        module.to(device)(x.to(device))
     except RuntimeError as error:
         return "hidden" if "device" in str(error) else ""
-    carried = counted.copies_to_device if counted else not list(module.parameters())
-    return "moves-by-hand" if carried else ""
+    return "moves-by-hand"
 
 
-def _judge_tower_values(
-    module: nn.Module, found: list[nn.Parameter], x: torch.Tensor, judge: Judge
-) -> None:
-    activations, always, never = x, x, x
-    for weight, bias in zip(found[::2], found[1::2], strict=True):
-        last = bias is found[-1]
-        activations = F.linear(activations, weight, bias)
-        activations = activations if last else activations.relu()
-        always = F.linear(always, weight, bias).relu()
-        never = F.linear(never, weight, bias)
-    got = judge.is_a(module(x), torch.Tensor, "a tensor from forward()")
-    for diagnosis, value in (("relu-last", always), ("no-relu", never)):
-        if equal(got, value) and not equal(value, activations):
-            judge.no(diagnosis, seen=got[0], expected=activations[0])
-    if not equal(got, activations):
-        judge.no("other-values", seen=got[0], expected=activations[0])
+def _trained_through(got: torch.Tensor) -> set[int]:
+    """The ids of the tensors that a backward pass from a result would reach."""
+    ids, todo, seen = set(), [got.grad_fn], set()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            ids.add(id(node.variable))
+        todo += [after for after, _ in node.next_functions]
+    return ids
 
 
 EXERCISE = Exercise(
@@ -105,15 +181,21 @@ EXERCISE = Exercise(
     diagnoses={
         "hidden": "`parameters()` does not find all the layers. They are in a container that the module does "
         "not look into, so they are not moved either.",
-        "moves-by-hand": "It runs on the device now, because the layers are carried there by hand. But "
-        "`parameters()` is still empty: an optimiser would train nothing, and a checkpoint would save nothing.",
+        "moves-by-hand": "It runs on the device now, because your code carries the layers there. But `parameters()` does "
+        "not find them all: an optimiser would not train the others, and a checkpoint would not save them.",
         "no-bias": "All the layers are there, but without their biases: `nn.Linear(a, b)` has one.",
         "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the stub does, "
         "and let `.to(device)` move them.",
-        "other-layers": "These are not the layers that `sizes` describes: one for each pair of neighbours, in "
-        "their order.",
+        "other-layers": "These are not the layers that `sizes` describes: one for each pair of neighbours.",
+        "alike-pairs": "Where two pairs of neighbours are equal, a layer is missing: each pair needs a layer of its own. "
+        "Are they kept under names that can be equal?",
+        "relu-first": "The ReLU comes before each layer. It belongs after each layer but the last.",
+        "last-unused": "The last layer is there, but `forward` does not use it.",
+        "random": "Two runs on the same batch gave two results: `forward` makes something at random, such as a new layer.",
+        "other-place": "After `.to(device)` the network does not compute there what it computed on the CPU.",
         "relu-last": "There is a ReLU after the last layer too, so the network can give nothing below zero.",
         "no-relu": "The ReLU between the layers is gone.",
-        "other-values": "The network computes something else than linear layers with a ReLU between them.",
+        "other-values": "The layers are right, but the network does not compute them one after the other, with a ReLU between "
+        "them.",
     },
 )

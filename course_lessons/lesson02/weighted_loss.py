@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases, nearly
 
 from .checking import equal, run_once, second
 
@@ -19,42 +21,88 @@ def weighted_loss(counts, device):
     return nn.CrossEntropyLoss(weight=weight).to(device)
 
 
+def _weights(counts):
+    c = torch.tensor(counts, dtype=torch.float32)
+    return c.sum() / (len(c) * c)
+
+
+def _twin(formula):
+    return edited(_weights, {"c.sum() / (len(c) * c)": formula})
+
+
+_TWINS = {
+    "upside-down": tuple(
+        map(_twin, ("len(c) * c / c.sum()", "c.sum() / len(c) * c", "c / c.sum()", "c"))
+    ),
+    "one-class-less": _twin("c.sum() / ((len(c) - 1) * c)"),
+    "classes-forgotten": _twin("c.sum() / c"),
+    "total-forgotten": _twin("1 / c"),
+    "classes-only": _twin("1 / (len(c) * c)"),
+    "sum-is-fixed": (_twin("1 / c / (1 / c).sum()"), _twin("len(c) / c / (1 / c).sum()")),
+    "other-total": tuple(
+        map(_twin, ("c.max() / c", "c.min() / c", "c.median() / c", "c.quantile(0.5) / c"))
+    ),
+    "root": _twin("(c.sum() / (len(c) * c)).sqrt()"),
+    "whole-numbers": (_twin("c.sum() // (len(c) * c)"), _twin("(c.sum() / (len(c) * c)).round()")),
+    "other-order": (
+        _twin("(c.sum() / (len(c) * c)).flip(0)"),
+        _twin("(c.sum() / (len(c) * c)).sort().values"),
+        _twin("(c.sum() / (len(c) * c)).sort(descending=True).values"),
+    ),
+    "exponential": (_twin("torch.softmax(-c, 0)"), _twin("torch.softmax(1 / c, 0)")),
+    "share-left": (_twin("1 - c / c.sum()"), _twin("c.sum() - c")),
+}
+_COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
+
+
+def _proportional(got: torch.Tensor, right: torch.Tensor, counts: list[int]) -> str:
+    for diagnosis, weights in {"not-scaled": right, "upside-down": 1 / right}.items():
+        ratio = got.detach().double() / weights
+        if torch.allclose(ratio, ratio[0], rtol=1e-4):
+            return diagnosis
+    return "wrong-value"
+
+
+_WEIGHTS = OverCases(
+    _weights,
+    [(counts,) for counts in _COUNTS],
+    _TWINS,
+    read=lambda judge, got: got,
+    alike=nearly(1e-4, 1e-6),
+    otherwise=_proportional,
+)
+
+
 def _check_weighted_loss(answer: Any, judge: Judge) -> None:
-    device = second()
-    cpu = torch.device("cpu")
-    for counts, place in (([6, 3, 1], cpu), ([5, 5], device), ([40, 10, 20, 30], device)):
-        loss = judge.is_a(answer(counts, place), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
+    device, cpu = second(), torch.device("cpu")
+
+    def weight(counts: list[int]) -> torch.Tensor:
+        loss = judge.is_a(answer(counts, cpu), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
         if loss.weight is None:
             judge.no("no-weight", seen="weight: None")
-        n, total = len(counts), sum(counts)
-        right = torch.tensor([total / (n * count) for count in counts])
-        got = loss.weight
-        if got.device != place:
-            judge.no("stays", seen=f"weight on {got.device}", expected=f"weight on {place}")
-        if got.dtype != right.dtype and equal(got.to(right.dtype), right):
-            judge.no("other-dtype", seen=f"weights of {got.dtype}", expected=f"{right.dtype}")
-        if not equal(got, right):
-            diagnosis = "wrong-value"
-            if _in_proportion(got, right):
-                diagnosis = "not-scaled"
-            elif _in_proportion(got, 1 / right):
-                diagnosis = "upside-down"
-            judge.no(diagnosis, seen=f"counts {counts}: {got}", expected=right)
-        logits, labels = torch.randn(7, n), torch.arange(7) % n
+        if loss.weight.device != cpu:
+            judge.no("stays", seen=f"weight on {loss.weight.device}", expected="weight on cpu")
+        if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
+            judge.no("other-dtype", seen=f"weights of {loss.weight.dtype}", expected="float32")
+        return loss.weight
+
+    _WEIGHTS(weight, judge)
+    torch.manual_seed(3)
+    for counts, place in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):
+        loss, right = answer(counts, place), _weights(counts)
+        if loss.weight.device != place:
+            judge.no("stays", seen=f"weight on {loss.weight.device}", expected=f"weight on {place}")
+        if loss.reduction != "mean":
+            judge.no("reduction", seen=f"reduction={loss.reduction!r}", expected="the mean")
+        if loss.label_smoothing:
+            judge.no("smoothed", seen=f"label_smoothing={loss.label_smoothing}", expected="none")
+        logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
         expected = F.cross_entropy(logits, labels, right)
         value = run_once(_Applied(loss, labels.to(place)), logits.to(place), "stays", judge)
         if not equal(value, expected):
-            judge.no("other-loss", seen=value, expected=expected)
+            judge.no("other-loss", seen=value.cpu(), expected=expected)
         if place.type != "meta" and loss.to(cpu).weight.device != cpu:
             judge.no("stays", seen="a weight that .to() does not move")
-
-
-def _in_proportion(got: torch.Tensor, weights: torch.Tensor) -> bool:
-    """Whether all numbers of one are the same positive multiple of the other's."""
-    if got.device.type == "meta" or got.shape != weights.shape:
-        return False
-    ratio = got.detach().cpu().double() / weights
-    return bool(ratio[0] > 0) and torch.allclose(ratio, ratio[0], rtol=1e-4)
 
 
 class _Applied(nn.Module):
@@ -75,7 +123,7 @@ EXERCISE = Exercise(
     task="`counts[k]` says how often class `k` occurs in the training data. Return an `nn.CrossEntropyLoss`, ready for "
     "logits on `device`, in which class `k` has the weight total / (number of classes · `counts[k]`). So a "
     "rare class counts for more, and where all are equally frequent each weight is 1.",
-    level=2,
+    level=1,
     minutes=6,
     hints=(
         "Make a float tensor of the counts; the formula is one line on it.",
@@ -86,10 +134,23 @@ EXERCISE = Exercise(
     why="A loss without a weight has nothing to move. With one it is a module like any other: `.to(device)` on every "
     "loss costs nothing and is never wrong.",
     diagnoses={
-        "stays": "The weight is not on the device where the logits are. Move the loss, or make the weight there.",
+        "stays": "The weight is not on the device where the logits are. `.to` moves a loss like any module.",
         "upside-down": "The frequent classes got the large weights. It should be the rare ones.",
-        "not-scaled": "Rare classes do count for more, but the scale is another: with equal counts each weight should be 1.",
-        "other-dtype": "The values are right, but not their type: the logits are float32, and the weights should be too.",
+        "one-class-less": "The number of classes is one too small.",
+        "classes-forgotten": "The number of classes is missing from the divisor.",
+        "total-forgotten": "This is one over the count. The total and the number of classes are missing.",
+        "classes-only": "The total is missing: 1 stands in its place.",
+        "sum-is-fixed": "The weights are scaled to a fixed sum. The task's formula is another.",
+        "other-total": "In place of total / number of classes, which is the mean of the counts, another count stands.",
+        "root": "This is the square root of the weights that are asked for.",
+        "whole-numbers": "The weights are cut to whole numbers: divide with `/`, in floats.",
+        "other-order": "The weights are right, but in another order: weight `k` belongs to class `k`.",
+        "exponential": "A softmax of the counts is not the weight that the task asks for.",
+        "share-left": "This is the share of the other classes: subtracted, where the task divides.",
+        "reduction": "The loss should be the weighted mean over the batch, as `nn.CrossEntropyLoss` gives by itself.",
+        "smoothed": "The labels are smoothed, which was not asked for.",
+        "not-scaled": "Rare classes count for more, in the right proportion. But all are off by the same factor.",
+        "other-dtype": "The weights are of another dtype than the logits, which are float32.",
         "no-weight": "The loss has no weight: give it the tensor as `weight=`.",
         "wrong-value": "These are not the weights total / (number of classes · count).",
         "other-loss": "The weights are right, but the loss differs from a weighted cross-entropy.",

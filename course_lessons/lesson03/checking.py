@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
+
+from course_utils.exercises import Judge
+from course_utils.exercises.forms import OverCases, nearly, several
+from course_utils.exercises.values import agree
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
@@ -30,21 +37,81 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    """An optimiser with momentum, which counts its steps in ``steps``."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer.steps = 0
+    optimizer.register_step_pre_hook(_count)
+    return optimizer
 
 
-def _weights(model: nn.Module) -> torch.Tensor:
-    return torch.cat([p.detach().flatten() for p in model.parameters()])
+def _count(optimizer: Any, *_: Any) -> None:
+    optimizer.steps += 1
 
 
-def _apart(a: nn.Module, b: nn.Module) -> float:
-    """The largest difference between the weights of two models."""
-    return float((_weights(a) - _weights(b)).abs().max())
+def over(
+    reference: Callable[..., Any],
+    case: Callable[[int], tuple[Any, ...]],
+    n: int,
+    twins: Mapping[str, Any],
+    **more: Any,
+) -> Callable[..., None]:
+    """`OverCases` for what takes long: it asks a twin for all cases only where one does not rule it out.
+
+    Parameters
+    ----------
+    reference, twins, more
+        As for `OverCases`.
+    case
+        Makes a case anew, by its number: of `n`.
+    """
+    more = {"alike": nearly(1e-4, 1e-5), "situation": said, **more}
+    form = OverCases(reference, lambda: [case(at) for at in range(n)], {}, **more)
+
+    def check(answer: Callable[..., Any], judge: Judge) -> None:
+        for at in range(n):
+            one = replace(form, cases=lambda at=at: [case(at)])
+            (right,), (got,) = one.values(reference), one.values(answer)
+            if form.read:
+                got = form.read(judge, got)
+            if agree(form.alike, got, right):
+                continue
+            kept: dict[str, list[Any]] = {}
+            for diagnosis, each in twins.items():
+                for twin in several(each):
+                    (value,) = one.values(twin, safe=True)
+                    if any(agree(form.alike, value, like) for like in (got, right)):
+                        kept.setdefault(diagnosis, []).append(twin)
+            replace(form, twins={name: tuple(few) for name, few in kept.items()})(answer, judge)
+
+    return check
 
 
-def alike(a: nn.Module, b: nn.Module) -> bool:
-    return _apart(a, b) < 1e-5
+def weights_after(
+    reference: Any, case: Any, n: int, twins: Any, *, otherwise: str
+) -> Callable[..., None]:
+    """A check of the steps that an answer's optimiser made, and of the weights that they left.
+
+    An answer is called with a model, batches, an optimiser, and whatever else a case holds.
+    """
+
+    def look(_: object, model: nn.Module, batches: Batches, optimizer: Any, *more: Any) -> Any:
+        return optimizer.steps, [p.detach().clone() for p in model.parameters()]
+
+    def told(got: Any, right: Any, *_: Any) -> str:
+        return "steps" if got[0] != right[0] else otherwise
+
+    def shown(value: Any) -> str:
+        return f"{value[0]} step{'s' * (value[0] != 1)}, a weight {float(value[1][0][0, 0]):.5f}"
+
+    return over(reference, case, n, twins, look=look, otherwise=told, shown=shown)
 
 
-def differ(model: nn.Module, right: nn.Module) -> str:
-    return f"weights that are off by up to {_apart(model, right):.2g}"
+def said(_: object, batches: Batches, *more: Any) -> str:
+    """Say in words what a case of a training or an evaluation is."""
+    k = f", k = {more[1]}" if len(more) > 1 else ""
+    return f"batches of {', '.join(str(len(y)) for _, y in batches)}{k}"
+
+
+def python_float(judge: Judge, got: object) -> float:
+    """Return a Python float, or a number of NumPy's; refuse the rest."""
+    return float(judge.is_a(got, (float, np.floating), "a Python float"))

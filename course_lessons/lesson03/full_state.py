@@ -37,7 +37,8 @@ class _Run:
     def __init__(self, seed: int) -> None:
         self.model = small_model(dropout=0.4)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2, momentum=0.9)
-        self.scheduler = torch.optim.lr_scheduler.StepLR(self.optimizer, step_size=2, gamma=0.5)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts  # keeps more than a count
+        self.scheduler = schedule(self.optimizer, T_0=2, T_mult=2)
         torch.manual_seed(seed)
         random.seed(seed)
 
@@ -57,6 +58,9 @@ class _Run:
         torch.set_rng_state(state["torch_rng"])
         random.setstate(state["python_rng"])
 
+    def parameter_names(self) -> set[str]:
+        return {name for name, _ in self.model.named_parameters()}
+
     def everything(self) -> torch.Tensor:
         return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
 
@@ -68,8 +72,13 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     got = answer(run.model, run.optimizer, run.scheduler)
     _judge_untouched(run, complete, judge)
     judge.is_a(got, dict, "a dict")
+    if missing := [key for key in _KEYS if key not in got]:
+        judge.no(
+            "missing-key", seen=f"keys {', '.join(map(str, got))}", expected=f"also {missing[0]}"
+        )
     if extra := sorted(set(map(str, got)) - set(_KEYS)):
         judge.no("other-keys", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
+    _judge_kinds(got, judge)
     try:
         got = _through_file(got)
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError):
@@ -80,16 +89,52 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
         )
     run.go(6)
     for key in _KEYS:
-        if key not in got:
-            found = "no such key"
-        else:
-            found = _resumed({**complete, key: got[key]}, run.everything())
-        if found:
-            judge.no(
-                key,
-                seen=f'"{key}": {found}',
-                expected="after the restart, the weights of the uninterrupted run, bit for bit",
+        found = _resumed({**complete, key: got[key]}, run.everything())
+        if not found:
+            continue
+        told = key
+        if found.startswith("it cannot"):
+            swapped = any(
+                not _resumed({**complete, other: got[key]}, run.everything())
+                for other in _KEYS
+                if other != key
             )
+            told = "swapped" if swapped else "not-loadable"
+            if key == "model" and isinstance(got[key], dict) and set(got[key]) < set(complete[key]):
+                told = "no-buffers" if set(got[key]) == run.parameter_names() else "not-loadable"
+        elif key == "model":
+            told = _what_of_the_model(got[key], complete[key])
+        elif key.endswith("rng"):
+            told = f"{key}-elsewhere"
+        judge.no(
+            told,
+            seen=f'"{key}": {found}',
+            expected="after the restart, the weights of the uninterrupted run, bit for bit",
+        )
+
+
+def _judge_kinds(got: dict[str, Any], judge: Judge) -> None:
+    """Refuse a function that was not called, an object in the place of its state, or a seed."""
+    for key in _KEYS:
+        value = got[key]
+        if callable(value) and not isinstance(value, torch.nn.Module):
+            judge.no(
+                "not-called", seen=f'"{key}": {type(value).__name__}', expected="what it returns"
+            )
+        if hasattr(value, "state_dict") or isinstance(value, (torch.Generator, random.Random)):
+            judge.no(
+                "whole-object", seen=f'"{key}": a {type(value).__name__}', expected="its state"
+            )
+        if key.endswith("rng") and isinstance(value, (int, float)):
+            judge.no("a-seed", seen=f'"{key}": {value!r}', expected="the state of a generator")
+
+
+def _what_of_the_model(got: dict[str, Any], right: dict[str, Any]) -> str:
+    """Say which part of a model's state is another."""
+    if any(got[key].dtype != right[key].dtype for key in right if key in got):
+        return "other-precision"
+    off = [key for key in right if key not in got or not torch.equal(got[key], right[key])]
+    return "buffers" if all("running" in key or "num_b" in key for key in off) else "model"
 
 
 def _judge_untouched(run: _Run, before: dict[str, Any], judge: Judge) -> None:
@@ -130,7 +175,7 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-Write `full_state(model, optimizer, scheduler)`: a dict with the keys `"model"`, `"optimizer"`,
+Write `full_state(model, optimizer, scheduler)`: a dict with just the keys `"model"`, `"optimizer"`,
 `"scheduler"`, `"torch_rng"` and `"python_rng"` from which a run with BatchNorm, dropout, momentum, a
 learning-rate schedule and Python's `random` goes on as if it had never stopped. The check saves it, loads
 it with `weights_only=True`, trains on, and compares weights bit for bit.
@@ -147,18 +192,27 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
     "learning rate goes its own way; without the generators it sees other batches. Each time the "
     "loss curve only shows a small bump, if anything.",
     diagnoses={
-        "model": "The model does not come back whole. Are its buffers there, such as BatchNorm's "
-        "running mean and variance?",
-        "optimizer": "The optimiser does not come back: its momentum starts from nothing.",
-        "scheduler": "The schedule does not come back: the learning rate is another one.",
-        "torch_rng": "Dropout draws other numbers after the restart: torch's generator is not "
-        "restored. A seed is not a state.",
-        "python_rng": "Python's `random` draws other numbers after the restart.",
-        "moved-generator": "Your function seeded a generator, or drew from it. To save is to read: a "
+        "missing-key": "A key that the task names is missing.",
+        "not-called": "A method was put into the dict, and not what it returns: the parentheses are missing.",
+        "whole-object": "A whole object was put into the dict. A checkpoint holds its state: tensors, numbers, strings, "
+        "and containers of them.",
+        "a-seed": "A number is not the state of a generator: a seed says where it started, not where it stands.",
+        "swapped": "The states of two parts have changed places.",
+        "not-loadable": "What stands under this key is not what the part's own loader takes: `load_state_dict`, "
+        "`torch.set_rng_state`, `random.setstate`.",
+        "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running mean.",
+        "buffers": "The model's parameters are right, but its buffers, such as BatchNorm's running mean, do not come back.",
+        "other-precision": "The model's numbers were saved in another dtype: what was cut off does not come back.",
+        "model": "The model loads, but with other numbers than it had.",
+        "optimizer": "The optimiser loads, but does not go on where it stood. Its momentum is part of its state.",
+        "scheduler": "The schedule loads, but does not go on where it stood: the learning rate is another one.",
+        "torch_rng-elsewhere": "It is the state of a generator, but not of torch's own as it stands now: dropout draws other numbers.",
+        "python_rng-elsewhere": "It is the state of a generator, but not of Python's own as it stands now: `random` draws other numbers.",
+        "moved-generator": "A generator stands elsewhere after your function. To save is to read: a "
         "seed starts a new sequence, and the run that goes on now draws other numbers than it would "
         "have drawn.",
-        "not-plain": "The state holds whole objects. A checkpoint is made of state: tensors, "
-        "numbers, strings, and containers of them.",
+        "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, strings, and plain "
+        "containers of them.",
         "other-keys": "Use just the keys the task names.",
     },
 )

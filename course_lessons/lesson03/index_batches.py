@@ -18,39 +18,120 @@ def index_batches(n, size, seed, epoch, start):
 
 
 def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
-    n, size = 23, 5
     torch.manual_seed(12)
     random.seed(12)
-    with judge.own_generator():
-        got = answer(n, size, 7, 0, 0)
-    first = _index_lists(got, judge)
-    flat = [i for batch in first for i in batch]
-    if sorted(flat) != list(range(n)):
+    for n, size, seed in ((23, 5, 7), (24, 4, 3), (40, 16, 11), (9, 20, 5)):
+        case = f"n = {n}, size = {size}"
+        with judge.own_generator():
+            got = answer(n, size, seed, 0, 0)
+        whole = _index_lists(got, judge)
+        _judge_whole(whole, n, size, judge)
+        if _index_lists(answer(n, size, seed, 0, 0), judge) != whole:
+            judge.no("not-repeatable", seen=f"{case}: another order at the second call")
+        if _index_lists(answer(n, size, seed, 1, 0), judge) == whole:
+            judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
+        starts = range(1, len(whole))
+        rests = [_index_lists(answer(n, size, seed, 0, start), judge) for start in starts]
+        if rests != [whole[start:] for start in starts]:
+            _judge_rests(rests, whole, size, judge)
+        if past := _index_lists(answer(n, size, seed, 0, len(whole)), judge):
+            told = "empty-batch" if past == [[]] else "past-the-end"
+            judge.no(told, seen=f"{case}, start = {len(whole)}: {past}", expected="no batch")
+        for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
+            wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
+            if got != wanted:
+                judge.no(
+                    "other-seed",
+                    seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(
+                        *other, *one
+                    ),
+                    expected="the same order, because seed + epoch is the same",
+                )
+
+
+def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
+    """Judge an epoch from its first batch on."""
+    flat = [i for batch in whole for i in batch]
+    said = f"n = {n}, size = {size}, start = 0"
+    sizes = [len(batch) for batch in whole]
+    shown = {
+        "seen": f"{said}: batches of {sizes}",
+        "expected": f"{[size] * (n // size) + [n % size] * (n % size > 0)}",
+    }
+    if not whole:
+        judge.no("up-to-start", **shown)
+    if min(flat) > 0 and max(flat) == n:
         judge.no(
-            "not-each-once", seen=f"{len(set(flat))} of {n} indices", expected="each index once"
+            "from-one", seen=f"{said}: indices {min(flat)} to {max(flat)}", expected=f"0 to {n - 1}"
         )
-    if [len(batch) for batch in first] != [5, 5, 5, 5, 3]:
-        judge.no("sizes", seen=[len(batch) for batch in first], expected=[5, 5, 5, 5, 3])
-    if flat == sorted(flat):
-        judge.no("not-shuffled", seen=first, expected="a random order")
-    if _index_lists(answer(n, size, 7, 0, 0), judge) != first:
-        judge.no("not-repeatable", seen="another order at the second call", expected=first)
-    if _index_lists(answer(n, size, 7, 1, 0), judge) == first:
+    if len(flat) > len(set(flat)):
+        padded = set(flat) == set(range(n)) and set(sizes) == {size}
+        told = "padded" if padded else "twice"
         judge.no(
-            "same-each-epoch", seen="epochs 0 and 1 in the same order", expected="another order"
+            told,
+            seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
+            expected=f"{n}",
         )
-    for start in (1, 3, 5):
-        rest = _index_lists(answer(n, size, 7, 0, start), judge)
-        if rest != first[start:]:
-            judge.no("not-the-rest", seen=f"start = {start}: {rest}", expected=first[start:])
-    for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
-        wanted, got = (_index_lists(answer(n, size, *pair, 2), judge) for pair in (one, other))
-        if got != wanted:
-            judge.no(
-                "other-seed",
-                seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(*other, *one),
-                expected="the same order, because seed + epoch is the same",
-            )
+    if max(flat) >= n:
+        judge.no("too-far", seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
+    if set(flat) != set(range(n)):
+        told = "missing"
+        if set(sizes) == {size} and len(flat) == n // size * size:
+            told = "last-dropped"
+        if len(flat) == n - min(size, n) or (len(sizes) > 1 and len(flat) == n - size):
+            told = "first-dropped"
+        if told == "last-dropped" and n % size == 0:
+            told = "missing"
+        judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
+    if sorted(sizes, reverse=True) == [size] * (n // size) + [n % size] * (n % size > 0) != sizes:
+        judge.no("ragged-first", **shown)
+    if sizes != [size] * (n // size) + [n % size] * (n % size > 0):
+        judge.no("as-many" if len(whole) == min(size, n) else "sizes", **shown)
+    if sorted(flat) in (flat, flat[::-1]):
+        judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
+    if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
+        judge.no(
+            "whole-batches", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
+        )
+    if size < n and all(batch == sorted(batch) for batch in whole):
+        judge.no(
+            "sorted-inside", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
+        )
+
+
+def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
+    """Refuse what came from later batches on: `rests` from the first on, from the second, ..."""
+    flat = [i for batch in whole for i in batch]
+
+    def cut(order: list[int]) -> list[list[int]]:
+        return [order[i : i + size] for i in range(0, len(order), size)]
+
+    patterns = {
+        "start-ignored": lambda start: whole,
+        "start-in-indices": lambda start: cut(flat[start:]),
+        "off-by-one": lambda start: whole[start + 1 :],
+        "one-early": lambda start: whole[start - 1 :],
+        "only-one": lambda start: whole[start : start + 1],
+        "up-to-start": lambda start: whole[:start],
+    }
+    first = {i for batch in rests[0] for i in batch}
+    other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
+    follow = (
+        name
+        for name, wrong in patterns.items()
+        if all(rest == wrong(start) for start, rest in enumerate(rests, 1))
+    )
+    told = next(follow, other)
+    start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
+    judge.no(
+        told,
+        seen=f"start = {start}: {_few(rests[start - 1])}",
+        expected=f"{_few(whole[start:])}",
+    )
+
+
+def _few(batches: list[Any]) -> str:
+    return f"{len(batches)} batches" + (f", the first {batches[0]}" if batches else "")
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
@@ -83,14 +164,32 @@ and the same at each call; the last batch may be smaller. Use a generator of its
     why="Now three numbers (seed, epoch, start) say exactly where a run is in its data. A checkpoint "
     "can keep them in place of the whole order.",
     diagnoses={
-        "global-generator": "The function drew from a generator that other code uses, or seeded it: "
+        "global-generator": "The function touched a generator that other code uses: "
         "then dropout and everything else that is random changes too.",
-        "same-each-epoch": "Every epoch has the same order: the seed does not depend on the epoch.",
-        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: `start` "
-        "counts batches, and they are left out after the shuffle.",
-        "not-each-once": "Some index is missing or comes twice: each epoch sees every digit once.",
+        "same-each-epoch": "Epochs 0 and 1 have the same order. The epoch should change it.",
+        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",
+        "start-ignored": "`start` changes nothing: the first batches are still there.",
+        "start-in-indices": "`start` was counted in indices. It counts batches.",
+        "off-by-one": "One batch too many is left out: batch number `start` is the first to come.",
+        "one-early": "One batch too few is left out: batch number `start` is the first to come.",
+        "only-one": "Only batch number `start` came. All from it on are asked for.",
+        "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
+        "empty-batch": "After the last batch comes none: an empty tensor is no batch.",
+        "past-the-end": "After the last batch comes none, but batches came.",
+        "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",
+        "from-one": "The indices begin at 1. The first is 0.",
+        "too-far": "An index is too large: of `n` the last is `n - 1`.",
+        "twice": "Some index comes twice: each epoch sees every digit once.",
+        "padded": "The last batch was filled up with indices that had come before. It may be smaller.",
+        "missing": "Some index never comes: each epoch sees every digit once.",
+        "last-dropped": "The smaller batch at the end is missing.",
+        "first-dropped": "A whole batch is missing, although `start` is 0.",
         "sizes": "The batches have other sizes than asked for.",
-        "not-shuffled": "The indices come in their natural order.",
+        "as-many": "There are `size` batches. Each should have `size` indices.",
+        "ragged-first": "The smaller batch is not the last one.",
+        "whole-batches": "The batches were shuffled, but inside each the indices follow one another. Shuffle the indices.",
+        "sorted-inside": "The indices inside each batch were sorted: that is no random order of all.",
+        "not-shuffled": "The indices come in the order of their size.",
         "not-repeatable": "Two calls with the same arguments gave two orders.",
         "not-index-tensors": "Each batch must be a 1-D tensor of indices.",
         "other-seed": "The order is random, but the generator is not seeded with `seed + epoch`.",

@@ -10,8 +10,9 @@ import torch
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
-from .checking import made_batches, small_model
+from .checking import made_batches, over, python_float, small_model
 
 
 def mean_loss(model, batches):
@@ -26,33 +27,113 @@ def mean_loss(model, batches):
     return total.item() / count
 
 
+def _mean(model, batches):
+    total = count = 0
+    for x, y in batches:
+        loss = F.cross_entropy(model(x), y, reduction="sum")
+        total += loss
+        count += len(y)
+    return (total / count).item()
+
+
+def _twin(edits):
+    return edited(_mean, edits)
+
+
+_SUM, _GIVEN, _LOOP = ', reduction="sum"', "(total / count)", "for x, y in batches:"
+_ALL = "torch.cat([F.cross_entropy(model(x), y, reduction='none') for x, y in batches])"
+_TWINS = {
+    "ragged-mean": _twin({_SUM: "", _GIVEN: "(total / len(batches))"}),
+    "by-digits-twice": _twin({_SUM: ""}),
+    "not-divided": _twin({_GIVEN: "total"}),
+    "by-batches": _twin({_GIVEN: "(total / len(batches))"}),
+    "sum-of-means": _twin({_SUM: "", _GIVEN: "total"}),
+    "weighted-twice": (_twin({"+= loss": "+= loss * len(y)"}),),
+    "all-as-the-first": (
+        _twin({_GIVEN: "(total / (len(batches) * len(batches[0][1])))"}),
+        _twin({_GIVEN: "(total / (len(batches) * max(len(y) for _, y in batches)))"}),
+    ),
+    "last-batch": (
+        _twin({"total +=": "total =", "count +=": "count ="}),
+        _twin({_GIVEN: "loss"}),
+    ),
+    "last-size": _twin({"count +=": "count ="}),
+    "some-left-out": (
+        _twin({_LOOP: "for x, y in batches[:-1]:"}),
+        _twin({_LOOP: "for x, y in batches[1:]:"}),
+    ),
+    "accuracy": (
+        _twin({"+= loss": "+= (model(x).argmax(1) == y).sum()"}),
+        _twin({"+= loss": "+= (model(x).argmax(1) != y).sum()"}),
+    ),
+    "softmax-twice": _twin({"model(x)": "model(x).softmax(1)"}),
+    "not-the-logits-loss": (
+        _twin({"F.cross_entropy": "F.nll_loss"}),
+        _twin({"F.cross_entropy(model(x)": "F.nll_loss(model(x).softmax(1)"}),
+    ),
+    "by-classes": (
+        _twin({"count += len(y)": "count += model(x).numel()"}),
+        _twin({_GIVEN: "(total / count / 3)"}),
+    ),
+    "by-pixels": _twin({"count += len(y)": "count += x.numel()"}),
+    "exponential": _twin({_GIVEN: "(total / count).exp()"}),
+    "one-too-many": (
+        _twin({_GIVEN: "(total / (count - 1))"}),
+        _twin({_GIVEN: "(total / (count + 1))"}),
+    ),
+    "rounded": tuple(
+        _twin({"(total / count).item()": f"round((total / count).item(), {n})"}) for n in range(4)
+    ),
+    "median": _twin({_GIVEN: f"{_ALL}.median()"}),
+    "largest": _twin({_GIVEN: f"{_ALL}.max()"}),
+}
+
+
+_SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
+
+
+def _case(at):
+    """A model as it should be evaluated, and batches."""
+    return small_model(dropout=0.5).eval(), made_batches(_SIZES[at], seed=at + 2)
+
+
+_MEAN = over(_mean, _case, len(_SIZES), _TWINS, read=python_float, otherwise="wrong-mean")
+
+
 def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
     for sizes, training in (((6, 6, 2), True), ((3, 5), False)):
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)
-        before = copy.deepcopy(model.state_dict())
+        F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
+        before, gradient = copy.deepcopy(model.state_dict()), model[0].weight.grad.clone()
         modes, graphs = [], []
-        model.register_forward_pre_hook(lambda m, _, seen=modes: seen.append(m.training))
+        for part in model.modules():
+            part.register_forward_pre_hook(lambda m, _, seen=modes: seen.append(m.training))
         model.register_forward_hook(lambda m, i, out, seen=graphs: seen.append(out.requires_grad))
-        got = answer(model, batches)
+        answer(model, batches)
         if any(modes):
             judge.no("train-mode", seen="forward passes in train mode", expected="eval mode")
         if any(graphs):
             judge.no("builds-graph", seen="outputs that require a gradient", expected="no graph")
+        words = {True: "train mode", False: "eval mode"}
         if model.training != training:
-            words = {True: "train mode", False: "eval mode"}
             judge.no("mode-left", seen=words[model.training], expected=words[training])
+        if any(part.training != training for part in model.modules()):
+            judge.no(
+                "parts-left",
+                seen=f"the model in {words[training]}, a layer of it in {words[not training]}",
+                expected=f"all in {words[training]}",
+            )
         if any(not torch.equal(before[key], value) for key, value in model.state_dict().items()):
             judge.no("model-changed", seen="other weights or statistics", expected="the same model")
         if not torch.is_grad_enabled():
             judge.no("gradients-off", seen="gradients switched off", expected="on, as before")
         if not all(p.requires_grad for p in model.parameters()):
             judge.no("gradients-off", seen="requires_grad = False", expected="True, as before")
-        number = judge.is_a(got, float, "a Python float")
-        x, y = (torch.cat(part) for part in zip(*batches, strict=True))
-        with torch.no_grad():
-            expected = F.cross_entropy(copy.deepcopy(model).eval()(x), y).item()
-        judge.close(number, expected, "ragged-mean", rel=1e-4)
+        now = model[0].weight.grad
+        if now is None or not torch.equal(now, gradient):
+            judge.no("gradients-lost", seen="other gradients than before", expected="the same")
+    _MEAN(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -62,8 +143,8 @@ EXERCISE = Exercise(
     minutes=8,
     task="""
 Write `mean_loss(model, batches)`: the mean cross-entropy of one digit over a list of `(x, y)` batches
-of unequal size, as a Python float. It evaluates in eval mode, builds no graph, and leaves the model in
-the mode it found it in: train **or** eval.
+of unequal size, as a Python float. It evaluates in eval mode, builds no graph, and leaves the model as
+it found it, gradients and mode too: train **or** eval.
 """,
     hints=(
         "`model.training` is True or False, and `model.train(mode)` takes either.",
@@ -85,7 +166,29 @@ the mode it found it in: train **or** eval.
         "goes on in the wrong mode, and no error says so.",
         "ragged-mean": "The mean over batches is not the mean over digits when batches differ in "
         "size.",
-        "model-changed": "The model's weights or its BatchNorm statistics changed.",
+        "by-digits-twice": "The batches' means are added and divided by the number of digits: divided twice.",
+        "not-divided": "This is the sum of the losses. Divide by the number of digits.",
+        "by-batches": "The losses of all digits are added, but divided by the number of batches.",
+        "sum-of-means": "This is the sum of the batches' means, which nothing divides.",
+        "weighted-twice": "The losses of a batch are added, and then multiplied by its size once more.",
+        "all-as-the-first": "The divisor counts every batch as equally large. Count the digits that there are.",
+        "last-batch": "This is the mean of the last batch only.",
+        "last-size": "The sum is right, but it is divided by the size of the last batch only.",
+        "some-left-out": "A batch at one end of the list was left out.",
+        "accuracy": "This counts digits by their predicted class. The cross-entropy is asked for.",
+        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+        "not-the-logits-loss": "`nll_loss` wants the logarithms of probabilities; `cross_entropy` takes the model's output.",
+        "by-classes": "The divisor counts the classes as well. There is one loss for each digit.",
+        "by-pixels": "The divisor counts the numbers in the images. There is one loss for each digit.",
+        "exponential": "This is e to the mean loss. The mean loss itself is asked for.",
+        "one-too-many": "The sum is right, the divisor is off by one.",
+        "rounded": "The mean is rounded. Give all its digits.",
+        "median": "This is the median of the losses. The mean is asked for.",
+        "largest": "This is the largest loss. The mean is asked for.",
+        "wrong-mean": "Mode and graph are right, but the number is not the mean cross-entropy of one digit.",
+        "parts-left": "The model itself has its old mode back, but not the layers in it. `model.train(mode)` sets them all.",
+        "gradients-lost": "The gradients that were in the model are others now. An evaluation leaves them.",
+        "model-changed": "The model's numbers changed: weights and BatchNorm's statistics should stay.",
         "gradients-off": "Gradients stay off after the evaluation, so the next `backward()` fails. "
         "A `with` block switches them off and on again.",
     },

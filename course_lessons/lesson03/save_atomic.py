@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -35,6 +34,9 @@ class _Bomb:
         raise _Crash("simulated: the process was killed while it wrote the checkpoint")
 
 
+_GONE = "no file"
+
+
 class _Watch:
     """What happened on the disk while an answer ran, and where to crash.
 
@@ -43,7 +45,7 @@ class _Watch:
     renames
         For each rename, the file that moved, and what the checkpoint held just before.
     synced
-        What each file in the folder held at each fsync before the first rename.
+        What the file beside the checkpoint that is synced held, at each fsync before the first rename.
     """
 
     def __init__(self, path: Path, crash: bool = False) -> None:
@@ -55,10 +57,15 @@ class _Watch:
     def fsync(self, file: int) -> None:
         self._fsync(file)
         if not self.renames:
-            self.synced.append({p.name: _value_in(p) for p in self.path.parent.iterdir()})
+            at = os.fstat(file).st_ino
+            files = [
+                p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
+            ]
+            self.synced.append({p.name: _value_in(p) for p in files})
 
     def replace(self, source: Any, target: Any, **_: Any) -> None:
-        self.renames.append((Path(source).resolve(), _value_in(self.path)))
+        held = _value_in(self.path) if self.path.exists() else _GONE
+        self.renames.append((Path(source).resolve(), held))
         if self.crash:
             raise _Crash("simulated: the process was killed before the rename")
         self._replace(source, target)
@@ -76,10 +83,11 @@ class _Watch:
 
 
 def _value_in(path: Path) -> object:
-    """The number in a saved state, or None where the file is missing or cannot be read."""
+    """The number in a saved state, or None where the file is missing, cannot be read, or holds less."""
     try:
-        return torch.load(path, weights_only=True)["value"]
-    except (OSError, RuntimeError, EOFError, KeyError, TypeError, pickle.UnpicklingError):
+        saved = torch.load(path, weights_only=True)
+        return saved["value"] if torch.equal(saved["weights"], _saved(0)["weights"]) else None
+    except Exception:  # noqa: BLE001  (whatever is no saved state)
         return None
 
 
@@ -91,8 +99,9 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
-        answer(_saved(1), path)
-        _expect_value(judge, path, 1, "after the first save")
+        with _Watch(path).watching() as first:
+            answer(_saved(1), path)
+        _judge_first(first, path, judge)
 
         with _Watch(path).watching() as watch:
             answer(_saved(2), path)
@@ -116,18 +125,29 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
             )
         answer(_saved(5), path)
         _expect_value(judge, path, 5, "at the next save after a crash")
-        if left := sorted(p.name for p in path.parent.iterdir() if p != path):
-            judge.no("leftovers", seen=f"files left: {', '.join(left)}", expected="only last.pt")
+        _judge_left(path, judge)
+        with _Watch(path).watching():
+            answer(_saved(6), path)
+        _judge_left(path, judge)
+
+
+def _judge_left(path: Path, judge: Judge) -> None:
+    if left := sorted(p.name for p in path.parent.iterdir() if p != path):
+        judge.no("leftovers", seen=f"files left: {', '.join(left)}", expected="only last.pt")
 
 
 def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
-        judge.no("overwrites", seen="last.pt itself was written to", expected="a second file first")
+        judge.no("no-rename", seen="no rename", expected="a second file, renamed when it is whole")
     for source, held in watch.renames:
         if source == path:
-            judge.no("gap", seen="last.pt was moved away", expected="last.pt, until it is replaced")
-        if held is None:
+            judge.no(
+                "moved-away",
+                seen="last.pt was moved away",
+                expected="last.pt, until it is replaced",
+            )
+        if held is _GONE:
             judge.no(
                 "gap", seen="last.pt was gone before the rename", expected="last.pt, until then"
             )
@@ -137,12 +157,31 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
             judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+    if not any(watch.synced):
+        judge.no(
+            "other-synced", seen="os.fsync on no new file", expected="os.fsync on the new file"
+        )
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
             "not-flushed",
             seen="at os.fsync the new file was not complete",
             expected="a file that loads",
         )
+
+
+def _judge_first(watch: _Watch, path: Path, judge: Judge) -> None:
+    """Judge what the first save left, where nothing was before."""
+    try:
+        held = torch.load(path, weights_only=True)
+    except FileNotFoundError:
+        there = ", ".join(p.name for p in path.parent.iterdir()) or "nothing"
+        judge.no("not-renamed", seen=f"in the folder: {there}", expected="last.pt")
+    except Exception as error:  # noqa: BLE001  (whatever torch.load cannot read)
+        seen = f"after the first save: {type(error).__name__}"
+        judge.no("not-torch-save", seen=seen, expected="a file that torch.load reads")
+    if not isinstance(held, dict) or set(held) != set(_saved(1)):
+        judge.no("not-all", seen=held, expected=_saved(1))
+    _expect_value(judge, path, 1, "after the first save")
 
 
 def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
@@ -163,13 +202,14 @@ def _crashing(raw: Callable[..., Any], state: object, path: Path) -> None:
 EXERCISE = Exercise(
     id="03.save_atomic",
     title="A save that cannot half happen",
-    level=3,
-    minutes=12,
+    level=2,
+    minutes=10,
     task="""
 Write `save_atomic(state, path)`: save with `torch.save` so that at every moment, killed or not, `path`
-(a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. After a
-crash the next save must work, and after a success no other file may stay in the folder. The check kills
-your code in the middle of writing and just before the rename.
+(a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. The new
+one is on the disk before it takes the name. After a crash the next save must work, and after a success no
+other file may stay in the folder. The check kills your code in the middle of writing and just before the
+rename.
 """,
     hints=(
         "Write somewhere else first. `os.replace(a, b)` then puts a in the place of b in one move, "
@@ -184,19 +224,26 @@ your code in the middle of writing and just before the rename.
     why="Cloud sessions end without asking, often in the middle of the longest operation, and that "
     "is the save. Half a checkpoint in the place of a whole one is worse than none.",
     diagnoses={
-        "overwrites": "The only good checkpoint is opened for writing, and so emptied, before the "
-        "new one is complete.",
+        "overwrites": "The only good checkpoint is written over while the new one is not complete: a crash leaves neither.",
+        "no-rename": "No file took the place of the old one in one move: while it is written, copied, linked, there is a "
+        "moment without a whole `path`. `os.replace` has no such moment.",
+        "moved-away": "The old checkpoint is moved away before the new one has its name: in between there is none. "
+        "`os.replace` needs no room made first.",
+        "not-renamed": "After the save nothing has the name `path`.",
+        "not-torch-save": "`torch.load` cannot read what was saved: save with `torch.save`.",
+        "not-all": "The file holds only a part of the state.",
         "gap": "For a moment there is no checkpoint at all: the old one is gone and the new one is "
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
+        "other-synced": "`os.fsync` was called, but not for the new file beside the old one.",
         "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
-        "between disks a rename becomes a slow copy, or fails.",
+        "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",
-        "leftovers": "A file is left beside the checkpoint, of this save or of a killed one. A fixed "
-        "name is written over by the next save.",
+        "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A fixed name for the new "
+        "file is written over by the next save.",
     },
 )

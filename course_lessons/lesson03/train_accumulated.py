@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 
-from .checking import alike, differ, made_batches, sgd, small_model
+from .checking import made_batches, sgd, small_model, weights_after
 
 
 def train_accumulated(model, batches, optimizer, k):
@@ -25,54 +27,176 @@ def train_accumulated(model, batches, optimizer, k):
         optimizer.step()
 
 
+_LOSS, _ZERO, _STEP = "loss.backward()", "optimizer.zero_grad()", "optimizer.step()"
+_PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
+_COUNT, _GROUPS = "sum(len(y) for _, y in group)", "range(0, len(batches), k)"
+_GROUP = "batches[first : first + k]"
+_MEAN = "F.cross_entropy(model(x), y)"
+
+
+def _twin(edits):
+    return edited(train_accumulated, edits, math=math)
+
+
+def _by_turns(ends, part, after=False):
+    """A loop over all batches that steps after those that `ends` tells by i, k and their number."""
+
+    def train(model, batches, optimizer, k):
+        optimizer.zero_grad()
+        for i, (x, y) in enumerate(batches):
+            group = batches[i // k * k : (i // k + 1) * k]
+            (F.cross_entropy(model(x), y) * part(y, group, k)).backward()
+            if ends(i, k, len(batches)):
+                optimizer.step()
+                optimizer.zero_grad()
+        if after:
+            optimizer.step()
+
+    return train
+
+
+_PARTS = (
+    lambda y, group, k: 1 / k,
+    lambda y, group, k: len(y) / sum(len(labels) for _, labels in group),
+    lambda y, group, k: 1,
+    lambda y, group, k: 1 / len(group),
+)
+
+
+def _each_part(ends, **more):
+    return tuple(_by_turns(ends, part, **more) for part in _PARTS)
+
+
+_TWINS = {
+    "by-k": (
+        _twin({_PART: f"{_MEAN} / k"}),
+        _twin({_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
+    ),
+    "by-batches": _twin({_PART: f"{_MEAN} / len(group)"}),
+    "not-divided": (_twin({_PART: _MEAN}), _twin({" / count": ""})),
+    "divided-twice": (_twin({_PART: f"{_MEAN} / count"}), _twin({_PART: f"{_PART} / k"})),
+    "as-the-first": (
+        _twin({_COUNT: "k * len(group[0][1])"}),
+        _twin({_COUNT: "k * len(batches[0][1])"}),
+        _twin({_COUNT: "len(group) * len(group[0][1])"}),
+        _twin({_COUNT: "len(group) * len(batches[0][1])"}),
+        _twin({_COUNT: "len(group) * max(len(y) for _, y in group)"}),
+    ),
+    "as-the-last": (
+        _twin({_COUNT: "len(group) * len(group[-1][1])"}),
+        _twin({_COUNT: "len(group[-1][1])"}),
+        _twin({_COUNT: "k * len(group[-1][1])"}),
+    ),
+    "whole-list": _twin({_COUNT: "sum(len(y) for _, y in batches)"}),
+    "so-far": _twin({_COUNT: "0", f"loss = {_PART}": f"count += len(y)\nloss = {_PART}"}),
+    "piles-up": (
+        _twin({_ZERO: ""}),
+        _twin({_ZERO: "", _PART: f"{_MEAN} / k"}),
+        _twin({_ZERO: "", _PART: f"{_MEAN} / len(group)"}),
+    ),
+    "last-only": (
+        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_PART}"}),
+        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN} / k"}),
+        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN}"}),
+    ),
+    "nothing-learned": (
+        _twin({_ZERO: "", _STEP: f"{_ZERO}\n{_STEP}"}),
+        _twin({_ZERO: f"{_ZERO}\n{_STEP}", _STEP: ""}),
+    ),
+    "step-first": _twin({_ZERO: f"{_STEP}\n{_ZERO}", _STEP: ""}),
+    "each-batch": (
+        _twin({_LOSS: f"{_LOSS}\n{_STEP}", _STEP: ""}),
+        *_each_part(lambda i, k, n: True),
+    ),
+    "one-step": (_twin({_GROUPS: "[0]", _GROUP: "batches"}), _twin({_GROUPS: "[0]"})),
+    "no-step": _twin({_STEP: ""}),
+    "tail-dropped": _each_part(lambda i, k, n: (i + 1) % k == 0),
+    "tail-joined": _twin(
+        {
+            _GROUPS: "range(0, max(len(batches) // k, 1) * k, k)",
+            _GROUP: "batches[first : first + k if first + 2 * k <= len(batches) else None]",
+        }
+    ),
+    "step-too-early": (
+        *_each_part(lambda i, k, n: i % k == 0 or i + 1 == n),
+        *_each_part(lambda i, k, n: i % k == 0),
+    ),
+    "group-too-long": _twin({_GROUP: "batches[first : first + k + 1]"}),
+    "group-too-short": _twin(
+        {_GROUP: "batches[first : first + k - 1] or batches[first : first + 1]"}
+    ),
+    "group-left-out": (
+        _twin({_GROUPS: "range(k, len(batches), k)"}),
+        _twin({_GROUPS: "range(0, len(batches) - k, k)"}),
+    ),
+    "k-groups": _twin(
+        {
+            _GROUPS: "range(0, len(batches), math.ceil(len(batches) / k))",
+            _GROUP: "batches[first : first + math.ceil(len(batches) / k)]",
+        }
+    ),
+    "step-too-many": (
+        *_each_part(lambda i, k, n: (i + 1) % k == 0, after=True),
+        lambda *case: (train_accumulated(*case), case[2].step()),
+    ),
+    "by-classes": (
+        _twin({" / count": " / count / 3"}),
+        _twin({_COUNT: "sum(x.numel() for x, _ in group)"}),
+    ),
+    "softmax-twice": _twin({"model(x)": "model(x).softmax(1)"}),
+    "two-passes": _twin({_GROUPS: f"[*{_GROUPS}, *{_GROUPS}]"}),
+}
+_SIZES = (
+    ((4, 4, 4, 1, 3), 2),
+    ((4, 4, 4, 4), 2),
+    ((3, 2), 1),
+    ((5, 2), 3),
+    ((4, 4, 4, 4, 4, 4, 4), 3),
+    ((6, 2, 5, 1, 3, 4), 3),
+    ((2, 7, 3, 5, 6), 4),
+)
+
+
+def _case(at):
+    sizes, k = _SIZES[at]
+    model = small_model(norm=False)
+    return model, made_batches(sizes, seed=at + 1), sgd(model), k
+
+
+_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwise="not-by-count")
+
+
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes, k in (((4, 4, 4, 4), 2), ((4, 4, 4, 1, 3), 2), ((3, 2), 1), ((5, 2), 3)):
-        batches = made_batches(sizes)
-        model, right = small_model(norm=False), small_model(norm=False)
-        large = [
-            tuple(torch.cat(part) for part in zip(*batches[i : i + k], strict=True))
-            for i in range(0, len(batches), k)
-        ]
-        train_accumulated(right, large, sgd(right), 1)
-        steps, optimizer = [], sgd(model)
-        optimizer.register_step_pre_hook(lambda *_, seen=steps: seen.append(1))
+    for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
+        most = max(len(y) for _, y in batches)
         forwards: list[int] = []
         model.register_forward_pre_hook(lambda _, args, seen=forwards: seen.append(len(args[0])))
         graphs = _Graphs(model)
         answer(model, batches, optimizer, k)
-        if forwards and max(forwards) > max(sizes):
+        if forwards and max(forwards) > most:
             judge.no(
                 "large-batch",
                 seen=f"a batch of {max(forwards)} went through the model",
-                expected=f"at most {max(sizes)} at a time",
+                expected=f"at most {most} at a time",
             )
         if graphs.most > 1:
             judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
-        if len(steps) != len(large):
-            tail = len(steps) == len(batches) // k
-            judge.no(
-                "tail-dropped" if tail else "steps",
-                seen=f"{len(steps)} steps for {len(batches)} batches and k = {k}",
-                expected=f"{len(large)} steps",
-            )
-        if not alike(model, right):
-            judge.no(
-                "piles-up" if len(set(sizes)) == 1 else "not-by-count",
-                seen=f"{differ(model, right)}, for batches of {', '.join(map(str, sizes))}",
-                expected=f"the weights after steps on batches of "
-                f"{', '.join(str(len(y)) for _, y in large)}",
-            )
+        if not graphs.training:
+            judge.no("eval-mode", seen="a forward pass in eval mode", expected="train mode")
+    _WEIGHTS(answer, judge)
 
 
 class _Graphs:
-    """The most forward passes with a graph that a model made before a backward pass."""
+    """The most forward passes with a graph that a model made before a backward pass; and its mode."""
 
     def __init__(self, model: nn.Sequential) -> None:
         self.now = self.most = 0
+        self.training = True
         model.register_forward_hook(self._forward)
         model[0].weight.register_hook(self._backward)
 
-    def _forward(self, _: nn.Module, __: object, out: torch.Tensor) -> None:
+    def _forward(self, model: nn.Module, _: object, out: torch.Tensor) -> None:
+        self.training &= model.training
         self.now += out.requires_grad
         self.most = max(self.most, self.now)
 
@@ -103,15 +227,39 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
     why="Many loops divide by k and drop the tail. Nothing fails then, but the small last batch "
     "counts too much, and the last digits of each epoch are never learned from.",
     diagnoses={
-        "not-by-count": "The digits of the small batches got another weight than those of the "
-        "large ones, or a short group was divided by the wrong number.",
         "large-batch": "The large batch itself went through the model. It is the one that does not "
         "fit: one batch and one graph at a time.",
         "all-graphs": "The graphs of several batches were alive at once, and all their activations "
         "with them: as much memory as the large batch takes.",
+        "eval-mode": "The model came in train mode and was switched to eval mode.",
+        "by-k": "A mean was divided by k. That is right only where a group has k batches of one size.",
+        "by-batches": "The mean of each batch counts alike, so a digit in a small batch weighs more than one in a large.",
+        "not-divided": "The losses of a group's batches are added, and nothing makes a mean over the group of them.",
+        "divided-twice": "What is a mean already was divided once more, so the gradients are too small.",
+        "as-the-first": "The divisor counts every batch of a group as equally large. Count the digits that there are.",
+        "as-the-last": "The divisor is made of the size of the group's last batch. Count the digits of all.",
+        "whole-list": "You divide by the digits of the whole list. Each step has its own group.",
+        "so-far": "The divisor grows within a group, so its first batches weigh more. Count the group's digits first.",
+        "piles-up": "The gradient of one group is still there in the next: `zero_grad()` is missing between groups.",
+        "last-only": "The gradients are cleared before each batch, so a step follows the group's last batch only.",
+        "nothing-learned": "When the optimiser steps there is no gradient: clear before a group's first batch, step after its last.",
+        "step-first": "The optimiser steps before the group's gradients are there.",
+        "each-batch": "There is a step after each batch. A group of k makes one.",
+        "one-step": "There is one step in all. Each group makes one.",
+        "no-step": "The optimiser you were given never steps.",
         "tail-dropped": "The batches after the last full group never got a step.",
-        "piles-up": "The gradient of one group is still there in the next, or it is not the mean "
-        "over the group.",
+        "tail-joined": "The batches after the last full group were put into that group. They make a step of their own.",
+        "step-too-early": "The first step comes after one batch: counted from 0, the last batch of a group has "
+        "the number k - 1.",
+        "group-too-long": "The groups overlap: each takes the next one's first batch along.",
+        "group-too-short": "The last batch of each group is left out.",
+        "group-left-out": "A group at one end of the list has made no step.",
+        "k-groups": "The list was cut into k groups. A group has k batches.",
+        "step-too-many": "After the last group comes one more step, even where no batch is left.",
+        "by-classes": "The divisor counts more than the digits. There is one loss for each digit.",
+        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+        "two-passes": "The list was passed over twice.",
         "steps": "The number of optimiser steps is not the number of groups.",
+        "not-by-count": "There is one step for each group, but not with the gradient of the mean loss over its digits.",
     },
 )

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 
-from .checking import alike, differ, made_batches, sgd, small_model
+from .checking import made_batches, over, python_float, sgd, small_model, weights_after
 
 
 def train_epoch(model, batches, optimizer):
@@ -26,38 +26,82 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
-_WITHOUT_ZERO = edited(train_epoch, {"optimizer.zero_grad()": ""})
+_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
+_LOSS, _ADDED, _GIVEN = "F.cross_entropy(model(x), y)", "loss.item() * len(y)", "total / seen"
+_LINE, _LOOP = f"loss = {_LOSS}", "for x, y in batches:"
+
+
+def _twin(edits):
+    return edited(train_epoch, edits)
+
+
+_LEARNS = {
+    "piles-up": _twin({_ZERO: ""}),
+    "step-first": (
+        _twin({_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""}),
+        _twin({_LINE: f"{_STEP}\n{_LINE}", _STEP: ""}),
+        _twin({_LINE: f"{_STEP}\n{_ZERO}\n{_LINE}", _ZERO: "", _STEP: ""}),
+    ),
+    "nothing-learned": (
+        _twin({_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
+        _twin({_BACKWARD: _STEP, _STEP: _BACKWARD}),
+        _twin({_BACKWARD: ""}),
+    ),
+    "no-step": (_twin({_STEP: ""}), _twin({_STEP: "", _ZERO: ""})),
+    "one-step": (
+        _twin({_STEP: "", _ZERO: "", _GIVEN: "[optimizer.step()]"}),
+        _twin({_STEP: "", _GIVEN: "[optimizer.step()]"}),
+    ),
+    "not-train-mode": _twin({"model.train()": ""}),
+    "summed": _twin({_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"}),
+    "softmax-twice": _twin({_LOSS: "F.cross_entropy(model(x).softmax(1), y)"}),
+    "some-left-out": (
+        _twin({_LOOP: "for x, y in batches[:-1]:"}),
+        _twin({_LOOP: "for x, y in batches[1:]:"}),
+    ),
+    "two-passes": _twin({_LOOP: "for x, y in batches + batches:"}),
+    "other-order": _twin({_LOOP: "for x, y in reversed(batches):"}),
+}
+_COUNT = "total / len(batches)"
+_GIVES = {
+    "ragged-mean": _twin({_ADDED: "loss.item()", _GIVEN: _COUNT}),
+    "not-divided": _twin({_GIVEN: "total"}),
+    "by-batches": _twin({_GIVEN: _COUNT}),
+    "not-weighted": _twin({_ADDED: "loss.item()"}),
+    "sum-of-means": _twin({_ADDED: "loss.item()", _GIVEN: "total"}),
+    "all-as-the-first": (
+        _twin({_GIVEN: "total / (len(batches) * len(batches[0][1]))"}),
+        _twin({_GIVEN: "total / (len(batches) * 64)"}),
+        _twin({_GIVEN: "total / (len(batches) * len(y))"}),
+        _twin({_GIVEN: "total / (len(batches) * max(len(y) for _, y in batches))"}),
+    ),
+    "last-batch": (
+        _twin({_GIVEN: "loss.item()"}),
+        _twin({"total +=": "total =", "seen +=": "seen ="}),
+    ),
+    "last-size": _twin({"seen +=": "seen ="}),
+    "after-step": _twin({_ADDED: f"{_LOSS}.item() * len(y)"}),
+    "percent": _twin({_GIVEN: "100 * total / seen"}),
+    "exponential": _twin({_GIVEN: "2.718281828459045 ** (total / seen)"}),
+}
+
+
+_SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
+
+
+def _case(at):
+    """A model in eval mode, batches and an optimiser."""
+    model = small_model().eval()
+    return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
+
+
+_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS, otherwise="weights")
+_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float, otherwise="wrong-mean")
 
 
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes in ((4, 4, 3), (5, 2)):
-        batches = made_batches(sizes)
-        model, right, piled = (small_model().eval() for _ in range(3))
-        expected = train_epoch(right, batches, sgd(right))
-        _WITHOUT_ZERO(piled, batches, sgd(piled))
-        order, modes, optimizer = [], [], sgd(model)
-        model.register_forward_pre_hook(lambda m, _, seen=modes: seen.append(m.training))
-        model[0].weight.register_hook(lambda _, seen=order: seen.append("backward"))
-        optimizer.register_step_pre_hook(lambda *_, seen=order: seen.append("step"))
-        got = answer(model, batches, optimizer)
-        if not order or order.count("step") != len(batches):
-            judge.no(
-                "steps",
-                seen=f"{order.count('step')} steps over {len(batches)} batches",
-                expected=f"{len(batches)} steps",
-            )
-        if order[0] == "step":
-            judge.no("step-first", seen="step() before the first backward()", expected="after it")
-        if not all(modes):
-            judge.no("not-train-mode", seen="a forward pass in eval mode", expected="train mode")
-        if alike(model, small_model()):
-            judge.no("nothing-learned", seen="the weights never moved", expected="new weights")
-        if alike(model, piled):
-            judge.no("piles-up", seen=differ(model, right), expected="each batch's own gradient")
-        if not alike(model, right):
-            judge.no("weights", seen=differ(model, right), expected="the weights of a right loop")
-        number = judge.is_a(got, float, "a Python float")
-        judge.close(number, expected, "ragged-mean", rel=1e-4)
+    _WEIGHTS(answer, judge)
+    _MEAN(answer, judge)
 
 
 EXERCISE = Exercise(
@@ -85,15 +129,34 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
     diagnoses={
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
         "`backward()` adds to `.grad`, it does not replace it.",
-        "step-first": "The optimiser steps before the first gradient exists, so every step uses "
-        "the gradient of the batch before, or none.",
-        "ragged-mean": "The mean over batches is not the mean over digits when the last batch is "
-        "smaller: weight each batch's loss by its number of digits.",
+        "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
+        "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
+        "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
+        "no-step": "The optimiser you were given never steps.",
+        "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
         "training loop asks for the mode it needs.",
-        "nothing-learned": "The gradients are thrown away between `backward()` and `step()`, so "
-        "the optimiser has nothing to apply.",
+        "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
+        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+        "some-left-out": "A batch at one end of the list has made no step.",
+        "two-passes": "The list was passed over twice.",
+        "other-order": "The batches were taken from the last to the first. They come in the list's order.",
         "steps": "There must be one optimiser step for each batch.",
-        "weights": "The weights after the pass are not those of a right loop.",
+        "weights": "There is one step for each batch, but the weights are not those of a right loop over the "
+        "batches in their order.",
+        "ragged-mean": "The mean over batches is not the mean over digits when the last batch is "
+        "smaller: weight each batch's loss by its number of digits.",
+        "not-divided": "This is the sum of the losses of all digits. Divide by their number.",
+        "by-batches": "The losses of all digits are added, but divided by the number of batches.",
+        "not-weighted": "The sum of the batches' means was divided by the number of digits: first make each mean a sum.",
+        "sum-of-means": "This is the sum of the batches' means, which nothing divides.",
+        "all-as-the-first": "The divisor counts every batch as equally large. Count the digits that there are.",
+        "last-batch": "This is the loss of the last batch only.",
+        "last-size": "The sum is right, but it is divided by the size of the last batch only.",
+        "after-step": "These losses were computed anew after each step. The mean of the losses that the steps "
+        "used is asked for.",
+        "exponential": "This is e to the mean loss. The mean loss itself is asked for.",
+        "percent": "This is a hundred times the mean loss.",
+        "wrong-mean": "The weights are right, but the number is not the mean loss of one digit over the pass.",
     },
 )

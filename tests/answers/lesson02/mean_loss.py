@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from course_lessons.lesson02.mean_loss import mean_loss
+from course_lessons.lesson02.mean_loss import _TWINS, mean_loss
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 
 _STEP = "step(batch.to(device, non_blocking=True))"
 _MEAN = "torch.stack(losses).mean().item()"
@@ -56,7 +57,46 @@ def _all_on_a_stream_of_its_own(batches, step, device):
         return _running(batches, step, device)
 
 
+def _of_all(twin):
+    def answer(batches, step, device):
+        losses = [step(batch.to(device, non_blocking=True)) for batch in batches]
+        return twin(torch.stack(losses).tolist())
+
+    return answer
+
+
+def _one_buffer(batches, step, device):
+    accelerator = torch.get_device_module(device)
+    stream, losses, there = accelerator.Stream(), [], None
+    for batch in batches:
+        with accelerator.stream(stream):
+            there = torch.empty(batch.shape, device=device) if there is None else there
+            there.copy_(batch, non_blocking=True)
+        accelerator.current_stream().wait_stream(stream)
+        losses.append(step(there))
+    return sum(losses).item() / len(losses)
+
+
+def _kept(batches, step, device):
+    accelerator = torch.get_device_module(device)
+    stream, losses, kept = accelerator.Stream(), [], []
+    for batch in batches:
+        with accelerator.stream(stream):
+            kept.append(batch.to(device, non_blocking=True))
+        accelerator.current_stream().wait_stream(stream)
+        losses.append(step(kept[-1]))
+    return sum(losses).item() / len(losses)
+
+
+_RECORD = "there.record_stream(accelerator.current_stream())"
 WRONG = {
+    **{name: _of_all(several(twin)[0]) for name, twin in _TWINS.items()},
+    "wrong-value": _of_all(lambda losses: sum(losses) / len(losses) + 1),
+    "let-go": (
+        edited(_borrowed_stream, {_RECORD: ""}),
+        edited(_borrowed_stream, {_RECORD: "there.record_stream(stream)"}),
+    ),
+    "overwritten": _one_buffer,
     "reads-each": edited(mean_loss, {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"}),
     "reads-some": _with(
         f"losses.append({_STEP})",
@@ -77,7 +117,6 @@ WRONG = {
             "there.record_stream(accelerator.current_stream())": "",
         },
     ),
-    "sum": _with("mean()", "sum()"),
     "tensor": _with(".item()", ""),
 }
 RIGHT = {
@@ -85,5 +124,6 @@ RIGHT = {
     "by NumPy": edited(mean_loss, {_MEAN: "np.mean(torch.stack(losses).cpu().numpy())"}, np=np),
     "a borrowed stream": _borrowed_stream,
     "a stream of any device": _any_stream,
+    "batches kept in a list": _kept,
     "all on a stream of its own": _all_on_a_stream_of_its_own,
 }

@@ -32,7 +32,7 @@ def _one_level(batch, device):
 
 
 def _by_duck(batch, device):
-    if hasattr(batch, "to"):
+    if isinstance(batch, torch.Tensor):
         return batch.to(device, non_blocking=True)
     if isinstance(batch, dict):
         return type(batch)((k, _by_duck(v, device)) for k, v in batch.items())
@@ -43,7 +43,34 @@ def _by_duck(batch, device):
     return batch
 
 
+_TENSOR = "return batch.to(device)"
 WRONG = {
+    "duck": edited(move, {"isinstance(batch, torch.Tensor)": 'hasattr(batch, "to")'}),
+    "other-device": edited(move, {_TENSOR: "return batch.to(second())"}),
+    "other-dtype": edited(move, {_TENSOR: "return batch.to(device, torch.float32)"}),
+    "no-tensor": edited(move, {_TENSOR: "return batch.tolist()"}),
+    "wrong-value": edited(move, {_TENSOR: "return torch.zeros_like(batch, device=device)"}),
+    "empty": edited(
+        move,
+        {_SEQUENCE: f"if isinstance(batch, list) and not batch:\n    return None\n{_SEQUENCE}"},
+    ),
+    "left-behind": edited(
+        move,
+        {
+            "move(value, device) for key, value in": "(move(value, device), value)[1] for key, value in"
+        },
+    ),
+    "other-shape": edited(move, {_TENSOR: "return batch.to(device)[None]"}),
+    "more": edited(
+        move, {_SEQUENCE: f"if isinstance(batch, list):\n    batch = [*batch, None]\n{_SEQUENCE}"}
+    ),
+    "lost": edited(move, {"in batch.items()}": "in batch.items() if value is not None}"}),
+    "other-order": edited(move, {"in batch.items()": "in sorted(batch.items(), key=str)[::-1]"}),
+    "other-keys": edited(move, {"{key: move": "{str(key): move"}),
+    "touched": edited(
+        move,
+        {_SEQUENCE: f"if isinstance(batch, float):\n    return torch.tensor(batch)\n{_SEQUENCE}"},
+    ),
     "stays": edited(move, {"return batch.to(device)": "batch.to(device)"}),
     "one-level": _one_level,
     "namedtuple": edited(
@@ -54,9 +81,12 @@ if isinstance(batch, tuple):
     return tuple(move(value, device) for value in batch)"""
         },
     ),
-    "not-entered": edited(
-        move,
-        {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"},
+    "not-entered": (
+        edited(
+            move,
+            {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"},
+        ),
+        edited(move, {"(list, tuple)": "list"}),
     ),
     "copied": lambda batch, device: move(copy.deepcopy(batch), device),
     "other-container": edited(move, {_NAMED: "", "type(batch)(move": "list(move"}),
@@ -80,4 +110,7 @@ return batch"""
         },
     ),
 }
-RIGHT = {"by what it can do": _by_duck}
+RIGHT = {
+    "by another road": _by_duck,
+    "a copy of each tensor": edited(move, {_TENSOR: "return batch.to(device, copy=True)"}),
+}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from course_lessons.lesson02.normaliser import normaliser
+from course_lessons.lesson02.normaliser import _TWINS, normaliser
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 
 
 def _kept(line):
@@ -35,13 +36,28 @@ def _norm_layer(mean, std):
     return norm
 
 
+def _computing(twin):
+    """A module that computes what a twin does."""
+
+    def answer(mean, std):
+        made = normaliser(mean, std)
+        made.forward = lambda images: twin(mean, std, images)
+        return made
+
+    return answer
+
+
 _ATTRIBUTES = _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
+    **{name: _computing(several(twin)[0]) for name, twin in _TWINS.items()},
+    "other-dimension": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1))'),
+    "in-place": edited(
+        normaliser, {"(images - self.mean) / self.std": "images.sub_(self.mean).div_(self.std)"}
+    ),
     "stays": _ATTRIBUTES,
     "made-there": _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
     "wrong-place": edited(_ATTRIBUTES, {"(images - ": '(images.to("cpu") - '}),
     "trained": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
-    "frozen": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"),
     "moves-by-hand": edited(
         _kept(""),
         {
@@ -61,6 +77,14 @@ WRONG = {
     "not-saved": _kept(
         'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'
     ),
-    "other-values": _kept('self.register_buffer("{0}", torch.tensor({0}).mean())'),
+    "other-values": edited(
+        normaliser, {"(images - self.mean) / self.std": "(images - self.mean) / (self.std + 1)"}
+    ),
 }
-RIGHT = {"one buffer": _one_buffer, "a layer of PyTorch's": _norm_layer}
+RIGHT = {
+    "parameters that do not train": _kept(
+        "self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"
+    ),
+    "one buffer": _one_buffer,
+    "a layer of PyTorch's": _norm_layer,
+}

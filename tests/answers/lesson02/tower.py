@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson02.checking import second
-from course_lessons.lesson02.tower import tower
+from course_lessons.lesson02.tower import _TWINS, tower
 from course_utils.exercises.edited import edited
 
 _IN_A_LIST = edited(tower, {"nn.ModuleList(": "list("})
@@ -24,16 +24,71 @@ def _sequential(sizes):
     return nn.Sequential(*parts[:-1])
 
 
+def _computing(forward):
+    def answer(sizes):
+        made = tower(sizes)
+        made.forward = lambda x: forward(made.layers, x)
+        return made
+
+    return answer
+
+
+def _named_by_sizes(sizes):
+    made = nn.ModuleDict({f"{a} to {b}": nn.Linear(a, b) for a, b in pairwise(sizes)})
+    network = nn.Sequential(*made.values())
+    network.forward = lambda x: _of(network, sizes, made)(x)
+    return network
+
+
+def _of(network, sizes, made):
+    layers = [made[f"{a} to {b}"] for a, b in pairwise(sizes)]
+    return nn.Sequential(*[p for layer in layers for p in (layer, nn.ReLU())][:-1])
+
+
+def _moved_by_itself(sizes):
+    made = _IN_A_LIST(sizes)
+    made.to = lambda device: [layer.to(device) for layer in made.layers] and made
+    return made
+
+
+def _head_first(sizes):
+    made = tower(sizes)
+    first = nn.Module()
+    first.head, first.body = made.layers[-1], nn.ModuleList(list(made.layers)[:-1])
+    first.forward = made.forward
+    return first
+
+
+def _tensors(sizes):
+    made = tower(sizes)
+    kept = nn.Module()
+    kept.w = nn.ParameterList([layer.weight for layer in made.layers])
+    kept.b = nn.ParameterList([layer.bias for layer in made.layers])
+    kept.forward = made.forward
+    return kept
+
+
 WRONG = {
+    **{name: _computing(twin) for name, twin in _TWINS.items()},
+    "random": edited(tower, {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"}),
+    "other-values": edited(tower, {".relu()": ".sigmoid()"}),
+    "other-place": edited(
+        tower, {"self.layers[-1](x)": 'self.layers[-1](x) + (x.device.type != "cpu")'}
+    ),
+    "alike-pairs": _named_by_sizes,
     "hidden": _IN_A_LIST,
-    "moves-by-hand": edited(
-        _IN_A_LIST,
-        {"layer(x)": "layer.to(x.device)(x)", "self.layers[-1]": "self.layers[-1].to(x.device)"},
+    "moves-by-hand": (
+        edited(
+            _IN_A_LIST,
+            {
+                "layer(x)": "layer.to(x.device)(x)",
+                "self.layers[-1]": "self.layers[-1].to(x.device)",
+            },
+        ),
+        _moved_by_itself,
     ),
     "no-bias": edited(tower, {"nn.Linear(a, b)": "nn.Linear(a, b, bias=False)"}),
     "born-there": _born_there,
     "other-layers": lambda sizes: tower(sizes[1:]),
-    "relu-last": edited(tower, {"self.layers[-1](x)": "self.layers[-1](x).relu()"}),
-    "no-relu": edited(tower, {".relu()": ""}),
 }
-RIGHT = {"sequential": _sequential}
+RIGHT = {"sequential": _sequential, "the last layer first": _head_first, "tensors": _tensors}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from course_lessons.lesson02.weighted_loss import weighted_loss
+from course_lessons.lesson02.weighted_loss import _TWINS, weighted_loss
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"
 
@@ -16,10 +17,18 @@ def _made_there(counts, device):
     return nn.CrossEntropyLoss(weight=1 / (share * len(counts)))
 
 
+def _weighing(twin):
+    return lambda counts, device: nn.CrossEntropyLoss(weight=twin(counts)).to(device)
+
+
 WRONG = {
+    **{name: tuple(map(_weighing, several(twin))) for name, twin in _TWINS.items()},
+    "reduction": edited(weighted_loss, {"weight=weight": "weight=weight, reduction='sum'"}),
+    "smoothed": edited(weighted_loss, {"weight=weight": "weight=weight, label_smoothing=0.1"}),
+    "other-loss": edited(weighted_loss, {"weight=weight": "weight=weight, ignore_index=1"}),
+    "wrong-value": edited(weighted_loss, {_WEIGHT: f"1 + {_WEIGHT}"}),
     "stays": edited(weighted_loss, {".to(device)": ""}),
-    "upside-down": edited(weighted_loss, {_WEIGHT: "counts / counts.sum()"}),
-    "not-scaled": edited(weighted_loss, {_WEIGHT: "1 / counts"}),
+    "not-scaled": edited(weighted_loss, {_WEIGHT: f"2 * {_WEIGHT}"}),
     "other-dtype": edited(weighted_loss, {"weight=weight": "weight=weight.double()"}),
     "no-weight": edited(weighted_loss, {"weight=weight": ""}),
 }

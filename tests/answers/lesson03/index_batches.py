@@ -58,6 +58,23 @@ def _seeded(seed):
     return edited(index_batches, {"seed + epoch": seed})
 
 
+def _cut(order):
+    return edited(index_batches, {"torch.randperm(n, generator=generator)": order})
+
+
+def _batches_shuffled(n, size, seed, epoch, start):
+    generator = torch.Generator().manual_seed(seed + epoch)
+    batches = list(torch.arange(n).split(size))
+    return [batches[i] for i in torch.randperm(len(batches), generator=generator)][start:]
+
+
+_KEPT = torch.Generator().manual_seed(1)
+
+
+def _goes_on(n, size, seed, epoch, start):
+    return list(torch.randperm(n, generator=_KEPT).split(size))[start:]
+
+
 WRONG = {
     "global-generator": (
         _shuffled(_with_torchs_own),
@@ -65,11 +82,47 @@ WRONG = {
         _shuffled(_with_numpys_own),
     ),
     "same-each-epoch": _seeded("seed"),
-    "not-the-rest": (
-        edited(index_batches, {"order.split(size))[start:]": "order[start:].split(size))"}),
-        _skips_before_the_shuffle,
+    "not-the-rest": _seeded("seed + epoch + start"),
+    "empty-batch": edited(
+        index_batches, {"order.split(size))[start:]": "order[start * size :].split(size))"}
     ),
-    "not-each-once": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
+    "past-the-end": edited(index_batches, {"[start:]": "[start:] or [order[:1]]"}),
+    "left-out-first": _skips_before_the_shuffle,
+    "start-in-indices": edited(
+        index_batches, {"order.split(size))[start:]": "order[start:].split(size))"}
+    ),
+    **{
+        name: edited(index_batches, {"[start:]": f"[{other}]"})
+        for name, other in {
+            "start-ignored": "0:",
+            "off-by-one": "start + (start > 0) :",
+            "first-dropped": "start + 1 :",
+            "one-early": "max(start - 1, 0) :",
+            "only-one": "start if start else 0 : start + 1 if start else None",
+            "up-to-start": ":start",
+        }.items()
+    },
+    "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
+    "too-far": _cut("torch.randperm(n + 1, generator=generator)"),
+    "twice": _cut("torch.randint(n, (n,), generator=generator)"),
+    "missing": _cut("torch.randperm(n - 1, generator=generator)"),
+    "not-shuffled": _cut("torch.arange(n)"),
+    "padded": _cut("torch.randperm(n, generator=generator).repeat(2)[: n + -n % size]"),
+    "last-dropped": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
+    "sizes": edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
+    "as-many": edited(index_batches, {"order.split(size)": "order.chunk(size)"}),
+    "ragged-first": edited(
+        index_batches,
+        {"list(order.split(size))": "[p.flip(0) for p in order.flip(0).split(size)][::-1]"},
+    ),
+    "sorted-inside": edited(
+        index_batches, {"list(order.split(size))": "[p.sort().values for p in order.split(size)]"}
+    ),
+    "whole-batches": _batches_shuffled,
+    "not-index-tensors": edited(
+        index_batches, {"list(order.split(size))": "[p.tolist() for p in order.split(size)]"}
+    ),
+    "not-repeatable": _goes_on,
     "other-seed": _seeded("1000 * seed + epoch"),
 }
 RIGHT = {

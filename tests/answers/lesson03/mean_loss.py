@@ -1,9 +1,15 @@
-"""Known wrong answers to 03.mean_loss, by the diagnosis that each must get."""
+"""Known answers to 03.mean_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
-from course_lessons.lesson03.mean_loss import mean_loss
+import copy
+
+import torch
+from torch.nn import functional as F
+
+from course_lessons.lesson03.mean_loss import _TWINS, mean_loss
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 
 
 def _with(part, other):
@@ -14,16 +20,38 @@ def _after(disturbance):
     return _with("was_training = model.training", f"{disturbance}\nwas_training = model.training")
 
 
+def _evaluating(twin):
+    """A twin, in eval mode and without a graph."""
+
+    def answer(model, batches):
+        with torch.inference_mode():
+            return twin(copy.deepcopy(model).eval(), batches)
+
+    return answer
+
+
+def _mode_by_mode(model, batches):
+    modes = [part.training for part in model.modules()]
+    model.eval()
+    with torch.no_grad():
+        each = [F.cross_entropy(model(x), y, reduction="none") for x, y in batches]
+    for part, mode in zip(model.modules(), modes, strict=True):
+        part.training = mode
+    return torch.cat(each).mean().item()
+
+
 WRONG = {
+    **{name: tuple(map(_evaluating, several(twin))) for name, twin in _TWINS.items()},
     "train-mode": _with("model.eval()", ""),
     "builds-graph": _with("torch.inference_mode()", "torch.enable_grad()"),
-    "ragged-mean": edited(
-        mean_loss,
-        {', reduction="sum"': "", "total.item() / count": "total.item() / len(batches)"},
-    ),
     "mode-left": _with("model.train(was_training)", ""),
+    "parts-left": _with("model.train(was_training)", "model.training = was_training"),
+    "model-changed": _after("model[0].weight.data += 1"),
     "gradients-off": (
         _after("model.requires_grad_(False)"),
         _after("torch.set_grad_enabled(False)"),
     ),
+    "gradients-lost": _after("model.zero_grad()"),
+    "wrong-mean": _with("total.item() / count", "total.item() / count + 1"),
 }
+RIGHT = {"a copy": _evaluating(_with("model.eval()", "")), "mode by mode": _mode_by_mode}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import shutil
 import tempfile
 from pathlib import Path
@@ -69,7 +70,7 @@ def _temporary_name_and_synced_folder(state, path):
 _NAME, _REPLACE = 'new = path.with_name(path.name + ".new")', "os.replace(new, path)"
 _SYNC = "os.fsync(file.fileno())"
 WRONG = {
-    "overwrites": (
+    "no-rename": (
         lambda state, path: torch.save(state, path),
         _in_place_at_once,
         edited(save_atomic, {_NAME: "new = path", _REPLACE: ""}),
@@ -78,14 +79,28 @@ WRONG = {
             {_SYNC: "", _REPLACE: "shutil.copyfile(new, path)\nnew.unlink()"},
             shutil=shutil,
         ),
-        _replaced_even_when_it_failed,
     ),
+    "overwrites": (
+        _replaced_even_when_it_failed,
+        edited(save_atomic, {_NAME: f'path.write_bytes(b"")\n{_NAME}'}),
+    ),
+    "not-renamed": edited(save_atomic, {_REPLACE: ""}),
+    "not-torch-save": edited(save_atomic, {"torch.save": "pickle.dump"}, pickle=pickle),
+    "not-all": edited(
+        save_atomic, {"torch.save(state, file)": 'torch.save({"value": state["value"]}, file)'}
+    ),
+    "not-saved": edited(save_atomic, {_NAME: f"{_NAME}\nif new.exists():\n    return"}),
+    "moved-away": _moved_away_first,
     "no-fsync": (
         edited(save_atomic, {_SYNC: ""}),
         edited(
             save_atomic,
             {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
         ),
+    ),
+    "other-synced": edited(
+        save_atomic,
+        {_SYNC: "folder = os.open(path.parent, os.O_RDONLY)\nos.fsync(folder)\nos.close(folder)"},
     ),
     "not-flushed": edited(
         save_atomic,
@@ -102,7 +117,6 @@ WRONG = {
         edited(
             save_atomic, {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"}
         ),
-        _moved_away_first,
     ),
     "leftovers": edited(
         save_atomic,

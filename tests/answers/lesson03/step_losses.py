@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.step_losses import step_losses
+from course_lessons.lesson03.step_losses import _GIVES, _LEARNS, step_losses
 from course_utils.exercises.edited import edited
 
 
@@ -14,11 +14,22 @@ def _losses_without_training(model, batches, optimizer):
         return torch.stack([F.cross_entropy(model(x), y) for x, y in batches]).tolist()
 
 
+_BACKWARD, _STEP = "loss.backward()", "optimizer.step()"
+_GIVEN = "torch.stack(losses).tolist()"
 WRONG = {
+    **_LEARNS,
+    **_GIVES,
+    "no-step": _losses_without_training,
+    "reads-twice": edited(
+        step_losses, {_GIVEN: "torch.stack(losses[:1]).tolist() + torch.stack(losses[1:]).tolist()"}
+    ),
+    "one-per-step": edited(step_losses, {_GIVEN: f"{_GIVEN}[:-1]"}),
+    "steps": edited(step_losses, {_STEP: f"{_STEP}\n{_STEP}"}),
+    "weights": edited(step_losses, {_BACKWARD: "(2 * loss).backward()"}),
+    "wrong-loss": edited(step_losses, {_GIVEN: "(torch.stack(losses) + 1).tolist()"}),
     "reads-each-step": edited(
         step_losses, {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"}
     ),
     "reads-at-the-end": edited(step_losses, {"torch.stack(losses)": "torch.tensor(losses)"}),
     "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
-    "weights": _losses_without_training,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.train_accumulated import train_accumulated
+from course_lessons.lesson03.train_accumulated import _TWINS, train_accumulated
 from course_utils.exercises.edited import edited
 
 
@@ -25,9 +25,27 @@ def _accumulate_joined(model, batches, optimizer, k):
         optimizer.step()
 
 
+def _scaled_at_the_end(model, batches, optimizer, k):
+    optimizer.zero_grad()
+    seen = 0
+    for i, (x, y) in enumerate(batches, 1):
+        F.cross_entropy(model(x), y, reduction="sum").backward()
+        seen += len(y)
+        if i % k == 0 or i == len(batches):
+            for p in model.parameters():
+                p.grad /= seen
+            optimizer.step()
+            optimizer.zero_grad()
+            seen = 0
+
+
 WRONG = {
-    "not-by-count": _accumulate_by_k,
-    "tail-dropped": edited(_accumulate_by_k, {" or i + 1 == len(batches)": ""}),
+    **_TWINS,
+    "by-k": _accumulate_by_k,
+    "eval-mode": edited(
+        train_accumulated, {"optimizer.zero_grad()": "optimizer.zero_grad()\nmodel.eval()"}
+    ),
+    "not-by-count": edited(train_accumulated, {" / count": " / count**2"}),
     "large-batch": _accumulate_joined,
     "all-graphs": edited(
         train_accumulated,
@@ -37,8 +55,6 @@ WRONG = {
             "    loss.backward()": "loss.backward()",
         },
     ),
-    "piles-up": edited(train_accumulated, {"optimizer.zero_grad()": ""}),
-    "steps": edited(
-        _accumulate_by_k, {"if (i + 1) % k == 0 or i + 1 == len(batches):": "if True:"}
-    ),
+    "steps": edited(train_accumulated, {"optimizer.step()": "optimizer.step()\noptimizer.step()"}),
 }
+RIGHT = {"gradients scaled at the end": _scaled_at_the_end}

@@ -1,14 +1,15 @@
-"""Known wrong answers to 03.train_epoch, by the diagnosis that each must get."""
+"""Known answers to 03.train_epoch: wrong ones by the diagnosis that each must get, right ones by a name."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
+from torch.nn import functional as F
 
-from course_lessons.lesson03.train_epoch import train_epoch
+from course_lessons.lesson03.train_epoch import _GIVES, _LEARNS, train_epoch
 from course_utils.exercises.edited import edited
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
-_LOSS = "loss = F.cross_entropy(model(x), y)"
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
 
 
@@ -16,11 +17,29 @@ def _gives_tensor(model, batches, optimizer):
     return torch.tensor(train_epoch(model, batches, optimizer))
 
 
+def _by_closure(model, batches, optimizer):
+    model.train()
+    losses, sizes = [], []
+    for x, y in batches:
+
+        def closure(x=x, y=y):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            return loss
+
+        losses.append(optimizer.step(closure).item())
+        sizes.append(len(y))
+    return np.average(losses, weights=sizes)
+
+
 WRONG = {
+    **_LEARNS,
+    **_GIVES,
     "piles-up": edited(train_epoch, {_ZERO: "", **_MEAN_OF_MEANS}),
-    "step-first": edited(train_epoch, {_LOSS: f"{_STEP}\n{_LOSS}", _STEP: ""}),
-    "nothing-learned": edited(train_epoch, {_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
-    "ragged-mean": edited(train_epoch, _MEAN_OF_MEANS),
-    "not-train-mode": edited(train_epoch, {"model.train()": ""}),
+    "steps": edited(train_epoch, {_STEP: f"{_STEP}\n{_STEP}"}),
+    "weights": edited(train_epoch, {_BACKWARD: "(2 * loss).backward()"}),
+    "wrong-mean": edited(train_epoch, {"total / seen": "total / seen + 1"}),
     "wrong-type": _gives_tensor,
 }
+RIGHT = {"by a closure": _by_closure}
