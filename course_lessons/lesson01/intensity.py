@@ -130,7 +130,8 @@ EXERCISE = Exercise(
         "only-flops": "These are the FLOPs, and work alone is no intensity. Divide by the bytes moved.",
         "only-bytes": "This is what is moved, and no work is in it. Intensity is FLOPs divided by bytes.",
         "multiplied": "You multiply the FLOPs by the bytes. For each byte means: divided by the bytes.",
-        "brackets": "What you divide by needs brackets around all of it: a / b * c is a / b, times c.",
+        "brackets": "Something that belongs below the line multiplies instead: a / b * c is a / b, times c. Put "
+        "brackets around all that you divide by.",
         "rounded": "You round the quotient. An intensity can be 0.25.",
         "only-square": "This is right for square matrices only. The three matrices here have three "
         "shapes: n × k, k × m and n × m.",
