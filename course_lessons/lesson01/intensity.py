@@ -50,6 +50,7 @@ _BYTES = {
     "an-input-missing": ("b*(k*m + n*m)", "b*(n*k + n*m)"),
     "one-matrix": ("b*n*m",),
     "output-twice": ("b*(n*k + k*m + 2*n*m)",),
+    "inputs-twice": ("b*(2*n*k + 2*k*m + n*m)", "b*(n*k + 2*k*m + n*m)", "b*(2*n*k + k*m + n*m)"),
     "numbers-not-bytes": ("n*k + k*m + n*m",),
     "always-4-bytes": ("4*(n*k + k*m + n*m)",),
     "bits": ("8*b*(n*k + k*m + n*m)",),
@@ -62,7 +63,7 @@ _BYTES = {
 }
 _PAIRED = ("no-output", "an-input-missing", "one-matrix", "numbers-not-bytes", "always-4-bytes")
 _TWINS = {
-    "upside-down": _of("moved / flops"),
+    "upside-down": (_of("moved / flops"), _of("2 * moved / flops")),
     "only-flops": (_of("flops"), _of("flops / 2")),
     "only-bytes": (_of("moved"), _of("moved / b")),
     "multiplied": _of("flops * moved"),
@@ -70,7 +71,16 @@ _TWINS = {
         *(_of("flops / b * (n*k + k*m + n*m)"), _of("flops / (n*k + k*m + n*m) * b")),
         *(_of("flops / b * n*k + k*m + n*m"), _of("flops / n*k + k*m + n*m * b")),
     ),
-    "rounded": (_of("flops // moved"), _of("round(flops / moved)"), _of("round(flops / moved, 2)")),
+    "other-flops": tuple(
+        _of(f"2*{flops} / moved")
+        for flops in ("n*n*m", "n*n*n", "n*n*k", "n*m*m", "k*k*m", "k*k*k")
+    ),
+    "rounded": (
+        _of("flops / 2 // moved"),
+        _of("flops // moved"),
+        _of("round(flops / moved)"),
+        _of("round(flops / moved, 2)"),
+    ),
     **{fault: _of(f"{flops} / ({_MOVED})") for fault, flops in _WORK.items()},
     **{
         fault: tuple(
@@ -112,6 +122,8 @@ EXERCISE = Exercise(
         "and that moves bytes as well.",
         "an-input-missing": "One of the two inputs is not among your bytes. Both are read.",
         "one-matrix": "The bytes of one matrix only: three cross, two to be read, one to be written.",
+        "inputs-twice": "An input is among your bytes twice. Each is read once.",
+        "other-flops": "A product takes 2·n·k·m FLOPs: not all three of the sides are in yours, once each.",
         "output-twice": "You count the result twice. It is written once, and not read.",
         "numbers-not-bytes": "These are FLOPs for each number moved. The bus and the memory carry bytes: "
         "how many is one number?",

@@ -46,7 +46,7 @@ def _draw(random: Random) -> tuple[list[int], float, float, float, float]:
     device = cpu * random.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
     ahead = 2 * n**3 / cpu - 2 * n**3 / device if device > cpu else 2 * n**3 / cpu
     moving = ahead * random.choice((0.02, 0.1, 0.4, 0.7, 0.95))
-    step = random.randrange(1, 2 + int(n) // 8)
+    step = max(1, int(n) // random.randrange(8, 14))
     stop = random.choice((n - step, n + step, n + 6 * step, 9 * n, 20 * n))
     return list(range(step, int(stop), step)), cpu, device, ahead - moving, 12 * n**2 / moving
 
@@ -124,6 +124,7 @@ _TWINS = {
     "first-left-out": _of({"in sizes": "in sizes[1:]"}),
     "last-left-out": _of({"in sizes": "in sizes[:-1]"}),
     "first-alone": _of({"in sizes": "in sizes[:1]"}),
+    "always-first": _of({"if device < cpu": "if sizes"}),
     "none": _of({"return n": "return None"}),
     "no-winner": _of(
         {"return None": "return sizes[-1] if sizes else None"},
@@ -181,11 +182,11 @@ EXERCISE = Exercise(
     diagnoses={
         "tie": "At this size both take the same time. Less means less.",
         "turned-round": "You return a size at which the device takes longer. Turn the comparison round.",
-        "no-transfers": "Your transfers take next to no time: two matrices of n² numbers have to get to the "
+        "no-transfers": "The transfers make next to no difference to your answer: two matrices of n² numbers have to get to the "
         "device, and the result has to come back.",
         "one-way": "Only two matrices cross your bus. The result comes back too.",
         "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
-        "four-matrices": "Four matrices cross your bus: two go, one comes back.",
+        "four-matrices": "Your bytes are those of four matrices. Three cross the bus: two go, one comes back.",
         "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
         "other-bytes": "Your numbers have not the 4 bytes of float32.",
         "bits": "You count bits. The bus is given in bytes a second.",
@@ -205,6 +206,7 @@ EXERCISE = Exercise(
         "last-left-out": "The last of the sizes is never tried.",
         "first-alone": "Only the first of the sizes is tried. Return None after the loop, not in it.",
         "no-winner": "Here the device never wins: then the answer is None.",
+        "always-first": "You return the first of the sizes, whatever the rates are.",
         "none": "You found no size, but at the one below the device takes less time.",
         "not-a-size": "This is none of the sizes.",
         "too-large": "At a smaller size the device takes less time already. Write down both times for it.",

@@ -132,6 +132,7 @@ _MIDDLES = {
     "lower-middle": "statistics.median_low(times)",
     "upper-middle": "statistics.median_high(times)",
     "trimmed": "statistics.fmean(sorted(times)[1:-1] or times)",
+    "rounded": f"round({_MEDIAN}, 3)",
     "milliseconds": f"1000 * {_MEDIAN}",
     "microseconds": f"1e6 * {_MEDIAN}",
     "for-each": f"{_MEDIAN} / repeats",
@@ -143,8 +144,8 @@ def _twins() -> Mapping[str, tuple[Callable[..., Any], ...]]:
     twins = {
         wait: tuple(
             edited(time_it, {**edits, _MEDIAN: _MIDDLES[middle]})
-            for middle in ("", "mean", "minimum")
-            if not (middle == "minimum" and wait in ("one-start", "warm-up-counted"))
+            for middle in ("", "mean", "minimum", "maximum", "upper-middle")
+            if middle in ("", "mean") or wait in ("no-sync", "queue-not-empty", "clock-late")
         )
         for wait, edits in _WAITS.items()
     }
@@ -237,6 +238,7 @@ EXERCISE = Exercise(
         "list": "Return one number, not all of them.",
         "other-clock": "Read the time with the `clock` that your function is given, before and after.",
         "backwards": "A time below 0: take the end minus the start.",
+        "rounded": "You round. Much of the work takes less than a thousandth of a second.",
         "milliseconds": "These are milliseconds. The task asks for seconds.",
         "microseconds": "These are microseconds. The task asks for seconds.",
         "too-few": "There are too few launches: `repeats` of them count, and one to warm up comes on top.",

@@ -151,6 +151,7 @@ GAIN_TWINS = {
     "upside-down": (
         edited(gain, {"before / after": "after / before"}),
         edited(gain, {"before / after": "after / before", ', method="inclusive"': ""}),
+        edited(gain, {"before / after": "after / before", _QUARTILES: f"{_QUARTILES}[::-1]"}),
     ),
     "first-over-second": (
         edited(gain, {"before / after": "after / before if turn % 2 else before / after"}),
@@ -183,6 +184,9 @@ GAIN_TWINS = {
             },
         ),
     ),
+    "one-loop": tuple(
+        edited(gain, {"before / after": alone}) for alone in ("before", "after", "1 / after")
+    ),
     "clock-runs-on": (
         edited(
             gain,
@@ -193,11 +197,17 @@ GAIN_TWINS = {
         ),
     ),
     "exclusive": (edited(gain, {', method="inclusive"': ""}),),
-    "extremes": _returns("min(ratios), statistics.median(ratios), max(ratios)"),
+    "extremes": _returns(
+        *(
+            f"min(ratios), statistics.{middle}(ratios), max(ratios)"
+            for middle in ("median", "fmean")
+        )
+    ),
     "mean": _returns(
         f"(lambda q: (q[0], statistics.fmean(ratios), q[2]))({_QUARTILES})",
         "(statistics.fmean(ratios),) * 3",
     ),
+    "rounded": _returns(*(f"tuple(round(x, {n}) for x in {_QUARTILES})" for n in (1, 2, 3, 4))),
     "descending": _returns(f"{_QUARTILES}[::-1]"),
     "median-elsewhere": _returns(
         *(
@@ -295,6 +305,8 @@ second, and so on in turns. A round gives one number: how many times as fast the
         "extremes": "The least and the greatest number are what one interruption makes of them. Quartiles bear "
         "a few.",
         "mean": "A mean is among your three numbers. One slow round moves it: the median is asked for.",
+        "rounded": "You round the three numbers. Leave them as they are.",
+        "one-loop": "Only one loop's time is in your numbers. A ratio needs both.",
         "descending": "Your three numbers begin with the upper quartile. The lower one comes first.",
         "median-elsewhere": "The right three numbers, but the median belongs between the quartiles.",
         "medians": "Three times the median. The first and the last are to be quartiles.",

@@ -30,7 +30,11 @@ _OF_A_RUN = {
     "swapped": ({_PAIRS: "for accuracy, seconds in run", _FIRST: _REACHED},),
     "accuracy": ({"[seconds": "[accuracy"}, {"[seconds": "[accuracy", _FIRST: _REACHED}),
     "number": ({f"[seconds {_PAIRS}": "[i for i, (_, accuracy) in enumerate(run)"},),
-    "last-hit": ({"min(": "max("}, {"min(": "max(", "statistics.median": "statistics.fmean"}),
+    "last-hit": (
+        {"min(": "max("},
+        {"min(": "max(", "median(times": "median_high(times"},
+        {"min(": "max(", "statistics.median": "statistics.fmean"},
+    ),
     "end-of-run": ({_FIRST: "run[-1][0] if reached else math.inf"},),
     "when-best": ({_FIRST: "max(run, key=lambda p: p[1])[0] if reached else math.inf"},),
     "first-alone": ({"in run if": "in run[:1] if"},),
@@ -58,6 +62,8 @@ _OF_A_RUN = {
             ("statistics.median", {}),
             ("statistics.median", {">=": ">"}),
             ("statistics.fmean", {}),
+            ("statistics.median_low", {}),
+            ("statistics.median_high", {}),
         )
     ),
 }
@@ -84,6 +90,9 @@ _OVER_RUNS = {
     "slowest-run": "max(times)",
     "unsorted": "times[len(times) // 2]",
     "sum": "sum(times)",
+    "first-run": "times[0]",
+    "rounded": "(lambda t: t if math.isinf(t) else round(t))(statistics.median(times))",
+    "reaching": "float(sum(t < math.inf for t in times))",
 }
 _MEDIAN = "statistics.median(times)"
 _TWINS = {
@@ -228,6 +237,9 @@ the seconds until then. A run that never gets there takes longer than any other:
         "best-run": "That is the fastest run. The next one will hardly be so lucky.",
         "slowest-run": "That is the slowest run. The median is asked for.",
         "unsorted": "That is the run in the middle of the list. The median is the middle of the times in their order.",
+        "first-run": "That is the first run alone.",
+        "rounded": "You round the seconds. Leave them as they are.",
+        "reaching": "You count runs. The seconds are asked for.",
         "sum": "You add the times up. The median is asked for.",
         "one-pot": "You put the evaluations of all runs together. Each run counts once.",
         "half-fail": "Half of the runs never get there, so the median is infinite. Your result is not.",

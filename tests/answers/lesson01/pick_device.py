@@ -9,7 +9,10 @@ _BOTH = "kind in available and works(kind)"
 WRONG = {
     **PICK_TWINS,
     "only-cuda": edited(
-        pick_device, {"return kind": 'return kind\n    else:\n        return "cpu"'}
+        pick_device,
+        {
+            f"if {_BOTH}:\n    return kind": f"if {_BOTH}:\n    return kind\nelse:\n    return 'cpu'",
+        },
     ),
     "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
     "returned-nothing": lambda available, works: None if "xpu" in available else "cpu",
