@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
+from course_lessons.lesson09.checking import Operations, candidates, found, numbered
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
@@ -26,51 +26,10 @@ def crop_flip(images, pad, flip):
     return torch.where(mirrored, cut.flip(3), cut)
 
 
-class _Operations(TorchDispatchMode):
-    """Counts operations, and notes those for which the host would have to wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-        self.waits: list[str] = []
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        name = str(op.overloadpacket).removeprefix("aten.")
-        by_mask = name in ("index", "index_put_", "index_put") and any(
-            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
-        )
-        if by_mask or name in ("nonzero", "masked_select"):
-            self.waits.append("waits-for-hits")
-        if name == "_local_scalar_dense":
-            self.waits.append("waits")
-        return op(*args, **(kwargs or {}))
-
-
-def _numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return images whose pixels say where they are: row and column from 1 on, and the image's number."""
-    rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
-    columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
-    number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
-    return torch.stack([rows, columns, number], dim=1).to(dtype)
-
-
-def _candidates(images: Tensor, pad: int) -> Tensor:
-    """Return all crops of each image: (places, mirrored or not, n, channels, height, width)."""
-    padded = F.pad(images, (pad, pad, pad, pad))
-    height, width = images.shape[2:]
-    cuts = [
-        padded[:, :, top : top + height, left : left + width]
-        for top in range(2 * pad + 1)
-        for left in range(2 * pad + 1)
-    ]
-    return torch.stack([torch.stack([cut, cut.flip(3)]) for cut in cuts])
-
-
 def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
     for seed, (shape, dtype, pad, flip) in enumerate(_CROPS):
-        images = _numbered(*shape, dtype)
-        crops = _candidates(images, pad)
+        images = numbered(*shape, dtype)
+        crops = candidates(images, pad)
         torch.manual_seed(_SEED + seed)
         calls = []
         for _ in range(2):
@@ -109,9 +68,9 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_elsewhere(answer, judge)
 
 
-def _operations(answer: Callable[..., Any], n: int) -> _Operations:
-    images = _numbered(n, 6, 6, torch.uint8)
-    with _Operations() as seen:
+def _operations(answer: Callable[..., Any], n: int) -> Operations:
+    images = numbered(n, 6, 6, torch.uint8)
+    with Operations() as seen:
         answer(images, 2, 0.5)
     return seen
 
@@ -130,7 +89,7 @@ def _bare(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
     with memory.spare_device("1 GB") as device:
-        images = _numbered(8, 6, 6, torch.uint8).to(device)
+        images = numbered(8, 6, 6, torch.uint8).to(device)
         with simgpu.count() as asked:
             got = _bare(answer)(images, 2, 0.5)
     for diagnosis, seen, expected in (
@@ -162,15 +121,10 @@ _CROPS = (
 )
 
 
-def _found(crops: Tensor, got: Tensor) -> Tensor:
-    """Return for each place and coin whether it gives an image: (places, 2, n)."""
-    return (crops == got).flatten(3).all(3)
-
-
 def _read_crops(crops: Tensor, got: Tensor, images: Tensor, judge: Judge) -> tuple[Tensor, Tensor]:
     """Return for each image which crop it is, and whether it is mirrored."""
-    found = _found(crops, got).flatten(0, 1)
-    off = ~found.any(0)
+    hits = found(crops, got).flatten(0, 1)
+    off = ~hits.any(0)
     if off.any():
         first = int(off.nonzero()[0])
         judge.no(
@@ -178,7 +132,7 @@ def _read_crops(crops: Tensor, got: Tensor, images: Tensor, judge: Judge) -> tup
             seen=f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)",
             expected="a window of the image with a border of zeros",
         )
-    which = found.float().argmax(0)
+    which = hits.float().argmax(0)
     return which // 2, which % 2 == 1
 
 
@@ -187,11 +141,11 @@ def _kind_of_fault(own: Tensor, got: Tensor, crops: Tensor, images: Tensor, judg
     of_the_number = (got[:, 2].flatten(1).amax(1).long() - 1).clamp(0, len(images) - 1)
     pixels = own == got
     for diagnosis, alike in (
-        ("upside-down-images", _found(own, got.flip(2))),
-        ("channels-mirrored", _found(own, got.flip(1))),
+        ("upside-down-images", found(own, got.flip(2))),
+        ("channels-mirrored", found(own, got.flip(1))),
         ("coin-in-parts", pixels.any(1).flatten(2).all(2)[:, None]),
         ("channels-apart", pixels.flatten(4).all(4).flatten(0, 1).any(0).all(1)[None, None]),
-        ("other-image", _found(crops[:, :, of_the_number], got)),
+        ("other-image", found(crops[:, :, of_the_number], got)),
         ("no-border", (pixels | (own == 0)).flatten(3).all(3)),
     ):
         if alike.flatten(0, 1).any(0).all():

@@ -147,24 +147,20 @@ def _returns(*values: str) -> tuple[Callable[..., Any], ...]:
     return tuple(edited(gain, {_QUARTILES: value}) for value in values)
 
 
+def _ratios(*values: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(gain, {"before / after": value}) for value in values)
+
+
 GAIN_TWINS = {
     "upside-down": (
         edited(gain, {"before / after": "after / before"}),
         edited(gain, {"before / after": "after / before", ', method="inclusive"': ""}),
         edited(gain, {"before / after": "after / before", _QUARTILES: f"{_QUARTILES}[::-1]"}),
     ),
-    "first-over-second": (
-        edited(gain, {"before / after": "after / before if turn % 2 else before / after"}),
-    ),
-    "second-over-first": (
-        edited(gain, {"before / after": "before / after if turn % 2 else after / before"}),
-    ),
-    "difference": tuple(
-        edited(gain, {"before / after": how}) for how in ("before - after", "after - before")
-    ),
-    "one-less": (edited(gain, {"before / after": "before / after - 1"}),),
-    "share": (edited(gain, {"before / after": "(before - after) / before"}),),
-    "percent": (edited(gain, {"before / after": "100 * before / after"}),),
+    "first-over-second": _ratios("after / before if turn % 2 else before / after"),
+    "second-over-first": _ratios("before / after if turn % 2 else after / before"),
+    "difference": _ratios("before - after", "after - before"),
+    "one-less": _ratios("before / after - 1"),
     "ratio-of-medians": (
         edited(
             gain,
@@ -184,9 +180,7 @@ GAIN_TWINS = {
             },
         ),
     ),
-    "one-loop": tuple(
-        edited(gain, {"before / after": alone}) for alone in ("before", "after", "1 / after")
-    ),
+    "one-loop": _ratios("before", "after", "1 / after"),
     "clock-runs-on": (
         edited(
             gain,
@@ -215,20 +209,11 @@ GAIN_TWINS = {
             for order in ("q[1], q[0], q[2]", "q[0], q[2], q[1]")
         )
     ),
-    "medians": _returns("(statistics.median(ratios),) * 3"),
-    "spread": _returns(
-        "(lambda m, s: (m - s, m, m + s))(statistics.median(ratios), statistics.stdev(ratios))",
-        "(lambda m, s: (m - s, m, m + s))(statistics.fmean(ratios), statistics.stdev(ratios))",
-    ),
-    "other-share": _returns(
-        "tuple(statistics.quantiles(ratios, n=10, method='inclusive')[i] for i in (0, 4, 8))",
-    ),
     "by-places": _returns(
         f"tuple({_ORDERED}[len(ratios) * i // 4] for i in (1, 2, 3))",
         f"tuple({_ORDERED}[(len(ratios) - 1) * i // 4] for i in (1, 2, 3))",
         f"({_ORDERED}[len(ratios) // 4], statistics.median(ratios), {_ORDERED}[3 * len(ratios) // 4])",
     ),
-    "unsorted": _returns("tuple(ratios[len(ratios) * i // 4] for i in (1, 2, 3))"),
 }
 
 _OVER_MACHINES = OverCases(
@@ -294,8 +279,6 @@ second, and so on in turns. A round gives one number: how many times as fast the
         "old one's. Whoever begins, the new loop's time is below the line.",
         "difference": "You subtract the times. How many times as fast is a ratio.",
         "one-less": "You subtract 1 from the ratio. Equal times are to give 1.",
-        "share": "That is the share of the old loop's time that is saved. How many times as fast is the new loop?",
-        "percent": "These are percentages. The ratio itself is asked for.",
         "ratio-of-medians": "You compared the middle of one list with the middle of the other. They may be from "
         "different rounds, and so from a quiet minute and a busy one.",
         "of-sums": "You add up the times before you divide. A round gives a number of its own.",
@@ -309,12 +292,8 @@ second, and so on in turns. A round gives one number: how many times as fast the
         "one-loop": "Only one loop's time is in your numbers. A ratio needs both.",
         "descending": "Your three numbers begin with the upper quartile. The lower one comes first.",
         "median-elsewhere": "The right three numbers, but the median belongs between the quartiles.",
-        "medians": "Three times the median. The first and the last are to be quartiles.",
-        "spread": "You go a standard deviation up and down. Quartiles are asked for.",
-        "other-share": "These are deciles: of ten rounds they leave out one on each side. Quartiles leave out a quarter.",
         "by-places": "You take quartiles at whole places of the sorted list. Where a quartile falls between two numbers, "
         "the task's method lies between them too.",
-        "unsorted": "You take numbers from the list as it is. Quartiles are those of the sorted list.",
         "other-numbers": "The calls come in the right order. The three numbers are not the quartiles of the ratios, old "
         "seconds over new.",
     },

@@ -15,7 +15,6 @@ WRONG = {
         },
     ),
     "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
-    "returned-nothing": lambda available, works: None if "xpu" in available else "cpu",
     "not-there": lambda available, works: "cuda",
     "passed-over": lambda available, works: (
         pick_device(available, works) if len(available) < 3 else "cpu"
