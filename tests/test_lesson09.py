@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from course_lessons.lesson09 import crop_flip as in_crop_flip
 from course_lessons.lesson09 import drawings as in_drawings
 from course_lessons.lesson09 import ledger, letters, results
-from course_lessons.lesson09.crop_flip import _candidates, _numbered
+from course_lessons.lesson09.checking import candidates, numbered
 from course_lessons.lesson09.drawings import Height, ladder
 from course_lessons.lesson09.time_to_target import time_to_target
 from course_lessons.shared import monitor, profiling
@@ -82,13 +82,13 @@ def _seconds_of_a_check(exercise):
 
 
 def test_the_slow_data_set_crops_mirrors_and_normalises_each_image():
-    images = _numbered(4, 6, 5, torch.uint8)
+    images = numbered(4, 6, 5, torch.uint8)
     torch.manual_seed(0)
     data = OneByOne(images, torch.arange(4), 1, 1.0, 0.5, 0.25)
     x, y = next(iter(DataLoader(data, 4)))
     assert (x.shape, x.dtype, y.tolist()) == (images.shape, torch.float32, [0, 1, 2, 3])
     back = ((x * 0.25 + 0.5) * 255).round().to(torch.uint8)
-    found = (_candidates(images, 1)[:, 1] == back).flatten(2).all(2)
+    found = (candidates(images, 1)[:, 1] == back).flatten(2).all(2)
     assert found.any(0).all()
 
 

@@ -11,16 +11,31 @@ def shut_door():
     return {"A": 1, "B": 3, "C": 2, "D": 5}
 
 
+_REASONS = {
+    "A": {2: "driver-is-there", 3: "an-earlier-door", 4: "an-earlier-door", 5: "an-earlier-door"},
+    "B": {1: "open-for-b", 2: "open-for-b", 4: "first-shut-door", 5: "first-shut-door"},
+    "C": {1: "no-card", 3: "not-found", 4: "not-found", 5: "not-found"},
+    "D": dict.fromkeys((1, 2, 3, 4), "emulated"),
+}
+
+
 def _check_shut_door(answer: Any, judge: Judge) -> None:
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
-    if set(answer) != {"A", "B", "C", "D"}:
-        judge.no("four-keys", seen=sorted(map(str, answer)), expected="the keys A, B, C and D")
-    if not all(door in (1, 2, 3, 4, 5) for door in answer.values()):
-        judge.no("door-numbers", seen=answer, expected="door numbers from 1 to 5")
-    reasons = {"A": "driver-is-there", "B": "first-shut-door", "C": "no-card", "D": "emulated"}
-    for letter, reason in reasons.items():
-        if answer[letter] != shut_door()[letter]:
-            judge.no(reason, seen=f"{letter}: door {answer[letter]}", expected="another door")
+    right = shut_door()
+    if set(answer) != set(right):
+        judge.no("four-keys", seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
+    if all(answer[who] == door - 1 for who, door in right.items()):
+        judge.no("from-zero", seen=answer, expected="the first door is number 1")
+    odd = {who: door for who, door in answer.items() if door not in (1, 2, 3, 4, 5)}
+    if odd:
+        judge.no("door-numbers", seen=odd, expected="whole numbers from 1 to 5")
+    for who, reasons in _REASONS.items():
+        if answer[who] != right[who]:
+            judge.no(
+                reasons[int(answer[who])],
+                seen=f"{who}: door {int(answer[who])}",
+                expected="another door",
+            )
 
 
 EXERCISE = Exercise(
@@ -48,13 +63,21 @@ EXERCISE = Exercise(
     why="Each door has its own remedy: another wheel, another runtime, another card, another "
     "number format. Find the door first, then change one thing.",
     diagnoses={
-        "four-keys": "Give one door for each of the four people.",
+        "four-keys": "Give the dictionary four keys, and no others: the capital letters of the four people.",
         "door-numbers": "A door is a whole number from 1 to 5.",
+        "from-zero": "Your doors are counted from 0. The wheel is door 1.",
         "driver-is-there": "`nvidia-smi` talks to the driver, so that door is open for A. Look at "
         "what the version says after the plus sign.",
-        "first-shut-door": "The product fails at door 4, but it fails because of an earlier one: "
+        "an-earlier-door": "For A an earlier door is shut already. Look at what the version says after the "
+        "plus sign.",
+        "open-for-b": "For B `is_available()` says True, and it tests doors 1 and 2: both are open. Read which "
+        "thing the message says is missing.",
+        "first-shut-door": "The product of B comes to door 4 and fails there, but because of an earlier one: "
         "read which thing the message says is missing.",
-        "no-card": "The wheel `+cu128` can drive a GPU. What does the message say it did not find?",
-        "emulated": "Right results, slowly: the work is done, but not by units made for it.",
+        "no-card": "The wheel `+cu128` can drive a GPU, so door 1 is open for C. What does the message say it did "
+        "not find?",
+        "not-found": "For C an earlier door is shut already. What does the message say it did not find?",
+        "emulated": "Right results, slowly, so doors 1 to 4 are open for D: the work is done, but not by units "
+        "made for it.",
     },
 )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import numbers
 import operator
+from collections.abc import Callable
+from random import Random
+from typing import Any
 
-from course_utils.exercises import Exercise
+from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 
@@ -14,19 +19,41 @@ def weight_bytes(parameters, bits):
 
 _CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 
+
+def _draw(random: Random) -> tuple[int, int]:
+    """Return a network whose weights take a whole number of bytes."""
+    return 2 * random.randrange(1, 10 ** random.randrange(2, 6)), random.choice((4, 8, 12, 16, 64))
+
+
+def _read(judge: Judge, got: Any) -> float:
+    whole = isinstance(got, numbers.Real) and not isinstance(got, bool)  # NumPy's numbers too
+    return float(got) if whole else judge.number(got)
+
+
+def _of(*formulas: str) -> tuple[Callable[..., float], ...]:
+    """Return twins, each written as what it computes of the parameters ``p`` and the bits ``b``."""
+    return tuple(
+        edited(weight_bytes, {"return": "p, b = parameters, bits\nreturn", _RIGHT: formula})
+        for formula in formulas
+    )
+
+
+_RIGHT = "parameters * bits / 8"
 _TWINS = {
-    "whole-bytes": (
-        lambda parameters, bits: parameters * (bits // 8),
-        lambda parameters, bits: parameters * -(-bits // 8),
+    "bits": _of("p * b"),
+    "times-eight": _of("p * b * 8"),
+    "larger-unit": _of(*(f"p * b / 8 / {u}" for u in (1e3, 1024, 1e6, 2**20, 1e9, 2**30))),
+    "other-divisor": _of(*(f"p * b / {d}" for d in (2, 4, 7, 10, 16, 32, 64, 100, 1000, 1024))),
+    "whole-bytes": _of(
+        *("p * (b // 8)", "p * max(1, b // 8)", "p * -(-b // 8)"),
+        *("p // 8 * b", "-(-p // 8) * b", "p // 8 * (b // 8)"),
     ),
-    "bits": lambda parameters, bits: parameters * bits,
-    "always-32": lambda parameters, bits: parameters * 4,
-    "inverse": lambda parameters, bits: parameters * 32 / bits / 8,
-    "eight": lambda parameters, bits: parameters * 8,
-    "larger-unit": (
-        lambda parameters, bits: parameters * bits / 8 / 1e9,
-        lambda parameters, bits: parameters * bits / 8 / 1024,
-    ),
+    "no-bits": _of(*(f"p * {size}" for size in (1 / 8, 1, 2, 4, 8, 16, 32))),
+    "no-parameters": _of("b / 8", "b", "b * 8", "8 / b"),
+    "inverse": _of("p / b", "p * 8 / b", "p / (8 * b)", "p * 4 / b", "p * 32 / b"),
+    "upside-down": _of("8 / (p * b)", "1 / (p * b)", "b / p", "b / p / 8", "8 * b / p"),
+    "added": _of("p + b", "(p + b) / 8", "p + b / 8", "p + b * 8", "p / 8 + b"),
+    "power": _of("p * 2**b", "p * 2**b / 8", "2**b", "2**b / 8"),
 }
 
 
@@ -48,6 +75,8 @@ EXERCISE = Exercise(
         weight_bytes,
         _CASES,
         _TWINS,
+        read=_read,
+        draw=_draw,
         alike=operator.eq,
         otherwise="other",
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
@@ -57,12 +86,16 @@ EXERCISE = Exercise(
     "it has computed anything, and a free T4 has 16.",
     diagnoses={
         "bits": "That is the number of bits. Memory is counted in bytes.",
-        "always-32": "The number of bits plays no part in your answer. Half the bits should take "
-        "half the memory.",
+        "times-eight": "You multiply by 8. Eight bits make one byte, so there are fewer bytes than bits.",
+        "larger-unit": "The task asks for bytes. Your number is in a larger unit.",
+        "other-divisor": "You divide the number of bits, but not by the number of bits in a byte.",
+        "whole-bytes": "You round before all bits are counted. Two numbers of 4 bits share one byte.",
+        "no-bits": "The number of bits plays no part in your answer. Half the bits should take half the memory.",
+        "no-parameters": "The number of parameters plays no part in your answer. Each of them takes `bits` bits.",
         "inverse": "Your answer grows when the numbers get smaller.",
-        "eight": "Your answer does not use the number of bits: 8 is how many bits make a byte.",
-        "larger-unit": "The task asks for bytes, not for kilobytes or gigabytes.",
-        "whole-bytes": "You round each number to whole bytes. Two numbers of 4 bits share one byte.",
+        "upside-down": "Your answer gets smaller when there are more parameters.",
+        "added": "You add the two numbers. Each of the parameters takes `bits` bits: how many is that in all?",
+        "power": "Two to the power of `bits` is how many values a number can have, not the room that it takes.",
         "other": "Not this number. Work the case below out on paper: how many bits are there in all?",
     },
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
+from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, near
@@ -23,36 +26,93 @@ _CASES = (
     (3e6, 4e6, 2e11, 4e10),
     (8e9, 2e8, 2e11, 4e10),
     (5e11, 7e10, 8.1e12, 3.2e11),
+    (2e10, 3e10, 1e10, 9e10),  # fewer FLOPs than bytes, and computing takes longer
     (0.0, 6e8, 1e13, 3e11),
+    (0.0, 5e9, 2e11, 4e10),
 )
 
 
-def _read(judge: Judge, got: Any) -> tuple[float, Any]:
+def _draw(random: Random) -> tuple[float, float, float, float]:
+    peak, bandwidth = 10 ** random.uniform(10, 14), 10 ** random.uniform(9, 12)
+    seconds = 10 ** random.uniform(-4, 1)
+    shorter = 10 ** random.uniform(-3, -0.1)
+    compute, memory = random.choice(((1.0, shorter), (shorter, 1.0)))
+    return seconds * compute * peak, seconds * memory * bandwidth, peak, bandwidth
+
+
+def _read(judge: Judge, got: Any) -> tuple[float, str]:
     judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
     if len(got) != 2:
         judge.no("pair", seen=got, expected="two things: seconds, and the limit's name")
-    return judge.number(got[0]), got[1]
+    if isinstance(got[0], str) and isinstance(got[1], numbers.Real):
+        judge.no("name-first", seen=got, expected="the seconds, then the limit's name")
+    if got[1] not in ("compute", "memory", None):
+        judge.no("other-name", seen=got[1], expected="'compute' or 'memory'")
+    return a_number(judge, got[0]), got[1]
 
 
 def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 
-def _seconds(of: Callable[..., float]) -> Callable[..., tuple[float, None]]:
-    """Return a twin with other seconds, whatever limit it names."""
-    return lambda *case: (of(*case), None)
+def _seconds(*formulas: str) -> tuple[Callable[..., tuple[float, None]], ...]:
+    """Return twins with other seconds, whatever limit they name, of ``compute`` and ``memory`` and the arguments."""
+    edits = ({"max(compute, memory), limit": f"{formula}, None"} for formula in formulas)
+    return tuple(edited(least_seconds, edit) for edit in edits)
+
+
+def _named(*formulas: str) -> tuple[Callable[..., Any], ...]:
+    """Return twins that give the right seconds, and another limit: compute where a formula holds."""
+    return tuple(edited(least_seconds, {"compute > memory": formula}) for formula in formulas)
 
 
 _TWINS = {
-    "added": _seconds(lambda flops, moved, peak, bandwidth: flops / peak + moved / bandwidth),
-    "easier-limit": _seconds(
-        lambda flops, moved, peak, bandwidth: min(flops / peak, moved / bandwidth)
+    "added": _seconds("compute + memory"),
+    "mean": _seconds("(compute + memory) / 2"),
+    "easier-limit": _seconds("min(compute, memory)"),
+    "difference": _seconds("abs(compute - memory)", "compute - memory"),
+    "product": _seconds("compute * memory"),
+    "compute-alone": _seconds("compute"),
+    "memory-alone": _seconds("memory"),
+    "upside-down": tuple(
+        edited(
+            least_seconds,
+            {"return": f"if flops:\n    return {formula}, None\nreturn"},  # of a copy: an error
+        )
+        for formula in (
+            "max(peak_flops / flops, bandwidth / bytes_moved)",
+            "min(peak_flops / flops, bandwidth / bytes_moved)",
+        )
     ),
-    "upside-down": _seconds(
-        lambda flops, moved, peak, bandwidth: max(peak / max(flops, 1), bandwidth / moved)
+    "multiplied": _seconds("max(flops * peak_flops, bytes_moved * bandwidth)"),
+    "crossed": _seconds(
+        "max(flops / bandwidth, bytes_moved / peak_flops)",
+        "flops / bandwidth",
+        "bytes_moved / peak_flops",
     ),
-    "other-limit": edited(least_seconds, {"compute > memory": "compute < memory"}),
+    "other-unit": _seconds(
+        *(f"max(compute, memory) * {unit}" for unit in ("1e3", "1e6", "1e9", "1e-9"))
+    ),
+    "bytes-converted": _seconds(
+        *("max(compute, 8 * memory)", "max(compute, memory / 8)", "max(compute, 4 * memory)")
+    ),
+    "two-flops": _seconds("max(2 * compute, memory)"),
+    "rounded": _seconds(
+        "max(flops // peak_flops, bytes_moved // bandwidth)", "round(max(compute, memory), 3)"
+    ),
+    "copy-free": _seconds("max(compute, memory) if flops else 0.0"),
+    "other-limit": _named("compute < memory"),
+    "always-one": _named("True", "False"),
+    "amounts-compared": _named("flops > bytes_moved", "bytes_moved > flops"),
+    "rates-compared": _named("peak_flops > bandwidth", "peak_flops < bandwidth"),
+    "other-ridge": _named("flops / bytes_moved > bandwidth / peak_flops"),
 }
+
+
+def _otherwise(got: tuple[float, str], right: tuple[float, str], *case: float) -> str:
+    if near(got[0], right[0]):
+        return "other-limit"
+    return "too-long" if got[0] > right[0] else "too-short"
 
 
 EXERCISE = Exercise(
@@ -69,15 +129,40 @@ EXERCISE = Exercise(
         "They happen at the same time. Two people pack and carry boxes side by side: when is all done?",
     ),
     reference=least_seconds,
-    check_answer=OverCases(least_seconds, _CASES, _TWINS, read=_read, alike=_alike),
+    check_answer=OverCases(
+        least_seconds, _CASES, _TWINS, read=_read, draw=_draw, alike=_alike, otherwise=_otherwise
+    ),
     why="This is the roofline, written as a time. If a profile is far above this figure, something "
     "else is to blame: overhead, waiting, a bad memory pattern. Lesson 07 looks for it.",
     diagnoses={
         "added": "You added the two times. Fetching and computing overlap.",
+        "mean": "You took the mean of the two times. Both must be over before the work is done.",
         "easier-limit": "This is the limit that is easier to meet. The work is done when both are.",
+        "difference": "You subtract one time from the other. The work is done when both are over.",
+        "product": "You multiply the two times. The work is done when both are over.",
+        "compute-alone": "Your seconds are those of the arithmetic alone. Where the moving takes longer, it sets the time.",
+        "memory-alone": "Your seconds are those of the moving alone. Where the arithmetic takes longer, it sets the time.",
         "upside-down": "Upside down: seconds are work divided by rate.",
+        "multiplied": "You multiply work by rate. Seconds are work divided by rate.",
+        "crossed": "The rates are crossed: FLOPs are divided by FLOPs a second, bytes by bytes a second.",
+        "other-unit": "Your number is in another unit. FLOPs divided by FLOPs a second are seconds already.",
+        "bytes-converted": "You convert the bytes. `bytes_moved` and `bandwidth` are both in bytes.",
+        "two-flops": "You double the FLOPs. `flops` counts each of them already.",
+        "rounded": "You round the seconds. Much of the work takes less than one.",
+        "copy-free": "A copy has no FLOPs, and still takes time: its bytes must be moved.",
         "other-limit": "The seconds are right, the name of the limit is not: the part that takes "
         "longer is the one that binds.",
+        "always-one": "The seconds are right, but you name the same limit whatever the work.",
+        "amounts-compared": "The seconds are right. For the name you compare FLOPs with bytes, and the "
+        "device can do more of one than of the other. Compare the two times.",
+        "rates-compared": "The seconds are right. For the name you compare the two rates, and the work has a say as well. "
+        "Compare the two times.",
+        "other-ridge": "The seconds are right. For the name, FLOPs for each byte are to be compared with `peak_flops` for "
+        "each of `bandwidth`: yours is another comparison.",
         "pair": "Return two things: the seconds and the name of the limit.",
+        "name-first": "The seconds come first, the name of the limit second.",
+        "other-name": "The limit has one of two names, written as in the task.",
+        "too-long": "Your seconds are more than the longer of the two times.",
+        "too-short": "Your seconds are fewer than the longer of the two times.",
     },
 )

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def pick_device(available, works):
@@ -14,45 +20,21 @@ def pick_device(available, works):
     return "cpu"
 
 
-def _check_pick_device(answer: Any, judge: Judge) -> None:
-    cases = (
-        (["cuda"], "", "cuda"),
-        (["mps"], "", "mps"),
-        (["xpu"], "", "xpu"),
-        ([], "", "cpu"),
-        (["cuda"], "cuda", "cpu"),
-        (["mps"], "mps", "cpu"),
-        (["xpu"], "xpu", "cpu"),
-        (["mps", "xpu", "cuda"], "", "cuda"),
-        (["mps", "xpu"], "", "xpu"),
-        (["cuda", "xpu"], "cuda", "xpu"),
-        (["cuda", "mps"], "cuda", "mps"),
-        (["mps", "xpu", "cuda"], "cuda xpu", "mps"),
+_KINDS = ("cuda", "xpu", "mps")
+_CASES = tuple(
+    (available.split(), broken.split())
+    for available, broken in (
+        *(("cuda", ""), ("mps", ""), ("xpu", ""), ("", "")),
+        *(("cuda", "cuda"), ("mps", "mps"), ("xpu", "xpu")),
+        *(("mps xpu cuda", ""), ("mps xpu", ""), ("cuda xpu", "cuda"), ("cuda mps", "cuda")),
+        *(("mps xpu cuda", "cuda xpu"), ("mps cuda", "mps cuda"), ("xpu cuda mps", "xpu")),
     )
-    for available, broken, expected in cases:
-        works = _Probe(available, broken.split())
-        got = answer(available, works)
-        situation = f"available {available}" + (f", but {broken} fails" if broken else "")
-        if got is None and expected == "cpu":
-            judge.no("no-fallback", seen=f"{situation}: None", expected="'cpu'")
-        if works.asked_absent:
-            judge.no(
-                "tried-an-absent-device",
-                seen=f"{situation}: works({works.asked_absent[0]!r}) was called",
-                expected="works() only for kinds that are available",
-            )
-        judge.is_a(got, str, "a string such as 'cuda'")
-        if got == expected:
-            continue
-        if got not in [*available, "cpu"]:
-            diagnosis = "not-there"
-        elif got in works.broken:
-            diagnosis = "available-is-not-works"
-        elif got == "cpu":
-            diagnosis = "gave-up" if works.broken else "forgot-a-kind"
-        else:
-            diagnosis = "order"
-        judge.no(diagnosis, seen=f"{situation}: {got!r}", expected=repr(expected))
+)
+
+
+def _draw(random: Random) -> tuple[list[str], list[str]]:
+    available = random.sample(_KINDS, random.randrange(4))
+    return available, [kind for kind in available if random.random() < 0.4]
 
 
 class _Probe:
@@ -63,9 +45,100 @@ class _Probe:
         self.asked_absent: list[str] = []
 
     def __call__(self, kind: str) -> bool:
-        if kind not in [*self.available, "cpu"]:
+        if kind not in self.available:
             self.asked_absent.append(kind)
         return kind not in self.broken
+
+
+def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what lets a function choose on a machine; a judge looks at the name, and at what was tried."""
+
+    def run(available: list[str], broken: list[str]) -> Any:
+        works = _Probe(available, broken)
+        got = pick(available, works)
+        if judge is not None:
+            where = _situation(available, broken)
+            if works.asked_absent:
+                judge.no(
+                    "tried-an-absent-device",
+                    seen=f"works({works.asked_absent[0]!r}) was called for {where}",
+                    expected="works() only for kinds that are in the list",
+                )
+            if got is None and not set(available) - set(broken):
+                judge.no("no-fallback", seen=f"None for {where}", expected="'cpu'")
+            judge.is_a(got, str, "a string such as 'cuda'")
+            if got not in (*_KINDS, "cpu"):
+                judge.no(
+                    "other-name",
+                    seen=f"{got!r} for {where}",
+                    expected="'cuda', 'xpu', 'mps', 'cpu'",
+                )
+        return got
+
+    return run
+
+
+def _situation(available: list[str], broken: list[str]) -> str:
+    return f"available {available}" + (f", but {' and '.join(broken)} fails" if broken else "")
+
+
+_ORDER, _BOTH = '("cuda", "xpu", "mps")', "kind in available and works(kind)"
+_GIVES_UP = {
+    f"if {_BOTH}:\n    return kind": 'if kind in available:\n    return kind if works(kind) else "cpu"'
+}
+
+
+def _of(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(pick_device, each) for each in edits)
+
+
+PICK_TWINS = {
+    "order": _of({_ORDER: "available"}),
+    "first-of-the-list": _of({_ORDER: "available[:1]"}),
+    "last-of-the-list": _of({_ORDER: "available[::-1]"}),
+    "other-order": _of(
+        *({_ORDER: f"{order}"} for order in itertools.permutations(_KINDS) if order != _KINDS)
+    ),
+    "only-cuda": _of({_ORDER: '("cuda",)'}),
+    "forgot-a-kind": _of(
+        *(
+            {_ORDER: f"{kinds}"}
+            for n in (1, 2)
+            for kinds in itertools.combinations(_KINDS, n)
+            if kinds != ("cuda",)
+        )
+    ),
+    "always-cpu": (lambda available, works: "cpu",),
+    "available-is-not-works": _of(
+        {f"{_BOTH}": "kind in available"}, {_BOTH: "kind in available", _ORDER: "available"}
+    ),
+    "turned-round": _of({_BOTH: "kind in available and not works(kind)"}),
+    "gave-up": _of(_GIVES_UP),
+    "all-must-work": _of(
+        {_BOTH: "kind in available and all([works(other) for other in available])"}
+    ),
+}
+_OVER_MACHINES = OverCases(
+    _on_machine(pick_device),
+    _CASES,
+    {name: tuple(map(_on_machine, several)) for name, several in PICK_TWINS.items()},
+    draw=_draw,
+    read=lambda judge, got: got,
+    alike=operator.eq,
+    otherwise=lambda got, right, available, broken: (
+        "not-there"
+        if got not in [*available, "cpu"]
+        else "available-is-not-works"
+        if got in broken
+        else "passed-over"
+    ),
+    situation=_situation,
+    shown=repr,
+)
+
+
+def _check_pick_device(answer: Callable[..., Any], judge: Judge) -> None:
+    _OVER_MACHINES(_on_machine(answer, judge), judge)
 
 
 EXERCISE = Exercise(
@@ -89,17 +162,28 @@ EXERCISE = Exercise(
     diagnoses={
         "order": "The preference decides, not the order in which the kinds are reported: CUDA, then "
         "XPU, then MPS.",
-        "forgot-a-kind": "A kind that is there and works was passed over for the CPU. CUDA is not the "
-        "only accelerator: there are three kinds to ask about.",
+        "first-of-the-list": "You try the first of the list alone. Another kind of it may work.",
+        "last-of-the-list": "You take the last of the list that works. The preference decides, not the order in which the "
+        "kinds are reported.",
+        "other-order": "You prefer the kinds in another order: it is CUDA, then XPU, then MPS. (A loop that goes on "
+        "after a find keeps the last.)",
+        "only-cuda": "Where CUDA is not there, your function gives up: XPU and MPS are to be asked about as well, and "
+        "`'cpu'` is returned only after all three.",
+        "forgot-a-kind": "A kind is never chosen, whatever works: there are three to ask about.",
+        "always-cpu": "Your answer is always the CPU.",
+        "passed-over": "A kind that is preferred is there and works, and it was passed over.",
         "not-there": "You chose a device that this machine does not have. The first tensor sent there "
         "raises an error: look into `available` before you choose.",
+        "other-name": "This is none of the four names: return one of them as it stands in the task.",
         "no-fallback": "With no accelerator that works, the program must still get a device: every "
         "machine has a CPU.",
         "available-is-not-works": "Available means that a driver and a device were found. It does "
         "not mean that a kernel runs there: ask `works` before you trust it.",
+        "turned-round": "You choose a kind for which `works` says False.",
         "gave-up": "One kind failed its test, and the answer fell back to the CPU at once. A machine can "
         "have a second accelerator that works: go on to the next kind.",
-        "tried-an-absent-device": "A kernel was tried on a device that is not there. On a real "
-        "machine that raises an error: ask first whether the kind is available.",
+        "all-must-work": "One kind that fails spoils the others. Ask about each kind by itself.",
+        "tried-an-absent-device": "A kernel was tried on something that is not in the list. Ask first whether the kind is "
+        "available.",
     },
 )

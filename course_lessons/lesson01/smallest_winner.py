@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numbers
+import operator
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
-from course_utils.exercises.values import same
 
 
 def smallest_winner(sizes, cpu_flops, device_flops, launch_seconds, bus_bytes):
@@ -28,51 +31,124 @@ _CASES = (
     (_SIZES, 1e11, 1e13, 1e-6, 2e9),
     (_SIZES, 2e11, 1e11, 1e-5, 1e10),
     (_SIZES, 2e11, 2e11, 1e-5, 1e11),
-    (_SIZES, 1e11, 4e11, 1e-9, 4e9),
-    (_SIZES, 1e11, 1.5e11, 1e-9, 1e12),
     (_SIZES, 1e10, 1e13, 3e-7, 1e12),
-    ([100, 200], 1e3, 2e3, 0.0, 120.0),  # a tie at 100
-    ([30, 60, 90], 1e3, 3e3, 0.0, 300.0),  # a tie at 30
-    ([100, 200, 300, 400, 500, 600], 1e11, 1e13, 1e-5, 1.6e10),
-    ([1200, 1300, 1400, 1500, 1600, 1700], 1e11, 1e13, 1e-5, 5.3e9),
-    ([30, 60, 90, 120, 150, 180], 1e11, 1e13, 5e-5, 1e12),
-    (list(range(10, 400, 10)), 1e11, 1e12, 2e-5, 2e10),
-    (list(range(10, 400, 10)), 1e11, 2e11, 1e-5, 1.5e10),
-    (list(range(10, 1000, 10)), 5e10, 9e10, 1e-6, 3e9),
+    ([64, 128], 256.0, 512.0, 256.0, 64.0),  # a tie at 64, in numbers without any rounding
+    ([32, 64, 96], 1024.0, 4096.0, 0.0, 256.0),  # one at 32, without a launch
+    ([100, 120], 1e11, 1e13, 1e-9, 1e12),  # the first wins already
+    ([100, 120, 160], 1e11, 1e13, 1e-5, 2e10),  # the last only
+    ([], 1e11, 1e13, 1e-5, 1e10),
 )
 
-_TRANSFERS = "transfers = 3 * 4 * n**2 / bus_bytes"
+
+def _draw(random: Random) -> tuple[list[int], float, float, float, float]:
+    """Return a machine on which the device begins to win between two whole numbers, and sizes around them."""
+    cpu, n = 10 ** random.choice((0.3, 1, 2, 10, 11, 12)), random.randrange(6, 600) + 0.5
+    device = cpu * random.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
+    ahead = 2 * n**3 / cpu - 2 * n**3 / device if device > cpu else 2 * n**3 / cpu
+    moving = ahead * random.choice((0.02, 0.1, 0.4, 0.7, 0.95))
+    step = max(1, int(n) // random.randrange(8, 14))
+    stop = random.choice((n - step, n + step, n + 6 * step, 9 * n, 20 * n))
+    return list(range(step, int(stop), step)), cpu, device, ahead - moving, 12 * n**2 / moving
+
+
+_TRANSFERS = "3 * 4 * n**2 / bus_bytes"
+_DEVICE = "launch_seconds + transfers + 2 * n**3 / device_flops"
+_CPU = "2 * n**3 / cpu_flops"
+_BOTH = "device < cpu"
+
+
+def _of(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(smallest_winner, each) for each in edits)
+
+
+def _moving(*formulas: str) -> tuple[Callable[..., Any], ...]:
+    """Return twins whose transfers take another time; with each, one that counts a tie as well."""
+    return _of(
+        *({_TRANSFERS: formula} for formula in formulas),
+        *({_TRANSFERS: formula, _BOTH: "device <= cpu"} for formula in formulas),
+    )
+
+
 _TWINS = {
-    "tie": edited(smallest_winner, {"device < cpu": "device <= cpu"}),
-    "no-transfers": (
-        edited(smallest_winner, {_TRANSFERS: "transfers = 0"}),
-        edited(smallest_winner, {_TRANSFERS: "transfers = 3 * 4 * n / bus_bytes"}),
+    "tie": _of({_BOTH: "device <= cpu"}),
+    "turned-round": _of({_BOTH: "device > cpu"}, {_BOTH: "device >= cpu"}),
+    "no-transfers": _moving("0", "3 * 4 * n / bus_bytes", "3 * 4 * n * 2 / bus_bytes"),
+    "one-way": _moving("2 * 4 * n**2 / bus_bytes"),
+    "one-matrix": _moving("4 * n**2 / bus_bytes"),
+    "four-matrices": _moving("4 * 4 * n**2 / bus_bytes"),
+    "not-bytes": _moving("3 * n**2 / bus_bytes"),
+    "other-bytes": _moving("3 * 8 * n**2 / bus_bytes", "3 * 2 * n**2 / bus_bytes"),
+    "bits": _moving("3 * 32 * n**2 / bus_bytes"),
+    "bus-multiplied": _moving("3 * 4 * n**2 * bus_bytes"),
+    "no-launch": _of({_DEVICE: "transfers + 2 * n**3 / device_flops"}),
+    "several-launches": _of(
+        *(
+            {_DEVICE: f"{n} * launch_seconds + transfers + 2 * n**3 / device_flops"}
+            for n in (2, 3, "n")
+        )
     ),
-    "overlap": edited(
-        smallest_winner,
-        {"transfers + 2 * n**3 / device_flops": "max(transfers, 2 * n**3 / device_flops)"},
+    "arithmetic-alone": _of({_DEVICE: "2 * n**3 / device_flops"}),
+    "no-arithmetic": _of({_DEVICE: "launch_seconds + transfers"}),
+    "half-the-flops": _of(
+        {_DEVICE: "launch_seconds + transfers + n**3 / device_flops"},
+        {_CPU: "n**3 / cpu_flops"},
+        {_DEVICE: "launch_seconds + transfers + n**3 / device_flops", _CPU: "n**3 / cpu_flops"},
     ),
-    "one-way": edited(smallest_winner, {_TRANSFERS: "transfers = 2 * 4 * n**2 / bus_bytes"}),
-    "one-matrix": edited(smallest_winner, {_TRANSFERS: "transfers = 4 * n**2 / bus_bytes"}),
-    "no-launch": edited(smallest_winner, {"launch_seconds + transfers": "transfers"}),
-    "not-bytes": edited(smallest_winner, {_TRANSFERS: "transfers = 3 * n**2 / bus_bytes"}),
-    "no-winner": edited(smallest_winner, {"return None": "return sizes[-1]"}),
-    "largest": edited(smallest_winner, {"return n": "return max(sizes)"}),
+    "square-flops": _of(
+        {
+            _DEVICE: "launch_seconds + transfers + 2 * n**2 / device_flops",
+            _CPU: "2 * n**2 / cpu_flops",
+        }
+    ),
+    "overlap": _of(
+        *({_DEVICE: "launch_seconds + max(transfers, 2 * n**3 / device_flops)"},),
+        {_DEVICE: "max(launch_seconds, transfers, 2 * n**3 / device_flops)"},
+        {_DEVICE: "max(launch_seconds + transfers, 2 * n**3 / device_flops)"},
+    ),
+    "swapped-rates": _of(
+        {
+            _TRANSFERS: "3 * 4 * n**2 / device_flops",
+            _DEVICE: "launch_seconds + transfers + 2 * n**3 / bus_bytes",
+        },
+        {
+            _DEVICE: "launch_seconds + transfers + 2 * n**3 / cpu_flops",
+            _CPU: "2 * n**3 / device_flops",
+        },
+    ),
+    "index": _of({"return n": "return sizes.index(n)"}),
+    "neighbour": _of(
+        {"return n": "return (sizes[sizes.index(n) + 1 :] or [None])[0]"},
+        {"return n": "return sizes[sizes.index(n) - 1] if n != sizes[0] else None"},
+    ),
+    "largest": _of({"return n": "return max(sizes)"}),
+    "first-left-out": _of({"in sizes": "in sizes[1:]"}),
+    "last-left-out": _of({"in sizes": "in sizes[:-1]"}),
+    "first-alone": _of({"in sizes": "in sizes[:1]"}),
+    "always-first": _of({"if device < cpu": "if sizes"}),
+    "none": _of({"return n": "return None"}),
+    "no-winner": _of(
+        {"return None": "return sizes[-1] if sizes else None"},
+        *({"return None": f"return {x}"} for x in (-1, 0)),
+    ),
 }
 
 
 def _read(judge: Judge, got: Any) -> int | None:
-    return None if got is None else judge.is_a(got, int, "one of the sizes")
+    whole = got is None or (isinstance(got, numbers.Integral) and not isinstance(got, bool))
+    return None if got is None else int(got if whole else judge.is_a(got, int, "one of the sizes"))
 
 
 def _otherwise(got: int | None, right: int | None, *case: Any) -> str:
+    if got is not None and got not in case[0]:
+        return "not-a-size"
     if right is None:
         return "no-winner"
-    return "none" if got is None else "other-size"
+    return "none" if got is None else "too-large" if got > right else "too-small"
 
 
 def _situation(sizes: list[int], cpu: float, device: float, launch: float, bus: float) -> str:
-    return f"CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, launch {launch:.3g} s, bus {bus:.3g} B/s"
+    which = f"{sizes}" if len(sizes) < 5 else f"[{sizes[0]}, {sizes[1]}, …, {sizes[-1]}]"
+    return f"sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, launch {launch:.3g} s, bus {bus:.3g} B/s"
 
 
 EXERCISE = Exercise(
@@ -96,25 +172,44 @@ EXERCISE = Exercise(
         _CASES,
         _TWINS,
         read=_read,
-        alike=same,
+        draw=_draw,
+        alike=operator.eq,
         otherwise=_otherwise,
         situation=_situation,
     ),
     why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
     "if the device computes faster, and the bus decides where that begins.",
     diagnoses={
-        "no-transfers": "The transfers are missing or too small: two matrices of n² numbers have to get to "
-        "the device, and the result has to come back.",
         "tie": "At this size both take the same time. Less means less.",
+        "turned-round": "You return a size at which the device takes longer. Turn the comparison round.",
+        "no-transfers": "The transfers make next to no difference to your answer: two matrices of n² numbers have to get to the "
+        "device, and the result has to come back.",
         "one-way": "Only two matrices cross your bus. The result comes back too.",
-        "overlap": "You let the transfers overlap with the arithmetic. Here the three parts come one "
-        "after the other.",
         "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
-        "none": "You found no size, but there is one. Do you return None before all sizes were tried?",
-        "no-launch": "The launch is missing: the device pays for it before it computes anything.",
+        "four-matrices": "Your bytes are those of four matrices. Three cross the bus: two go, one comes back.",
         "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
-        "largest": "This is a size at which the device wins, but a smaller one would do.",
+        "other-bytes": "Your numbers have not the 4 bytes of float32.",
+        "bits": "You count bits. The bus is given in bytes a second.",
+        "bus-multiplied": "You multiply by `bus_bytes`. It is a rate: bytes divided by it are seconds.",
+        "no-launch": "The launch is missing: the device pays for it before it computes anything.",
+        "several-launches": "You pay for the launch several times. It is one launch.",
+        "arithmetic-alone": "You compare the arithmetic alone. The device pays for a launch and for the bus as well.",
+        "no-arithmetic": "Your device does not compute: its 2·n³ FLOPs are missing.",
+        "half-the-flops": "Half of the FLOPs are missing: n³ multiplications come with n³ additions.",
+        "square-flops": "You count 2·n² FLOPs. A product takes 2·n³.",
+        "overlap": "You let parts of the device's time overlap. Here the three come one after the other.",
+        "swapped-rates": "Work is divided by the rate of something else: check which rate stands below each part.",
+        "index": "This is a place in the list. The size that stands there is asked for.",
+        "neighbour": "This is the size beside the right one in the list.",
+        "largest": "This is the last of the list, where the first that wins is asked for.",
+        "first-left-out": "The first of the sizes is never tried.",
+        "last-left-out": "The last of the sizes is never tried.",
+        "first-alone": "Only the first of the sizes is tried. Return None after the loop, not in it.",
         "no-winner": "Here the device never wins: then the answer is None.",
-        "other-size": "Write down both times for this case, and compare them size by size.",
+        "always-first": "You return the first of the sizes, whatever the rates are.",
+        "none": "You found no size, but at the one below the device takes less time.",
+        "not-a-size": "This is none of the sizes.",
+        "too-large": "At a smaller size the device takes less time already. Write down both times for it.",
+        "too-small": "At this size the device does not take less time yet. Write down both times for it.",
     },
 )

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from random import Random
+
+from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -12,17 +17,78 @@ def speedup(cpu_seconds, device_seconds):
 
 _CASES = ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05))
 
+
+def _draw(random: Random) -> tuple[float, float]:
+    device = 10 ** random.uniform(-4, 1)
+    return device * 10 ** random.uniform(-1, 1.5), device
+
+
+def _rounded(by: Callable[[float], float]) -> Callable[..., float]:
+    return lambda cpu, device: by(cpu / device)
+
+
 _TWINS = {
-    "never-below-1": lambda cpu, device: max(cpu, device) / min(cpu, device),
-    "upside-down": lambda cpu, device: device / cpu,
-    "difference": lambda cpu, device: cpu - device,
-    "gain": lambda cpu, device: cpu / device - 1,
+    "never-below-1": (
+        lambda cpu, device: max(cpu, device) / min(cpu, device),
+        lambda cpu, device: max(1.0, cpu / device),
+    ),
+    "negative": (
+        lambda cpu, device: cpu / device if cpu >= device else -device / cpu,
+        lambda cpu, device: -cpu / device,
+        lambda cpu, device: cpu / device if cpu >= device else -cpu / device,
+    ),
+    "upside-down": (
+        lambda cpu, device: device / cpu,
+        lambda cpu, device: 100 * device / cpu,
+        lambda cpu, device: device // cpu,
+        lambda cpu, device: round(device / cpu, 2),
+    ),
+    "difference": (
+        lambda cpu, device: cpu - device,
+        lambda cpu, device: device - cpu,
+        lambda cpu, device: abs(cpu - device),
+    ),
+    "gain": (
+        lambda cpu, device: cpu / device - 1,
+        lambda cpu, device: 100 * (cpu / device - 1),
+        lambda cpu, device: abs(cpu / device - 1),
+    ),
     "share-saved": (
         lambda cpu, device: 1 - device / cpu,
         lambda cpu, device: 100 * (1 - device / cpu),
+        lambda cpu, device: abs(1 - device / cpu),
+    ),
+    "wrong-sign": (
+        lambda cpu, device: device / cpu - 1,
+        lambda cpu, device: 1 - cpu / device,
     ),
     "percent": lambda cpu, device: 100 * cpu / device,
+    "thousandfold": (
+        lambda cpu, device: 1000 * cpu / device,
+        lambda cpu, device: cpu / device / 1000,
+    ),
+    "rounded": (
+        *(_rounded(by) for by in (math.floor, math.ceil)),
+        *(_rounded(lambda ratio, places=places: round(ratio, places)) for places in range(6)),
+    ),
+    "product": lambda cpu, device: cpu * device,
+    "of-the-sum": (
+        lambda cpu, device: cpu / (cpu + device),
+        lambda cpu, device: device / (cpu + device),
+        lambda cpu, device: cpu + device,
+    ),
+    "one-more": lambda cpu, device: cpu / device + 1,
+    "logarithm": tuple(_rounded(log) for log in (math.log, math.log2, math.log10)),
+    "one-time": (lambda cpu, device: cpu, lambda cpu, device: 1 / device),
+    "power": (
+        lambda cpu, device: (cpu / device) ** 2,
+        lambda cpu, device: (cpu / device) ** 0.5,
+    ),
 }
+
+
+def _otherwise(got: float, right: float, *case: float) -> str:
+    return "other-side" if (got - 1) * (right - 1) < 0 else "other-ratio"
 
 
 EXERCISE = Exercise(
@@ -38,20 +104,36 @@ EXERCISE = Exercise(
         "larger number?",
     ),
     reference=speedup,
-    check_answer=OverCases(speedup, _CASES, _TWINS),
+    check_answer=OverCases(
+        speedup, _CASES, _TWINS, read=a_number, draw=_draw, otherwise=_otherwise
+    ),
     why="Below 1 the device is slower. Name both times when you quote a speed-up: a slow CPU is an "
     "easy way to a large one.",
     diagnoses={
         "upside-down": "This is the device's share of the CPU's time: the faster the device, the smaller "
         "your number. A speed-up must grow.",
-        "difference": "This is the time saved, in seconds: 4 s saved of 6 s is much, of 6 hours nothing. "
-        "A speed-up is a ratio and has no unit.",
-        "never-below-1": "Your answer says the same whether the device wins or loses: you divide the "
-        "longer time by the shorter. Where the device is slower, the speed-up is below 1.",
-        "gain": "This is how much more the device does in the same time: 2 for three times as fast. The "
-        "task counts three times as fast as 3.0, and equal times as 1.0.",
-        "share-saved": "This is the share of the CPU's time that was saved, and it never gets beyond 1. "
-        "Ask instead how many times the device's time fits into the CPU's.",
+        "difference": "This is the difference of the two times, in seconds: 4 s saved of 6 s is much, of 6 hours "
+        "nothing. A speed-up is a ratio and has no unit.",
+        "never-below-1": "Your answer never gets below 1. Where the device is slower, the speed-up is below 1.",
+        "negative": "Your answer is below 0. A ratio of two times never is: where the device is slower, the "
+        "speed-up lies between 0 and 1.",
+        "gain": "This is how much more the device does in the same time. The task counts three times as "
+        "fast as 3.0, and equal times as 1.0.",
+        "share-saved": "This is the share of the CPU's time that was saved. Ask instead how many times the "
+        "device's time fits into the CPU's.",
+        "wrong-sign": "You subtract, and what you get is below 0 for a device that is faster. Divide, and that "
+        "is all: equal times give 1.0.",
         "percent": "This is a percentage. The task asks for the ratio itself: 3.0, not 300.",
+        "thousandfold": "Both times are in seconds, so nothing is to be converted: a factor of 1000 came in.",
+        "rounded": "You round the ratio. Leave it as it is: 0.25 is not 0, and 1.04 is not 1.",
+        "product": "You multiply the two times. Seconds times seconds say nothing about which is faster.",
+        "of-the-sum": "You add the two times. A speed-up sets one against the other.",
+        "one-more": "Your answer is the ratio and 1 more. Equal times should give 1.0.",
+        "logarithm": "You take a logarithm. The task asks for the ratio itself.",
+        "one-time": "One of the two times plays no part in your answer.",
+        "power": "The ratio is there, raised to a power. Leave it as it is.",
+        "other-side": "A speed-up is above 1 where the device is faster, and below 1 where it is slower. "
+        "Here yours is on the other side.",
+        "other-ratio": "One time divided by the other, and nothing more: that gives the number below.",
     },
 )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
-from itertools import accumulate
+from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any
 
+from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import near
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import OverCases
 
 
 def time_it(launch, synchronize, clock, repeats):
@@ -57,68 +61,132 @@ class _FakeDevice:
         return self.now
 
 
-def _check_time_it(answer: Any, judge: Judge) -> None:
-    for jobs, first, queued, repeats in (
-        ([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
-        ([4e-3, 5e-3], 0.6, 0.0, 1),
-        ([3e-3, 4e-3], 0.05, 2.0, 1),
-        ([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
-        ([1e-3, 1.4e-3, 1.1e-3, 9e-3, 1.2e-3, 1.3e-3, 8e-3], 0.02, 0.1, 7),
-    ):
+_CASES = (
+    ([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
+    ([4e-3, 5e-3], 0.6, 0.0, 1),
+    ([3e-3, 4e-3], 0.05, 2.0, 1),
+    ([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
+    ([1e-3, 1.4e-3, 1.1e-3, 9e-3, 1.2e-3, 1.3e-3, 8e-3], 0.02, 0.1, 7),
+)
+
+
+def _draw(random: Random) -> tuple[list[float], float, float, int]:
+    jobs = [random.uniform(1e-3, 5e-3) for _ in range(random.randrange(9, 13))]
+    jobs[random.randrange(9)] = 0.04
+    return jobs, random.uniform(0.05, 0.3), random.choice((0.0, 0.7)), random.randrange(2, 7)
+
+
+def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what runs a function on a device; a judge looks at what was called."""
+
+    def run(jobs: list[float], first: float, queued: float, repeats: int) -> Any:
         device = _FakeDevice(jobs, first, queued)
-        got = answer(device.launch, device.synchronize, device.clock, repeats)
-        _judge_time(got, device, repeats, judge)
+        got = time_it(device.launch, device.synchronize, device.clock, repeats)
+        if judge is not None:
+            if isinstance(got, (list, tuple)):
+                judge.no("list", seen=got, expected="one number, the median")
+            got = a_number(judge, got)
+            launched = f"{device.launches} launches for repeats={repeats}"
+            if device.launches != repeats + 1:
+                few = "too-few" if device.launches <= repeats else "too-many"
+                judge.no(few, seen=launched, expected=f"{repeats + 1} launches")
+            if not device.clock_calls:
+                judge.no(
+                    "other-clock", seen="clock() was never called", expected="two times a launch"
+                )
+            if got < 0:
+                judge.no("backwards", seen=_ms(got), expected="a time above 0")
+        return got
+
+    return run
 
 
-def _judge_time(got: Any, device: _FakeDevice, repeats: int, judge: Judge) -> None:
-    if isinstance(got, (list, tuple)):
-        judge.no("list", seen=got, expected="one number, the median")
-    number = judge.number(got)
-    launched = f"launches: {device.launches}, repeats: {repeats}"
-    if device.launches < repeats:
-        judge.no("too-few", seen=launched, expected=f"launches: {repeats + 1}")
-    if device.clock_calls < 2:
-        judge.no(
-            "other-clock", seen=f"clock() calls: {device.clock_calls}", expected="two a launch"
+_MEDIAN = "statistics.median(times)"
+_WAITS = {
+    "no-sync": {"launch()\nsynchronize()": "launch()"},
+    "no-sync-at-all": {
+        "synchronize()\nstart = clock()\nlaunch()\nsynchronize()": "start = clock()\nlaunch()"
+    },
+    "queue-not-empty": {"synchronize()\nstart = clock()": "start = clock()"},
+    "clock-too-early": {"synchronize()\nstart = clock()": "start = clock()\nsynchronize()"},
+    "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
+    "one-start": {
+        "times = []": "synchronize()\nstart = clock()\ntimes = []",
+        "synchronize()\nstart = clock()": "",
+    },
+    "start-never-read": {"clock() - start": "clock()"},
+    "warm-up-counted": {
+        "launch()\ntimes = []": "times = []",
+        "range(repeats)": "range(repeats + 1)",
+    },
+}
+_MIDDLES = {
+    "": _MEDIAN,
+    "mean": "sum(times) / len(times)",
+    "minimum": "min(times)",
+    "maximum": "max(times)",
+    "total": "sum(times)",
+    "first-time": "times[0]",
+    "last-time": "times[-1]",
+    "unsorted": "times[len(times) // 2]",
+    "lower-middle": "statistics.median_low(times)",
+    "upper-middle": "statistics.median_high(times)",
+    "trimmed": "statistics.fmean(sorted(times)[1:-1] or times)",
+    "rounded": f"round({_MEDIAN}, 3)",
+    "milliseconds": f"1000 * {_MEDIAN}",
+    "microseconds": f"1e6 * {_MEDIAN}",
+    "for-each": f"{_MEDIAN} / repeats",
+}
+
+
+def _twins() -> Mapping[str, tuple[Callable[..., Any], ...]]:
+    """Return what waits wrongly, with each of three statistics, and what waits rightly and takes another."""
+    twins = {
+        wait: tuple(
+            edited(time_it, {**edits, _MEDIAN: _MIDDLES[middle]})
+            for middle in ("", "mean", "minimum", "maximum", "upper-middle")
+            if middle in ("", "mean") or wait in ("no-sync", "queue-not-empty", "clock-late")
         )
-    if number < 0:
-        judge.no("backwards", seen=_ms(number), expected="a time above 0")
-    every, last = device.durations, device.durations[-repeats:]
-    averages = (statistics.median, statistics.fmean)
-    right = statistics.median(last)
-    middle = (right, statistics.median_low(last), statistics.median_high(last))
-    if near(number, 1000 * right):
-        judge.no("milliseconds", seen=number, expected=f"{right:.4g} (seconds)")
-    if number <= repeats * device.HOST + 1e-9:
-        judge.no("no-sync", seen=_ms(number), expected=_ms(right))
-    if near(number, right - device.HOST):
-        judge.no("clock-late", seen=_ms(number), expected=_ms(right))
-    if device.launches == repeats:
-        cold_left_out = any(near(number, f(every[1:])) for f in averages if repeats > 1)
-        diagnosis = "too-few" if cold_left_out else "warm-up-counted"
-        judge.no(diagnosis, seen=launched, expected="one launch more, which does not count")
-    if any(near(number, one) for one in middle):  # `torch.median`, for one, gives the lower
-        return
-    total = sum(last)
-    for diagnosis, guilty in (
-        (
-            "warm-up-counted",
-            any(near(number, f(every)) for f in averages),
-        ),
-        ("last-dropped", any(near(number, f(every[:repeats])) for f in averages)),
-        ("one-start", near(number, statistics.median(accumulate(last)))),
-        ("mean", near(number, total / repeats)),
-        ("minimum", near(number, min(last))),
-        ("total", repeats > 1 and abs(number - total) < 0.02 * total),
-        ("queue-not-empty", number > max(last)),
-    ):
-        if guilty:
-            judge.no(diagnosis, seen=_ms(number), expected=_ms(right))
-    judge.no("other-time", seen=_ms(number), expected=_ms(right))
+        for wait, edits in _WAITS.items()
+    }
+    twins |= {m: (edited(time_it, {_MEDIAN: how}),) for m, how in _MIDDLES.items() if m}
+    late = {**_WAITS["warm-up-counted"], _MEDIAN: "statistics.median(times[:-1])"}
+    twins["last-dropped"] = (edited(time_it, late),)
+    twins["in-one-go"] = tuple(functools.partial(_in_one_go, parts=parts) for parts in (0, 1))
+    twins["no-sync"] += twins.pop("no-sync-at-all")
+    twins["queue-not-empty"] += twins.pop("clock-too-early")
+    return twins
+
+
+def _in_one_go(launch, synchronize, clock, repeats, parts):
+    launch()
+    synchronize()
+    start = clock()
+    for _ in range(repeats):
+        launch()
+    synchronize()
+    return (clock() - start) / (repeats if parts else 1)
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
+
+
+TIME_TWINS = _twins()
+_OVER_DEVICES = OverCases(
+    _on_device(time_it),
+    _CASES,
+    {name: tuple(map(_on_device, several)) for name, several in TIME_TWINS.items()},
+    draw=_draw,
+    read=lambda judge, got: got,
+    otherwise="other-time",
+    situation=lambda jobs, first, queued, repeats: f"{repeats} repeats",
+    shown=_ms,
+)
+
+
+def _check_time_it(answer: Callable[..., Any], judge: Judge) -> None:
+    _OVER_DEVICES(_on_device(answer, judge), judge)
 
 
 EXERCISE = Exercise(
@@ -145,25 +213,37 @@ EXERCISE = Exercise(
     diagnoses={
         "no-sync": "The clock was read while the device was still working: this is the time to put "
         "work into the queue, not the time to do it. Wait after the launch as well.",
-        "queue-not-empty": "Your time contains work that was in the queue before: the warm-up, or "
-        "someone else's. The queue must be empty when the clock starts.",
+        "queue-not-empty": "Your time contains work that was in the queue before. The queue must be empty when the "
+        "clock starts.",
         "clock-late": "The clock was read after the launch. Putting the work into the queue is part of its "
         "time: read the clock before the launch.",
         "one-start": "The clock was started once, before the loop, so each time contains those before "
         "it. Start it anew for each launch.",
+        "start-never-read": "This is what the clock shows, not how long something took. Take the end minus the start.",
         "last-dropped": "You left out the last time. The one that does not count is the first.",
-        "warm-up-counted": "The first launch is in your result. It pays for things that happen once: "
-        "launch once before you start to count.",
+        "warm-up-counted": "The first launch is in your result. It pays for things that happen once: it must not count.",
+        "in-one-go": "You time all repetitions together. Time each launch by itself.",
         "mean": "This is the mean, and one interrupted repetition has pulled it up. Which statistic "
         "does not move?",
         "minimum": "This is the best time, not the usual one.",
-        "total": "This is the time of all repetitions together. Time each launch by itself.",
+        "maximum": "This is the longest time, not the usual one.",
+        "total": "You add the times up. Which one of them is usual?",
+        "first-time": "This is the first of the times, not the one in the middle.",
+        "last-time": "This is the last of the times. Keep all of them in a list, and take the middle.",
+        "unsorted": "This is the time in the middle of the list. The median is in the middle of the sorted list.",
+        "lower-middle": "Of two middle times you take the lower. The median is half way between them.",
+        "upper-middle": "Of two middle times you take the upper. The median is half way between them.",
+        "trimmed": "You leave out the ends and take a mean of the rest. The median is asked for.",
+        "for-each": "You divide a time of one launch by the number of repetitions.",
         "list": "Return one number, not all of them.",
         "other-clock": "Read the time with the `clock` that your function is given, before and after.",
         "backwards": "A time below 0: take the end minus the start.",
-        "milliseconds": "The task asks for seconds.",
-        "too-few": "There are too few launches: `repeats` of them count, and the warm-up comes on top.",
-        "other-time": "This is not the median of the repetitions. Is every repetition timed by "
-        "itself, and the warm-up left out?",
+        "rounded": "You round. Much of the work takes less than a thousandth of a second.",
+        "milliseconds": "These are milliseconds. The task asks for seconds.",
+        "microseconds": "These are microseconds. The task asks for seconds.",
+        "too-few": "There are too few launches: `repeats` of them count, and one to warm up comes on top.",
+        "too-many": "There are too many launches: `repeats` of them count, and one to warm up comes on top.",
+        "other-time": "The launches are right in number, but this is not their median time, each from an empty queue to "
+        "an empty queue.",
     },
 )

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
+from course_lessons.lesson09.checking import Operations, candidates, found, numbered
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
@@ -26,47 +26,10 @@ def crop_flip(images, pad, flip):
     return torch.where(mirrored, cut.flip(3), cut)
 
 
-class _Operations(TorchDispatchMode):
-    """Counts operations, and notes those for which the host would have to wait."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count, self.waits = 0, 0
-
-    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.count += 1
-        name = str(op.overloadpacket).removeprefix("aten.")
-        by_mask = name in ("index", "index_put_", "index_put") and any(
-            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
-        )
-        self.waits += by_mask or name in ("_local_scalar_dense", "nonzero", "masked_select")
-        return op(*args, **(kwargs or {}))
-
-
-def _numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
-    """Return images whose pixels say where they are: row and column from 1 on, and the image's number."""
-    rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
-    columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
-    number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
-    return torch.stack([rows, columns, number], dim=1).to(dtype)
-
-
-def _candidates(images: Tensor, pad: int) -> Tensor:
-    """Return all crops of each image: (places, mirrored or not, n, channels, height, width)."""
-    padded = F.pad(images, (pad, pad, pad, pad))
-    height, width = images.shape[2:]
-    cuts = [
-        padded[:, :, top : top + height, left : left + width]
-        for top in range(2 * pad + 1)
-        for left in range(2 * pad + 1)
-    ]
-    return torch.stack([torch.stack([cut, cut.flip(3)]) for cut in cuts])
-
-
 def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
     for seed, (shape, dtype, pad, flip) in enumerate(_CROPS):
-        images = _numbered(*shape, dtype)
-        crops = _candidates(images, pad)
+        images = numbered(*shape, dtype)
+        crops = candidates(images, pad)
         torch.manual_seed(_SEED + seed)
         calls = []
         for _ in range(2):
@@ -77,8 +40,14 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
                     seen=f"{tuple(got.shape)}, {got.dtype}",
                     expected=f"{tuple(images.shape)}, {dtype}",
                 )
-            calls.append(_read_crops(crops, got, pad, judge))
-            _judge_spread(*calls[-1], pad, flip, judge)
+            calls.append(_read_crops(crops, got, images, judge))
+
+            def again(images=images, crops=crops, pad=pad, flip=flip):
+                return [
+                    _read_crops(crops, answer(images, pad, flip), images, judge) for _ in range(8)
+                ]
+
+            _judge_spread(*calls[-1], pad, flip, judge, again)
         _judge_second(*calls, pad, flip, judge)
         if torch.initial_seed() != _SEED + seed:
             judge.no("seeded", seen="torch's random numbers began anew", expected="they go on")
@@ -89,19 +58,19 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
             seen=f"{few.count} operations for 8 images, {many.count} for 40",
             expected="as many for 40 as for 8",
         )
-    if many.waits:
+    for diagnosis in many.waits:
         judge.no(
-            "waits",
-            seen=f"{many.waits} operations whose result the host must know before it goes on",
+            diagnosis,
+            seen=f"{len(many.waits)} operations whose result the host must know before it goes on",
             expected="none",
         )
     if not simgpu.problem():
         _judge_elsewhere(answer, judge)
 
 
-def _operations(answer: Callable[..., Any], n: int) -> _Operations:
-    images = _numbered(n, 6, 6, torch.uint8)
-    with _Operations() as seen:
+def _operations(answer: Callable[..., Any], n: int) -> Operations:
+    images = numbered(n, 6, 6, torch.uint8)
+    with Operations() as seen:
         answer(images, 2, 0.5)
     return seen
 
@@ -120,15 +89,24 @@ def _bare(answer: Callable[..., Any]) -> Callable[..., Any]:
 
 def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
     with memory.spare_device("1 GB") as device:
-        images = _numbered(8, 6, 6, torch.uint8).to(device)
+        images = numbered(8, 6, 6, torch.uint8).to(device)
         with simgpu.count() as asked:
             got = _bare(answer)(images, 2, 0.5)
-        if got.device != images.device or asked.copies:
-            judge.no(
-                "made-on-the-host",
-                seen=f"{len(asked.copies)} copies between host and device, result on {got.device.type}",
-                expected="no copy: everything is made where the images are",
-            )
+    for diagnosis, seen, expected in (
+        (
+            "result-elsewhere",
+            got.device != images.device and f"a result on {got.device}",
+            "on sim, as the images",
+        ),
+        (
+            "through-the-host",
+            asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
+            "none",
+        ),
+        ("made-on-the-host", asked.copies and f"{len(asked.copies)} copies to the device", "none"),
+    ):
+        if seen:
+            judge.no(diagnosis, seen=seen, expected=expected)
 
 
 _SEED = 905_117
@@ -143,48 +121,79 @@ _CROPS = (
 )
 
 
-def _read_crops(crops: Tensor, got: Tensor, pad: int, judge: Judge) -> tuple[Tensor, Tensor]:
+def _read_crops(crops: Tensor, got: Tensor, images: Tensor, judge: Judge) -> tuple[Tensor, Tensor]:
     """Return for each image which crop it is, and whether it is mirrored."""
-    match = (crops == got).flatten(3).all(3)  # (places, 2, n)
-    found = match.flatten(0, 1)
-    if not found.any(0).all():
-        first = int((~found.any(0)).nonzero()[0])
-        over = (crops == got.flip(2)).flatten(3).all(3).flatten(0, 1)
-        if (found | over).any(0).all():
-            judge.no(
-                "upside-down-images", seen="images mirrored top to bottom", expected="left to right"
-            )
-        inside = not bool((got[first] == 0).any())
+    hits = found(crops, got).flatten(0, 1)
+    off = ~hits.any(0)
+    if off.any():
+        first = int(off.nonzero()[0])
         judge.no(
-            "no-border" if inside and pad else "no-crop",
+            _kind_of_fault(crops[:, :, off], got[off], crops, images, judge),
             seen=f"image {first}: {got[first, :2].tolist()} (rows and columns, numbered from 1)",
             expected="a window of the image with a border of zeros",
         )
-    which = found.float().argmax(0)
+    which = hits.float().argmax(0)
     return which // 2, which % 2 == 1
 
 
-def _judge_spread(places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge) -> None:
+def _kind_of_fault(own: Tensor, got: Tensor, crops: Tensor, images: Tensor, judge: Judge) -> str:
+    """Return what is the matter with images that are no crops of their own."""
+    of_the_number = (got[:, 2].flatten(1).amax(1).long() - 1).clamp(0, len(images) - 1)
+    pixels = own == got
+    for diagnosis, alike in (
+        ("upside-down-images", found(own, got.flip(2))),
+        ("channels-mirrored", found(own, got.flip(1))),
+        ("coin-in-parts", pixels.any(1).flatten(2).all(2)[:, None]),
+        ("channels-apart", pixels.flatten(4).all(4).flatten(0, 1).any(0).all(1)[None, None]),
+        ("other-image", found(crops[:, :, of_the_number], got)),
+        ("no-border", (pixels | (own == 0)).flatten(3).all(3)),
+    ):
+        if alike.flatten(0, 1).any(0).all():
+            return diagnosis
+    return "no-crop"
+
+
+def _judge_spread(
+    places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge, again: Callable[[], Any]
+) -> None:
     side = 2 * pad + 1
     top, left = places // side, places % side
-    seen = f"{len(places.unique())} different places in {len(places)} images"
-    if len(places.unique()) == 1:
-        judge.no("one-offset", seen=seen, expected=f"{side * side}")
-    if bool((top == left).all()):
-        judge.no(
-            "diagonal", seen="as far down as to the right, in all images", expected="two draws"
-        )
     counts = torch.bincount(places, minlength=side * side)
     fair = len(places) / side**2
-    if int(counts.min()) == 0:
-        judge.no("missing-places", seen=seen, expected=f"{side * side}")
-    if bool(((counts - fair).abs() > 6 * math.sqrt(fair)).any()):
-        judge.no("unfair", seen=f"{counts.tolist()} images a place", expected=f"about {fair:.0f}")
-    share = float(mirrored.float().mean())
-    if share in (0.0, 1.0) and flip not in (0.0, 1.0):
-        judge.no("one-coin", seen=f"{share:.0%} mirrored", expected=f"about {flip:.0%}")
-    if abs(share - flip) > 5 * math.sqrt(max(flip * (1 - flip), 1e-9) / len(places)) + 1e-9:
+    seen = f"{int((counts > 0).sum())} different places in {len(places)} images"
+    ways = len(top.unique()), len(left.unique())
+    if ways == (1, 1):
+        still = all(bool((p == side * side // 2).all()) for p, _ in [(places, mirrored), *again()])
+        judge.no("never-moved" if still else "one-offset", seen=seen, expected=f"{side * side}")
+    for diagnosis, guilty in (
+        ("one-way", 1 in ways),
+        ("diagonal", bool((top == left).all())),
+        ("missing-places", int(counts.min()) == 0),
+        ("unfair", bool(((counts - fair).abs() > 6 * math.sqrt(fair)).any())),
+    ):
+        if guilty:
+            some = f"{counts.tolist()} images a place" if diagnosis == "unfair" else seen
+            judge.no(diagnosis, seen=some, expected=f"about {fair:.0f} in each of {side * side}")
+    share, spread = float(mirrored.float().mean()), math.sqrt(flip * (1 - flip))
+    if share in (0.0, 1.0) and 0 < flip < 1:
+        shares = {float(coins.float().mean()) for _, coins in again()} | {share}
+        diagnosis = {0.0: "never-mirrored", 1.0: "always-mirrored"}[share]
+        judge.no(
+            diagnosis if len(shares) == 1 else "one-coin",
+            seen=f"{share:.0%} mirrored",
+            expected=f"about {flip:.0%}",
+        )
+    if abs(share - flip) > 5 * spread / math.sqrt(len(places)) + 1e-9:
         judge.no("flip-share", seen=f"{share:.0%} mirrored", expected=f"about {flip:.0%}")
+    for way, where in (("down", top), ("to the right", left)):
+        for at in range(side):
+            coins = mirrored[where == at].float()
+            if abs(float(coins.mean()) - flip) > 6 * spread / math.sqrt(len(coins)) + 1e-9:
+                judge.no(
+                    "tied-coin",
+                    seen=f"{coins.mean():.0%} mirrored of those cut {at} {way}",
+                    expected=f"about {flip:.0%}",
+                )
 
 
 def _judge_second(
@@ -198,14 +207,19 @@ def _judge_second(
     side = 2 * pad + 1
     down = bool((first[0] // side == second[0] // side).all())
     right = bool((first[0] % side == second[0] % side).all())
-    coins = bool((first[1] == second[1]).all())
-    seen = "a second call with the same images gave the same "
-    if down and right and coins and 0 < flip < 1:
-        judge.no("same-again", seen=f"{seen}crops", expected="others")
-    if down or right:
-        judge.no("same-places", seen=f"{seen}places", expected="others")
-    if coins and 0 < flip < 1:
-        judge.no("same-mirrored", seen=f"{seen}mirrored ones", expected="others")
+    coins = bool((first[1] == second[1]).all()) and 0 < flip < 1
+    for diagnosis, seen in (
+        ("same-again", down and right and coins and "crops"),
+        ("same-places", down and "places, up and down"),
+        ("same-places", right and "places, left and right"),
+        ("same-mirrored", coins and "mirrored ones"),
+    ):
+        if seen:
+            judge.no(
+                diagnosis,
+                seen=f"a second call with the same images gave the same {seen}",
+                expected="others",
+            )
 
 
 EXERCISE = Exercise(
@@ -233,25 +247,36 @@ equally likely, and shape and dtype stay. No loop over images, and nothing that 
     "ask for it once for each.",
     diagnoses={
         "other-shape": "Shape and dtype of the batch must stay as they are.",
-        "no-crop": "An image is not one of the windows that the task allows, mirrored or not.",
-        "no-border": "An image moved, but nothing of the border is to be seen: what left on one side came back on the "
-        "other, or the places are wrong.",
+        "no-crop": "An image is none of the windows that the task allows.",
+        "no-border": "Where the border should be, there are other numbers than 0.",
         "upside-down-images": "The images were mirrored top to bottom. Which dimension is the width?",
+        "channels-mirrored": "The channels were put in reverse order. Which dimension is the width?",
+        "coin-in-parts": "Part of an image was mirrored, and part of it was not: one coin decides for a whole image.",
+        "channels-apart": "The channels of an image were cut at different places. An image has one place for all of them.",
+        "other-image": "At an image's place in the batch there is now another image.",
+        "never-moved": "No image was moved: every window is the one in the middle.",
         "one-offset": "The whole batch was moved by the same offset. Each image needs its own draw.",
+        "one-way": "The images move along one dimension only. Draw a place for both.",
         "diagonal": "Every image moves as far down as it moves to the right: one draw was used for both.",
         "missing-places": "Some places never come. A border of `pad` on both sides leaves 2·pad + 1 places each "
-        "way, the last one included.",
+        "way, the first and the last included.",
         "unfair": "All places come, but not equally often.",
-        "one-coin": "The whole batch was mirrored, or none of it: one coin for all.",
+        "one-coin": "One coin was tossed for all: some calls mirror the whole batch, the others none of it.",
+        "never-mirrored": "No image was ever mirrored.",
+        "always-mirrored": "Every image was mirrored, every time.",
         "flip-share": "The share of mirrored images is not the probability that was asked for.",
+        "tied-coin": "Whether an image is mirrored goes with where it was cut. Place and coin need a draw each.",
         "same-again": "Called twice, it does the same to the same images. Is a seed set inside? Then every epoch has the same crops.",
-        "same-places": "Called again, each image moves as far down, or as far to the right, as before: that follows from its number, "
-        "or from a fixed seed.",
+        "same-places": "Called again, each image moves as far as before, at least one way. Each call is to draw anew.",
         "same-mirrored": "In each call the same images are mirrored. Each image tosses a coin of its own, every time.",
         "seeded": "Your function starts torch's random numbers anew, and with them those of the whole program.",
-        "waits": "On a GPU the host would have to wait here: for `.item()`, or for a mask used as an index, whose number of "
-        "hits it must know.",
-        "made-on-the-host": "The images are on a device, and something that you drew or counted was on the host: it had to "
+        "waits": "A number is read out of a tensor, by `.item()`, `int()`, `if` and the like. On a GPU the host would have "
+        "to wait for it.",
+        "waits-for-hits": "The size of a result depends on how many hits a mask has. On a GPU the host would have to wait "
+        "to know it.",
+        "result-elsewhere": "Your result is on another device than the images.",
+        "through-the-host": "The images are on a device, and something was carried from there to the host.",
+        "made-on-the-host": "The images are on a device, and something that you made was on the host: it had to "
         "be carried across. Say `device=images.device` wherever a tensor is made.",
         "one-by-one": "The number of operations grows with the batch: somewhere there is a loop over images.",
     },

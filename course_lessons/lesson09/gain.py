@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
+from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, near
@@ -38,11 +40,12 @@ class _Shared:
     """
 
     def __init__(self, old: float, new: float, load: Sequence[float], second: float) -> None:
-        self.now, self.calls, self._load, self._second = 0.0, "", load, second
+        self.now, self.calls, self.log, self._load, self._second = 0.0, "", "", load, second
         self._seconds = {"o": old, "n": new}
 
     def clock(self) -> float:
         """Return the time in seconds."""
+        self.log += "c"
         return self.now
 
     def old(self) -> None:
@@ -60,6 +63,7 @@ class _Shared:
             took *= self._load[done // 2 % len(self._load)] * (self._second if done % 2 else 1)
             took *= 1 + done * 7 % 11 / 50
         self.calls += which
+        self.log += which
         self.now += took
 
 
@@ -68,6 +72,13 @@ _MACHINES = (
     ({"old": 1.0, "new": 4.0, "load": (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), "second": 1.3}, 7),
     ({"old": 3.0, "new": 3.0, "load": (1, 2, 4, 8), "second": 1.25}, 8),
 )
+
+
+def _draw(random: Random) -> tuple[dict[str, Any], int]:
+    rounds = random.randrange(4, 12)
+    load = [random.choice((1, 1, 1.5, 3, 6)) for _ in range(rounds)]
+    settings = {"old": random.uniform(1, 4), "new": random.uniform(0.5, 4), "load": load}
+    return {**settings, "second": random.uniform(1.1, 1.5)}, rounds
 
 
 def _right_order(rounds: int) -> str:
@@ -83,29 +94,35 @@ def _on_machine(gain: Callable[..., Any], judge: Judge | None = None) -> Callabl
         if judge is not None:
             got = got.tolist() if hasattr(got, "tolist") else got  # an array or a tensor
             judge.is_a(got, (tuple, list), "three numbers")
-            _judge_order(machine.calls, rounds, judge)
+            _judge_order(machine.calls, machine.log, rounds, judge)
         return got
 
     return run
 
 
-def _judge_order(calls: str, rounds: int, judge: Judge) -> None:
-    if len(calls) == 2 * rounds:
-        judge.no("no-warm-up", seen=f"{len(calls)} calls", expected=f"2 and then {2 * rounds}")
-    if len(calls) != 2 * rounds + 2 or set(calls[:2]) != {"o", "n"}:
-        judge.no(
-            "other-calls",
-            seen=_named(calls),
-            expected=f"each loop once to warm up, then each once in {rounds} rounds",
-        )
-    timed = calls[2:]
-    pairs = [timed[i : i + 2] for i in range(0, len(timed), 2)]
-    if any(set(pair) != {"o", "n"} for pair in pairs):
-        judge.no("in-blocks", seen=_named(timed), expected=_named(_right_order(rounds)))
-    if len(set(pairs)) == 1:
-        judge.no("same-order", seen=_named(timed), expected=_named(_right_order(rounds)))
-    if timed != _right_order(rounds):
-        judge.no("other-order", seen=_named(timed), expected=_named(_right_order(rounds)))
+def _judge_order(calls: str, log: str, rounds: int, judge: Judge) -> None:
+    right = _right_order(rounds)
+    if "c" not in log:
+        judge.no("other-clock", seen="clock() was never called", expected="the time read from it")
+    if calls == f"on{right}":
+        return
+    untimed = log.split("c")[0]  # before the clock was read at all
+    timed = calls[len(untimed) :]
+    pairs = {calls[i : i + 2] for i in range(len(untimed), len(calls), 2)}
+    for diagnosis, seen, expected in (
+        ("no-warm-up", not untimed, "one call of each that is not timed"),
+        ("one-warm-up", len(untimed) == 1, "one call of each before the clock is read"),
+        ("other-warm-up", untimed not in ("on", "no"), "old new"),
+        ("fewer-calls", len(timed) < 2 * rounds, f"{2 * rounds} calls in {rounds} rounds"),
+        ("more-calls", len(timed) > 2 * rounds, f"{2 * rounds} calls in {rounds} rounds"),
+        ("in-blocks", not pairs <= {"on", "no"}, _named(right)),
+        ("same-order", len(pairs) == 1, _named(right)),
+        ("other-order", timed != right, _named(right)),
+        ("warm-up-order", untimed != "on", "old new"),
+    ):
+        if seen:
+            before = diagnosis in ("one-warm-up", "other-warm-up", "warm-up-order")
+            judge.no(diagnosis, seen=_named(untimed if before else timed), expected=expected)
 
 
 def _named(calls: str) -> str:
@@ -119,32 +136,93 @@ def _three(numbers: Sequence[float]) -> str:
 def _read(judge: Judge, got: Sequence[Any]) -> list[float]:
     if len(got) != 3:
         judge.no("not-three", seen=got, expected="(lower quartile, median, upper quartile)")
-    return [judge.number(x) for x in got]
+    return [a_number(judge, x) for x in got]
 
 
 _QUARTILES = 'tuple(statistics.quantiles(ratios, n=4, method="inclusive"))'
+_ORDERED = "sorted(ratios)"
+
+
+def _returns(*values: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(gain, {_QUARTILES: value}) for value in values)
+
+
+def _ratios(*values: str) -> tuple[Callable[..., Any], ...]:
+    return tuple(edited(gain, {"before / after": value}) for value in values)
+
+
 GAIN_TWINS = {
-    "upside-down": edited(gain, {"before / after": "after / before"}),
-    "first-over-second": edited(
-        gain, {"before / after": "after / before if turn % 2 else before / after"}
+    "upside-down": (
+        edited(gain, {"before / after": "after / before"}),
+        edited(gain, {"before / after": "after / before", ', method="inclusive"': ""}),
+        edited(gain, {"before / after": "after / before", _QUARTILES: f"{_QUARTILES}[::-1]"}),
     ),
-    "ratio-of-medians": edited(
-        gain,
-        {
-            "before / after": "(before, after)",
-            f"return {_QUARTILES}": 'a, b = (statistics.quantiles(each, n=4, method="inclusive") for each in zip(*ratios))\n'
-            "return tuple(x / y for x, y in zip(a, b))",
-        },
+    "first-over-second": _ratios("after / before if turn % 2 else before / after"),
+    "second-over-first": _ratios("before / after if turn % 2 else after / before"),
+    "difference": _ratios("before - after", "after - before"),
+    "one-less": _ratios("before / after - 1"),
+    "ratio-of-medians": (
+        edited(
+            gain,
+            {
+                "before / after": "(before, after)",
+                f"return {_QUARTILES}": 'a, b = (statistics.quantiles(each, n=4, method="inclusive") for each in zip(*ratios))\n'
+                "return tuple(x / y for x, y in zip(a, b))",
+            },
+        ),
     ),
-    "exclusive": edited(gain, {', method="inclusive"': ""}),
-    "extremes": edited(gain, {_QUARTILES: "min(ratios), statistics.median(ratios), max(ratios)"}),
+    "of-sums": (
+        edited(
+            gain,
+            {
+                "before / after": "(before, after)",
+                f"return {_QUARTILES}": "a, b = map(sum, zip(*ratios))\nreturn (a / b,) * 3",
+            },
+        ),
+    ),
+    "one-loop": _ratios("before", "after", "1 / after"),
+    "clock-runs-on": (
+        edited(
+            gain,
+            {
+                "begin = clock()\nwork()\nreturn clock() - begin": "work()\nreturn clock() - begin",
+                "for turn in range(rounds):": "for turn in range(rounds):\n    begin = clock()",
+            },
+        ),
+    ),
+    "exclusive": (edited(gain, {', method="inclusive"': ""}),),
+    "extremes": _returns(
+        *(
+            f"min(ratios), statistics.{middle}(ratios), max(ratios)"
+            for middle in ("median", "fmean")
+        )
+    ),
+    "mean": _returns(
+        f"(lambda q: (q[0], statistics.fmean(ratios), q[2]))({_QUARTILES})",
+        "(statistics.fmean(ratios),) * 3",
+    ),
+    "rounded": _returns(*(f"tuple(round(x, {n}) for x in {_QUARTILES})" for n in (1, 2, 3, 4))),
+    "descending": _returns(f"{_QUARTILES}[::-1]"),
+    "median-elsewhere": _returns(
+        *(
+            f"(lambda q: ({order}))({_QUARTILES})"
+            for order in ("q[1], q[0], q[2]", "q[0], q[2], q[1]")
+        )
+    ),
+    "by-places": _returns(
+        f"tuple({_ORDERED}[len(ratios) * i // 4] for i in (1, 2, 3))",
+        f"tuple({_ORDERED}[(len(ratios) - 1) * i // 4] for i in (1, 2, 3))",
+        f"({_ORDERED}[len(ratios) // 4], statistics.median(ratios), {_ORDERED}[3 * len(ratios) // 4])",
+    ),
 }
 
 _OVER_MACHINES = OverCases(
     _on_machine(gain),
     _MACHINES,
-    {diagnosis: _on_machine(twin) for diagnosis, twin in GAIN_TWINS.items()},
+    {diagnosis: tuple(map(_on_machine, several)) for diagnosis, several in GAIN_TWINS.items()},
     read=_read,
+    draw=_draw,
+    otherwise="other-numbers",
     alike=lambda got, right: all(map(near, got, right)),
     situation=lambda settings, rounds: f"{rounds} rounds on a machine that others use too",
     shown=_three,
@@ -180,23 +258,43 @@ second, and so on in turns. A round gives one number: how many times as fast the
     why="Each round compares two neighbours, so slow minutes cancel, and swapping cancels what the first call "
     "of a pair does to the second. The quartiles say whether the median means anything.",
     diagnoses={
+        "other-clock": "Read the time with the `clock` that your function is given.",
         "no-warm-up": "The first call of each loop is slow (libraries load, memory is fetched). It must not be "
         "timed.",
-        "other-calls": "After one call each to warm up, each loop runs once in every round.",
-        "in-blocks": "All calls of one loop came before the other's: if the machine gets slower in between, the "
-        "second loop is blamed for it.",
-        "same-order": "The same loop began every round. What the first call leaves behind, such as heat, or a "
+        "one-warm-up": "Only one of the two loops is warmed up before the clock is read.",
+        "other-warm-up": "Before the clock is read, each of the two loops is to be called once.",
+        "warm-up-order": "You warm up the new loop first. The task has the old one first.",
+        "fewer-calls": "Too few calls after the warm-up: each loop runs once in every one of the rounds.",
+        "more-calls": "Too many calls after the warm-up: each loop runs once in every one of the rounds.",
+        "in-blocks": "A loop was called twice before the other was. In each round both run: if the machine gets "
+        "slower in between, one of them is blamed for it.",
+        "same-order": "The same loop began every round. What the first call leaves behind, such as heat and a "
         "full cache, always meets the other.",
         "other-order": "The old loop begins the first round, the new one the second, and so on.",
         "not-three": "Return three numbers.",
         "upside-down": "That is the new loop's time over the old one's: below 1 where the new loop is faster.",
         "first-over-second": "In every second round you divided the new loop's time by the old one's. Whoever begins, "
         "the new loop's time is below the line.",
+        "second-over-first": "In the first round, and in every second one after it, you divided the new loop's time by the "
+        "old one's. Whoever begins, the new loop's time is below the line.",
+        "difference": "You subtract the times. How many times as fast is a ratio.",
+        "one-less": "You subtract 1 from the ratio. Equal times are to give 1.",
         "ratio-of-medians": "You compared the middle of one list with the middle of the other. They may be from "
         "different rounds, and so from a quiet minute and a busy one.",
+        "of-sums": "You add up the times before you divide. A round gives a number of its own.",
+        "clock-runs-on": "The clock is started once a round, so the time of the second call contains the first.",
         "exclusive": "These are quartiles by the other rule, which is for a sample of something larger. The task names "
         'the method "inclusive".',
         "extremes": "The least and the greatest number are what one interruption makes of them. Quartiles bear "
         "a few.",
+        "mean": "A mean is among your three numbers. One slow round moves it: the median is asked for.",
+        "rounded": "You round the three numbers. Leave them as they are.",
+        "one-loop": "Only one loop's time is in your numbers. A ratio needs both.",
+        "descending": "Your three numbers begin with the upper quartile. The lower one comes first.",
+        "median-elsewhere": "The right three numbers, but the median belongs between the quartiles.",
+        "by-places": "You take quartiles at whole places of the sorted list. Where a quartile falls between two numbers, "
+        "the task's method lies between them too.",
+        "other-numbers": "The calls come in the right order. The three numbers are not the quartiles of the ratios, old "
+        "seconds over new.",
     },
 )

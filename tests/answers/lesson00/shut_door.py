@@ -1,12 +1,21 @@
-"""Known wrong answers to 00.shut_door, by the diagnosis that each must get."""
+"""Known answers to 00.shut_door: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
+import numpy as np
+
+_DOORS = {"A": 1, "B": 3, "C": 2, "D": 5}
 WRONG = {
-    "driver-is-there": {"A": 2, "B": 3, "C": 2, "D": 5},
-    "first-shut-door": {"A": 1, "B": 4, "C": 2, "D": 5},
-    "no-card": {"A": 1, "B": 3, "C": 1, "D": 5},
-    "emulated": {"A": 1, "B": 3, "C": 2, "D": 4},
-    "four-keys": {"A": 1},
-    "door-numbers": {"A": 1, "B": 3, "C": 2, "D": 6},
+    "driver-is-there": _DOORS | {"A": 2},
+    "an-earlier-door": _DOORS | {"A": 4},
+    "open-for-b": _DOORS | {"B": 2},
+    "first-shut-door": _DOORS | {"B": 4},
+    "no-card": _DOORS | {"C": 1},
+    "not-found": _DOORS | {"C": 4},
+    "emulated": _DOORS | {"D": 4},
+    "four-keys": {who.lower(): door for who, door in _DOORS.items()},
+    "from-zero": {who: door - 1 for who, door in _DOORS.items()},
+    "door-numbers": _DOORS | {"D": "bfloat16"},
+    "wrong-type": list(_DOORS.values()),
 }
+RIGHT = {"NumPy's numbers": {who: np.int64(door) for who, door in _DOORS.items()}}

@@ -1,5 +1,25 @@
-"""Known wrong answers to 00.weight_bytes, by the diagnosis that each must get."""
+"""Known answers to 00.weight_bytes: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
-WRONG = {"other": lambda parameters, bits: parameters + bits}
+import math
+from fractions import Fraction
+
+import numpy as np
+import torch
+
+WRONG = {
+    "other": (
+        lambda parameters, bits: parameters * bits / 8 + 1,
+        lambda parameters, bits: math.sqrt(parameters * bits),
+    ),
+    "whole-bytes": lambda parameters, bits: parameters * max(1, bits // 8),
+    "returned-nothing": lambda parameters, bits: print(parameters * bits / 8),
+    "wrong-type": lambda parameters, bits: f"{parameters * bits // 8} bytes",
+}
+RIGHT = {
+    "by a shift": lambda parameters, bits: parameters * bits >> 3,
+    "NumPy's number": lambda parameters, bits: np.int64(parameters) * bits // 8,
+    "a tensor": lambda parameters, bits: torch.tensor(parameters * bits / 8, dtype=torch.float64),
+    "a fraction": lambda parameters, bits: Fraction(parameters * bits, 8),
+}

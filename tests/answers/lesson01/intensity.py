@@ -1,8 +1,20 @@
-"""Known wrong answers to 01.intensity beside its twins, by the diagnosis that each must get."""
+"""Known answers to 01.intensity that its check's twins are not."""
 
 from __future__ import annotations
 
-from course_lessons.lesson01.intensity import intensity
-from course_utils.exercises.edited import edited
+import numpy as np
+import torch
 
-WRONG = {"other-count": edited(intensity, {" + k * m + n * m": ""})}
+WRONG = {
+    "other-count": lambda n, k, m, size: 2 * n * k * m / (size * (n * k + k * m + n * m) + 64),
+    "rounded": lambda n, k, m, size: int(2 * n * k * m / (size * (n * k + k * m + n * m))),
+}
+RIGHT = {
+    "one over each side": lambda n, k, m, size: 2 / (size * (1 / m + 1 / n + 1 / k)),
+    "NumPy's number": lambda n, k, m, size: (
+        np.float32(2 * n * k * m) / np.sum([n * k, k * m, n * m]) / size
+    ),
+    "a tensor": lambda n, k, m, size: (
+        torch.tensor(2.0 * n * k * m) / (size * (n * k + k * m + n * m))
+    ),
+}

@@ -1,32 +1,46 @@
-"""Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and right ones."""
 
 from __future__ import annotations
 
-from course_lessons.lesson01.pick_device import pick_device
+from course_lessons.lesson01.pick_device import PICK_TWINS, pick_device
 from course_utils.exercises.edited import edited
 
+_BOTH = "kind in available and works(kind)"
 WRONG = {
-    "available-is-not-works": edited(pick_device, {" and works(kind)": ""}),
-    "gave-up": edited(
+    **PICK_TWINS,
+    "only-cuda": edited(
         pick_device,
         {
-            "if kind in available and works(kind):\n    return kind": "if kind in available:\n"
-            "    return kind if works(kind) else 'cpu'"
+            f"if {_BOTH}:\n    return kind": f"if {_BOTH}:\n    return kind\nelse:\n    return 'cpu'",
         },
     ),
     "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
-    "forgot-a-kind": (
-        edited(pick_device, {', "xpu", "mps"': ","}),
-        lambda available, works: "cpu",
-    ),
     "not-there": lambda available, works: "cuda",
-    "order": edited(pick_device, {'("cuda", "xpu", "mps")': "available"}),
-    "tried-an-absent-device": edited(
-        pick_device, {"kind in available and works(kind)": "works(kind) and kind in available"}
+    "passed-over": lambda available, works: (
+        pick_device(available, works) if len(available) < 3 else "cpu"
     ),
+    "other-name": edited(pick_device, {"return kind": "return kind + ':0'"}),
+    "tried-an-absent-device": (
+        edited(pick_device, {_BOTH: "works(kind) and kind in available"}),
+        edited(pick_device, {'return "cpu"': 'return "cpu" if works("cpu") else None'}),
+    ),
+    "other-order": edited(
+        pick_device,
+        {
+            "for kind": "best = 'cpu'\nfor kind",
+            "return kind": "best = kind",
+            'return "cpu"': "return best",
+        },
+    ),
+    "wrong-type": lambda available, works: [kind for kind in available if works(kind)],
 }
 RIGHT = {
     "the next": lambda available, works: next(
         (k for k in ("cuda", "xpu", "mps") if k in available and works(k)), "cpu"
-    )
+    ),
+    "the least": lambda available, works: min(
+        [kind for kind in available if works(kind)],
+        key=["cuda", "xpu", "mps"].index,
+        default="cpu",
+    ),
 }

@@ -2,59 +2,60 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
-from course_lessons.lesson01.time_it import time_it
+from course_lessons.lesson01.time_it import TIME_TWINS, time_it
 from course_utils.exercises.edited import edited
-
-
-def _time_block(launch, synchronize, clock, repeats):
-    launch()
-    synchronize()
-    start = clock()
-    for _ in range(repeats):
-        launch()
-    synchronize()
-    return clock() - start
-
 
 _MEDIAN = "statistics.median(times)"
 _ONE_MORE = {"range(repeats)": "range(repeats + 1)"}
 _COLD = {"launch()\ntimes = []": "times = []"}
 WRONG = {
-    "no-sync": edited(time_it, {"launch()\nsynchronize()": "launch()"}),
-    "queue-not-empty": edited(time_it, {"synchronize()\nstart = clock()": "start = clock()"}),
-    "warm-up-counted": (edited(time_it, _COLD), edited(time_it, {**_COLD, **_ONE_MORE})),
-    "mean": edited(time_it, {_MEDIAN: "sum(times) / repeats"}),
-    "minimum": edited(time_it, {"statistics.median": "min"}),
-    "total": _time_block,
-    "clock-late": edited(time_it, {"start = clock()\nlaunch()": "launch()\nstart = clock()"}),
-    "one-start": edited(
-        time_it,
-        {
-            "times = []": "synchronize()\nstart = clock()\ntimes = []",
-            "synchronize()\nstart = clock()": "",
-        },
-    ),
-    "last-dropped": edited(
-        time_it, {**_COLD, **_ONE_MORE, _MEDIAN: "statistics.median(times[:-1])"}
-    ),
+    **{name: several for name, several in TIME_TWINS.items() if name != "warm-up-counted"},
+    "warm-up-counted": edited(time_it, {**_COLD, **_ONE_MORE}),
     "too-few": (
-        edited(time_it, {**_COLD, _MEDIAN: "statistics.median(times[1:])"}),
-        edited(time_it, {**_COLD, _MEDIAN: "sum(times[1:]) / len(times[1:])"}),
+        edited(time_it, _COLD),
+        edited(time_it, {**_COLD, _MEDIAN: "statistics.median(times[1:] or times)"}),
         lambda launch, synchronize, clock, repeats: 2.52e-3,
     ),
+    "too-many": (
+        edited(time_it, _ONE_MORE),
+        edited(time_it, {"start = clock()": "launch()\nsynchronize()\nstart = clock()"}),
+        edited(time_it, {"launch()\ntimes = []": "launch()\nlaunch()\ntimes = []"}),
+    ),
+    "list": edited(time_it, {_MEDIAN: "times"}),
+    "other-clock": edited(
+        time_it, {"start = clock()": "start = 1.0", "clock() - start": "1.1 - start"}
+    ),
+    "backwards": edited(time_it, {"clock() - start": "start - clock()"}),
+    "other-time": edited(time_it, {_MEDIAN: f"2 * {_MEDIAN}"}),
 }
+
+
+def _chained(launch, synchronize, clock, repeats):
+    launch()
+    synchronize()
+    marks = [clock()]
+    for _ in range(repeats):
+        launch()
+        synchronize()
+        marks.append(clock())
+    return np.median(np.diff(marks))
+
+
 RIGHT = {
+    "chained": _chained,
     "careful": edited(
         time_it,
         {
             **_COLD,
-            "range(repeats)": "range(repeats + 3)",
+            **_ONE_MORE,
             "times.append": "synchronize()\ntimes.append",
-            _MEDIAN: "statistics.median(times[3:])",
+            _MEDIAN: "statistics.median(times[1:])",
         },
     ),
-    "upper median": edited(time_it, {_MEDIAN: "sorted(times)[repeats // 2]"}),
-    "lower median": edited(time_it, {_MEDIAN: "torch.tensor(times).median()"}, torch=torch),
+    "by torch": edited(
+        time_it, {_MEDIAN: "torch.tensor(times, dtype=torch.float64).quantile(0.5)"}, torch=torch
+    ),
 }

@@ -132,16 +132,69 @@ def _crop_by_gather(images, pad, flip):
     return torch.where(coin, cut.flip(-1), cut)
 
 
+def _crop_through_the_host(images, pad, flip):
+    return crop_flip(images.cpu(), pad, flip).to(images.device)
+
+
+def _crop_with_masks_for_coins(images, pad, flip):
+    cut = crop_flip(images, pad, 0.0)
+    coins = torch.rand(len(images), device=images.device) < flip
+    cut[coins] = cut[coins].flip(3)
+    return cut
+
+
+def _crop_with_one_draw(images, pad, flip):
+    n, _, height, width = images.shape
+    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
+    draw, side = torch.rand(n, device=images.device), 2 * pad + 1
+    left = torch.randint(side, (n,), device=images.device)
+    cut = windows[torch.arange(n, device=images.device), :, (draw * side).long(), left]
+    return torch.where((draw < flip).view(n, 1, 1, 1), cut.flip(3), cut)
+
+
+def _crop_channels_apart(images, pad, flip):
+    n, channels, height, width = images.shape
+    cut = crop_flip(images.reshape(n * channels, 1, height, width), pad, 0.0)
+    return cut.reshape(images.shape)
+
+
+def _edits(*edits):
+    return tuple(edited(crop_flip, each) for each in edits)
+
+
 _FIRST = "n, _, height, width = images.shape"
 _PLACE = "torch.randint(2 * pad + 1, (2, n), device=images.device)"
+_PADDED = "F.pad(images, (pad, pad, pad, pad))"
+_COIN = "torch.rand((n, 1, 1, 1), device=images.device) < flip"
 WRONG = {
-    "one-offset": (_crop_with(top="one"), lambda images, pad, flip: images),
+    "one-offset": (_crop_with(top="one"), *_edits({_PLACE: "torch.zeros(2, n, dtype=torch.long)"})),
+    "never-moved": (lambda images, pad, flip: images, *_edits({_PLACE: "torch.full((2, n), pad)"})),
+    "one-way": _edits({_PLACE: f"({_PLACE} * torch.tensor([[1], [0]]))"}),
     "diagonal": _crop_with(same=True),
-    "missing-places": _crop_with(edge=0),
+    "missing-places": (_crop_with(edge=0), *_edits({_PLACE: f"1 + {_PLACE.replace('+ 1', '')}"})),
     "one-coin": _crop_with(coin="one"),
-    "flip-share": _crop_with(coin="inverted"),
-    "upside-down-images": _crop_with(axis=2),
-    "no-border": (_crop_by_rolling, lambda images, pad, flip: images + 1),
+    "never-mirrored": _edits({_COIN: "torch.zeros((n, 1, 1, 1), dtype=torch.bool)"}),
+    "always-mirrored": _edits({_COIN: "torch.ones((n, 1, 1, 1), dtype=torch.bool)"}),
+    "flip-share": (_crop_with(coin="inverted"), *_edits({_COIN: _COIN.replace("rand(", "randn(")})),
+    "tied-coin": _crop_with_one_draw,
+    "upside-down-images": (_crop_with(axis=2), _crop_with(axis=(2, 3))),
+    "channels-mirrored": _crop_with(axis=1),
+    "coin-in-parts": _edits(
+        {_COIN: "torch.rand(images.shape) < flip"}, {_COIN: "torch.rand((n, 3, 1, 1)) < flip"}
+    ),
+    "channels-apart": _crop_channels_apart,
+    "other-image": (
+        *_edits({_FIRST: f"images = images[torch.randperm(len(images))]\n{_FIRST}"}),
+        _crop_with(axis=0),
+    ),
+    "no-border": (
+        _crop_by_rolling,
+        *_edits(
+            {_PADDED: "F.pad(images.float(), (pad,) * 4, mode='reflect').to(images.dtype)"},
+            {_PADDED: "F.pad(images, (pad,) * 4, value=7)"},
+        ),
+    ),
+    "no-crop": lambda images, pad, flip: images + 1,
     "same-again": (
         edited(crop_flip, {_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}),
         _crop_seeded_apart,
@@ -150,11 +203,11 @@ WRONG = {
     "same-mirrored": _crop_first_mirrored,
     "seeded": edited(crop_flip, {_FIRST: f"torch.seed()\n{_FIRST}"}),
     "one-by-one": _crop_one_by_one,
-    "waits": _crop_by_masks,
-    "made-on-the-host": (
-        lambda images, pad, flip: crop_flip(images.cpu(), pad, flip).to(images.device),
-        edited(crop_flip, {_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"}),
-    ),
+    "waits": _edits({_COIN: f"{_COIN}\nif not mirrored.any():\n    return cut"}),
+    "waits-for-hits": (_crop_by_masks, _crop_with_masks_for_coins),
+    "through-the-host": _crop_through_the_host,
+    "result-elsewhere": lambda images, pad, flip: crop_flip(images.cpu(), pad, flip),
+    "made-on-the-host": _edits({_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"}),
     "returned-nothing": lambda images, pad, flip: None,
     "unfair": _crop_skewed,
     "other-shape": _crop_as_float,

@@ -1,0 +1,56 @@
+"""What the check of lesson 09's crops looks with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+
+class Operations(TorchDispatchMode):
+    """Counts operations, and notes those for which the host would have to wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.waits: list[str] = []
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        name = str(op.overloadpacket).removeprefix("aten.")
+        by_mask = name in ("index", "index_put_", "index_put") and any(
+            isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
+        )
+        if by_mask or name in ("nonzero", "masked_select"):
+            self.waits.append("waits-for-hits")
+        if name == "_local_scalar_dense":
+            self.waits.append("waits")
+        return op(*args, **(kwargs or {}))
+
+
+def numbered(n: int, height: int, width: int, dtype: torch.dtype) -> Tensor:
+    """Return images whose pixels say where they are: row and column from 1 on, and the image's number."""
+    rows = torch.arange(1, height + 1).view(1, -1, 1).expand(n, height, width)
+    columns = torch.arange(1, width + 1).view(1, 1, -1).expand(n, height, width)
+    number = (torch.arange(n) % 200 + 1).view(-1, 1, 1).expand(n, height, width)
+    return torch.stack([rows, columns, number], dim=1).to(dtype)
+
+
+def candidates(images: Tensor, pad: int) -> Tensor:
+    """Return all crops of each image: (places, mirrored or not, n, channels, height, width)."""
+    padded = F.pad(images, (pad, pad, pad, pad))
+    height, width = images.shape[2:]
+    cuts = [
+        padded[:, :, top : top + height, left : left + width]
+        for top in range(2 * pad + 1)
+        for left in range(2 * pad + 1)
+    ]
+    return torch.stack([torch.stack([cut, cut.flip(3)]) for cut in cuts])
+
+
+def found(crops: Tensor, got: Tensor) -> Tensor:
+    """Return for each place and coin whether it gives an image: (places, 2, n)."""
+    return (crops == got).flatten(3).all(3)

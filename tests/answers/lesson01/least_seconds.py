@@ -1,0 +1,47 @@
+"""Known answers to 01.least_seconds that its check's twins are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from course_lessons.lesson01.least_seconds import least_seconds
+from course_utils.exercises.edited import edited
+
+_RETURNED = "return max(compute, memory), limit"
+WRONG = {
+    "pair": edited(least_seconds, {_RETURNED: "return compute, memory, limit"}),
+    "name-first": edited(least_seconds, {_RETURNED: "return limit, max(compute, memory)"}),
+    "other-name": edited(least_seconds, {_RETURNED: "return max(compute, memory), limit.title()"}),
+    "wrong-type": edited(
+        least_seconds, {_RETURNED: "return {'compute': compute, 'memory': memory}"}
+    ),
+    "added": edited(
+        least_seconds,
+        {_RETURNED: "return compute + memory, limit", "compute > memory": "compute < memory"},
+    ),
+    "too-long": edited(least_seconds, {_RETURNED: "return 3 * max(compute, memory), limit"}),
+    "too-short": edited(least_seconds, {_RETURNED: "return max(compute, memory) / 3, limit"}),
+}
+
+
+def _by_torch(flops, bytes_moved, peak_flops, bandwidth):
+    times = torch.tensor([flops / peak_flops, bytes_moved / bandwidth], dtype=torch.float64)
+    longest, which = times.max(0)
+    return [longest, ("compute", "memory")[which]]
+
+
+def _by_numpy(flops, bytes_moved, peak_flops, bandwidth):
+    times = np.array([flops / peak_flops, bytes_moved / bandwidth], dtype=np.float32)
+    return times.max(), np.array(["compute", "memory"])[times.argmax()]
+
+
+RIGHT = {
+    "by torch": _by_torch,
+    "by NumPy": _by_numpy,
+    "the ridge": lambda flops, moved, peak, bandwidth: (
+        (flops / peak, "compute")
+        if flops / moved >= peak / bandwidth
+        else (moved / bandwidth, "memory")
+    ),
+}
