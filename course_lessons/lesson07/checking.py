@@ -79,7 +79,6 @@ def usual_twins(reference: Loop, numbers: str = "torch.stack(losses)") -> Twins:
         "running-mean": returns(
             f"{numbers}.cumsum(0) / torch.arange(1, len({numbers}) + 1, device={numbers}.device)"
         ),
-        "divided": returns(f"{numbers} / len({numbers})"),
         "last-number": returns(f"{numbers}[-1].expand(len({numbers}))"),
         "reversed": returns(f"{numbers}.flip(0)"),
     }
@@ -107,7 +106,7 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
         return
     seen, expected = apart(*map(_rounded, (found, right.result)), nearly(tolerance, 1e-4))
     if listed:
-        seen = f"weights whose change is {_off(got.moved, right.moved):.1%} off"
+        seen = f"weights whose change is off by {_off(got.moved, right.moved):.2g} of it"
         expected = "those of the given loop"
     if not any(float(moved.abs().sum()) for moved in got.moved):
         judge.no("no-change", seen="0 of the weights changed", expected="each step changes them")
@@ -119,6 +118,9 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
                 judge.no(diagnosis, seen=seen, expected=expected)
             if not trained and apart_ and _off(got.moved, twin.moved) <= max(1e-3, tolerance):
                 judge.no(diagnosis, seen=seen, expected=expected)
+    factor = found[0] / right.result[0]
+    if trained and alike(found, [factor * number for number in right.result]):
+        judge.no("scaled", seen=seen, expected=expected)
     if not all(map(math.isfinite, found)):
         judge.no("not-finite" if trained else "diverged", seen=seen, expected=expected)
     name = "other-numbers" if trained else "other-weights" if listed else "other-result"
@@ -186,7 +188,7 @@ _RESULT = {
     "no-zero-grad": "The gradients of earlier steps are still in those of the later ones: nothing empties them.",
     "running-sum": "The training is right. The list holds running sums, not each step's own number.",
     "running-mean": "The training is right. The list holds the means so far, not each step's own number.",
-    "divided": "The training is right. Each number is divided by how many steps there are.",
+    "scaled": "The training is right. Each number is the right one times the same factor.",
     "last-number": "The training is right. The last step's number stands in every place of the list.",
     "reversed": "The training is right. The numbers stand in the reverse order.",
     "other-numbers": "The loop trains as the given one does, and returns other numbers.",

@@ -54,6 +54,7 @@ F_TWINS = {
     "mean-of-means": _with(
         "hits / (len(accuracies) + 1)", "hits += (output.argmax(1) == y).float().mean()"
     ),
+    "sum-of-means": _with("hits.float()", "hits += (output.argmax(1) == y).float().mean()"),
     "equal-sizes": (
         _with("hits / ((len(accuracies) + 1) * len(batches[0][1]))"),
         _with("hits / ((len(accuracies) + 1) * len(y))"),
@@ -78,7 +79,7 @@ F_TWINS = {
     "one-late": edited(
         mend_f,
         {
-            _COUNT: f"accuracies.append(torch.as_tensor({_SHARE} if seen else 0.0))\n{_COUNT}",
+            _COUNT: f"accuracies.append(torch.as_tensor({_SHARE} if seen else 0.0, device=y.device))\n{_COUNT}",
             f"accuracies.append({_SHARE})": "",
         },
     ),
@@ -124,6 +125,7 @@ the output that its own step gave.
         "the last one.",
         "per-batch": "That is the accuracy of each batch by itself. The task asks for all samples so far.",
         "mean-of-means": "The mean of the batches' accuracies counts a small batch as much as a large one.",
+        "sum-of-means": "The batches' accuracies are added. All hits so far by all samples so far is asked for.",
         "equal-sizes": "The hits are divided as if all batches were equally large, and one is smaller.",
         "other-divisor": "The hits are all there. They are divided by another number than the samples seen so far.",
         "last-hits": "The hits of this batch alone are divided by all samples so far.",
