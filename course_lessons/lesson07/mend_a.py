@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from course_utils.exercises import Judge
 from course_utils.exercises.edited import edited
 
+from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
-from .detective import Run
 
 
 def mend_a(model, batches, optimizer):
@@ -23,7 +23,7 @@ def mend_a(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
-def _judge_a(got: Run, small: Run, judge: Judge) -> None:
+def _judge_a(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     judge_waits(got, judge, few=2 * len(got.steps) - 1, diagnosis="each-parameter")
     judge_waits(got, judge, few=1, diagnosis="each-step")
     if got.seconds > limit("a"):

@@ -10,7 +10,6 @@ from course_utils.exercises.edited import edited
 
 from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
-from .detective import Run
 
 
 def mend_b(model, images, labels, order, optimizer, device):
@@ -25,7 +24,7 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_b(got: Run, small: Run, judge: Judge) -> None:
+def _judge_b(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)

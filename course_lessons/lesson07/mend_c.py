@@ -10,8 +10,8 @@ from torch.nn import functional as F
 from course_utils.exercises import Judge
 from course_utils.exercises.edited import edited
 
+from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
-from .detective import Loader, Run
 
 
 def mend_c(model, make_loader, epochs, optimizer, device):
@@ -27,7 +27,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got: Run, small: Run, judge: Judge) -> None:
+def _judge_c(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return
@@ -41,9 +41,9 @@ def _judge_c(got: Run, small: Run, judge: Judge) -> None:
         judge.no("workers-restart", **times("c", got))
     if not starts:
         judge.no("only-pinned" if "pin_memory" in names else "in-line", **times("c", got))
-    workers = round(starts[0] / Loader.START)
+    workers = round(starts[0] / detective.Loader.START)
     name = "too-few-workers" if workers == 1 else "too-many-workers"
-    judge.no("slow" if 1 < workers <= Loader.CORES else name, **times("c", got))
+    judge.no("slow" if 1 < workers <= detective.Loader.CORES else name, **times("c", got))
 
 
 _BOTH = "for _ in range(epochs):\n    for x, y in loader:"

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from course_utils.exercises import Judge
 from course_utils.exercises.edited import edited
 
+from . import detective
 from .checking import judge_waits, limit, mend, reference_run, times, usual_twins
-from .detective import Run
 
 
 def mend_d(model, batches, optimizer):
@@ -24,7 +24,7 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_d(got: Run, small: Run, judge: Judge) -> None:
+def _judge_d(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",

@@ -8,8 +8,8 @@ from torch.nn import functional as F
 from course_utils.exercises import Judge
 from course_utils.exercises.edited import edited
 
+from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
-from .detective import Run
 
 _FLOAT32 = 19.5e12
 """The A100's FLOP/s in float32: a large product that is faster ran on its tensor cores."""
@@ -27,7 +27,7 @@ def mend_e(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_e(got: Run, small: Run, judge: Judge) -> None:
+def _judge_e(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 1e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))

@@ -10,7 +10,6 @@ from course_utils.exercises.edited import edited
 
 from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
-from .detective import Run
 
 
 def mend_f(model, batches, optimizer):
@@ -27,7 +26,7 @@ def mend_f(model, batches, optimizer):
     return torch.stack(accuracies).tolist()
 
 
-def _judge_f(got: Run, small: Run, judge: Judge) -> None:
+def _judge_f(got: detective.Run, small: detective.Run, judge: Judge) -> None:
     judge_waits(small, judge, few=2)
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
