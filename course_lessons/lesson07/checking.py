@@ -121,10 +121,14 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
     factor = found[0] / right.result[0]
     if trained and alike(found, [factor * number for number in right.result]):
         judge.no("scaled", seen=seen, expected=expected)
+    if trained and any(alike(found, [round(n, d) for n in right.result]) for d in (1, 2, 3, 4)):
+        judge.no("rounded", seen=seen, expected=expected)
     if not all(map(math.isfinite, found)):
         judge.no("not-finite" if trained else "diverged", seen=seen, expected=expected)
-    name = "other-numbers" if trained else "other-weights" if listed else "other-result"
-    judge.no(name, seen=seen, expected=expected)
+    if listed:
+        judge.no("other-weights", seen=seen, expected=expected)
+    names = ("carried", "other-numbers") if trained else ("other-update", "other-loss")
+    judge.no(names[not alike(found[0], right.result[0])], seen=seen, expected=expected)
 
 
 def _numbers(result: Any, judge: Judge) -> list[float]:
@@ -191,9 +195,15 @@ _RESULT = {
     "scaled": "The training is right. Each number is the right one times the same factor.",
     "last-number": "The training is right. The last step's number stands in every place of the list.",
     "reversed": "The training is right. The numbers stand in the reverse order.",
-    "other-numbers": "The loop trains as the given one does, and returns other numbers.",
+    "rounded": "The training is right, and the numbers are rounded.",
+    "other-numbers": "The weights end where they should, so the training is right. The list holds something else than the "
+    "task asks for.",
+    "carried": "The training is right, and so is the first number. A later one is not: look at what one step hands to the "
+    "next.",
     "other-weights": "The numbers agree and the weights do not: not every step is made as the given loop makes it.",
-    "other-result": "The loop trains the model otherwise than the given one: its weights end elsewhere.",
+    "other-update": "The first number is right. The step after it changes the weights otherwise than in the given loop.",
+    "other-loss": "The number of the first step is another already, before any weight has changed: the loop computes it, "
+    "and trains, otherwise than the given one.",
     "diverged": "The training diverged: its steps are far too long.",
     "not-finite": "The training is right, and a number of the list is not finite.",
     "waits-each-step": "The host now waits for the device in every step, as the given loop did not. Keep the numbers on the "

@@ -58,12 +58,16 @@ A_TWINS = {
             },
         ),
     ),
+    "largest-number": _with("max(p.grad.abs().max() for p in model.parameters())"),
     "absolute-sum": _with("sum(p.grad.abs().sum() for p in model.parameters())"),
     "losses": _with("loss.detach()"),
     "running-norm": edited(
         mend_a, {"(norms).tolist()": "(norms).square().cumsum(0).sqrt().tolist()"}
     ),
-    "clipped": _with("torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"),
+    "clipped": tuple(
+        _with(f"torch.nn.utils.clip_grad_norm_(model.parameters(), {most})")
+        for most in (1.0, 0.5, 2.0, 5.0, 10.0)
+    ),
     **usual_twins(mend_a, "torch.stack(norms)"),
 }
 
@@ -101,10 +105,11 @@ a list of Python numbers: for each step, the norm of the gradient of all paramet
         "one-parameter": "That is the gradient of a single parameter. The whole has all of them.",
         "no-biases": "The biases' gradients are left out. The whole has all of them.",
         "weights-norm": "That is the norm of the weights. The task asks for the gradient's.",
+        "largest-number": "That is the largest number in the gradients. The norm is the root of the sum of squares.",
         "absolute-sum": "That adds up the numbers without their signs. The norm is the root of the sum of squares.",
         "losses": "Those are the losses. The task asks for the norms of the gradients.",
         "running-norm": "The squares of earlier steps are still in the later numbers: begin anew in each step.",
-        "clipped": "The gradients were clipped to a norm of 1 on the way: from the second step on another model is "
+        "clipped": "The gradients were clipped on the way: from the second step on another model is "
         "trained.",
     },
 )

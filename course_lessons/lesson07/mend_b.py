@@ -60,6 +60,7 @@ B_TWINS = {
     "labels-apart": (
         _with(labels="labels[: len(rows)]"),
         _with(labels="labels[rows.sort().values]"),
+        _with(labels="labels[rows - 1]"),
     ),
     "images-apart": _with(images="images[: len(rows)]"),
     "all-rows": _picked(":"),

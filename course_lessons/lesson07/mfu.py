@@ -69,7 +69,7 @@ def _read(judge: Judge, got: Any) -> Any:
 def _otherwise(got: Any, right: Any, *case: float) -> str:
     if right == "ValueError":
         return "above-one"
-    return "refused" if got == "ValueError" else "wrong-value"
+    return "refused" if got == "ValueError" else "other-share"
 
 
 _SHARES = OverCases(
@@ -142,12 +142,13 @@ above 1, one of the numbers is wrong, so raise `ValueError` and say so.
         "times-peak": "The rate is multiplied by the peak. A share is the rate divided by the peak.",
         "three-times": "The FLOP are counted three times. They are those of a whole step already, backward and all.",
         "rounded": "The share is rounded. A small one loses its digits.",
-        "whole": "`//` keeps the whole number alone. The share of a step is a part of 1.",
+        "whole": "The whole number alone is kept. The share of a step is a part of 1.",
         "above-one": "A rate above the peak got an answer. It cannot be, so refuse it.",
         "cut": "A rate above the peak gives 1 here. That hides the wrong number: refuse it.",
         "exactly-one": "A share of exactly 1 was refused. It is the peak itself, and does not exceed it.",
         "below-one": "The shares below 1 are refused, and those above it are not.",
         "refused": "A share of 1 or less can be, and got a `ValueError`.",
+        "other-share": "That is not the rate of the step divided by the peak.",
         "asserted": "The task asks for a `ValueError`. An `assert` checks your own code, and `python -O` leaves it out.",
         "other-error": "The task asks for a `ValueError`: the value of an argument is wrong.",
         "returned": "The error was returned. `raise` it, so that nobody counts on with it.",

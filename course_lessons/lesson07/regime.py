@@ -57,7 +57,7 @@ def _why(name: str, right: str, case: Facts) -> str:
             return "equal-device" if case.flop_share == case.byte_share else "larger-share"
         if case.busy == 0.75:
             return "at-least-busy"
-        low = name == "launch" and max(case.flop_share, case.byte_share) <= 0.3
+        low = max(case.flop_share, case.byte_share) <= 0.3  # the higher ones came before
         return "low-shares" if low else "busy-first"
     if name in DEVICE:
         return "idle-device"

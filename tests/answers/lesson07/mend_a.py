@@ -54,12 +54,12 @@ def _a_by_foreach(model, batches, optimizer):
     return host.tolist()
 
 
-def _clipped_at_5(model, batches, optimizer):
+def _clipped_at_7(model, batches, optimizer):
     norms = []
     for x, y in batches:
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
-        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 5.0))
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 7.0))
         optimizer.step()
     return torch.stack(norms).tolist()
 
@@ -94,7 +94,7 @@ WRONG = {
     "other-numbers": edited(
         mend_a, {"norms.append": "norms.append(torch.rand((), device=x.device)); str"}
     ),
-    "other-result": _clipped_at_5,
+    "other-update": _clipped_at_7,
     "not-finite": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / 0)"}),
     "returned-nothing": lambda model, batches, optimizer: None,
     "wrong-type": lambda model, batches, optimizer: 1.0,

@@ -91,7 +91,7 @@ WRONG = {
     "other-weights": edited(
         mend_b, {"[rows].to(device), labels": "[rows].half().float().to(device), labels"}
     ),
-    "other-result": edited(mend_b, {"images[rows].to": "images[rows - 1].to"}),
+    "other-loss": edited(mend_b, {"images[rows].to": "images[rows - 1].to"}),
 }
 RIGHT = {
     "all on the device": _b_all_on_the_device,

@@ -153,7 +153,7 @@ WRONG = {
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "no-step": (_e_without_steps, _numbers_without_training),
     "other-steps": _skips_a_step,
-    "other-result": _e_half_the_rows,
+    "other-loss": _e_half_the_rows,
     "diverged": edited(mend_e, {"loss.backward()": "(65536 * loss).backward()"}),
     "waits-each-step": (_e_by_item, _scaled_and_read_in_each_step),
 }

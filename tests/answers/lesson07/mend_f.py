@@ -90,7 +90,15 @@ WRONG = {
     "waits-each-step": _f_by_item,
     "other-length": edited(mend_f, {"torch.stack(accuracies)": "torch.stack(accuracies[-1:])"}),
     "not-finite": edited(mend_f, {"torch.stack(accuracies)": "(torch.stack(accuracies) / 0)"}),
+    "rounded": edited(mend_f, {".tolist()": ".mul(100).round().div(100).tolist()"}),
     "other-numbers": edited(mend_f, {"argmax(1)": "argmin(1)"}),
+    "carried": edited(
+        mend_f,
+        {
+            "hits += (output.argmax(1) == y).sum()": "now = (output.argmax(1) == y).float().mean()\nhits = (hits + now) / 2 if seen else now",
+            "hits / seen": "hits",
+        },
+    ),
 }
 RIGHT = {
     "by cumulative sums": _f_by_cumulative_sums,

@@ -14,7 +14,7 @@ WRONG = {
     "other-error": edited(mfu, {_REFUSAL: 'raise RuntimeError("above the peak")'}),
     "returned": edited(mfu, {_REFUSAL: 'return ValueError("above the peak")'}),
     "no-words": edited(mfu, {_REFUSAL: "raise ValueError"}),
-    "wrong-value": lambda flops_per_step, seconds_per_step, peak: 0.2,
+    "other-share": lambda flops_per_step, seconds_per_step, peak: 0.2,
 }
 RIGHT = {
     "by the rate": edited(
