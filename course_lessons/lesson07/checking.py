@@ -118,17 +118,18 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
                 judge.no(diagnosis, seen=seen, expected=expected)
             if not trained and apart_ and _off(got.moved, twin.moved) <= max(1e-3, tolerance):
                 judge.no(diagnosis, seen=seen, expected=expected)
+    if not all(map(math.isfinite, found)):
+        judge.no("not-finite" if trained else "diverged", seen=seen, expected=expected)
     factor = found[0] / right.result[0]
     if trained and alike(found, [factor * number for number in right.result]):
         judge.no("scaled", seen=seen, expected=expected)
     if trained and any(alike(found, [round(n, d) for n in right.result]) for d in (1, 2, 3, 4)):
         judge.no("rounded", seen=seen, expected=expected)
-    if not all(map(math.isfinite, found)):
-        judge.no("not-finite" if trained else "diverged", seen=seen, expected=expected)
     if listed:
         judge.no("other-weights", seen=seen, expected=expected)
     names = ("carried", "other-numbers") if trained else ("other-update", "other-loss")
-    judge.no(names[not alike(found[0], right.result[0])], seen=seen, expected=expected)
+    first = nearly(min(tolerance, 0.01), 1e-6)(found[0], right.result[0])
+    judge.no(names[not first], seen=seen, expected=expected)
 
 
 def _numbers(result: Any, judge: Judge) -> list[float]:
@@ -217,13 +218,15 @@ def mend(
     *,
     reference: Loop,
     twins: Twins,
-    judge_work: Callable[[Run, Run, Judge], None],
+    judge_small: Callable[[Run, Judge], None] | None = None,
+    judge_work: Callable[[Run, Judge], None],
     diagnoses: Mapping[str, str],
     **texts: Any,
 ) -> Exercise:
     """Return the exercise of one of the detective's loops.
 
-    ``judge_work`` gets the run in which times count, the run at a small size with values, and the judge.
+    ``judge_work`` gets the run in which times count, ``judge_small`` before that the run at a small size, which
+    alone has values.
     """
 
     def check(answer: Loop, judge: Judge) -> None:
@@ -238,8 +241,10 @@ def mend(
                 "too-early", seen="a copy that nobody waited for", expected="a wait at the end"
             )
         judge_result(letter, small, judge, twins)
+        if judge_small:
+            judge_small(small, judge)
         hollow = detective.CASES[letter].hollow
-        judge_work(detective.run(letter, answer, facts=False) if hollow else small, small, judge)
+        judge_work(detective.run(letter, answer, facts=False) if hollow else small, judge)
 
     return Exercise(
         id=f"07.mend_{letter}",

@@ -23,9 +23,12 @@ def mend_a(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
-def _judge_a(got: detective.Run, small: detective.Run, judge: Judge) -> None:
-    judge_waits(got, judge, few=2 * len(got.steps) - 1, diagnosis="each-parameter")
-    judge_waits(got, judge, few=1, diagnosis="each-step")
+def _judge_small(small: detective.Run, judge: Judge) -> None:
+    judge_waits(small, judge, few=2 * len(small.steps) - 1, diagnosis="each-parameter")
+    judge_waits(small, judge, few=1, diagnosis="each-step")
+
+
+def _judge_a(got: detective.Run, judge: Judge) -> None:
     if got.seconds > limit("a"):
         judge.no("slow", **times("a", got))
 
@@ -76,6 +79,7 @@ EXERCISE = mend(
     "a",
     reference=mend_a,
     twins=A_TWINS,
+    judge_small=_judge_small,
     judge_work=_judge_a,
     title="Loop a",
     level=2,

@@ -24,7 +24,7 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_b(got: detective.Run, small: detective.Run, judge: Judge) -> None:
+def _judge_b(got: detective.Run, judge: Judge) -> None:
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)

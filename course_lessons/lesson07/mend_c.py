@@ -27,7 +27,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got: detective.Run, small: detective.Run, judge: Judge) -> None:
+def _judge_c(got: detective.Run, judge: Judge) -> None:
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return

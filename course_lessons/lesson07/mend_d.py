@@ -24,7 +24,7 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_d(got: detective.Run, small: detective.Run, judge: Judge) -> None:
+def _judge_d(got: detective.Run, judge: Judge) -> None:
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",

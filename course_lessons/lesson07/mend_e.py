@@ -27,7 +27,13 @@ def mend_e(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_e(got: detective.Run, small: detective.Run, judge: Judge) -> None:
+def _judge_small(small: detective.Run, judge: Judge) -> None:
+    kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
+    scaled = sum("non_finite_check" in name for name in kernels)
+    judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
+
+
+def _judge_e(got: detective.Run, judge: Judge) -> None:
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 1e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))
@@ -37,9 +43,6 @@ def _judge_e(got: detective.Run, small: detective.Run, judge: Judge) -> None:
         judge.no("as-slow" if share > 0.95 else "only-some", **seen)
     if got.seconds > limit("e"):
         judge.no("slow", **times("e", got))
-    kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
-    scaled = sum("non_finite_check" in name for name in kernels)
-    judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
 E_TWINS = {
@@ -55,6 +58,7 @@ EXERCISE = mend(
     "e",
     reference=mend_e,
     twins=E_TWINS,
+    judge_small=_judge_small,
     judge_work=_judge_e,
     title="Loop e",
     level=2,

@@ -26,8 +26,11 @@ def mend_f(model, batches, optimizer):
     return torch.stack(accuracies).tolist()
 
 
-def _judge_f(got: detective.Run, small: detective.Run, judge: Judge) -> None:
+def _judge_small(small: detective.Run, judge: Judge) -> None:
     judge_waits(small, judge, few=2)
+
+
+def _judge_f(got: detective.Run, judge: Judge) -> None:
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
         judge.no(
@@ -101,6 +104,7 @@ EXERCISE = mend(
     "f",
     reference=mend_f,
     twins=F_TWINS,
+    judge_small=_judge_small,
     judge_work=_judge_f,
     title="Loop f",
     level=3,

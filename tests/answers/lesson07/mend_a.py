@@ -80,7 +80,7 @@ WRONG = {
         edited(mend_a, {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"}),
         edited(mend_a, {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"}),
     ),
-    "each-parameter": edited(mend_a, {_NORM: _NORM.replace("()])", "().cpu()])")}),
+    "each-parameter": edited(mend_a, {_NORM: _NORM.replace("norm() for", "norm().cpu() for")}),
     "tensors": (
         edited(mend_a, {"torch.stack(norms).tolist()": "norms"}),
         lambda model, batches, optimizer: torch.zeros(3),
