@@ -34,7 +34,7 @@ def _judge_small(small: detective.Run, judge: Judge) -> None:
 
 
 def _judge_e(got: detective.Run, judge: Judge) -> None:
-    products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 1e8]
+    products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))
     if share > 0.05:
@@ -42,7 +42,9 @@ def _judge_e(got: detective.Run, judge: Judge) -> None:
         seen["seen"] = f"{share:.0%} of the products' FLOP in float32; {seen['seen']}"
         judge.no("as-slow" if share > 0.95 else "only-some", **seen)
     if got.seconds > limit("e"):
-        judge.no("slow", **times("e", got))
+        seen = times("e", got)
+        seen["seen"] = f"{got.calls} calls of the model in {len(got.steps)} steps; {seen['seen']}"
+        judge.no("in-pieces" if got.calls > len(got.steps) else "slow", **seen)
 
 
 E_TWINS = {
@@ -80,6 +82,8 @@ weights stay float32.
     diagnoses={
         "as-slow": "The large matrix products still run in float32.",
         "only-some": "Some of the matrix products are faster, and the others still run in float32.",
+        "in-pieces": "The model is called several times in a step, each time with a part of the batch. Small products leave "
+        "most of the device idle.",
         "summed": "The errors are added up. The given loop takes their mean.",
         "absolute": "That is the mean of the errors without their signs. The given loop squares them.",
         "root": "The training is right. The list holds the roots of the losses.",

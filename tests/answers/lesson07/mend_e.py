@@ -149,7 +149,7 @@ WRONG = {
             },
         ),
     ),
-    "slow": _e_in_pieces,
+    "in-pieces": _e_in_pieces,
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "no-step": (_e_without_steps, _numbers_without_training),
     "other-steps": _skips_a_step,
