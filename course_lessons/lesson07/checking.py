@@ -183,7 +183,7 @@ def judge_waits(
 _RESULT = {
     "tensors": "The list holds tensors. Make Python numbers of them once, when all steps are made.",
     "too-early": "A copy with `non_blocking=True` was read before it had arrived.",
-    "weights-dtype": "The weights are not float32, or were not when a step was made. In 16 bits a small step is lost.",
+    "weights-dtype": "The weights were not float32 in every step. In 16 bits a small step is lost.",
     "on-the-host": "The model was moved to the CPU and trained there. It belongs on the device.",
     "no-step": "The given optimizer never made a step.",
     "other-steps": "The given optimizer made another number of steps than in the given loop.",
