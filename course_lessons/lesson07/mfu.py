@@ -147,7 +147,7 @@ above 1, one of the numbers is wrong, so raise `ValueError` and say so.
         "cut": "A rate above the peak gives 1 here. That hides the wrong number: refuse it.",
         "exactly-one": "A share of exactly 1 was refused. It is the peak itself, and does not exceed it.",
         "below-one": "The shares below 1 are refused, and those above it are not.",
-        "refused": "A share of 1 or less can be, and got a `ValueError`.",
+        "refused": "This share does not exceed 1, and got a `ValueError`.",
         "other-share": "That is not the rate of the step divided by the peak.",
         "asserted": "The task asks for a `ValueError`. An `assert` checks your own code, and `python -O` leaves it out.",
         "other-error": "The task asks for a `ValueError`: the value of an argument is wrong.",
