@@ -97,7 +97,7 @@ a list of Python numbers: for each step, the norm of the gradient of all paramet
     why="Each `.item()` lets the host wait until the queue is empty, and then the device waits for the host. Kept on "
     "the device, the same numbers cost one wait for the whole loop.",
     diagnoses={
-        "each-parameter": "The host still waits several times in every step. Numbers leave the device one by one there."
+        "each-parameter": "The host still waits several times in every step. There its numbers leave the device one by one.",
         "each-step": "One wait a step is left. That gains most of the time here, and still empties the queue in "
         "every step: read the numbers when all steps are made.",
         "squared": "That is the square of the norm: the root is missing.",
