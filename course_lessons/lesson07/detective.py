@@ -285,7 +285,7 @@ ROWS_F = 2048
 def _case_f(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     rows, classes = (ROWS_F, 1000) if hollow else (24, 4)
     model = _network([64, classes], device, hollow)
-    sizes = [rows] * 8
+    sizes = [rows] * (8 if hollow else 5)
     sizes[2] = rows // 3
     return model, _batches(sizes, 64, classes, device, hollow), _sgd(model)
 
