@@ -84,13 +84,13 @@ def test_the_given_loop_is_not_the_answer(sim, letter):
 
 
 def test_a_share_of_exactly_1_that_was_refused_is_shown_with_its_numbers():
-    result = EX.mfu.result(wrong(EX.mfu)["refused"])
+    result = EX.mfu.result(wrong(EX.mfu)["exactly-one"])
     assert ("Seen", "ValueError for 5e+12 FLOP in 0.5 s, peak 1e+13 FLOP/s") in result.details
     assert ("Expected", "1") in result.details
 
 
 def test_the_gradients_of_loop_a_are_long_enough_for_clipping_to_show(sim):
-    assert all(norm > 2 for norm in detective.run("a", facts=False).result)
+    assert all(norm > 10 for norm in detective.run_on_cpu("a").result)
 
 
 def test_an_error_is_the_learners(sim):
@@ -141,8 +141,8 @@ def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_a_check_is_quick(sim, exercise):
     exercise.result(exercise.reference)  # what the check works out once
-    # Loop a really multiplies matrices that a T4 is to be waited for.
-    enough = 1.2 if exercise.slug == "mend_a" else 0.3
+    # Loop a has the most kernels, and is run twice: with values, and at a size that keeps a T4 busy.
+    enough = 0.5 if exercise.slug == "mend_a" else 0.3
     assert min(_seconds_of_a_check(exercise) for _ in range(3)) < enough
 
 
@@ -176,12 +176,12 @@ def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
 
 @pytest.mark.slow
 def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
-    assert judged("mend_a", wrong(EX.mend_a)["sum-of-norms"])[1] == "other-numbers"
-    assert judged("mend_b", wrong(EX.mend_b)["other-rows"])[1] == "other-result"
+    assert judged("mend_a", wrong(EX.mend_a)["sum-of-norms"])[1] == "sum-of-norms"
+    assert judged("mend_b", wrong(EX.mend_b)["in-order"])[1] == "in-order"
     assert judged("mend_c", wrong(EX.mend_c)["other-length"])[1] == "other-length"
-    assert judged("mend_d", wrong(EX.mend_d)["unweighted"])[1] == "other-result"
+    assert judged("mend_d", wrong(EX.mend_d)["unweighted"])[1] == "unweighted"
     assert judged("mend_e", wrong(EX.mend_e)["weights-dtype"])[1] == "weights-dtype"
-    assert judged("mend_f", wrong(EX.mend_f)["mean-of-means"])[1] == "other-numbers"
+    assert judged("mend_f", wrong(EX.mend_f)["mean-of-means"])[1] == "mean-of-means"
 
 
 def test_without_the_simulated_device_a_case_shows_its_source_and_says_why(no_sim, capsys):

@@ -1,10 +1,17 @@
-"""What several checks of this lesson share."""
+"""What the checks of the detective's loops share.
+
+A loop is judged twice: its numbers and the weights it leaves are compared with those of the given loop, at a
+small size; then what it asked of the simulated device is looked at. A wrong result is compared with those of
+wrong twins: where the weights are wrong, a twin must leave the same weights; where they are right, it
+must return the same numbers.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import math
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,34 +20,35 @@ from torch import Tensor
 
 import simgpu
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import apart, nearly
 from course_utils.number_format import seconds
 
 from . import detective
 from .detective import Run
 
+Loop = Callable[..., Any]
+Twins = Mapping[str, Any]
+"""For each diagnosis a wrong loop, or several."""
+
 SLACK = {"a": 0.7, "b": 0.7}
 """Which share of what the reference gains an answer may leave lying; 0.3 for the others. The waits of loop a
 and the copies of loop b are counted, so the time need only show that the mend costs less than they did."""
 
-
-def without_sim(letter: str, answer: Callable[..., Any], judge: Judge) -> bool:
-    """Judge what can be judged where there is no simulated device; return whether that was all."""
-    if not simgpu.problem():
-        return False
-    print("Judged without the simulated device: the result, not the time.")
-    judge_result(letter, detective.run_on_cpu(letter, answer), judge)
-    return True
+_TOLERANCE = {"e": 0.05}
+"""How far a number may be off, as a share; rounding in float32 for the others."""
 
 
-def _mended(letter: str) -> Callable[..., Any]:
+def _mended(letter: str) -> Loop:
     """Return the reference of one of the loops."""
     name = f"mend_{letter}"
     return getattr(importlib.import_module(f"{__package__}.{name}"), name)
 
 
 @functools.cache
-def reference_run(letter: str, values: bool = True) -> Run:
-    return detective.run(letter, _mended(letter), values=values, facts=False)
+def reference_run(letter: str) -> Run:
+    return detective.run(letter, _mended(letter), facts=False)
 
 
 @functools.cache
@@ -49,65 +57,103 @@ def faulty_run(letter: str) -> Run:
 
 
 @functools.cache
-def _on_cpu(letter: str) -> Run:
-    return detective.run_on_cpu(letter, _mended(letter))
+def _on_cpu(letter: str, loop: Loop | None = None) -> Run:
+    return detective.run_on_cpu(letter, loop)
 
 
 def limit(letter: str) -> float:
     """Return the modelled seconds that an answer may take."""
-    best = reference_run(letter, values=False).seconds
+    best = reference_run(letter).seconds
     return best + SLACK.get(letter, 0.3) * (faulty_run(letter).seconds - best)
 
 
-_TOLERANCE = {"e": 0.05}
+def usual_twins(reference: Loop, numbers: str = "torch.stack(losses)") -> Twins:
+    """Return the mistakes that any training loop can have; ``numbers`` is the tensor that it returns."""
+
+    def returns(tensor: str) -> Loop:
+        return edited(reference, {f"return {numbers}.tolist()": f"return ({tensor}).tolist()"})
+
+    return {
+        "no-zero-grad": edited(reference, {"optimizer.zero_grad()": ""}),
+        "running-sum": returns(f"{numbers}.cumsum(0)"),
+        "running-mean": returns(
+            f"{numbers}.cumsum(0) / torch.arange(1, len({numbers}) + 1, device={numbers}.device)"
+        ),
+        "last-number": returns(f"{numbers}[-1].expand(len({numbers}))"),
+        "reversed": returns(f"{numbers}.flip(0)"),
+    }
 
 
-def judge_result(letter: str, got: Run, judge: Judge, twins: Mapping[str, Any] = {}) -> None:
-    """Compare what was returned, and the weights, with those of the faulty loop."""
-    right = _on_cpu(letter) if simgpu.problem() else reference_run(letter)
-    tolerance = _TOLERANCE.get(letter, 1e-3)
-    values = got.result if isinstance(got.result, (list, tuple)) else [got.result]
-    if any(isinstance(value, Tensor) for value in values):
-        judge.no("tensors", seen="tensors in the place of numbers", expected="Python numbers")
-    judge.is_a(got.result, list, "a list of Python numbers")
-    if len(values) != len(right.result):
-        judge.no(
-            "other-length", seen=f"{len(values)} numbers", expected=f"{len(right.result)} numbers"
-        )
-    numbers = [judge.number(value) for value in values]
-    off = _off(got.moved, right.moved)
-    if not _close(numbers, right.result, tolerance):
-        like = [name for name, twin in twins.items() if _close(numbers, twin(right), 1e-3)]
-        judge.no(
-            like[0] if like else "other-result" if off > tolerance else "other-numbers",
-            seen=_short(numbers),
-            expected=_short(right.result),
-        )
+def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
+    """Compare what was returned, and the weights, with those of the given loop."""
+    right = _on_cpu(letter)
+    tolerance = _TOLERANCE.get(letter, 1e-4)
+    found = _numbers(got.result, judge)
     for dtype in {*got.dtypes, *(w.dtype for w in got.weights)} - {torch.float32}:
         judge.no("weights-dtype", seen=f"weights in {dtype}", expected="float32 in every step")
-    if off > tolerance:
-        judge.no(
-            "other-weights",
-            seen=f"weights whose change is {off:.1%} off",
-            expected="those of the given loop",
-        )
+    here = "cpu" if simgpu.problem() else "sim"
+    if got.devices - {here}:
+        judge.no("on-the-host", seen="steps with the weights on the CPU", expected=f"on {here}")
+    if got.made != right.made:
+        seen, expected = (f"{run.made} steps of the given optimizer" for run in (got, right))
+        judge.no("other-steps" if got.made else "no-step", seen=seen, expected=expected)
+    if len(found) != len(right.result):
+        seen, expected = (f"{len(n)} numbers, {got.made} steps" for n in (found, right.result))
+        judge.no("other-length", seen=seen, expected=expected)
+    alike = nearly(tolerance, 1e-6)
+    trained, listed = _off(got.moved, right.moved) <= tolerance, alike(found, right.result)
+    if trained and listed:
+        return
+    seen, expected = apart(*map(_rounded, (found, right.result)), nearly(tolerance, 1e-4))
+    if listed:
+        seen = f"weights whose change is off by {_off(got.moved, right.moved):.2g} of it"
+        expected = "those of the given loop"
+    if not any(float(moved.abs().sum()) for moved in got.moved):
+        judge.no("no-change", seen="0 of the weights changed", expected="each step changes them")
+    for diagnosis, loops in twins.items():
+        for loop in several(loops):
+            twin = _on_cpu(letter, loop)
+            apart_ = _off(twin.moved, right.moved) > tolerance
+            if trained and not apart_ and nearly(1e-3, 1e-6)(found, twin.result):
+                judge.no(diagnosis, seen=seen, expected=expected)
+            if not trained and apart_ and _off(got.moved, twin.moved) <= max(1e-3, tolerance):
+                judge.no(diagnosis, seen=seen, expected=expected)
+    if not all(map(math.isfinite, found)):
+        judge.no("not-finite" if trained else "diverged", seen=seen, expected=expected)
+    factor = found[0] / right.result[0]
+    if trained and alike(found, [factor * number for number in right.result]):
+        judge.no("scaled", seen=seen, expected=expected)
+    if trained and any(alike(found, [round(n, d) for n in right.result]) for d in (1, 2, 3, 4)):
+        judge.no("rounded", seen=seen, expected=expected)
+    if listed:
+        judge.no("other-weights", seen=seen, expected=expected)
+    names = ("carried", "other-numbers") if trained else ("other-update", "other-loss")
+    first = nearly(min(tolerance, 0.01), 1e-6)(found[0], right.result[0])
+    judge.no(names[not first], seen=seen, expected=expected)
 
 
-def _close(got: Sequence[float], right: Sequence[float], tolerance: float) -> bool:
-    return len(got) == len(right) and all(
-        math.isclose(a, b, rel_tol=tolerance, abs_tol=1e-6) for a, b in zip(got, right, strict=True)
-    )
+def _numbers(result: Any, judge: Judge) -> list[float]:
+    values = result if isinstance(result, (list, tuple)) else [result]
+    if any(isinstance(value, Tensor) for value in values):
+        judge.no("tensors", seen="tensors in the place of numbers", expected="Python numbers")
+    judge.is_a(result, (list, tuple), "a list of Python numbers")
+    for value in values:
+        judge.is_a(value, numbers.Real, "a list of Python numbers")
+    return [float(value) for value in values]
+
+
+def _rounded(values: Sequence[float]) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]
 
 
 def _off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
+    """Return how far the weights' changes are from the right ones, as a share of these."""
     far = sum(
         float((g.double() - r.double()).square().sum()) for g, r in zip(got, right, strict=True)
     )
-    return math.sqrt(far / sum(float(r.double().square().sum()) for r in right))
-
-
-def _short(numbers: Sequence[float]) -> str:
-    return "[" + ", ".join(f"{number:.4g}" for number in numbers[:6]) + "]"
+    whole = sum(float(r.double().square().sum()) for r in right)
+    share = math.sqrt(far / whole) if whole else math.inf
+    return share if math.isfinite(share) else math.inf
 
 
 def times(letter: str, got: Run) -> dict[str, str]:
@@ -117,38 +163,50 @@ def times(letter: str, got: Run) -> dict[str, str]:
     }
 
 
-def judge_waits(got: Run, judge: Judge, own: int = 0) -> None:
-    """Refuse a wait in each step, which loops b to e do not have; ``own`` are no fault of the answer's.
+def judge_waits(
+    got: Run, judge: Judge, own: int = 0, few: int | None = None, diagnosis: str = "waits-each-step"
+) -> None:
+    """Refuse a wait in each step, and more than ``few`` waits; ``own`` are no fault of the answer's.
 
     The first step or the last may do without: its number is asked for before or after it is made.
     """
     steps = len(got.steps)
     waits = got.steps[-1].waits - own if steps else 0
-    if waits >= max(2, steps - 1):
+    if waits > (max(1, steps - 2) if few is None else few):
         judge.no(
-            "waits-each-step",
+            diagnosis,
             seen=f"the host waited {waits} times before the last of {steps} steps was made",
             expected="no wait before the steps are made",
         )
 
 
-@functools.cache
-def _twin_result(letter: str, twin: Callable[..., Any]) -> list[float]:
-    return detective.run(letter, twin, values=True, facts=False).result
-
-
-def twin_of(letter: str, twin: Callable[..., Any], right: Run) -> list[float]:
-    return _twin_result(letter, twin)
-
-
 _RESULT = {
     "tensors": "The list holds tensors. Make Python numbers of them once, when all steps are made.",
-    "other-length": "The list has another length than the given loop's.",
-    "other-result": "The loop got other numbers than the given one. It shall train in the same way on the same "
-    "data, only faster.",
-    "other-numbers": "The loop trains as the given one does, and returns other numbers.",
-    "weights-dtype": "The weights are not float32, or were not when a step was made. In 16 bits a small step is lost.",
+    "too-early": "A copy with `non_blocking=True` was read before it had arrived.",
+    "weights-dtype": "The weights were not float32 in every step. In 16 bits a small step is lost.",
+    "on-the-host": "The model was moved to the CPU and trained there. It belongs on the device.",
+    "no-step": "The given optimizer never made a step.",
+    "other-steps": "The given optimizer made another number of steps than in the given loop.",
+    "other-length": "The steps are as many as they should be. The list has another length: one number for each is asked for.",
+    "no-change": "The optimizer stepped, and no weight changed: it found no gradients. They must be this model's, and be "
+    "there when it steps.",
+    "no-zero-grad": "The gradients of earlier steps are still in those of the later ones: nothing empties them.",
+    "running-sum": "The training is right. The list holds running sums, not each step's own number.",
+    "running-mean": "The training is right. The list holds the means so far, not each step's own number.",
+    "scaled": "The training is right. Each number is the right one times the same factor.",
+    "last-number": "The training is right. The last step's number stands in every place of the list.",
+    "reversed": "The training is right. The numbers stand in the reverse order.",
+    "rounded": "The training is right, and the numbers are rounded.",
+    "other-numbers": "The weights end where they should, so the training is right. The list holds something else than the "
+    "task asks for.",
+    "carried": "The training is right, and so is the first number. A later one is not: look at what one step hands to the "
+    "next.",
     "other-weights": "The numbers agree and the weights do not: not every step is made as the given loop makes it.",
+    "other-update": "The first number is right. The step after it changes the weights otherwise than in the given loop.",
+    "other-loss": "The number of the first step is another already, before any weight has changed: the loop computes it, "
+    "and trains, otherwise than the given one.",
+    "diverged": "The training diverged: its steps are far too long.",
+    "not-finite": "The training is right, and a number of the list is not finite.",
     "waits-each-step": "The host now waits for the device in every step, as the given loop did not. Keep the numbers on the "
     "device, and read them when all steps are made.",
     "slow": "The result is right and the time is not. Look at the timeline of your loop: who waits for whom?",
@@ -158,27 +216,41 @@ _RESULT = {
 def mend(
     letter: str,
     *,
-    reference: Callable[..., Any],
-    check_answer: Callable[[Any, Judge], None],
-    title: str,
-    task: str,
-    level: int,
-    minutes: int,
-    hints: tuple[str, ...],
-    why: str,
+    reference: Loop,
+    twins: Twins,
+    judge_small: Callable[[Run, Judge], None] | None = None,
+    judge_work: Callable[[Run, Judge], None],
     diagnoses: Mapping[str, str],
+    **texts: Any,
 ) -> Exercise:
-    """Return the exercise of one of the detective's loops."""
+    """Return the exercise of one of the detective's loops.
+
+    ``judge_work`` gets the run in which times count, ``judge_small`` before that the run at a small size, which
+    alone has values.
+    """
+
+    def check(answer: Loop, judge: Judge) -> None:
+        if simgpu.problem():
+            print("Judged without the simulated device: the result, not the time.")
+            judge_result(letter, detective.run_on_cpu(letter, answer), judge, twins)
+            return
+        small = detective.run(letter, answer, values=True, facts=False)
+        early = any(copy.non_blocking and copy.code == "d2h" for copy in small.counters.copies)
+        if early and not small.counters.synchronizations:
+            judge.no(
+                "too-early", seen="a copy that nobody waited for", expected="a wait at the end"
+            )
+        judge_result(letter, small, judge, twins)
+        if judge_small:
+            judge_small(small, judge)
+        hollow = detective.CASES[letter].hollow
+        judge_work(detective.run(letter, answer, facts=False) if hollow else small, judge)
+
     return Exercise(
         id=f"07.mend_{letter}",
-        title=title,
-        task=task,
-        level=level,
-        minutes=minutes,
-        hints=hints,
         reference=reference,
-        check_answer=check_answer,
-        why=why,
+        check_answer=check,
         diagnoses={**_RESULT, **diagnoses},
         may_change=True,
+        **texts,
     )

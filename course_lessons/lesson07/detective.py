@@ -201,8 +201,8 @@ def _network(sizes: Sequence[int], device: torch.device, hollow: bool) -> nn.Seq
     return model.to_empty(device=device) if hollow else model.to(device)
 
 
-def _sgd(model: nn.Module) -> torch.optim.SGD:
-    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def _sgd(model: nn.Module, lr: float = 0.1) -> torch.optim.SGD:
+    return torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
 
 
 def _rows(n: int, width: int, classes: int) -> tuple[Tensor, Tensor]:
@@ -226,12 +226,12 @@ def _batches(
 
 
 def _case_a(device: torch.device, hollow: bool) -> tuple[Any, ...]:
-    rows, width = 1800, 512
+    rows, width = (1800, 512) if hollow else (24, 48)
     model = _network([width, width, width, width, 10], device, hollow)
     batches = _batches([rows, 3 * rows // 4, rows], width, 10, device, hollow)
-    loud = [(20 * x, y) for x, y in batches]  # gradients' norms far above 1: clipping shows
+    loud = [(60 * x, y) for x, y in batches]  # gradients' norms far above 10: clipping shows
     # Parameter by parameter: the host has as much to ask for after the wait as the device has to do.
-    own = {"lr": 0.1, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
+    own = {"lr": 1e-3, "momentum": 0.9, "weight_decay": 1e-4, "foreach": False}
     return model, loud, torch.optim.SGD(model.parameters(), **own)
 
 
@@ -242,8 +242,8 @@ ROWS_B, WIDTH_B = 90, 3 * 112 * 112
 def _case_b(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     model = _network([WIDTH_B, 16, 10], device, hollow)
     images, labels = _rows(ROWS_B, WIDTH_B, 10)
-    order = list(torch.randperm(ROWS_B).split(16))
-    return model, images, labels, order, _sgd(model), device
+    order = list(torch.randint(ROWS_B, (ROWS_B,)).split(16))  # a row can come twice
+    return model, images, labels, order, _sgd(model, 0.005), device
 
 
 def _case_c(device: torch.device, hollow: bool) -> tuple[Any, ...]:
@@ -285,7 +285,7 @@ ROWS_F = 2048
 def _case_f(device: torch.device, hollow: bool) -> tuple[Any, ...]:
     rows, classes = (ROWS_F, 1000) if hollow else (24, 4)
     model = _network([64, classes], device, hollow)
-    sizes = [rows] * 8
+    sizes = [rows] * (8 if hollow else 5)
     sizes[2] = rows // 3
     return model, _batches(sizes, 64, classes, device, hollow), _sgd(model)
 
@@ -322,7 +322,7 @@ class Case:
 
 
 CASES = {
-    "a": Case(loop_a, _case_a, "waits for the device"),
+    "a": Case(loop_a, _case_a, "waits for the device", hollow=True),
     "b": Case(loop_b, _case_b, "many small copies"),
     "c": Case(loop_c, _case_c, "waits for data", drawn=8),
     "d": Case(loop_d, _case_d, "many small kernels", drawn=1),
@@ -368,8 +368,12 @@ class Run:
         What happened when.
     steps
         Where things stood after each step of the optimizer.
-    dtypes
-        The dtypes that the weights had at those steps.
+    made
+        How many steps the optimizer made.
+    dtypes, devices
+        The dtypes that the weights had at those steps, and the types of their devices.
+    calls
+        How often the model was called; 0 without the simulated device.
     facts
         The figures that tell its regime, or None where they were not asked for.
     """
@@ -381,7 +385,10 @@ class Run:
     counters: Counters = field(default_factory=Counters)
     timeline: Timeline = field(default_factory=Timeline)
     steps: list[Step] = field(default_factory=list)
+    made: int = 0
     dtypes: set[torch.dtype] = field(default_factory=set)
+    devices: set[str] = field(default_factory=set)
+    calls: int = 0
     facts: profiling.Facts | None = None
 
     @property
@@ -478,7 +485,8 @@ def run(
         counted = profiling.Counted(device)
         with simgpu.count() as done.counters, simgpu.timeline() as done.timeline:
             optimizer.register_step_post_hook(lambda *_: done.steps.append(_stand(done, clock)))
-            _watch_dtypes(optimizer, done)
+            _watch(optimizer, done)
+            model.register_forward_pre_hook(lambda *_: _count_call(done))
             with counted if facts else nullcontext():
                 done.result = (loop or case.loop)(*arguments)
             steps = len(done.steps) or 1
@@ -497,7 +505,7 @@ def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
     with _settings():
         arguments = case.prepare(cpu, False)
         before, done = _weights(arguments[0]), Run()
-        _watch_dtypes(_optimizer(arguments), done)
+        _watch(_optimizer(arguments), done)
         done.result = (loop or case.loop)(*arguments)
     done.keep(arguments[0], before)
     return done
@@ -511,11 +519,18 @@ def _optimizer(arguments: tuple[Any, ...]) -> torch.optim.Optimizer:
     return next(a for a in arguments if isinstance(a, torch.optim.Optimizer))
 
 
-def _watch_dtypes(optimizer: torch.optim.Optimizer, done: Run) -> None:
+def _watch(optimizer: torch.optim.Optimizer, done: Run) -> None:
     def note(*_: Any) -> None:
-        done.dtypes.update(p.dtype for group in optimizer.param_groups for p in group["params"])
+        done.made += 1
+        weights = [p for group in optimizer.param_groups for p in group["params"]]
+        done.dtypes.update(p.dtype for p in weights)
+        done.devices.update(p.device.type for p in weights)
 
     optimizer.register_step_post_hook(note)
+
+
+def _count_call(done: Run) -> None:
+    done.calls += 1
 
 
 def _stand(done: Run, clock: Any) -> Step:

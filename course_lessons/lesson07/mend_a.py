@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch.nn import functional as F
 
@@ -13,7 +9,7 @@ from course_utils.exercises import Judge
 from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import judge_result, limit, mend, times, twin_of, without_sim
+from .checking import judge_waits, limit, mend, times, usual_twins
 
 
 def mend_a(model, batches, optimizer):
@@ -27,50 +23,64 @@ def mend_a(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
-def _check_a(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("a", answer, judge):
-        return
-    got = detective.run("a", answer, facts=False)
-    early = any(copy.non_blocking for copy in got.counters.copies)
-    if early and not got.counters.synchronizations:
-        judge.no("too-early", seen="a copy that nobody waited for", expected="a wait at the end")
-    twins = {name: functools.partial(twin_of, "a", twin) for name, twin in _A_TWINS.items()}
-    judge_result("a", got, judge, twins)
-    steps = len(got.steps)
-    waits = got.steps[-1].synchronizations if steps else 0
-    if waits > 1:
-        judge.no(
-            "each-parameter" if waits >= 2 * steps else "each-step",
-            seen=f"the host waited {waits} times before the last of {steps} steps was made",
-            expected="no wait before the steps are made",
-        )
+def _judge_small(small: detective.Run, judge: Judge) -> None:
+    judge_waits(small, judge, few=2 * len(small.steps) - 1, diagnosis="each-parameter")
+    judge_waits(small, judge, few=1, diagnosis="each-step")
+
+
+def _judge_a(got: detective.Run, judge: Judge) -> None:
     if got.seconds > limit("a"):
         judge.no("slow", **times("a", got))
 
 
-a_sums = edited(
-    mend_a,
-    {
-        "(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "(torch.stack([p.grad.norm() for p in model.parameters()]).sum())"
-    },
-)
+_NORM = "torch.stack([p.grad.norm() for p in model.parameters()]).norm()"
+_EACH = _NORM.removesuffix(".norm()")
 
 
-a_clipped = edited(
-    mend_a,
-    {
-        "norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0))"
-    },
-)
+def _with(norm: str):
+    return edited(mend_a, {_NORM: norm})
 
 
-_A_TWINS = {"sum-of-norms": a_sums, "clipped": a_clipped}
+A_TWINS = {
+    "squared": _with(f"{_NORM} ** 2"),
+    "sum-of-norms": _with(f"{_EACH}.sum()"),
+    "mean-of-norms": _with(f"{_EACH}.mean()"),
+    "largest-norm": _with(f"{_EACH}.max()"),
+    "root-of-sum": _with(f"{_EACH}.sum().sqrt()"),
+    "one-parameter": (_with(f"{_EACH}[-1]"), _with(f"{_EACH}[0]"), _with(f"{_EACH}[-2]")),
+    "no-biases": _with(_NORM.replace("()])", "() if p.dim() > 1])")),
+    "weights-norm": (
+        _with(_NORM.replace("p.grad", "p.detach()")),
+        edited(
+            mend_a,
+            {
+                f"norms.append({_NORM})": "",
+                "optimizer.step()": "optimizer.step()\nnorms.append("
+                + _NORM.replace("p.grad", "p.detach()")
+                + ")",
+            },
+        ),
+    ),
+    "largest-number": _with("max(p.grad.abs().max() for p in model.parameters())"),
+    "absolute-sum": _with("sum(p.grad.abs().sum() for p in model.parameters())"),
+    "losses": _with("loss.detach()"),
+    "running-norm": edited(
+        mend_a, {"(norms).tolist()": "(norms).square().cumsum(0).sqrt().tolist()"}
+    ),
+    "clipped": tuple(
+        _with(f"torch.nn.utils.clip_grad_norm_(model.parameters(), {most})")
+        for most in (1.0, 0.5, 2.0, 5.0, 10.0)
+    ),
+    **usual_twins(mend_a, "torch.stack(norms)"),
+}
 
 
 EXERCISE = mend(
     "a",
     reference=mend_a,
-    check_answer=_check_a,
+    twins=A_TWINS,
+    judge_small=_judge_small,
+    judge_work=_judge_a,
     title="Loop a",
     level=2,
     minutes=10,
@@ -87,13 +97,22 @@ a list of Python numbers: for each step, the norm of the gradient of all paramet
     why="Each `.item()` lets the host wait until the queue is empty, and then the device waits for the host. Kept on "
     "the device, the same numbers cost one wait for the whole loop.",
     diagnoses={
-        "each-parameter": "The host still waits several times in every step. Something makes a Python number, or a "
-        "CPU tensor, of each parameter's norm.",
+        "each-parameter": "The host still waits several times in every step. There its numbers leave the device one by one.",
         "each-step": "One wait a step is left. That gains most of the time here, and still empties the queue in "
         "every step: read the numbers when all steps are made.",
+        "squared": "That is the square of the norm: the root is missing.",
         "sum-of-norms": "The norms of the parts do not add up to the norm of the whole. Their squares do.",
-        "clipped": "The norms are right, and the gradients were clipped to 1 on the way: from the second step on "
-        "another model is trained.",
-        "too-early": "A copy with non_blocking=True was read before it had arrived.",
+        "mean-of-norms": "That is the mean of the parameters' norms. The whole is longer than any of its parts.",
+        "largest-norm": "That is the largest of the parameters' norms. The whole is longer than any of its parts.",
+        "root-of-sum": "That is the root of the sum of the norms. They must be squared before they are added.",
+        "one-parameter": "That is the gradient of a single parameter. The whole has all of them.",
+        "no-biases": "The biases' gradients are left out. The whole has all of them.",
+        "weights-norm": "That is the norm of the weights. The task asks for the gradient's.",
+        "largest-number": "That is the largest number in the gradients. The norm is the root of the sum of squares.",
+        "absolute-sum": "That adds up the numbers without their signs. The norm is the root of the sum of squares.",
+        "losses": "Those are the losses. The task asks for the norms of the gradients.",
+        "running-norm": "The squares of earlier steps are still in the later numbers: begin anew in each step.",
+        "clipped": "The gradients were clipped on the way: from the second step on another model is "
+        "trained.",
     },
 )

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch.nn import functional as F
 
 from course_utils.exercises import Judge
+from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import judge_result, judge_waits, limit, mend, times, twin_of, without_sim
+from .checking import judge_waits, limit, mend, times, usual_twins
 
 
 def mend_b(model, images, labels, order, optimizer, device):
@@ -27,22 +24,18 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _check_b(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("b", answer, judge):
-        return
-    got = detective.run("b", answer, facts=False)
-    judge_result("b", got, judge, {"other-rows": functools.partial(twin_of, "b", b_in_order)})
+def _judge_b(got: detective.Run, judge: Judge) -> None:
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
-    small = [copy for copy in sent if copy.bytes <= 8]
+    few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)
     seen = {
         "seen": f"{len(sent)} copies to the device, {sum(copy.bytes for copy in sent):,} bytes",
         "expected": f"two copies a step and {_B_BYTES:,} bytes, or fewer",
     }
-    if len(small) > most >= len(sent) - len(small):
+    if len(few) > most >= len(sent) - len(few):
         judge.no("labels-too", **seen)
     if len(sent) > most:
-        judge.no("as-many" if any(copy.non_blocking for copy in sent) else "each-sample", **seen)
+        judge.no("as-many" if any(copy.pinned for copy in sent) else "each-sample", **seen)
     if sum(copy.bytes for copy in sent) > 2 * _B_BYTES:
         judge.no("all-each-step", **seen)
     if got.seconds > limit("b"):
@@ -53,28 +46,38 @@ def _check_b(answer: Callable[..., Any], judge: Judge) -> None:
 _B_BYTES = detective.ROWS_B * (4 * detective.WIDTH_B + 8)
 
 
-def b_step(model, x, y, optimizer):
-    loss = F.cross_entropy(model(x), y)
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+def _with(images: str = "images[rows]", labels: str = "labels[rows]"):
+    return edited(mend_b, {"images[rows]": images, "labels[rows]": labels})
 
 
-def b_in_order(model, images, labels, order, optimizer, device):
-    losses, first = [], 0
-    for rows in order:
-        part = slice(first, first + len(rows))
-        x, y = images[part].to(device), labels[part].to(device)
-        losses.append(b_step(model, x, y, optimizer))
-        first += len(rows)
-    return torch.stack(losses).tolist()
+def _picked(index: str):
+    return _with(f"images[{index}]", f"labels[{index}]")
+
+
+B_TWINS = {
+    "in-order": edited(mend_b, {"in order": "in torch.arange(len(images)).split(len(order[0]))"}),
+    "first-rows": _picked(": len(rows)"),
+    "labels-apart": (
+        _with(labels="labels[: len(rows)]"),
+        _with(labels="labels[rows.sort().values]"),
+        _with(labels="labels[rows - 1]"),
+    ),
+    "images-apart": _with(images="images[: len(rows)]"),
+    "all-rows": _picked(":"),
+    "range": _picked("rows.min() : rows.max() + 1"),
+    "rows-once": _picked("rows.unique()"),
+    "row-dropped": (_picked("rows[:-1]"), _picked("rows[1:]")),
+    "reversed-order": edited(mend_b, {"in order": "in order[::-1]"}),
+    "times-rows": edited(mend_b, {"loss.detach()": "loss.detach() * len(y)"}),
+    **usual_twins(mend_b),
+}
 
 
 EXERCISE = mend(
     "b",
     reference=mend_b,
-    check_answer=_check_b,
+    twins=B_TWINS,
+    judge_work=_judge_b,
     title="Loop b",
     level=1,
     minutes=8,
@@ -92,10 +95,19 @@ returns the list of losses.
     "that once. Data that fits on the device is best moved once for the whole training.",
     diagnoses={
         "each-sample": "Each sample still crosses the bus by itself.",
-        "as-many": "Pinned memory and non_blocking make each copy cheaper, and there are as many as before.",
+        "as-many": "The copies from pinned memory are cheaper, and there are as many as before.",
         "labels-too": "The images travel together now. The labels still go one by one, and a small copy costs nearly "
         "as much as a large one.",
         "all-each-step": "Far more bytes travel than before: all the images in every step. Once would do.",
-        "other-rows": "These are the losses of the rows as they come. The order of the task is another.",
+        "in-order": "The rows are taken as they come. The order of the task is another.",
+        "first-rows": "Each step takes the first rows. `order` says which.",
+        "labels-apart": "The labels are not those of the images: only the images are picked by their row numbers.",
+        "images-apart": "The images are not those of the labels: only the labels are picked by their row numbers.",
+        "all-rows": "Each step trains on all images. It shall take those that `order` names for it.",
+        "range": "Each step takes all rows from its lowest number to its highest. It shall take those named, and no others.",
+        "rows-once": "A row that `order` names twice in a step counts once here.",
+        "row-dropped": "A row of each step is left out.",
+        "reversed-order": "The steps are made in the reverse order.",
+        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from course_utils.exercises import Judge
+from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import judge_result, judge_waits, limit, mend, times, without_sim
+from .checking import judge_waits, limit, mend, times, usual_twins
 
 
 def mend_c(model, make_loader, epochs, optimizer, device):
@@ -28,11 +27,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _check_c(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("c", answer, judge):
-        return
-    got = detective.run("c", answer, facts=False)
-    judge_result("c", got, judge, {"other-batches": lambda right: right.result[:8] * 3})
+def _judge_c(got: detective.Run, judge: Judge) -> None:
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return
@@ -45,16 +40,32 @@ def _check_c(answer: Callable[..., Any], judge: Judge) -> None:
     if len(starts) > 1:
         judge.no("workers-restart", **times("c", got))
     if not starts:
-        pinned = "pin_memory" in names or any(c.non_blocking for c in got.counters.copies)
-        judge.no("only-copies" if pinned else "in-line", **times("c", got))
-    many = starts[0] > detective.Loader.CORES * detective.Loader.START
-    judge.no("too-many-workers" if many else "too-few-workers", **times("c", got))
+        judge.no("only-pinned" if "pin_memory" in names else "in-line", **times("c", got))
+    workers = round(starts[0] / detective.Loader.START)
+    name = "too-few-workers" if workers == 1 else "too-many-workers"
+    judge.no("slow" if 1 < workers <= detective.Loader.CORES else name, **times("c", got))
+
+
+_BOTH = "for _ in range(epochs):\n    for x, y in loader:"
+_LIST = "torch.stack(losses).tolist()"
+C_TWINS = {
+    "one-batch": edited(mend_c, {"in loader": "in [next(iter(loader))] * len(loader)"}),
+    "epochs-inside": edited(mend_c, {_BOTH: "for x, y in loader:\n    for _ in range(epochs):"}),
+    "reversed-order": edited(
+        mend_c, {_BOTH: "for e in range(epochs):\n    for x, y in list(loader)[:: -1 if e else 1]:"}
+    ),
+    "first-losses": edited(mend_c, {_LIST: "torch.stack(losses[: len(loader)] * epochs).tolist()"}),
+    "last-losses": edited(mend_c, {_LIST: "torch.stack(losses[-len(loader) :] * epochs).tolist()"}),
+    "times-rows": edited(mend_c, {"loss.detach()": "loss.detach() * len(y)"}),
+    **usual_twins(mend_c),
+}
 
 
 EXERCISE = mend(
     "c",
     reference=mend_c,
-    check_answer=_check_c,
+    twins=C_TWINS,
+    judge_work=_judge_c,
     title="Loop c",
     level=2,
     minutes=10,
@@ -74,11 +85,16 @@ batches. Every epoch has the same batches, and they fit on the device. It return
     "up the gain, and data that is kept on the device needs no loader at all.",
     diagnoses={
         "in-line": "The training process still loads every batch by itself, and the device waits.",
-        "only-copies": "Pinned memory makes the copies faster. The copies are not what takes the time here.",
-        "loads-first": "All batches are loaded before the first step. That takes as long as before, and more memory.",
+        "only-pinned": "Pinned memory makes the copies faster. The copies are not what takes the time here.",
+        "loads-first": "More batches than one epoch has are loaded before the first step, by the training process itself.",
         "workers-restart": "The workers start anew in every epoch, and that costs what they gain.",
         "too-few-workers": "A single worker loads no faster than the training process did.",
         "too-many-workers": "There are more workers than cores. They share the cores, and each takes time to start.",
-        "other-batches": "These are the losses of the first epoch, over and over.",
+        "first-losses": "The training is right. The list holds the losses of the first epoch, over and over.",
+        "last-losses": "The training is right. The list holds the losses of the last epoch, over and over.",
+        "one-batch": "Each step trains on the first batch.",
+        "epochs-inside": "Each batch is trained on several times in a row. The epochs are the outer loop.",
+        "reversed-order": "The later epochs take the batches in the reverse order.",
+        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from course_utils.exercises import Judge
+from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import (
-    faulty_run,
-    judge_result,
-    judge_waits,
-    limit,
-    mend,
-    reference_run,
-    times,
-    twin_of,
-    without_sim,
-)
+from .checking import judge_waits, limit, mend, reference_run, times, usual_twins
 
 
 def mend_d(model, batches, optimizer):
@@ -38,58 +24,62 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _check_d(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("d", answer, judge):
-        return
-    got = detective.run("d", answer, facts=False)
-    twins = {name: functools.partial(twin_of, "d", twin) for name, twin in _D_TWINS.items()}
-    judge_result("d", got, judge, twins)
-    if got.seconds > limit("d"):
-        faulty, launches = faulty_run("d").counters.launches, got.counters.launches
-        waits = got.steps[-1].synchronizations if got.steps else 0
-        seen = {"seen": f"{launches} kernels; {times('d', got)['seen']}"}
-        expected = (
-            f"about {reference_run('d').counters.launches} kernels; {times('d', got)['expected']}"
-        )
-        if waits > len(got.steps):
-            judge.no("waits", **seen, expected=expected)
-        judge.no(
-            "each-sample" if launches > 0.6 * faulty else "small-pieces", **seen, expected=expected
-        )
+def _judge_d(got: detective.Run, judge: Judge) -> None:
+    launches, few = got.counters.launches, reference_run("d").counters.launches
+    seen = {
+        "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",
+        "expected": f"about {few} kernels, {len(got.steps)} calls; {times('d', got)['expected']}",
+    }
+    steps = len(got.steps)
+    if launches > 1.5 * few and got.calls > steps:
+        judge.no("each-sample" if got.calls >= 10 * steps else "small-pieces", **seen)
     judge_waits(got, judge)
+    if launches > 2.5 * few:
+        judge.no("one-by-one-after", **seen)
+    if got.seconds > limit("d"):
+        judge.no("slow", **seen)
 
 
-def d_with(loss_of: Callable[[Any, Tensor, Tensor, Tensor], Tensor]) -> Callable[..., Any]:
-    def mend_d(model, batches, optimizer):
-        losses = []
-        for x, y, weights in batches:
-            loss = loss_of(model, x, y, weights)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            losses.append(loss.detach())
-        return torch.stack(losses).tolist()
-
-    return mend_d
+def _with(loss: str):
+    return edited(mend_d, {"(weights * each).sum() / weights.sum()": loss})
 
 
-def one_by_one(model: Any, x: Tensor, y: Tensor) -> Tensor:
-    return F.cross_entropy(model(x), y, reduction="none")
-
-
-d_unweighted = d_with(lambda model, x, y, w: F.cross_entropy(model(x), y))
-
-
-d_mean = d_with(lambda model, x, y, w: (w * one_by_one(model, x, y)).mean())
-
-
-_D_TWINS = {"unweighted": d_unweighted, "divided-by-count": d_mean}
+D_TWINS = {
+    "unweighted": _with("each.mean()"),
+    "divided-by-count": _with("(weights * each).mean()"),
+    "not-divided": _with("(weights * each).sum()"),
+    "means-multiplied": _with("each.mean() * weights.mean()"),
+    "divided-twice": _with("(weights * each).mean() / weights.sum()"),
+    "by-mean-weight": _with("(weights * each).sum() / weights.mean()"),
+    "by-largest": (
+        _with("(weights / weights.max() * each).mean()"),
+        _with("(weights / weights.max() * each).sum()"),
+    ),
+    "unweighted-sum": _with("each.sum() / weights.sum()"),
+    "inverse": (
+        _with("(each / weights).sum() / weights.sum()"),
+        _with("(each / weights).sum() / (1 / weights).sum()"),
+    ),
+    "squared": (
+        _with("(weights**2 * each).sum() / weights.sum()"),
+        _with("(weights**2 * each).sum() / (weights**2).sum()"),
+    ),
+    "softmax": _with("(weights.softmax(0) * each).sum()"),
+    "all-pairs": (
+        _with("(weights[:, None] * each).sum() / weights.sum()"),
+        _with("(weights[:, None] * each).mean() / weights.sum()"),
+    ),
+    "reports-unweighted": edited(mend_d, {"loss.detach()": "each.detach().mean()"}),
+    "times-rows": edited(mend_d, {"loss.detach()": "loss.detach() * len(y)"}),
+    **usual_twins(mend_d),
+}
 
 
 EXERCISE = mend(
     "d",
     reference=mend_d,
-    check_answer=_check_d,
+    twins=D_TWINS,
+    judge_work=_judge_d,
     title="Loop d",
     level=2,
     minutes=10,
@@ -110,9 +100,21 @@ losses.
         "each-sample": "The model still sees one sample at a time, so there are about as many kernels as before.",
         "small-pieces": "There are fewer kernels than before, and still many times more than one pass for the whole "
         "batch needs.",
+        "one-by-one-after": "The model takes a whole batch now. What follows it still goes sample by sample.",
         "unweighted": "That is the plain mean. The samples have weights.",
         "divided-by-count": "The weighted losses are divided by how many there are. A weighted mean divides by the sum "
         "of the weights.",
-        "waits": "The host now waits for the device in the loop over the samples.",
+        "not-divided": "That is the weighted sum. A weighted mean divides it by the sum of the weights.",
+        "means-multiplied": "The mean loss is multiplied by the mean weight. Each sample's loss has a weight of its own.",
+        "divided-twice": "The weighted sum is divided twice, by how many samples there are and by the sum of the weights.",
+        "by-mean-weight": "The weighted sum is divided by the mean of the weights. A weighted mean divides by their sum.",
+        "by-largest": "The weights are divided by the largest. A weighted mean divides by their sum.",
+        "unweighted-sum": "The losses are added without their weights, and divided by the sum of these.",
+        "inverse": "The losses are divided by their weights. A weight of 2 counts a sample twice.",
+        "squared": "The weights are squared.",
+        "softmax": "The weights are put through a softmax. Their own proportions count.",
+        "all-pairs": "Each weight meets each loss: the two shapes broadcast to a table.",
+        "reports-unweighted": "The training is right. The list holds the plain means of the losses.",
+        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch.nn import functional as F
 
 from course_utils.exercises import Judge
+from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import faulty_run, judge_result, judge_waits, limit, mend, times, without_sim
+from .checking import judge_waits, limit, mend, times, usual_twins
+
+_FLOAT32 = 19.5e12
+"""The A100's FLOP/s in float32: a large product that is faster ran on its tensor cores."""
 
 
 def mend_e(model, batches, optimizer):
@@ -26,24 +27,41 @@ def mend_e(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _check_e(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("e", answer, judge):
-        return
-    small = detective.run("e", answer, values=True, facts=False)
-    judge_result("e", small, judge)
-    got = detective.run("e", answer, facts=False)
-    if got.seconds > limit("e"):
-        same = got.seconds > 0.85 * faulty_run("e").seconds
-        judge.no("as-slow" if same else "only-some", **times("e", got))
+def _judge_small(small: detective.Run, judge: Judge) -> None:
     kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
     scaled = sum("non_finite_check" in name for name in kernels)
     judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
+def _judge_e(got: detective.Run, judge: Judge) -> None:
+    products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
+    slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
+    share = slow / max(1, sum(s.flops for s in products))
+    if share > 0.05:
+        seen = times("e", got)
+        seen["seen"] = f"{share:.0%} of the products' FLOP in float32; {seen['seen']}"
+        judge.no("as-slow" if share > 0.95 else "only-some", **seen)
+    if got.seconds > limit("e"):
+        seen = times("e", got)
+        seen["seen"] = f"{got.calls} calls of the model in {len(got.steps)} steps; {seen['seen']}"
+        judge.no("in-pieces" if got.calls > len(got.steps) else "slow", **seen)
+
+
+E_TWINS = {
+    "summed": edited(mend_e, {"model(x), y)": 'model(x), y, reduction="sum")'}),
+    "absolute": edited(mend_e, {"mse_loss": "l1_loss"}),
+    "root": edited(mend_e, {"loss.detach()": "loss.detach().sqrt()"}),
+    "times-rows": edited(mend_e, {"loss.detach()": "loss.detach() * len(y)"}),
+    **usual_twins(mend_e),
+}
+
+
 EXERCISE = mend(
     "e",
     reference=mend_e,
-    check_answer=_check_e,
+    twins=E_TWINS,
+    judge_small=_judge_small,
+    judge_work=_judge_e,
     title="Loop e",
     level=2,
     minutes=8,
@@ -62,7 +80,13 @@ weights stay float32.
     "because a small step would be lost in 16 bits. (With float16 in bfloat16's place add a `GradScaler`, as in "
     "lesson 04. The gradients of this loop are large enough to pass without one; yours may not be.)",
     diagnoses={
-        "as-slow": "The time is the given loop's. The large matrix products still run in float32.",
+        "as-slow": "The large matrix products still run in float32.",
         "only-some": "Some of the matrix products are faster, and the others still run in float32.",
+        "in-pieces": "The model is called several times in a step, each time with a part of the batch. Small products leave "
+        "most of the device idle.",
+        "summed": "The errors are added up. The given loop takes their mean.",
+        "absolute": "That is the mean of the errors without their signs. The given loop squares them.",
+        "root": "The training is right. The list holds the roots of the losses.",
+        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from typing import Any
-
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from course_utils.exercises import Judge
+from course_utils.exercises.edited import edited
 
 from . import detective
-from .checking import judge_result, limit, mend, times, twin_of, without_sim
-
-
-def stepped(loss, optimizer):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return loss.detach()
+from .checking import judge_waits, limit, mend, times, usual_twins
 
 
 def mend_f(model, batches, optimizer):
@@ -37,20 +26,11 @@ def mend_f(model, batches, optimizer):
     return torch.stack(accuracies).tolist()
 
 
-def _check_f(answer: Callable[..., Any], judge: Judge) -> None:
-    if without_sim("f", answer, judge):
-        return
-    small = detective.run("f", answer, values=True, facts=False)
-    twins = {name: functools.partial(twin_of, "f", twin) for name, twin in _F_TWINS.items()}
-    judge_result("f", small, judge, twins)
-    waits = small.steps[-1].synchronizations if small.steps else 0
-    if waits > 2:
-        judge.no(
-            "waits-each-step",
-            seen=f"the host waited {waits} times before the last of {len(small.steps)} steps was made",
-            expected="no wait before the steps are made",
-        )
-    got = detective.run("f", answer, facts=False)
+def _judge_small(small: detective.Run, judge: Judge) -> None:
+    judge_waits(small, judge, few=2)
+
+
+def _judge_f(got: detective.Run, judge: Judge) -> None:
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
         judge.no(
@@ -63,63 +43,69 @@ def _check_f(answer: Callable[..., Any], judge: Judge) -> None:
         judge.no("moved-to-the-end" if late else "still-grows", **times("f", got))
 
 
-def f_with(accuracies_of: Callable[[list[Tensor], list[Tensor]], Any]) -> Callable[..., Any]:
-    """Train, keep all outputs, and make the accuracies of them at the end."""
-
-    def mend_f(model, batches, optimizer):
-        outputs, labels = [], []
-        for x, y in batches:
-            output = model(x)
-            stepped(F.cross_entropy(output, y), optimizer)
-            outputs.append(output.detach())
-            labels.append(y)
-        return accuracies_of(outputs, labels)
-
-    return mend_f
+_COUNT, _SHARE = "hits += (output.argmax(1) == y).sum()", "hits / seen"
+_AFTER = "output = model(x)\n"
 
 
-def accuracy(output: Tensor, y: Tensor) -> Tensor:
-    return (output.argmax(1) == y).float().mean()
+def _with(share: str, count: str = _COUNT):
+    return edited(mend_f, {_SHARE: share, _COUNT: count})
 
 
-def _means_of_means(outputs: list[Tensor], labels: list[Tensor]) -> list[float]:
-    each = torch.stack([accuracy(o, y) for o, y in zip(outputs, labels, strict=True)])
-    return (each.cumsum(0) / torch.arange(1, len(each) + 1, device=each.device)).tolist()
-
-
-f_per_batch = f_with(
-    lambda outputs, labels: torch.stack(
-        [accuracy(o, y) for o, y in zip(outputs, labels, strict=True)]
-    ).tolist()
-)
-
-
-f_mean_of_means = f_with(_means_of_means)
-
-
-def f_aliased(model, batches, optimizer):
-    hits = torch.zeros((), device=batches[0][0].device)
-    found, seen = [], []
-    for x, y in batches:
-        output = model(x)
-        stepped(F.cross_entropy(output, y), optimizer)
-        hits += (output.argmax(1) == y).sum()
-        found.append(hits)
-        seen.append(len(y) + sum(seen[-1:]))
-    return (torch.stack(found).cpu() / torch.tensor(seen)).tolist()
-
-
-_F_TWINS = {
-    "per-batch": f_per_batch,
-    "mean-of-means": f_mean_of_means,
-    "aliased": f_aliased,
+F_TWINS = {
+    "per-batch": _with("(output.argmax(1) == y).float().mean()"),
+    "mean-of-means": _with(
+        "hits / (len(accuracies) + 1)", "hits += (output.argmax(1) == y).float().mean()"
+    ),
+    "sum-of-means": _with("hits.float()", "hits += (output.argmax(1) == y).float().mean()"),
+    "equal-sizes": (
+        _with("hits / ((len(accuracies) + 1) * len(batches[0][1]))"),
+        _with("hits / ((len(accuracies) + 1) * len(y))"),
+    ),
+    "other-divisor": (
+        _with("hits / len(y)"),
+        _with("hits / (len(accuracies) + 1)"),
+        _with("hits / (seen + 1)"),
+        _with("hits / sum(len(y) for _, y in batches)"),
+        _with("hits / len(batches)"),
+    ),
+    "last-hits": _with("(output.argmax(1) == y).sum() / seen"),
+    "counts": _with("hits.float()"),
+    "percent": _with("100 * hits / seen"),
+    "errors": _with("1 - hits / seen"),
+    "new-output": (
+        _with(_SHARE, _AFTER + _COUNT),
+        _with(
+            "(model(torch.cat([x for x, _ in batches])[:seen]).argmax(1) == torch.cat([y for _, y in batches])[:seen]).float().mean()"
+        ),
+    ),
+    "one-late": edited(
+        mend_f,
+        {
+            _COUNT: f"accuracies.append(torch.as_tensor({_SHARE} if seen else 0.0, device=y.device))\n{_COUNT}",
+            f"accuracies.append({_SHARE})": "",
+        },
+    ),
+    "losses": _with("loss.detach()"),
+    "whole": _with("hits // seen"),
+    "aliased": edited(
+        mend_f,
+        {
+            "hits, seen = [], 0, 0": "hits, seen = [], torch.zeros((), device=batches[0][0].device), []",
+            "seen += len(y)": "seen.append(len(y) + sum(seen[-1:]))",
+            "hits / seen": "hits",
+            "torch.stack(accuracies)": "(torch.stack(accuracies).cpu() / torch.tensor(seen))",
+        },
+    ),
+    **usual_twins(mend_f, "torch.stack(accuracies)"),
 }
 
 
 EXERCISE = mend(
     "f",
     reference=mend_f,
-    check_answer=_check_f,
+    twins=F_TWINS,
+    judge_small=_judge_small,
+    judge_work=_judge_f,
     title="Loop f",
     level=3,
     minutes=12,
@@ -141,7 +127,18 @@ the output that its own step gave.
         "waits-each-step": "The host now waits for the device in every step: what you count need not leave it before "
         "the last one.",
         "per-batch": "That is the accuracy of each batch by itself. The task asks for all samples so far.",
-        "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor in each step.",
         "mean-of-means": "The mean of the batches' accuracies counts a small batch as much as a large one.",
+        "sum-of-means": "The batches' accuracies are added. All hits so far by all samples so far is asked for.",
+        "equal-sizes": "The hits are divided as if all batches were equally large, and one is smaller.",
+        "other-divisor": "The hits are all there. They are divided by another number than the samples seen so far.",
+        "last-hits": "The hits of this batch alone are divided by all samples so far.",
+        "counts": "Those are the numbers of hits. The task asks for their share of all samples so far.",
+        "percent": "That is in percent. The accuracy is a share, from 0 to 1.",
+        "errors": "That is the share of the wrong ones. The task asks for the right ones.",
+        "new-output": "The outputs are those of the model after its step. Each step's own output counts, from before it.",
+        "one-late": "Each number is a step late: it is made before the step's own batch is counted.",
+        "losses": "Those are the losses. The task asks for the accuracies.",
+        "whole": "`//` keeps the whole number alone, and an accuracy is a part of 1.",
+        "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor in each step.",
     },
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
 
@@ -17,11 +18,29 @@ def mfu(flops_per_step, seconds_per_step, peak):
     return share
 
 
+_SHARE, _TEST = "flops_per_step / (seconds_per_step * peak)", "if share > 1:"
+
+
+def with_share(formula: str) -> tuple[Callable[..., Any], ...]:
+    """Return what refuses a share above 1, one above 100, and none."""
+    tests = (_TEST, "if share > 100:", "if False:")
+    return tuple(edited(mfu, {_SHARE: formula, _TEST: test}) for test in tests)
+
+
 MFU_TWINS = {
-    "inverted": lambda flops, time, peak: time * peak / flops,
-    "percent": lambda flops, time, peak: 100 * flops / time / peak,
-    "no-time": lambda flops, time, peak: flops / peak,
-    "rate": lambda flops, time, peak: flops / time,
+    "inverted": with_share("(seconds_per_step * peak) / flops_per_step"),
+    "percent": with_share("100 * flops_per_step / (seconds_per_step * peak)"),
+    "no-time": with_share("flops_per_step / peak"),
+    "times-time": with_share("flops_per_step * seconds_per_step / peak"),
+    "rate": with_share("flops_per_step / seconds_per_step"),
+    "times-peak": with_share("flops_per_step / seconds_per_step * peak"),
+    "three-times": with_share("3 * flops_per_step / (seconds_per_step * peak)"),
+    "rounded": with_share("round(flops_per_step / (seconds_per_step * peak), 2)"),
+    "whole": with_share("flops_per_step // (seconds_per_step * peak)"),
+    "above-one": with_share(_SHARE)[1:],
+    "cut": edited(mfu, {_SHARE: f"min(1, {_SHARE})"}),
+    "exactly-one": edited(mfu, {_TEST: "if share >= 1:"}),
+    "below-one": edited(mfu, {_TEST: "if share < 1:"}),
 }
 
 
@@ -29,34 +48,71 @@ def _situation(flops: float, time: float, peak: float) -> str:
     return f"{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
 
 
+def _outcome(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives the name of the error where there is one."""
+
+    def outcome(*case: float) -> Any:
+        try:
+            return function(*case)
+        except ValueError:
+            return "ValueError"
+
+    return outcome
+
+
+def _read(judge: Judge, got: Any) -> Any:
+    if isinstance(got, BaseException):
+        judge.no("returned", seen=f"{got!r} returned", expected="ValueError raised")
+    return got if isinstance(got, str) and got == "ValueError" else judge.number(got)
+
+
+def _otherwise(got: Any, right: Any, *case: float) -> str:
+    if right == "ValueError":
+        return "above-one"
+    return "refused" if got == "ValueError" else "other-share"
+
+
 _SHARES = OverCases(
-    mfu,
-    ((8.1e11, 0.5, 8.1e12), (3e9, 1e-3, 6.5e13), (120, 3, 160), (5e12, 0.5, 1e13)),
-    MFU_TWINS,
+    _outcome(mfu),
+    (
+        *((8.1e11, 0.5, 8.1e12), (3e9, 1e-3, 6.5e13), (120, 3, 160), (1, 50, 5), (3, 100, 4)),
+        (6e12, 1, 1e13),
+        (9e12, 1, 1e13),
+        *((7e12, 2, 1e13), (5e12, 0.5, 1e13), (4e9, 2, 2e9)),  # exactly 1
+        *((2e13, 0.5, 3e13), (1.01e13, 1, 1e13), (9e12, 0.25, 2e13), (4e15, 2, 1e13)),
+    ),
+    {
+        name: tuple(map(_outcome, twins if isinstance(twins, tuple) else (twins,)))
+        for name, twins in MFU_TWINS.items()
+    },
+    read=_read,
+    otherwise=_otherwise,
     situation=_situation,
 )
 
 
 def _check_mfu(answer: Callable[..., Any], judge: Judge) -> None:
-    def not_refused(*case: float) -> Any:
+    silent = []
+
+    def outcome(*case: float) -> Any:
         try:
             return answer(*case)
         except Raised as raised:
-            if not isinstance(raised.error, (ValueError, AssertionError)):
+            error = raised.error
+            if isinstance(error, ValueError):
+                silent.extend([1] * (not str(error).strip()))
+                return "ValueError"
+            if case[0] / case[1] <= case[2]:
                 raise
-            seen = f"{type(raised.error).__name__} for {_situation(*case)}"
-            judge.no("refused", seen=seen, expected=f"{mfu(*case):.6g}")
+            judge.no(
+                "asserted" if isinstance(error, AssertionError) else "other-error",
+                seen=f"{type(error).__name__}: {error}",
+                expected="ValueError",
+            )
 
-    _SHARES(not_refused, judge)
-    try:
-        got = answer.__wrapped__(2e13, 0.5, 3e13)
-    except ValueError as error:
-        if not str(error).strip():
-            judge.no("no-words", seen="ValueError without a word", expected="what is wrong")
-        return
-    except AssertionError as error:
-        judge.no("asserted", seen=f"AssertionError: {error}", expected="ValueError")
-    judge.no("above-one", seen=f"{got} for 4e13 FLOP/s on a device of 3e13", expected="ValueError")
+    _SHARES(outcome, judge)
+    if silent:
+        judge.no("no-words", seen="ValueError without a word", expected="what is wrong")
 
 
 EXERCISE = Exercise(
@@ -81,10 +137,21 @@ above 1, one of the numbers is wrong, so raise `ValueError` and say so.
         "inverted": "That is the peak by the rate. A share of the peak has the peak below the line.",
         "percent": "That is in percent. The task asks for a share, from 0 to 1.",
         "no-time": "The time of the step is not in it. FLOP are compared with FLOP/s here.",
+        "times-time": "The FLOP are multiplied by the time of the step. A rate is FLOP divided by time.",
         "rate": "That is the rate itself. The task asks which share of the peak it is.",
+        "times-peak": "The rate is multiplied by the peak. A share is the rate divided by the peak.",
+        "three-times": "The FLOP are counted three times. They are those of a whole step already, backward and all.",
+        "rounded": "The share is rounded. A small one loses its digits.",
+        "whole": "The whole number alone is kept. The share of a step is a part of 1.",
         "above-one": "A rate above the peak got an answer. It cannot be, so refuse it.",
-        "refused": "This share can be, and got no answer. Exactly 1 is the peak itself, and does not exceed it.",
+        "cut": "A rate above the peak gives 1 here. That hides the wrong number: refuse it.",
+        "exactly-one": "A share of exactly 1 was refused. It is the peak itself, and does not exceed it.",
+        "below-one": "The shares below 1 are refused, and those above it are not.",
+        "refused": "This share does not exceed 1, and got a `ValueError`.",
+        "other-share": "That is not the rate of the step divided by the peak.",
         "asserted": "The task asks for a `ValueError`. An `assert` checks your own code, and `python -O` leaves it out.",
+        "other-error": "The task asks for a `ValueError`: the value of an argument is wrong.",
+        "returned": "The error was returned. `raise` it, so that nobody counts on with it.",
         "no-words": "The `ValueError` says nothing. Whoever reads it needs to know what is wrong.",
     },
 )

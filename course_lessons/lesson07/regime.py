@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import operator
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
 from course_lessons.shared.profiling import Facts
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
-from course_utils.exercises.forms import OverCases
 
 
 def regime(facts):
@@ -20,7 +18,7 @@ def regime(facts):
     return "loader" if facts.loading >= facts.waiting else "synchronisation"
 
 
-REGIMES = ("loader", "synchronisation", "launch", "memory", "compute")
+DEVICE, HOST = ("compute", "memory"), ("loader", "synchronisation", "launch")
 
 
 def _facts(
@@ -39,64 +37,56 @@ def _facts(
 
 
 def _regime_cases() -> list[Facts]:
-    shares = ((0.7, 0.3), (0.2, 0.6), (0.4, 0.4), (0.1, 0.3), (0.8, 0.9), (0.3, 0.1), (0.9, 0.8))
-    host = ((0.0, 0.0), (0.5, 0.1), (0.1, 0.4), (0.3, 0.3), (0.2, 0.05), (0.05, 0.2), (0.15, 0.15))
-    host += ((0.3, 0.5), (0.5, 0.3))
-    busy = (0.1, 0.5, 0.74, 0.75, 0.95, 1.0)
-    cases = [_facts(b, *h, *s) for b, h, s in product(busy, host, shares)]
-    cases += [_facts(b, *h, 0.02, 0.01) for b, h in product(busy, host) if b < 0.75]
-    cases += [_facts(0.85, 0.4, 0.1, 0.2, 0.5)]
-    return [*cases, _facts(0.8, 0.0, 0.9, 0.5, 0.2), _facts(0.99, 0.85, 0.05, 0.1, 0.8)]
-
-
-def _read(judge: Judge, name: Any) -> str:
-    if judge.is_a(name, str, "one of the five names") not in REGIMES:
-        judge.no("other-name", seen=repr(name), expected=", ".join(REGIMES))
-    return name
-
-
-def _situation(case: Facts) -> str:
-    return (
-        f"busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
-        f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}"
+    """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
+    busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
+    host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
+    host += ((0.05, 0.19), (0.2, 0.05), (0.05, 0.2), (0.3, 0.3))
+    shares = ((0.7, 0.3), (0.2, 0.6), (0.8, 0.9), (0.9, 0.8), (0.3, 0.1), (0.1, 0.3), (0.02, 0.05))
+    shares += ((0.4, 0.4),)
+    order = sorted(
+        product(range(len(busy)), range(len(host)), range(len(shares))),
+        key=lambda at: (max(at[0] - 4, at[1] - 4, at[2] - 3, 0), at),
     )
+    return [_facts(busy[b], *host[h], *shares[s]) for b, h, s in order]
 
 
-def _otherwise(name: str, right: str, case: Facts) -> str:
-    if {name, right} == {"compute", "memory"}:
-        return "larger-share"
-    if right in ("compute", "memory"):
-        return "busy-first"
-    if name in ("compute", "memory"):
+def _why(name: str, right: str, case: Facts) -> str:
+    """The diagnosis: which of the task's rules this case breaks."""
+    if right in DEVICE:
+        if name in DEVICE:
+            return "equal-device" if case.flop_share == case.byte_share else "larger-share"
+        if case.busy == 0.75:
+            return "at-least-busy"
+        low = max(case.flop_share, case.byte_share) <= 0.3  # the higher ones came before
+        return "low-shares" if low else "busy-first"
+    if name in DEVICE:
         return "idle-device"
-    return "host-side"
+    if right == "launch":
+        return "no-launch"
+    if name == "launch":
+        edge = max(case.loading, case.waiting) == 0.2
+        return "at-least-host" if edge else "long-enough"
+    return "equal-host" if case.loading == case.waiting else "longer"
 
 
-_BUSY = "facts.busy >= 0.75"
-_TWINS = {
-    "busy-first": (
-        edited(regime, {_BUSY: f"{_BUSY} and max(facts.loading, facts.waiting) < 0.2"}),
-        edited(regime, {_BUSY: "facts.busy >= 0.9"}),
-        edited(regime, {_BUSY: "False"}),
-    ),
-    "larger-share": edited(regime, {"facts.flop_share >=": "facts.flop_share <"}),
-    "idle-device": edited(
-        regime, {_BUSY: f"{_BUSY} or max(facts.flop_share, facts.byte_share) >= 0.3"}
-    ),
-    "no-launch": edited(regime, {"max(facts.loading, facts.waiting) < 0.2": "False"}),
-    "host-side": edited(regime, {"< 0.2": ">= 0.2"}),
-    "at-least": (
-        edited(regime, {"busy >= 0.75": "busy > 0.75", "< 0.2": "<= 0.2"}),
-        edited(regime, {"busy >= 0.75": "busy > 0.75"}),
-        edited(regime, {"< 0.2": "<= 0.2"}),
-    ),
-}
+def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
+    for case in _regime_cases():
+        name, right = answer(case), regime(case)
+        if judge.is_a(name, str, "one of the five names") not in (*DEVICE, *HOST):
+            judge.no("other-name", seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
+        if name != right:
+            judge.no(
+                _why(name, right, case),
+                seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
+                f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
+                expected=right,
+            )
 
 
 EXERCISE = Exercise(
     id="07.regime",
     title="Name the regime",
-    level=2,
+    level=1,
     minutes=10,
     task="""
 Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`.
@@ -118,28 +108,25 @@ launches.
         'Of the three, ask for `"launch"` first: neither `facts.loading` nor `facts.waiting` reaches 0.2.',
     ),
     reference=regime,
-    check_answer=OverCases(
-        regime,
-        [(case,) for case in _regime_cases()],
-        _TWINS,
-        read=_read,
-        alike=operator.eq,
-        otherwise=_otherwise,
-        situation=_situation,
-    ),
+    check_answer=_check_regime,
     why="The order of the questions is the method. A busy device is made faster by less work or by cheaper work, an "
     "idle one by a host that feeds it better, and the wrong one of the two gains nothing. If both shares are low on a "
     "busy device, neither is the limit: the kernels are too small or too slow to fill it. Then go back to larger "
     "kernels, not to 16 bits.",
     diagnoses={
         "other-name": "The answer is none of the five names.",
-        "busy-first": "The device is busy here. That the host waits for it, or loads meanwhile, costs nothing.",
-        "larger-share": "Where the FLOP/s are nearer to their limit, compute is the limit. Where the bytes/s are, "
-        "memory is. Equal shares count as compute.",
-        "idle-device": "The device stands idle for a good part of the time here. What it reaches while it computes "
-        "does not say why.",
-        "at-least": "*At least* includes the number itself: a share of exactly 0.2 or 0.75 belongs to it.",
-        "no-launch": "The host neither loads nor waits for long here. It is busy with launching.",
-        "host-side": "For an idle device, compare what the host does: both shares with 0.2, then with each other.",
+        "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
+        "at-least-busy": "*At least* 0.75 includes 0.75 itself: a device that is busy for so long sets the pace.",
+        "low-shares": "A busy device sets the pace, even where both of its shares are low: the larger names the limit.",
+        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, memory where "
+        "the bytes/s are.",
+        "equal-device": "Where the two shares of a busy device are equal, compute is the limit.",
+        "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it computes does "
+        "not say why.",
+        "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only launches.",
+        "long-enough": "A share of the host's reaches 0.2 here, and one is enough: it does more than launch.",
+        "at-least-host": "*At least* 0.2 includes 0.2 itself: so long a share is no launching.",
+        "longer": "Of loading and waiting, the longer names the regime.",
+        "equal-host": "Where loading and waiting are equally long, the loader is the limit.",
     },
 )

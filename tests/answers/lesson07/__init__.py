@@ -1,0 +1,10 @@
+"""Known answers to lesson 07, and a step that many of them make."""
+
+from __future__ import annotations
+
+
+def stepped(loss, optimizer):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.detach()

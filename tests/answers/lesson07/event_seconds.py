@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from time import perf_counter
 
@@ -9,11 +10,8 @@ import torch
 
 import simgpu
 from course_lessons.lesson07.event_seconds import event_seconds
+from course_utils.exercises.edited import edited
 from course_utils.timing import host_clock
-
-
-def _events_in_ms(work, device, repeats):
-    return 1e3 * event_seconds(work, device, repeats)
 
 
 def _events_divided_on_the_cpu(work, device, repeats):
@@ -27,6 +25,10 @@ def _events_of_all(work, device, repeats):
 
 def _events_cold(work, device, repeats):
     return event_seconds(_later(work), device, repeats)
+
+
+def _events_cold_on_the_cpu(work, device, repeats):
+    return event_seconds(_later(work) if device.type == "cpu" else work, device, repeats)
 
 
 def _events_around_all(work, device, repeats):
@@ -122,17 +124,60 @@ def _events_by_the_host_clock(work, device, repeats):
     return (clock() - begin) / repeats
 
 
+_LOOP = "for _ in range(repeats):\n    work()\nend.record()"
+_MEAN = "start.elapsed_time(end) / 1000 / repeats"
+
+
+def _edit(*edits: tuple[str, str]):
+    return edited(event_seconds, dict(edits))
+
+
+def _of_each(what: str):
+    """Time the calls one by one, and make this of the times."""
+    return edited(
+        _events_one_by_one,
+        {
+            "return sum(times) / repeats": f"return {what}(times)",
+            "return sum(start.elapsed_time(end) for start, end in pairs) * 1e-3 / repeats": f"return {what}(start.elapsed_time(end) * 1e-3 for start, end in pairs)",
+        },
+        statistics=statistics,
+    )
+
+
 WRONG = {
-    "milliseconds": _events_in_ms,
+    "milliseconds": _edit((_MEAN, _MEAN.replace(" / 1000", ""))),
+    "microseconds": _edit((_MEAN, _MEAN.replace("/ 1000", "* 1000"))),
     "divided-twice": _events_divided_on_the_cpu,
+    "swapped": _edit((_MEAN, "end.elapsed_time(start) / 1000 / repeats")),
     "all-calls": _events_of_all,
-    "no-warm-up": _events_cold,
-    "only-launches": _events_of_launches,
+    "other-divisor": (
+        _edit((_MEAN, _MEAN.replace("repeats", "(repeats + 1)"))),
+        _edit(("- begin) / repeats", "- begin) / (repeats - 1 or 1)")),
+    ),
+    "no-warm-up": (_events_cold, _events_cold_on_the_cpu),
     "cold": _events_around_all,
+    "other-number": (
+        _edit((_LOOP, _LOOP.replace("repeats", "repeats + 1"))),
+        _edit((_LOOP, _LOOP.replace("repeats", "repeats - 1"))),
+    ),
+    "not-all": _edit(
+        ("start.record()", ""),
+        (_LOOP, _LOOP.replace("work()", "work()\n    if not _:\n        start.record()")),
+    ),
+    "one-call": _edit(
+        ("start.record()", ""), (_LOOP, _LOOP.replace("work()", "start.record()\n    work()"))
+    ),
+    "fastest": _of_each("min"),
+    "median": _of_each("statistics.median"),
+    "nothing-between": _edit(
+        ("start.record()", "start.record()\nend.record()"),
+        (_LOOP, _LOOP.replace("\nend.record()", "")),
+    ),
+    "only-launches": _events_of_launches,
     "host-clock": _events_by_perf_counter,
     "waits-between": _events_with_waits,
     "no-branch": _events_without_branch,
-    "wrong-value": lambda *three: 0.98 * event_seconds(*three),
+    "other-time": lambda *three: 0.98 * event_seconds(*three),
     "other-calls": lambda work, device, repeats: 1e-3,
 }
 RIGHT = {

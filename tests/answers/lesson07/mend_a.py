@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson07.mend_a import a_clipped, a_sums, mend_a
-from course_lessons.lesson07.mend_f import stepped
+from answers.lesson07 import stepped
+from course_lessons.lesson07.mend_a import A_TWINS, mend_a
 from course_utils.exercises.edited import edited
 
 
@@ -54,53 +54,54 @@ def _a_by_foreach(model, batches, optimizer):
     return host.tolist()
 
 
-def _norms_of_weights(model, batches, optimizer):
-    norms = []
-    for x, y in batches:
-        stepped(F.cross_entropy(model(x), y), optimizer)
-        norms.append(torch.stack([p.norm() for p in model.parameters()]).norm())
-    return torch.stack(norms).tolist()
-
-
-def _clipped_at_5(model, batches, optimizer):
+def _clipped_at_7(model, batches, optimizer):
     norms = []
     for x, y in batches:
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
-        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 5.0))
+        norms.append(nn.utils.clip_grad_norm_(model.parameters(), 7.0))
         optimizer.step()
     return torch.stack(norms).tolist()
 
 
+def _a_by_kept_gradients(model, batches, optimizer):
+    kept = []
+    for x, y in batches:
+        stepped(F.cross_entropy(model(x), y), optimizer)
+        kept.append([p.grad for p in model.parameters()])
+    norms = [torch.cat([g.flatten() for g in gradients]).norm() for gradients in kept]
+    return tuple(torch.stack(norms).cpu().numpy())
+
+
+_NORM = "torch.stack([p.grad.norm() for p in model.parameters()]).norm()"
 WRONG = {
-    "each-step": edited(
-        mend_a,
-        {
-            "(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "(torch.stack([p.grad.norm() for p in model.parameters()]).norm().item())",
-            "torch.stack(norms).tolist()": "norms",
-        },
+    **A_TWINS,
+    "each-step": (
+        edited(mend_a, {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"}),
+        edited(mend_a, {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"}),
     ),
-    "each-parameter": edited(
-        mend_a,
-        {
-            "norms.append(torch.stack([p.grad.norm() for p in model.parameters()]).norm())": "norms.append(torch.stack([p.grad.norm().cpu() for p in model.parameters()]).norm())"
-        },
-    ),
+    "each-parameter": edited(mend_a, {_NORM: _NORM.replace("norm() for", "norm().cpu() for")}),
     "tensors": (
         edited(mend_a, {"torch.stack(norms).tolist()": "norms"}),
         lambda model, batches, optimizer: torch.zeros(3),
     ),
-    "sum-of-norms": a_sums,
-    "clipped": a_clipped,
-    "other-length": _a_without_norms,
+    "other-length": edited(mend_a, {"torch.stack(norms)": "torch.stack(norms[-1:])"}),
+    "other-steps": edited(mend_a, {"in batches": "in batches[:-1]"}),
+    "no-step": edited(mend_a, {"optimizer.step()": "pass"}),
+    "no-change": edited(mend_a, {"optimizer.step()": "optimizer.zero_grad()\noptimizer.step()"}),
+    "scaled": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / len(norms))"}),
     "too-early": edited(mend_a, {"norms).tolist(": 'norms).to("cpu", non_blocking=True).tolist('}),
-    "other-numbers": _norms_of_weights,
-    "other-result": _clipped_at_5,
+    "other-numbers": edited(
+        mend_a, {"norms.append": "norms.append(torch.rand((), device=x.device)); str"}
+    ),
+    "other-update": _clipped_at_7,
+    "not-finite": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / 0)"}),
     "returned-nothing": lambda model, batches, optimizer: None,
-    "wrong-type": lambda model, batches, optimizer: (1.0, 2.0, 3.0),
+    "wrong-type": lambda model, batches, optimizer: 1.0,
 }
 RIGHT = {
     "by clipping": _a_by_clipping,
     "by squares": _a_by_squares,
     "by foreach": _a_by_foreach,
+    "by kept gradients": _a_by_kept_gradients,
 }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
-from course_lessons.lesson07.mend_b import b_in_order, b_step
-from course_lessons.lesson07.mend_f import stepped
+from course_lessons.lesson07.mend_b import B_TWINS, mend_b
+from course_utils.exercises.edited import edited
 
 
 def _b_pinned(model, images, labels, order, optimizer, device):
@@ -16,7 +17,7 @@ def _b_pinned(model, images, labels, order, optimizer, device):
     for rows in order:
         x = torch.stack([images[i].to(device, non_blocking=True) for i in rows])
         y = torch.stack([labels[i].to(device, non_blocking=True) for i in rows])
-        losses.append(b_step(model, x, y, optimizer))
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
     return torch.stack(losses).tolist()
 
 
@@ -25,7 +26,7 @@ def _b_labels_one_by_one(model, images, labels, order, optimizer, device):
     for rows in order:
         x = images[rows].to(device)
         y = torch.stack([labels[i].to(device) for i in rows])
-        losses.append(b_step(model, x, y, optimizer))
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
     return torch.stack(losses).tolist()
 
 
@@ -33,7 +34,7 @@ def _b_by_item(model, images, labels, order, optimizer, device):
     losses = []
     for rows in order:
         x, y = images[rows].to(device), labels[rows].to(device)
-        losses.append(b_step(model, x, y, optimizer).item())
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer).item())
     return losses
 
 
@@ -41,7 +42,7 @@ def _b_all_each_step(model, images, labels, order, optimizer, device):
     losses = []
     for rows in order:
         x, y = images.to(device)[rows], labels.to(device)[rows]
-        losses.append(b_step(model, x, y, optimizer))
+        losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
     return torch.stack(losses).tolist()
 
 
@@ -73,13 +74,24 @@ def _b_pinned_batches(model, images, labels, order, optimizer, device):
     return [loss.item() for loss in losses]
 
 
+def _b_on_the_host(model, images, labels, order, optimizer, device):
+    losses = mend_b(model.to("cpu"), images, labels, order, optimizer, torch.device("cpu"))
+    model.to(device)
+    return losses
+
+
 WRONG = {
+    **B_TWINS,
     "each-sample": detective.loop_b,
     "as-many": _b_pinned,
     "labels-too": _b_labels_one_by_one,
     "all-each-step": _b_all_each_step,
     "waits-each-step": _b_by_item,
-    "other-rows": b_in_order,
+    "on-the-host": _b_on_the_host,
+    "other-weights": edited(
+        mend_b, {"[rows].to(device), labels": "[rows].half().float().to(device), labels"}
+    ),
+    "other-loss": edited(mend_b, {"images[rows].to": "images[rows - 1].to"}),
 }
 RIGHT = {
     "all on the device": _b_all_on_the_device,

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
-from course_lessons.lesson07.mend_b import b_step
-from course_lessons.lesson07.mend_f import stepped
+from course_lessons.lesson07.mend_c import C_TWINS, mend_c
+from course_utils.exercises.edited import edited
 
 
 def _c_with(**options: Any) -> Callable[..., Any]:
@@ -20,7 +21,7 @@ def _c_with(**options: Any) -> Callable[..., Any]:
         for _ in range(epochs):
             for x, y in loader:
                 x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-                losses.append(b_step(model, x, y, optimizer))
+                losses.append(stepped(F.cross_entropy(model(x), y), optimizer))
         return torch.stack(losses).tolist()
 
     return mend_c
@@ -31,7 +32,7 @@ def _c_by_item(model, make_loader, epochs, optimizer, device):
     loader = make_loader(num_workers=4, persistent_workers=True)
     for _ in range(epochs):
         for x, y in loader:
-            losses.append(b_step(model, x.to(device), y.to(device), optimizer).item())
+            losses.append(_c_step(model, x, y, optimizer, device).item())
     return losses
 
 
@@ -39,14 +40,14 @@ def _c_loads_first(model, make_loader, epochs, optimizer, device):
     losses = []
     batches = [batch for _ in range(epochs) for batch in make_loader()]
     for x, y in batches:
-        losses.append(b_step(model, x.to(device), y.to(device), optimizer))
+        losses.append(_c_step(model, x, y, optimizer, device))
     return torch.stack(losses).tolist()
 
 
 def _c_one_epoch(model, make_loader, epochs, optimizer, device):
     losses = []
     for x, y in make_loader(num_workers=4):
-        losses.append(b_step(model, x.to(device), y.to(device), optimizer))
+        losses.append(_c_step(model, x, y, optimizer, device))
     return torch.stack(losses).tolist()
 
 
@@ -87,14 +88,23 @@ def _c_read_once_an_epoch(model, make_loader, epochs, optimizer, device):
     return losses
 
 
+def _c_on_the_host(model, make_loader, epochs, optimizer, device):
+    losses = mend_c(model.to("cpu"), make_loader, epochs, optimizer, torch.device("cpu"))
+    model.to(device)
+    return losses
+
+
 WRONG = {
-    "in-line": detective.loop_c,
-    "only-copies": _c_with(pin_memory=True),
+    **C_TWINS,
+    "in-line": (detective.loop_c, _c_with()),
+    "only-pinned": _c_with(pin_memory=True),
     "loads-first": _c_loads_first,
     "workers-restart": _c_with(num_workers=4, pin_memory=True),
     "too-few-workers": _c_with(num_workers=1, persistent_workers=True),
     "too-many-workers": _c_with(num_workers=12, persistent_workers=True),
-    "other-length": _c_one_epoch,
+    "other-steps": _c_one_epoch,
+    "other-length": edited(mend_c, {"torch.stack(losses)": "torch.stack(losses[-8:])"}),
+    "on-the-host": _c_on_the_host,
     "waits-each-step": _c_by_item,
 }
 RIGHT = {

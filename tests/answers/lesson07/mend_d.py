@@ -5,25 +5,29 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson07.mend_d import d_mean, d_unweighted, d_with, one_by_one
-from course_lessons.lesson07.mend_f import stepped
+from answers.lesson07 import stepped
+from course_lessons.lesson07.mend_d import D_TWINS, mend_d
+from course_utils.exercises.edited import edited
 
-_d_each_model = d_with(
-    lambda model, x, y, w: (
-        (w * F.cross_entropy(torch.stack([model(row) for row in x]), y, reduction="none")).sum()
-        / w.sum()
-    )
+
+def one_by_one(model, x, y):
+    return F.cross_entropy(model(x), y, reduction="none")
+
+
+_EACH = 'F.cross_entropy(model(x), y, reduction="none")'
+_d_each_model = edited(mend_d, {"model(x), y": "torch.stack([model(row) for row in x]), y"})
+_d_pieces = edited(
+    mend_d,
+    {_EACH: "torch.cat([one_by_one(model, *p) for p in zip(x.split(2), y.split(2))])"},
+    one_by_one=one_by_one,
 )
-
-
-_d_pieces = d_with(
-    lambda model, x, y, w: (
-        sum(
-            (wp * one_by_one(model, xp, yp)).sum()
-            for xp, yp, wp in zip(x.split(2), y.split(2), w.split(2), strict=True)
-        )
-        / w.sum()
-    )
+_d_pieces_of_4 = edited(
+    mend_d,
+    {_EACH: "torch.cat([one_by_one(model, *p) for p in zip(x.split(4), y.split(4))])"},
+    one_by_one=one_by_one,
+)
+_d_each_loss = edited(
+    mend_d, {_EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"}
 )
 
 
@@ -62,10 +66,10 @@ def _waits_in_each_step(model, batches, optimizer):
 
 
 WRONG = {
+    **D_TWINS,
     "each-sample": _d_each_model,
-    "small-pieces": _d_pieces,
-    "unweighted": d_unweighted,
-    "divided-by-count": d_mean,
+    "small-pieces": (_d_pieces, _d_pieces_of_4),
+    "one-by-one-after": _d_each_loss,
     "waits-each-step": (_d_by_item, _waits_in_each_step),
 }
 RIGHT = {

@@ -7,9 +7,10 @@ import copy
 import torch
 from torch.nn import functional as F
 
+from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
-from course_lessons.lesson07.mend_e import mend_e
-from course_lessons.lesson07.mend_f import stepped
+from course_lessons.lesson07.mend_e import E_TWINS, mend_e
+from course_utils.exercises.edited import edited
 
 
 def _e_loss_only(model, batches, optimizer):
@@ -127,12 +128,33 @@ def _numbers_without_training(model, batches, optimizer):
     return mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
 
 
+_e_in_pieces = edited(
+    mend_e,
+    {
+        "loss = F.mse_loss(model(x), y)": "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
+    },
+)
+
+
 WRONG = {
+    **E_TWINS,
     "as-slow": _e_loss_only,
-    "only-some": _e_one_layer,
+    "only-some": (
+        _e_one_layer,
+        edited(
+            mend_e,
+            {
+                "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = F.mse_loss(model(x), y)": "loss = F.mse_loss(model(x), y)",
+                "loss.backward()": "with torch.autocast(x.device.type, torch.bfloat16):\n    loss.backward()",
+            },
+        ),
+    ),
+    "in-pieces": _e_in_pieces,
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
-    "other-weights": (_e_without_steps, _numbers_without_training),
-    "other-result": (_e_half_the_rows, _skips_a_step),
+    "no-step": (_e_without_steps, _numbers_without_training),
+    "other-steps": _skips_a_step,
+    "other-loss": _e_half_the_rows,
+    "diverged": edited(mend_e, {"loss.backward()": "(65536 * loss).backward()"}),
     "waits-each-step": (_e_by_item, _scaled_and_read_in_each_step),
 }
 RIGHT = {

@@ -6,28 +6,25 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lessons.lesson07.mend_f import (
-    accuracy,
-    f_aliased,
-    f_mean_of_means,
-    f_per_batch,
-    f_with,
-    stepped,
-)
+from answers.lesson07 import stepped
+from course_lessons.lesson07.mend_f import F_TWINS, mend_f
+from course_utils.exercises.edited import edited
 
 
-def _prefixes(outputs: list[Tensor], labels: list[Tensor]) -> list[float]:
-    found = [
-        accuracy(torch.cat(outputs[: i + 1]), torch.cat(labels[: i + 1]))
-        for i in range(len(outputs))
-    ]
+def accuracy(output: Tensor, y: Tensor) -> Tensor:
+    return (output.argmax(1) == y).float().mean()
+
+
+def _f_at_the_end(model, batches, optimizer):
+    outputs, labels = [], []
+    for x, y in batches:
+        output = model(x)
+        stepped(F.cross_entropy(output, y), optimizer)
+        outputs.append(output.detach())
+        labels.append(y)
+    counts = range(1, len(batches) + 1)
+    found = [accuracy(torch.cat(outputs[:n]), torch.cat(labels[:n])) for n in counts]
     return torch.stack(found).tolist()
-
-
-_f_at_the_end = f_with(_prefixes)
-
-
-_f_last_only = f_with(lambda o, y: [accuracy(torch.cat(o), torch.cat(y)).item()])
 
 
 def _f_by_item(model, batches, optimizer):
@@ -87,14 +84,21 @@ def _f_by_kept_hits(model, batches, optimizer):
 
 
 WRONG = {
+    **F_TWINS,
     "still-grows": (_f_keeps_predictions, _f_keeps_hits),
     "moved-to-the-end": _f_at_the_end,
     "waits-each-step": _f_by_item,
-    "per-batch": f_per_batch,
-    "mean-of-means": f_mean_of_means,
-    "aliased": f_aliased,
-    "other-length": _f_last_only,
-    "wrong-value": lambda model, batches, optimizer: [float("nan")] * 8,
+    "other-length": edited(mend_f, {"torch.stack(accuracies)": "torch.stack(accuracies[-1:])"}),
+    "not-finite": edited(mend_f, {"torch.stack(accuracies)": "(torch.stack(accuracies) / 0)"}),
+    "rounded": edited(mend_f, {".tolist()": ".mul(100).round().div(100).tolist()"}),
+    "other-numbers": edited(mend_f, {"argmax(1)": "argmin(1)"}),
+    "carried": edited(
+        mend_f,
+        {
+            "hits += (output.argmax(1) == y).sum()": "now = (output.argmax(1) == y).float().mean()\nhits = (hits + now) / 2 if seen else now",
+            "hits / seen": "hits",
+        },
+    ),
 }
 RIGHT = {
     "by cumulative sums": _f_by_cumulative_sums,

@@ -9,11 +9,12 @@ _TEST = "if share > 1:"
 _REFUSAL = 'raise ValueError(f"{share:.2f} of the peak: one of the three numbers is wrong")'
 WRONG = {
     **MFU_TWINS,
-    "above-one": edited(mfu, {_TEST: "if False:"}),
-    "refused": edited(mfu, {_TEST: "if share >= 1:"}),
+    "refused": edited(mfu, {_TEST: "if share > 0.3:"}),
     "asserted": edited(mfu, {_REFUSAL: 'assert share <= 1, "above the peak"'}),
+    "other-error": edited(mfu, {_REFUSAL: 'raise RuntimeError("above the peak")'}),
+    "returned": edited(mfu, {_REFUSAL: 'return ValueError("above the peak")'}),
     "no-words": edited(mfu, {_REFUSAL: "raise ValueError"}),
-    "wrong-value": lambda flops_per_step, seconds_per_step, peak: 0.2,
+    "other-share": lambda flops_per_step, seconds_per_step, peak: 0.2,
 }
 RIGHT = {
     "by the rate": edited(

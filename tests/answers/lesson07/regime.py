@@ -1,4 +1,4 @@
-"""Known answers to 07.regime that its check's twins are not."""
+"""Known answers to 07.regime."""
 
 from __future__ import annotations
 
@@ -14,14 +14,49 @@ def _regime_by_table(facts):
     return "memory" if facts.byte_share > facts.flop_share else "compute"
 
 
+_BUSY, _IDLE = "facts.busy >= 0.75", "max(facts.loading, facts.waiting) < 0.2"
+
+
+def _with(*edits: tuple[str, str]):
+    return edited(regime, dict(edits))
+
+
 WRONG = {
+    "busy-first": (
+        _with((_BUSY, f"{_BUSY} and {_IDLE}")),
+        _with((_BUSY, "facts.busy >= 0.8")),
+        _with((_BUSY, "facts.busy >= 75")),
+    ),
+    "at-least-busy": _with((_BUSY, "facts.busy > 0.75")),
+    "low-shares": _with(
+        (
+            'return "compute"',
+            'return "launch" if max(facts.flop_share, facts.byte_share) < 0.1 else "compute"',
+        )
+    ),
     "larger-share": (
-        edited(regime, {"facts.flop_share >= facts.byte_share": "facts.byte_share <= 0.5"}),
-        edited(regime, {"facts.flop_share >= facts.byte_share": "facts.flop_share >= 0.4"}),
+        _with(("facts.flop_share >=", "facts.flop_share <")),
+        _with(("facts.flop_share >= facts.byte_share", "facts.byte_share <= 0.5")),
+        _with(("facts.flop_share >= facts.byte_share", "facts.flop_share >= 0.4")),
     ),
-    "host-side": edited(
-        regime, {"if max(": 'if facts.loading >= 0.2:\n    return "loader"\nif max('}
+    "equal-device": _with(("facts.flop_share >=", "facts.flop_share >")),
+    "idle-device": (
+        _with((_BUSY, f"{_BUSY} or max(facts.flop_share, facts.byte_share) >= 0.3")),
+        _with((_BUSY, "facts.busy >= 0.7")),
     ),
+    "no-launch": (_with((_IDLE, "False")), _with((_IDLE, "facts.loading + facts.waiting < 0.2"))),
+    "long-enough": (
+        _with((_IDLE, _IDLE.replace("max", "min"))),
+        _with((_IDLE, "facts.loading < 0.2")),
+        _with((_IDLE, _IDLE.replace("0.2", "0.25"))),
+    ),
+    "at-least-host": _with((_IDLE, _IDLE.replace("<", "<="))),
+    "longer": (
+        _with((f"if {_IDLE}", f'if facts.loading >= 0.2:\n    return "loader"\nif {_IDLE}')),
+        _with(("facts.loading >= facts", "facts.loading < facts")),
+    ),
+    "equal-host": _with(("facts.loading >= facts", "facts.loading > facts")),
     "other-name": lambda facts: "gpu",
+    "wrong-type": lambda facts: [regime(facts)],
 }
 RIGHT = {"by a table": _regime_by_table}
