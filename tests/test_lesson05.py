@@ -157,10 +157,13 @@ for shape in ((12,), (7, 5), (2,)):
     dist.all_reduce(right)
     assert torch.equal(x, right), (x, right)
 
-model = average_gradients._with_gradients(rank, unused=True)
+unused = average_gradients._UNUSED[3]
+model = average_gradients._with_gradients(rank, unused[rank])
 average_gradients.average_gradients(model, dist)
-before = [average_gradients._with_gradients(r, unused=True) for r in range(ranks)]
-average_gradients._judge_averages(model, before, rank, None)
+before = [average_gradients._with_gradients(r, names) for r, names in enumerate(unused)]
+right = average_gradients._made(average_gradients._mean, average_gradients._filled(before))
+for name, (got,) in average_gradients._gradients([model]).items():
+    assert torch.allclose(got, right[name][rank]), (name, got)
 
 logged = []
 batches = unhang._labelled(((3,), (2, 2), ())[rank], rank)

@@ -83,7 +83,7 @@ def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
 
     ranks = [len(unused) for unused in _UNUSED]
     right = [_made(_mean, case) for case in given]
-    if _ALIKE(got, right):
+    if agree(_ALIKE, got, right):
         return
     twins = {
         name: [[_made(one, case) for case in given] for one in several(twin)]
@@ -185,7 +185,9 @@ def _wrong(got: _Case, right: _Case) -> Iterator[tuple[str, int]]:
 def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -> str:
     """Say what is seen in gradients that follow no twin."""
     cases = list(zip(got, right, given, strict=True))
-    if all(_ALIKE(g[n][r], old[n][0][r]) for g, mean, old in cases for n, r in _wrong(g, mean)):
+    if all(
+        agree(_ALIKE, g[n][r], old[n][0][r]) for g, mean, old in cases for n, r in _wrong(g, mean)
+    ):
         return "some-left"
     divided = True
     for g, mean, _ in cases:
