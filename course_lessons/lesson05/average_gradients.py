@@ -182,6 +182,10 @@ def _wrong(got: _Case, right: _Case) -> Iterator[tuple[str, int]]:
                 yield name, rank
 
 
+def _kept(got: Any, full: list[Tensor], used: list[bool], rank: int) -> bool:
+    return agree(_ALIKE, got, full[rank] if used[rank] else None)
+
+
 def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -> str:
     """Say what is seen in gradients that follow no twin."""
     cases = list(zip(got, right, given, strict=True))
