@@ -40,7 +40,7 @@ _PREFIXES = ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module
 def _cases() -> Iterator[tuple[str, dict[str, Tensor], nn.Module]]:
     """Yield checkpoints, what they are called, and the model that is to take them."""
     for model in _models():
-        own = {key: value.clone() for key, value in model.state_dict().items()}
+        own = {key: value + at for at, (key, value) in enumerate(model.state_dict().items())}
         first, *_, last = own
         for prefix in _PREFIXES:
             saved = {prefix + key: own[key] for key in own}
@@ -196,7 +196,7 @@ TWINS: dict[str, Any] = {
         *_stripped(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
         *_stripped(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
     ),
-    "already-right": _trying(*(prefix for prefix in _PREFIXES if prefix)),
+    "already-right": _trying(*(prefix for prefix in _PREFIXES if prefix))[0],
     "still-there": _trying(*(prefix for prefix in _PREFIXES if prefix != "module.")),
     "compiled": (*_trying("module.", ""), *_trying(*(p for p in _PREFIXES if p != "_orig_mod."))),
     "two-wrappers": (
