@@ -155,8 +155,13 @@ _TWINS: dict[str, Any] = {
     "sum": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)),
     "sum-of-means": lambda ranks, rank: sum(_of(batches) for batches in ranks),
     "by-batches": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(_all(ranks)),
-    "own-count": lambda ranks, rank: (
-        _mean(ranks, rank) * _rows(_all(ranks)) / max(_rows(ranks[rank]), 1)
+    "own-count": (
+        lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / max(_rows(ranks[rank]), 1),
+        lambda ranks, rank: (
+            _mean(ranks, rank) * _rows(_all(ranks)) / _rows(ranks[rank])
+            if ranks[rank]
+            else math.inf
+        ),
     ),
     "own-sum": lambda ranks, rank: _of(ranks[rank]) * _rows(ranks[rank]) / _rows(_all(ranks)),
     "by-ranks": lambda ranks, rank: _mean(ranks, rank) / len(ranks),
