@@ -38,6 +38,7 @@ class _Evaluation:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         generator = torch.Generator().manual_seed(len(sizes))
+        torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.model.register_forward_hook(lambda _, args, out: self._note(out))
         self.given, self.outputs, self.graph = Alive(), Alive(), Alive()
@@ -152,7 +153,6 @@ def _average_used_up(model, batches, loss_fn):
 
 
 _COUNT = {"count += len(x)": "count += 1"}
-_REST = "continue\ntotal += loss_fn"
 _QUIET = {"inference_mode": "no_grad"}
 LOSS_TWINS: dict[str, Any] = {
     "mean-of-means": _average_of_means,
@@ -168,9 +168,14 @@ LOSS_TWINS: dict[str, Any] = {
         edited(average_loss, {"total +=": "total =", "count +=": "count ="}),
         edited(average_loss, {"total +=": "total ="}),
     ),
-    "short-left-out": edited(
-        average_loss,
-        {"total += loss_fn": "most = max(len(x), count and most)\nif len(x) < most:\n    " + _REST},
+    "short-left-out": tuple(
+        edited(
+            average_loss,
+            {
+                "total += loss_fn": f"most = {most}\nif len(x) < most:\n    continue\ntotal += loss_fn"
+            },
+        )
+        for most in ("max(len(x), count and most)", "most if count else len(x)")
     ),
     "first-left-out": edited(average_loss, {"in batches": "in list(batches)[1:]"}),
     "rounded": tuple(

@@ -15,7 +15,7 @@ from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import several
-from course_utils.exercises.values import nearly
+from course_utils.exercises.values import agree, nearly
 
 from .checking import Block
 
@@ -88,7 +88,7 @@ TWINS: dict[str, Any] = {
 
 
 def _alike(a: dict[str, Any], b: dict[str, Any], what: str) -> bool:
-    return nearly(1e-4, 1e-6)(a[what], b[what])
+    return agree(nearly(1e-4, 1e-6), a[what], b[what])
 
 
 def _like(
