@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -81,7 +82,15 @@ def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
     """Train a narrow network on the CPU, on few rows and on all, and compare with the plain steps."""
     for sizes in ((10, 13, 11), (ROWS,)):
-        right, got = _plain_steps(sizes), _steps(answer, sizes)
+        right = _plain_steps(sizes)
+        try:
+            got = _steps(answer, sizes)
+        except Raised as problem:
+            if not isinstance(problem.error, _TooMany):
+                raise
+            judge.no("too-many-passes", seen=str(problem.error), expected="a few")
+        if got["dtypes"] != right["dtypes"]:
+            judge.no("other-dtype", seen=f"weights in {got['dtypes']}", expected=right["dtypes"])
         if any(isinstance(loss, Tensor) and loss.requires_grad for loss in got["losses"]):
             judge.no(
                 "keeps-graph", seen="a loss that requires a gradient", expected="a detached one"
@@ -97,14 +106,20 @@ def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f"weights whose change is {off:.1%} off that of the plain steps ({rows} rows)",
                 expected=f"at most {TOLERANCE:.0%} off",
             )
-        if any(abs(a - b) > TOLERANCE * b for a, b in zip(losses, usual, strict=True)):
-            judge.no("other-loss", seen=losses, expected=usual)
+        # Where the change is exact, nothing was rounded to 16 bits, and the loss is exact too.
+        most = TOLERANCE if off > 1e-4 else 1e-4
+        if any(abs(a - b) > most * b for a, b in zip(losses, usual, strict=True)):
+            judge.no(_why_loss(losses, usual, sizes), seen=losses, expected=usual)
     if simgpu.problem() and got["peak"] > 0.5 * right["peak"]:
         judge.no(
             "does-not-fit",
             seen=f"at most {got['peak']:,} bytes of activations at once",
             expected=f"at most {0.5 * right['peak']:,.0f} bytes",
         )
+
+
+MOST_PASSES = 20
+"""More passes than any step has that is quick enough: they are not even tried."""
 
 
 TOLERANCE = 0.02
@@ -123,6 +138,19 @@ def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
     return "other-step"
 
 
+def _why_loss(losses: list[float], usual: list[float], sizes: tuple[int, ...]) -> str:
+    """Name the twin whose losses these are; if they are each a whole multiple, say that."""
+    for name, twin in _LOSS_TWINS.items():
+        like = [float(loss) for loss in _steps(twin, sizes)["losses"]]
+        if all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, like, strict=True)):
+            return name
+    return "other-loss"
+
+
+class _TooMany(Exception):
+    """A step went through the network too often."""
+
+
 def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
     """Return what steps of so many rows do to a narrow network.
 
@@ -138,7 +166,15 @@ def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     losses, steps, rows = [], [], []
     optimizer.register_step_post_hook(lambda *_: steps.append(1))
-    model[0].register_forward_pre_hook(lambda _, args: rows.append(len(args[0])))
+    model[0].register_forward_pre_hook(lambda _, args: note(len(args[0])))
+
+    def note(n: int) -> None:
+        rows.append(n)
+        if len(rows) > MOST_PASSES and sizes == (ROWS,):
+            raise _TooMany(
+                f"more than {MOST_PASSES} passes through the first block for {ROWS:,} rows"
+            )
+
     for size in sizes:
         x, y = torch.randn(size, 8), torch.randint(10, (size,))
         losses.append(step(model, x, y, F.cross_entropy, optimizer))
@@ -149,6 +185,7 @@ def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
         "peak": watch.peak,
         "steps": len(steps),
         "rows": sum(rows),
+        "dtypes": ", ".join(sorted({str(p.dtype) for p in model.parameters()})),
     }
 
 
@@ -199,11 +236,27 @@ _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nlo
 FRUGAL_TWINS = {
     "summed": edited(frugal_step, {_SHARE: ""}),
     "mean-of-means": edited(frugal_step, {_SHARE: " / 4"}),
-    "piles-up": edited(frugal_step, {"optimizer.zero_grad()": ""}),
+    "by-rows": edited(frugal_step, {_SHARE: " * len(rows)"}),
+    "piles-up": (
+        edited(frugal_step, {"optimizer.zero_grad()": ""}),
+        edited(frugal_step, {"optimizer.zero_grad()": "", _SHARE: " / 4"}),
+    ),
     "last-part": (
         edited(frugal_step, {**_ZERO_EACH, _SHARE: ""}),
         edited(frugal_step, _ZERO_EACH),
     ),
+}
+_LOSS_TWINS = {
+    "last-loss": edited(
+        frugal_step, {"total += loss.detach()": "total = loss.detach() * len(x) / len(rows)"}
+    ),
+    "loss-of-means": edited(
+        frugal_step, {"total += loss.detach()": "total += loss.detach() * len(x) / len(rows) / 4"}
+    ),
+    "loss-summed": edited(
+        frugal_step, {"total += loss.detach()": "total += loss.detach() * len(x) / len(rows)"}
+    ),
+    "last-share": edited(frugal_step, {"total += loss.detach()": "total = loss.detach()"}),
 }
 
 
@@ -233,8 +286,15 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
     "network and on the card: measure two before you choose.",
     diagnoses={
         "does-not-fit": "The step needs more memory than there is.",
-        "too-dear": "It fits, but it takes too long. Work cut into too many pieces, a way over the bus, or a "
-        "16-bit format that a T4 does not have (use `torch.float16`), costs more than computing something twice.",
+        "too-dear": "It fits, but it takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
+        "bfloat16 (`torch.float16` it has). Computing something twice can cost less.",
+        "too-many-passes": "The batch goes through the network in more than twenty pieces, and each costs launches: that takes too long.",
+        "by-rows": "Each part's loss is multiplied by its rows, and nothing divides by the rows of all parts.",
+        "other-dtype": "The weights themselves have another dtype now.",
+        "last-loss": "The loss given back is that of the last part alone. The weights are right.",
+        "last-share": "The loss given back is the last part's share alone. The weights are right.",
+        "loss-of-means": "The loss given back is the mean of the parts' means. The parts are not equally large. The weights are right.",
+        "loss-summed": "The loss given back is the sum of the parts' means. The weights are right.",
         "summed": "The gradients are several times too large: each part's loss is a mean over its own rows, and "
         "the parts are added up.",
         "mean-of-means": "The parts are not equally large, and a small one counts as much as a large one.",
@@ -246,7 +306,7 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
         "left-out": "Not all rows of the batch went through the network.",
         "other-step": "The weights are not those of the plain steps.",
         "no-step": "The weights did not change.",
-        "other-loss": "The loss given back is not the mean over the batch.",
+        "other-loss": "The loss given back is not the mean over the batch. The weights are right.",
         "keeps-graph": "The loss given back still has its graph. Detach it, so that nothing is kept.",
     },
     limit=60.0,

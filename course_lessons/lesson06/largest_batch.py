@@ -177,7 +177,7 @@ def _search(
     if isinstance(raised, ValueError) and "a batch is" in str(raised):
         judge.no("no-batch", seen=str(raised), expected="batches from 1 on")
     if isinstance(raised, _Enough):
-        judge.no("endless", seen=tried, expected="an end after a few tries")
+        judge.no("too-many", seen=f"more than 200 tries; {tried}", expected="a few")
     if raised is not None:
         raise Raised(raised)
     for name in ("result-kept", "held-by-error", "not-collected"):
@@ -217,6 +217,10 @@ TWINS: dict[str, Any] = {
     "gap-too-wide": edited(largest_batch, {_GAP: "while bad - good > 2:"}),
     "start-fails": (
         edited(largest_batch, {_GAP: "while good and bad - good > 1:"}),
+        edited(
+            largest_batch,
+            {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
+        ),
         edited(largest_batch, {"good, bad = 0": "good, bad = start // 2"}),
         edited(largest_batch, {"good, bad = 0": "good, bad = start - 1"}),
         edited(largest_batch, {_RETURN: "return max(good, start // 2)"}),
@@ -279,7 +283,6 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
         "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
         "They wait for the garbage collector: `gc.collect()` after each try.",
         "result-kept": "When the next batch was tried, what `works` had returned was still held.",
-        "endless": "The search goes on and on.",
         "over-limit": "A batch above `limit` was tried.",
         "wrong-batch": "That is not the largest batch that fits.",
         "only-doubled": "The doubling is there, and the halving is not: the gap between the last that fitted and the first that "

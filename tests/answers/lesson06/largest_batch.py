@@ -69,12 +69,11 @@ WRONG = {
     "not-caught": lambda works, start=1, limit=None: works(start + 1000) or start,
     "only-doubled": (TWINS["only-doubled"], _largest_by_doubling),
     "wrong-batch": edited(largest_batch, {"return good": "return 2 * good"}),
-    "not-doubling": _largest_by_ones,
-    "endless": edited(largest_batch, {"while bad - good > 1:": "while fits(1):"}),
+    "not-doubling": edited(largest_batch, {"2 * batch": "3 * batch"}),
     "defaults": edited(largest_batch, {"start=1": "start=2"}),
     "no-batch": edited(largest_batch, {"batch = start": "batch = 0"}),
     "twice": edited(largest_batch, {"min(bad, batch)": "min(bad, batch + 1)"}),
-    "too-many": _largest_by_thirds,
+    "too-many": (_largest_by_thirds, _largest_by_ones),
     "over-limit": _largest_past_the_limit,
 }
 RIGHT = {
