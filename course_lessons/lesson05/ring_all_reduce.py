@@ -213,8 +213,8 @@ returned has returned. The cell below your answer draws it.
         "with `isend`, receive, and then wait.",
         "no-partner": "A rank waits for one that has finished already. Each message needs a rank that sends it and one that receives it.",
         "other-partner": "What one rank sends is not what the other one receives. Compare sizes and dtypes.",
-        "no-wait": "A message may still be on its way. What `isend` or `irecv` has begun is done when its `wait()` has returned: "
-        "change or read its tensor after that.",
+        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
+        "what they returned has returned.",
         "collective": "That is a collective. Build it from sending and receiving.",
         "not-in-place": "`x` is as it was. The sum belongs into `x` itself.",
         "divided": "That is the mean. The task asks for the sum.",

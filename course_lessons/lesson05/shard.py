@@ -38,7 +38,7 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     for rank, rows in enumerate((later[:25], later[25:])):
         if {*rows} == {*first[:25]}:
             judge.no(
-                "same-rows",
+                "handed-round" if rank else "same-rows",
                 seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
                 expected="another choice",
             )
@@ -140,10 +140,11 @@ some rows come twice. n may be smaller than the number of ranks. Global random g
         "each row once.",
         "overlap": "All ranks have the same order, and they take pieces of it that overlap. Some rows are taken by nobody.",
         "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-        "same-rows": "The same rows stay together: only their order changes, or who has them. Shuffle all rows first, then share "
-        "them out.",
+        "same-rows": "A rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
+        "handed-round": "The same rows stay together, and only the rank that has them is another. Shuffle all rows first, then "
+        "share them out.",
         "no-seed": "In epoch 0 the order does not depend on the seed.",
-        "not-shuffled": "The rows come in the order in which they lie in the data, or in equal steps.",
+        "not-shuffled": "Most rows come in equal steps, as they lie in the data.",
         "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
         "drops-rows": "Rows are left out where the ranks do not divide n. The task wants every row at least once.",
         "too-long": "There are more rows than needed.",

@@ -164,6 +164,11 @@ _TWINS: dict[str, Any] = {
         ),
     ),
     "own-sum": lambda ranks, rank: _of(ranks[rank]) * _rows(ranks[rank]) / _rows(_all(ranks)),
+    "rank-0-alone": lambda ranks, rank: _of(ranks[rank]) if rank else _mean(ranks, rank),
+    "rounded": tuple(
+        lambda ranks, rank, digits=digits: round(_mean(ranks, rank), digits) for digits in (1, 2, 3)
+    ),
+    "values": lambda ranks, rank: _mean(ranks, rank) / 3,
     "by-ranks": lambda ranks, rank: _mean(ranks, rank) / len(ranks),
     "sum-by-ranks": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(ranks),
     "unweighted": lambda ranks, rank: sum(loss for loss, _ in _all(ranks)) / _rows(_all(ranks)),
@@ -229,6 +234,9 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
         "by-batches": "The losses of all rows are divided by the number of batches.",
         "own-count": "The losses of all ranks' rows are divided by the rows of this rank alone.",
         "own-sum": "The losses of this rank's rows alone are divided by the rows of all ranks.",
+        "rank-0-alone": "Rank 0 has the mean of all rows, and each other rank that of its own.",
+        "rounded": "The mean is rounded.",
+        "values": "The values of `x` are counted. A row has three.",
         "by-ranks": "That is the mean, divided once more by the number of ranks.",
         "sum-by-ranks": "The losses of all rows are divided by the number of ranks.",
         "unweighted": "The batches' means are added up as if each were a sum over its rows, and divided by all rows.",

@@ -182,6 +182,13 @@ LOSS_TWINS: dict[str, Any] = {
         edited(average_loss, {"total / count": f"round(total / count, {digits})"})
         for digits in (1, 2, 3)
     ),
+    "one-less": (
+        edited(average_loss, {"total / count": "total / (count - 1)"}),
+        edited(
+            average_loss,
+            {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
+        ),
+    ),
     "used-up": _average_used_up,
 }
 
@@ -219,6 +226,7 @@ no activations, no outputs, no inputs. And no graph may be built. The check look
         "values": "The values of `x` are counted. A sample is a row.",
         "short-left-out": "Batches that are smaller than one before are left out.",
         "first-left-out": "The first batch is left out.",
+        "one-less": "The sum is divided by one less than it has terms. (The last number of `enumerate` is one less.)",
         "rounded": "The mean is rounded.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",

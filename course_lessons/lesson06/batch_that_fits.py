@@ -79,6 +79,8 @@ _TWINS = {
         edited(batch_that_fits, {_LINE: "int((capacity - high) / (low / few) + many)"}),
     ),
     "less-than": edited(batch_that_fits, {"capacity - low": "capacity - low - 1"}),
+    "one-more": edited(batch_that_fits, {_LINE: f"{_LINE} + 1"}),
+    "not-below-small": edited(batch_that_fits, {_LINE: f"{_LINE} if capacity > low else 0"}),
     "one-less": edited(batch_that_fits, {_LINE: f"{_LINE} - 1"}),
     "not-zero": (
         edited(batch_that_fits, {"max(0,": "max(1,"}),
@@ -135,6 +137,8 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
         "fixed-added": "The fixed part is added to the capacity. It takes its place away.",
         "slope-of-one": "The bytes a sample are taken from one measurement alone: its fixed part is in them.",
         "less-than": "A peak of exactly the capacity fits: it is to be at most that.",
+        "one-more": "That is one sample too many.",
+        "not-below-small": "A batch smaller than the small one can fit where the small one does not: the line goes on to the left.",
         "one-less": "That is one sample too few, wherever anything fits.",
         "not-zero": "Where no batch fits, the answer is 0, and any batch from 1 on can be the answer.",
         "capped": "The answer can lie beyond the large batch: the line goes on.",

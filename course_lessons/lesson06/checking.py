@@ -18,7 +18,7 @@ def number(judge: Judge, got: Any) -> float:
 
 
 class Block(nn.Module):
-    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``.
+    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``, and counts in ``calls``.
 
     Parameters
     ----------
@@ -35,9 +35,12 @@ class Block(nn.Module):
         self.down = nn.Linear(inner, width)
         self.dropout = dropout
         self.watch: Alive | None = None
+        self.calls: list[int] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` and what the block adds to it."""
+        if self.calls is not None:
+            self.calls.append(1)
         normed = self.norm(x)
         raised = self.up(normed)
         bent = F.gelu(raised)

@@ -133,6 +133,9 @@ _TWINS = {
     "allocated": edited(diagnose, {_REACH: 'found["free"] + found["allocated"]'}),
     "others-first": edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
     "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
+    "first-two-swapped": edited(
+        diagnose, {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'}
+    ),
     "swapped": edited(diagnose, {'"someone else"': '"too large"', '"too large"': '"someone else"'}),
 }
 
@@ -204,12 +207,13 @@ EXERCISE = Exercise(
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is *unallocated*.",
         "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
         "first.",
+        "first-two-swapped": "The first two answers are swapped.",
         "swapped": "The last two answers are swapped.",
         "other-word": "The answer is none of the three texts.",
         "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
         "are not the problem. The message gives the same advice every time.",
-        "would-not-help": "Even with all that others hold, the request would not fit. (A little that seems "
-        "to be theirs may be the rounding of the figures, or this process's own CUDA context.)",
+        "would-not-help": "Even with all that others hold, the request would not fit. (Figures are rounded, so a little can seem "
+        "to be theirs.)",
         "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
         "failed because no single piece is.",
         "not-their-fault": "This process has enough bytes without those of others. Look at the pieces first.",

@@ -185,7 +185,8 @@ def _search(
             judge.no(name, seen=f"still there when the next was tried; {tried}", expected="nothing")
     if limit is not None and max(card.tried, default=0) > limit:
         judge.no("over-limit", seen=tried, expected=f"no batch above {limit}")
-    return got.item() if isinstance(got, np.generic) else got
+    got = got.item() if isinstance(got, np.generic) else got
+    return got if got is None else judge.is_a(got, (int, float), "a whole number")
 
 
 def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> None:

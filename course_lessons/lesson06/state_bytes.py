@@ -112,6 +112,7 @@ _TWINS = {
     "not-bytes": (
         edited(state_bytes, {"for t in tensors)": "for t in tensors) / 2**20"}),
         edited(state_bytes, {"for t in tensors)": "for t in tensors) / 1e6"}),
+        edited(state_bytes, {"for t in tensors)": "for t in tensors) * 8"}),
     ),
     "frozen": (
         edited(state_bytes, {" if p.requires_grad": ""}),

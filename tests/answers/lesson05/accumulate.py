@@ -106,6 +106,7 @@ WRONG = {
     ),
     "no-backward": edited(accumulate, {".backward()": ".detach()"}),
     "divided-twice": edited(accumulate, {" / rows": " / rows / len(parts)"}),
+    "by-ranks": edited(accumulate, {" / rows": " / rows / model._dist.get_world_size()"}),
     "rows-alone": edited(accumulate, {" * len(x)": ""}),
     "own-rows": edited(accumulate, {" * len(x) / rows": " / len(x)"}),
     "last-unweighted": edited(

@@ -82,7 +82,8 @@ WRONG = {
     "repeated": edited(shard, {"torch.randperm(n, ": "torch.randint(n, (n,), "}),
     "overlap": edited(shard, {"padded[rank::world_size]": "padded[rank : rank + length]"}),
     "same-every-epoch": edited(shard, {"seed + epoch": "seed"}),
-    "same-rows": (_shard_cut_first, _shard_handed_round),
+    "same-rows": _shard_cut_first,
+    "handed-round": _shard_handed_round,
     "unequal": edited(shard, {"return padded": "return order"}),
     "drops-rows": edited(shard, {"math.ceil(n / world_size)": "n // world_size"}),
     "global-generator": (
