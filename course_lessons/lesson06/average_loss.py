@@ -216,8 +216,8 @@ no activations, no outputs, no inputs. And no graph may be built. The check look
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={
-        "leak": "Each batch adds to what is kept: something that you carry, such as a running total, still has its graph, and "
-        "the graph holds the activations of every batch so far.",
+        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
+        "graph, and the graph holds the activations of every batch so far.",
         "grad-off": "Gradients are switched off, and stay off. A `with` block ends that.",
         "frozen": "The parameters need no gradient any more. The next training would stand still.",
         "mode": "The model is in training mode now.",

@@ -287,7 +287,7 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
     diagnoses={
         "does-not-fit": "The step needs more memory than there is.",
         "too-dear": "It fits, but it takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
-        "bfloat16 (`torch.float16` it has). Computing something twice can cost less.",
+        "bfloat16 (use `torch.float16`). Computing something twice can cost less.",
         "too-many-passes": "The batch goes through the network in more than twenty pieces, and each costs launches: that takes too long.",
         "by-rows": "Each part's loss is multiplied by its rows, and nothing divides by the rows of all parts.",
         "other-dtype": "The weights themselves have another dtype now.",
