@@ -189,9 +189,7 @@ def _kept(got: Any, full: list[Tensor], used: list[bool], rank: int) -> bool:
 def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -> str:
     """Say what is seen in gradients that follow no twin."""
     cases = list(zip(got, right, given, strict=True))
-    if all(
-        agree(_ALIKE, g[n][r], old[n][0][r]) for g, mean, old in cases for n, r in _wrong(g, mean)
-    ):
+    if all(_kept(g[n][r], *old[n], r) for g, mean, old in cases for n, r in _wrong(g, mean)):
         return "some-left"
     divided = True
     for g, mean, _ in cases:

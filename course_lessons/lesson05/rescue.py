@@ -40,7 +40,7 @@ _PREFIXES = ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module
 def _cases() -> Iterator[tuple[str, dict[str, Tensor], nn.Module]]:
     """Yield checkpoints, what they are called, and the model that is to take them."""
     for model in _models():
-        own = {key: value + at for at, (key, value) in enumerate(model.state_dict().items())}
+        own = {key: value + 10 * at for at, (key, value) in enumerate(model.state_dict().items())}
         first, *_, last = own
         for prefix in _PREFIXES:
             saved = {prefix + key: own[key] for key in own}

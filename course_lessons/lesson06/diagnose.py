@@ -133,6 +133,9 @@ _TWINS = {
     "allocated": edited(diagnose, {_REACH: 'found["free"] + found["allocated"]'}),
     "others-first": edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
     "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
+    "always-the-same": tuple(
+        lambda message, text=text: text for text in ("fragmented", "someone else", "too large")
+    ),
     "first-two-swapped": edited(
         diagnose, {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'}
     ),
@@ -207,6 +210,7 @@ EXERCISE = Exercise(
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is *unallocated*.",
         "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
         "first.",
+        "always-the-same": "The answer is the same for every message.",
         "first-two-swapped": "The first two answers are swapped.",
         "swapped": "The last two answers are swapped.",
         "other-word": "The answer is none of the three texts.",

@@ -136,6 +136,7 @@ _SEARCHES = (
     (64, 1, None),
     (63, 8, None),
     (5, 16, None),
+    (9, 32, None),
     (1, 1, None),
     (0, 1, None),
     (0, 4, None),

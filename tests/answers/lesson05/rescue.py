@@ -86,10 +86,13 @@ WRONG = {
         rescue,
         {"== set(state)": "== set(state) and next(iter(state)).endswith(next(iter(wanted)))"},
     ),
-    "not-refused": (
+    "twice": (
+        *TWINS["twice"],
         _rescue_by_any_prefix,
         _rescue_by_cutting,
         _rescue_key_by_key,
+    ),
+    "not-refused": (
         edited(rescue, {'raise ValueError("this checkpoint is of another model")': ""}),
     ),
     "other-error": edited(

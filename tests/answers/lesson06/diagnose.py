@@ -7,10 +7,8 @@ from course_utils.exercises.edited import edited
 
 WRONG = {
     "not-enough": lambda message: "fragmented" if "expandable_segments" in message else "too large",
-    "enough-in-pieces": lambda message: "too large",
     "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
     "not-their-fault": lambda message: (
         "someone else" if "Process" in message else diagnose(message)
     ),
-    "would-not-help": lambda message: "someone else",
 }
