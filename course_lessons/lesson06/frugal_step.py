@@ -118,10 +118,7 @@ def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
         )
 
 
-MOST_PASSES = 20
-"""More passes than any step has that is quick enough: they are not even tried."""
-
-
+MOST_PASSES = 20  # a step of more cannot be quick enough
 TOLERANCE = 0.02
 """How far the change of the weights may be from the plain steps': 16-bit formats round."""
 
@@ -138,17 +135,16 @@ def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
     return "other-step"
 
 
+class _TooMany(Exception):
+    pass
+
+
 def _why_loss(losses: list[float], usual: list[float], sizes: tuple[int, ...]) -> str:
-    """Name the twin whose losses these are; if they are each a whole multiple, say that."""
     for name, twin in _LOSS_TWINS.items():
         like = [float(loss) for loss in _steps(twin, sizes)["losses"]]
         if all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, like, strict=True)):
             return name
     return "other-loss"
-
-
-class _TooMany(Exception):
-    """A step went through the network too often."""
 
 
 def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
@@ -246,17 +242,11 @@ FRUGAL_TWINS = {
         edited(frugal_step, _ZERO_EACH),
     ),
 }
+_ADD, _MEANS = "total += loss.detach()", "loss.detach() * len(x) / len(rows)"
 _LOSS_TWINS = {
-    "last-loss": edited(
-        frugal_step, {"total += loss.detach()": "total = loss.detach() * len(x) / len(rows)"}
-    ),
-    "loss-of-means": edited(
-        frugal_step, {"total += loss.detach()": "total += loss.detach() * len(x) / len(rows) / 4"}
-    ),
-    "loss-summed": edited(
-        frugal_step, {"total += loss.detach()": "total += loss.detach() * len(x) / len(rows)"}
-    ),
-    "last-share": edited(frugal_step, {"total += loss.detach()": "total = loss.detach()"}),
+    "last-loss": edited(frugal_step, {_ADD: f"total = {_MEANS}"}),
+    "loss-of-means": edited(frugal_step, {_ADD: f"total += {_MEANS} / 4"}),
+    "loss-summed": edited(frugal_step, {_ADD: f"total += {_MEANS}"}),
 }
 
 
@@ -292,7 +282,6 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
         "by-rows": "Each part's loss is multiplied by its rows, and nothing divides by the rows of all parts.",
         "other-dtype": "The weights themselves have another dtype now.",
         "last-loss": "The loss given back is that of the last part alone. The weights are right.",
-        "last-share": "The loss given back is the last part's share alone. The weights are right.",
         "loss-of-means": "The loss given back is the mean of the parts' means. The parts are not equally large. The weights are right.",
         "loss-summed": "The loss given back is the sum of the parts' means. The weights are right.",
         "summed": "The gradients are several times too large: each part's loss is a mean over its own rows, and "

@@ -86,7 +86,7 @@ class _Activations(list):
 
 
 class _Enough(Exception):
-    """The search has tried too often."""
+    pass
 
 
 @contextmanager
@@ -165,7 +165,6 @@ def _outcome(function: Callable[..., Any], most: int, start: int, limit: int | N
 def _search(
     answer: Callable[..., Any], card: _Card, start: int, limit: int | None, judge: Judge
 ) -> Any:
-    """Return what an answer finds; refuse a search that does not come to its end, or tries what it must not."""
     raised: BaseException | None = None
     got = None
     try:
@@ -191,7 +190,6 @@ def _search(
 
 
 def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> None:
-    """Refuse a search that found the right batch by other tries than the task's."""
     tried = _told(card, start, limit)
     right = min(card.most, limit or card.most)
     if len(set(card.tried)) < len(card.tried):
@@ -224,13 +222,11 @@ TWINS: dict[str, Any] = {
             {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
         ),
         edited(largest_batch, {"good, bad = 0": "good, bad = start // 2"}),
-        edited(largest_batch, {"good, bad = 0": "good, bad = start - 1"}),
         edited(largest_batch, {_RETURN: "return max(good, start // 2)"}),
     ),
     "none-fits": (
         edited(largest_batch, {_RETURN: "return good or None"}),
         edited(largest_batch, {_RETURN: "return max(good, 1)"}),
-        edited(largest_batch, {_RETURN: "return good or -1"}),
     ),
     "reads-result": edited(
         largest_batch, {"works(batch)\nfine = True": "fine = bool(works(batch))"}
@@ -284,7 +280,7 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
         "the error. Leave the `except` block first, and keep no error.",
         "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
         "They wait for the garbage collector: `gc.collect()` after each try.",
-        "result-kept": "When the next batch was tried, what `works` had returned was still held.",
+        "result-kept": "What `works` had returned was still held at the next try.",
         "over-limit": "A batch above `limit` was tried.",
         "wrong-batch": "That is not the largest batch that fits.",
         "only-doubled": "The doubling is there, and the halving is not: the gap between the last that fitted and the first that "
