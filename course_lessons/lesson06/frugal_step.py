@@ -47,7 +47,6 @@ def challenge_model(width: int = WIDTH, inner: int = INNER, blocks: int = BLOCKS
 
 
 def plain_step(model, x, y, loss_fn, optimizer):
-    """Train for one step without a thought for memory."""
     optimizer.zero_grad()
     loss = loss_fn(model(x), y)
     loss.backward()
@@ -106,8 +105,7 @@ def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f"weights whose change is {off:.1%} off that of the plain steps ({rows} rows)",
                 expected=f"at most {TOLERANCE:.0%} off",
             )
-        # Where the change is exact, nothing was rounded to 16 bits, and the loss is exact too.
-        most = TOLERANCE if off > 1e-4 else 1e-4
+        most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
         if any(abs(a - b) > most * b for a, b in zip(losses, usual, strict=True)):
             judge.no(_why_loss(losses, usual, sizes), seen=losses, expected=usual)
     if simgpu.problem() and got["peak"] > 0.5 * right["peak"]:
@@ -135,8 +133,7 @@ def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
     return "other-step"
 
 
-class _TooMany(Exception):
-    pass
+class _TooMany(Exception): ...
 
 
 def _why_loss(losses: list[float], usual: list[float], sizes: tuple[int, ...]) -> str:

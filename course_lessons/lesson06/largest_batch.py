@@ -85,8 +85,7 @@ class _Activations(list):
     """What takes memory; like nothing, where one asks whether it is true."""
 
 
-class _Enough(Exception):
-    pass
+class _Enough(Exception): ...
 
 
 @contextmanager
@@ -222,7 +221,6 @@ TWINS: dict[str, Any] = {
             {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
         ),
         edited(largest_batch, {"good, bad = 0": "good, bad = start // 2"}),
-        edited(largest_batch, {_RETURN: "return max(good, start // 2)"}),
     ),
     "none-fits": (
         edited(largest_batch, {_RETURN: "return good or None"}),
