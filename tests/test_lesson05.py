@@ -157,10 +157,13 @@ for shape in ((12,), (7, 5), (2,)):
     dist.all_reduce(right)
     assert torch.equal(x, right), (x, right)
 
-model = average_gradients._with_gradients(rank, unused=True)
+unused = average_gradients._UNUSED[3]
+model = average_gradients._with_gradients(rank, unused[rank])
 average_gradients.average_gradients(model, dist)
-before = [average_gradients._with_gradients(r, unused=True) for r in range(ranks)]
-average_gradients._judge_averages(model, before, rank, None)
+before = [average_gradients._with_gradients(r, names) for r, names in enumerate(unused)]
+right = average_gradients._made(average_gradients._mean, average_gradients._filled(before))
+for name, (got,) in average_gradients._gradients([model]).items():
+    assert torch.allclose(got, right[name][rank]), (name, got)
 
 logged = []
 batches = unhang._labelled(((3,), (2, 2), ())[rank], rank)
@@ -168,11 +171,12 @@ mean = unhang.unhang(unhang._classifier(), batches, dist, logged.append)
 assert logged == ([mean] if rank == 0 else [])
 
 torch.manual_seed(0)
-sizes = ((5, 3, 2), (4, 6), (10,))
+accumulate._PARTS = (sizes := ((5, 3, 2), (4, 6), (10,)),)
 model = nn.parallel.DistributedDataParallel(nn.Linear(3, 3))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 accumulate.accumulate(model, accumulate._parts(sizes[rank], rank), F.cross_entropy, optimizer)
-accumulate._judge_weights(model, sizes, None)
+(right,) = accumulate._stepped(accumulate._share)
+assert torch.allclose(accumulate._weights(model), right, rtol=1e-4, atol=1e-6)
 
 print(f"rank {rank} is through", flush=True)
 del model

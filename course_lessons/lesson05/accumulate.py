@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,8 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lessons.shared.checking import on_ranks, values_of
+from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import apart, nearly
 from simgpu import cluster
 
 from .checking import words
@@ -31,29 +35,40 @@ def accumulate(model, parts, loss_fn, optimizer):
 
 
 class _Noting(cluster.DistributedDataParallel):
-    """A DDP model that notes its passes in order: which, and whether it ran as in ``no_sync``."""
+    """A DDP model that notes the passes through its inner model in order, and which were to be sent."""
 
     def __init__(self, model: nn.Module, dist: Any) -> None:
         super().__init__(model, dist)
         self.rows: list[int] = []
         self.passes: list[tuple[str, bool]] = []
+        self.wrapped = False
+        model.register_forward_hook(self._note)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Note the pass, then make it."""
-        self.rows.append(len(x))
-        self._note_pass("forward")
-        output = super().forward(x)
-        output.register_hook(lambda _: self._note_pass("backward"))
-        return output
+        """Make the pass, which the inner model notes."""
+        self.wrapped = True
+        try:
+            return super().forward(x)
+        finally:
+            self.wrapped = False
 
-    def _note_pass(self, name: str) -> None:
-        self.passes.append((name, not self.require_backward_grad_sync))
+    def _note(self, _: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+        sends = self.wrapped and self.require_backward_grad_sync
+        self.rows.append(len(args[0]))
+        self.passes.append(("forward", sends))
+
+        def backward(_: Tensor) -> None:
+            self.passes.append(("backward", self.require_backward_grad_sync))
+
+        if output.requires_grad:
+            output.register_hook(backward)
 
 
 _PARTS = (
     ((5, 3, 2), (4, 4, 2)),
     ((2, 5, 3), (2, 5, 3)),
     ((6, 1, 1), (3, 5)),
+    ((1, 3, 2, 4), (4, 6)),
     ((4, 4), (4, 4)),
     ((7,), (7,)),
 )
@@ -61,6 +76,7 @@ _PARTS = (
 
 
 def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
+    got = []
     for sizes in _PARTS:
         shards = [_parts(part_sizes, rank) for rank, part_sizes in enumerate(sizes)]
 
@@ -73,7 +89,24 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
         for rank, (model, steps) in enumerate(run.results):
             sent = sum(s.rank == rank and s.name == "all_reduce" for s in run.spans)
             _judge_passes(model, steps, sent, sizes[rank], judge)
-        _judge_weights(run.results[0][0], sizes, judge)
+        got.append(_weights(run.results[0][0]))
+    right = _stepped(_share)
+    if _ALIKE(got, right):
+        return
+
+    def say(at: int) -> tuple[str, str]:
+        seen, expected = apart(got[at], right[at], _ALIKE)
+        return f"weights {seen}, after parts of {words(_PARTS[at][0])} rows", expected
+
+    twins = {name: [_stepped(**how) for how in several(hows)] for name, hows in _TWINS.items()}
+    judge.closest(got, right, twins, alike=_ALIKE, otherwise="other-gradient", say=say)
+
+
+_ALIKE = nearly(1e-4, 1e-6)
+
+
+def _weights(model: nn.Module) -> Tensor:
+    return nn.utils.parameters_to_vector(model.parameters()).detach().clone()
 
 
 def _parts(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
@@ -101,76 +134,98 @@ def _judge_passes(
 ) -> None:
     """Refuse passes that do not go through the parts one by one, or send at the wrong one."""
     order = [name for name, _ in model.passes]
-    inside = {name: [flag for which, flag in model.passes if which == name] for name in {*order}}
+    forward, backward = (
+        [flag for name, flag in model.passes if name == which] for which in ("forward", "backward")
+    )
     parts = f"{len(sizes)} parts of {words(sizes)} rows"
-    if len(sizes) > 1 and (max(model.rows, default=0) > max(sizes) or order[:2] == ["forward"] * 2):
-        judge.no(
-            "all-at-once",
-            seen=f"{parts}, and {order.count('forward')} forward passes before a backward pass",
-            expected="a forward and a backward pass for each part, one part after the other",
-        )
-    if sorted(model.rows) != sorted(sizes) or order.count("backward") != len(sizes):
-        judge.no(
-            "other-parts",
-            seen=f"{parts}; forward passes with {words(model.rows)} rows, "
-            f"{order.count('backward')} backward passes",
-            expected="each part once",
-        )
+    passes = (
+        f"{parts}: forward passes with {words(model.rows)} rows, {len(backward)} backward passes"
+    )
+    if len(sizes) > 1 and max(model.rows, default=0) > max(sizes):
+        judge.no("larger-part", seen=passes, expected="a forward and a backward pass for each part")
+    if order[:2] == ["forward"] * 2 and len(backward) and len(sizes) > 1:
+        judge.no("all-at-once", seen=passes, expected="one part after the other")
+    if Counter(model.rows) != Counter(sizes):
+        few = not Counter(model.rows) - Counter(sizes)
+        judge.no("part-left-out" if few else "other-parts", seen=passes, expected="each part once")
+    if len(backward) != len(sizes):
+        judge.no("no-backward", seen=passes, expected="one backward pass for each part")
     if steps != 1:
-        judge.no("steps", seen=f"{steps} steps for {parts}", expected="one step, at the end")
+        judge.no(
+            "no-step" if not steps else "steps",
+            seen=f"{steps} steps for {parts}",
+            expected="one step, at the end",
+        )
     seen = f"{sent} × all_reduce for {parts}"
     if not sent:
         judge.no("never-sends", seen=seen, expected="one, for the last part")
-    if inside["forward"][-1]:
+    if not forward[-1]:
         judge.no("not-the-last", seen=f"{seen}, none of them for the last", expected="for the last")
     if sent > 1:
-        pairs = zip(inside["forward"], inside["backward"], strict=True)
-        outside = any(backward and not forward for forward, backward in pairs)
+        outside = any(f and not b for f, b in zip(forward, backward, strict=True))
         judge.no(
             "forward-outside" if outside else "every-part",
             seen=seen,
             expected="one, for the last part",
         )
-    if not all(inside["forward"][:-1]):
-        judge.no("not-the-last", seen="it was not the last part that sent", expected="the last")
-
-
-def _judge_weights(model: nn.Module, sizes: Sequence[Sequence[int]], judge: Judge) -> None:
-    """Compare the weights with those after one step of the whole batch of all ranks."""
-    shards = [_parts(part_sizes, rank) for rank, part_sizes in enumerate(sizes)]
-    right = _stepped(shards, lambda n, rows, parts: n / rows)
-    got = nn.utils.parameters_to_vector(model.parameters()).detach()
-    if torch.allclose(got, right, rtol=1e-4, atol=1e-6):
-        return
-    whole = sum(sizes[0])
-    known = {
-        "not-zeroed": right - 0.1 * 0.5,
-        "unweighted": _stepped(shards, lambda n, rows, parts: 1 / parts),
-        "not-divided": _stepped(shards, lambda n, rows, parts: 1),
-        "by-rows": _stepped(shards, lambda n, rows, parts: n),
-        "only-last": _stepped([parts[-1:] for parts in shards], lambda n, rows, parts: n / whole),
-    }
-    like = [name for name, value in known.items() if torch.allclose(got, value, atol=1e-5)]
-    judge.no(
-        like[0] if like else "other-gradient",
-        seen=f"weights {values_of(got)} after parts of {words(sizes[0])} rows",
-        expected=f"{values_of(right)}, as after the large batch",
-    )
 
 
 def _stepped(
-    shards: Sequence[Sequence[tuple[Tensor, Tensor]]], weight: Callable[[int, int, int], float]
-) -> Tensor:
-    """Return the weights after a step with the weighted losses of all parts, averaged over ranks."""
-    torch.manual_seed(0)
-    model = nn.Linear(3, 3)
-    for parts in shards:
-        rows = sum(len(x) for x, _ in parts)
-        for x, y in parts:
-            loss = F.cross_entropy(model(x), y) * weight(len(x), rows, len(parts))
-            (loss / len(shards)).backward()
-    torch.optim.SGD(model.parameters(), lr=0.1).step()
-    return nn.utils.parameters_to_vector(model.parameters()).detach()
+    weight: Callable[[Sequence[int], int], float], first: bool = True, left: float = 0.0
+) -> list[Tensor]:
+    """Return the weights after a step, for each case.
+
+    ``weight`` is what the loss of a part counts, of the rows of all parts and the part's number; without
+    ``first`` only the last part counts. ``left`` is what the gradients held before.
+    """
+    made = []
+    for start, ranks in _part_gradients(_PARTS):
+        made.append(start - 0.1 * left)
+        for gradients, rows in ranks:
+            for at, gradient in enumerate(gradients):
+                if first or at == len(rows) - 1:
+                    made[-1] = made[-1] - 0.1 * weight(rows, at) * gradient / len(ranks)
+    return made
+
+
+@functools.cache
+def _part_gradients(cases: Any) -> list[tuple[Tensor, list[tuple[list[Tensor], Sequence[int]]]]]:
+    """Return, for each case, the weights before, and for each rank each part's gradient, and its rows."""
+    found = []
+    for sizes in cases:
+        torch.manual_seed(0)
+        model = nn.Linear(3, 3)
+        ranks = []
+        for rank, rows in enumerate(sizes):
+            losses = (F.cross_entropy(model(x), y) for x, y in _parts(rows, rank))
+            gradients = (torch.autograd.grad(loss, list(model.parameters())) for loss in losses)
+            ranks.append(([nn.utils.parameters_to_vector(g) for g in gradients], rows))
+        found.append((_weights(model), ranks))
+    return found
+
+
+def _share(rows: Sequence[int], at: int) -> float:
+    return rows[at] / sum(rows)
+
+
+_WEIGHTS: dict[str, Callable[[Sequence[int], int], float]] = {
+    "unweighted": lambda rows, at: 1 / len(rows),
+    "not-divided": lambda rows, at: 1,
+    "by-rows": lambda rows, at: rows[at],
+    "divided-twice": lambda rows, at: _share(rows, at) / len(rows),
+    "by-ranks": lambda rows, at: _share(rows, at) / 2,
+    "rows-alone": lambda rows, at: 1 / sum(rows),
+    "own-rows": lambda rows, at: 1 / rows[at],
+    "last-unweighted": lambda rows, at: 1 if at == len(rows) - 1 else _share(rows, at),
+    "first-size": lambda rows, at: rows[at] / (rows[0] * len(rows)),
+}
+_ANY = (_share, *_WEIGHTS.values())
+_TWINS: dict[str, Any] = {
+    **{name: {"weight": weight} for name, weight in _WEIGHTS.items()},
+    "not-zeroed": tuple({"weight": weight, "left": 0.5} for weight in _ANY),
+    "only-last": tuple({"weight": weight, "first": False} for weight in _ANY),
+}
+"""What mistakes make of the weights."""
 
 
 EXERCISE = Exercise(
@@ -201,18 +256,28 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
         "every-part": "The gradients travel more than once. All but the last journey are for nothing.",
         "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass whether the next "
         "backward pass sends: forward belongs within `no_sync` too.",
-        "never-sends": "The gradients never travel, so each rank goes its own way. One part must run outside "
-        "`no_sync`.",
+        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go through `model` "
+        "itself, outside `no_sync`.",
         "not-the-last": "The gradients travel before the last part. What is added later stays on its rank.",
-        "all-at-once": "More than one part is kept in memory at a time. That is what the parts were to avoid.",
-        "other-parts": "Each part needs one forward and one backward pass.",
-        "steps": "The optimiser must make one step for the whole batch.",
+        "all-at-once": "A second forward pass comes before the first backward pass, so more than one part is in memory at a time.",
+        "larger-part": "More rows than a part has go through the model at once. The parts were to avoid that.",
+        "part-left-out": "A part does not go through the model.",
+        "other-parts": "A part goes through the model more than once.",
+        "no-backward": "There is not one backward pass for each forward pass.",
+        "no-step": "The optimiser makes no step.",
+        "steps": "The optimiser makes more than one step for the batch.",
         "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large one's.",
         "not-divided": "The losses of the parts are added up as they are. The gradient is as many times too large as there are parts.",
         "by-rows": "Each loss is multiplied by its rows, and nothing divides by the rows of all parts.",
+        "divided-twice": "The loss has its share of the rows, and is divided by the number of parts as well.",
+        "by-ranks": "The gradient is half as large as it should be, with two ranks. DDP divides by the number of ranks itself.",
+        "rows-alone": "Each loss is divided by the rows of all parts, and never multiplied by its own.",
+        "own-rows": "Each loss is divided by its own rows. It is their mean already.",
+        "last-unweighted": "The last part's loss counts whole, and not by its share of the rows.",
+        "first-size": "The rows are counted as if every part were as large as the first.",
         "only-last": "Only the last part is in the gradient. What cleared the others?",
         "not-zeroed": "The gradients from before are still in it.",
-        "other-gradient": "The weights are not those after a step with the whole batch.",
+        "other-gradient": "The gradients have travelled as they should, and the weights are not those after one step with the whole batch.",
         "ranks-wait": "The ranks do not make the same collective calls.",
     },
 )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from course_lessons.shared.checking import on_ranks, values_of
+from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import agree, apart, nearly
 
 
 def average_gradients(model, dist):
@@ -22,78 +24,181 @@ def average_gradients(model, dist):
 
 
 class _Branches(nn.Module):
-    """Four layers; rank 1 did not use the second, and the third is frozen."""
+    """Four layers, the third frozen. The weights are another on each rank: nobody is to touch them."""
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int) -> None:
         super().__init__()
-        torch.manual_seed(0)
+        torch.manual_seed(rank)
         self.first = nn.Linear(3, 2)
         self.second = nn.Linear(2, 2, bias=False)
         self.third = nn.Linear(2, 2).requires_grad_(False)
-        self.last = nn.Linear(2, 1).double()
+        self.last = nn.Linear(2, 1)
 
 
-def _with_gradients(rank: int, unused: bool) -> _Branches:
+def _with_gradients(rank: int, unused: Sequence[str]) -> _Branches:
     """Return the model with the gradients of a rank, as if after a backward pass."""
-    model = _Branches()
-    for number, parameter in enumerate(model.parameters()):
-        if parameter.requires_grad:
+    model = _Branches(rank)
+    for number, (name, parameter) in enumerate(model.named_parameters()):
+        if parameter.requires_grad and name not in unused:
             values = torch.arange(1.0, parameter.numel() + 1) + 10 * number
             own = (rank + 1) ** 2 * values.roll(rank)  # no rank's is a multiple of another's
-            parameter.grad = own.view_as(parameter).to(parameter.dtype)
-    if unused and rank == 1:
-        model.second.weight.grad = None
+            parameter.grad = own.view_as(parameter)
     return model
 
 
-def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
-    for ranks, unused in ((2, False), (3, False), (3, True), (2, True), (1, False)):
+_A, _B = "second.weight", "last.bias"
+_UNUSED: tuple[tuple[tuple[str, ...], ...], ...] = (
+    ((), ()),
+    ((), (), ()),
+    ((),),
+    ((), (_A,), ()),
+    ((_A,), ()),
+    ((_B,), (_A, _B)),
+    ((_A,), (_A,), (_A, _B)),
+)
+"""For each case and rank, the parameters that the rank did not use."""
 
-        def program(dist: Any, call: Callable[..., Any], unused: bool = unused) -> _Branches:
-            model = _with_gradients(dist.get_rank(), unused)
+
+def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
+    got, given = [], []
+    for unused in _UNUSED:
+
+        def program(dist: Any, call: Callable[..., Any], unused: Any = unused) -> _Branches:
+            model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
             call(model, dist)
             return model
 
-        hang = "none-skipped" if unused else "one-rank"
-        models = on_ranks(program, answer, ranks, judge, hang).results
-        before = [_with_gradients(rank, unused) for rank in range(ranks)]
-        for rank, model in enumerate(models):
-            _judge_averages(model, before, rank, judge)
+        hang = "none-skipped" if any(unused) else "not-all-call"
+        models = on_ranks(program, answer, len(unused), judge, hang).results
+        before = [_with_gradients(rank, names) for rank, names in enumerate(unused)]
+        for model, start in zip(models, before, strict=True):
+            _judge_untouched(model, start, judge)
+        got.append(_gradients(models))
+        given.append(_filled(before))
+
+    def say(at: int) -> tuple[str, str]:
+        name, rank = next(iter(_wrong(got[at], right[at])))
+        seen, expected = apart(got[at][name][rank], right[at][name][rank], _ALIKE)
+        return f"{name}.grad on rank {rank} of {ranks[at]}, {seen or None}", expected
+
+    ranks = [len(unused) for unused in _UNUSED]
+    right = [_made(_mean, case) for case in given]
+    if agree(_ALIKE, got, right):
+        return
+    twins = {
+        name: [[_made(one, case) for case in given] for one in several(twin)]
+        for name, twin in _TWINS.items()
+    }
+    judge.closest(
+        got,
+        right,
+        twins,
+        alike=_ALIKE,
+        otherwise=lambda _: _other(got, right, given),
+        say=say,
+    )
 
 
-def _judge_averages(model: _Branches, before: Sequence[_Branches], rank: int, judge: Judge) -> None:
-    """Compare the gradients on a rank with the mean over all ranks."""
-    ranks = len(before)
-    start = dict(before[0].named_parameters())
-    for name, parameter in model.named_parameters():
-        if not torch.equal(parameter, start[name]):
+def _judge_untouched(model: _Branches, start: _Branches, judge: Judge) -> None:
+    """Refuse what was done to the weights, and to what is frozen."""
+    for (name, parameter), before in zip(model.named_parameters(), start.parameters(), strict=True):
+        if not torch.equal(parameter, before):
             judge.no("parameters", seen=f"{name} has changed", expected="only its gradient changed")
-        where = f"the gradient of {name} on rank {rank} of {ranks}"
-        if not parameter.requires_grad:
-            if parameter.grad is not None:
-                judge.no("frozen", seen=where, expected=f"none: {name} is frozen")
-            continue
-        each = [dict(other.named_parameters())[name] for other in before]
-        given = [torch.zeros_like(p) if p.grad is None else p.grad for p in each]
-        total = torch.stack(given).sum(0)
-        users = sum(p.grad is not None for p in each)
-        if parameter.grad is None:
-            judge.no("not-kept", seen=f"{where} is None", expected=values_of(total / ranks))
-        if not torch.allclose(parameter.grad, total / ranks, rtol=1e-5):
-            known = {
-                "not-divided": total,
-                "own": given[rank],
-                "own-divided": given[rank] / ranks,
-                "users-only": total / users,
-                "other-count": (parameter.grad / total).mean() * total,
-            }
-            like = [key for key, value in known.items() if torch.allclose(parameter.grad, value)]
-            why = like[0] if like else "wrong-value"
-            judge.no(
-                "one-rank" if why == "own" and rank else why,
-                seen=f"{where}: {values_of(parameter.grad)}",
-                expected=values_of(total / ranks),
-            )
+        if not parameter.requires_grad and parameter.grad is not None:
+            judge.no("frozen", seen=f"a gradient in {name}", expected=f"none: {name} is frozen")
+
+
+_Case = dict[str, list[Any]]
+_ALIKE = nearly()
+
+
+def _gradients(models: Sequence[_Branches]) -> _Case:
+    """Return, for each parameter that is trained, its gradient on each rank."""
+    return {
+        name: [dict(model.named_parameters())[name].grad for model in models]
+        for name, parameter in models[0].named_parameters()
+        if parameter.requires_grad
+    }
+
+
+def _filled(models: Sequence[_Branches]) -> dict[str, tuple[list[Tensor], list[bool]]]:
+    """Return, for each of them, each rank's own, with zeros for None, and which ranks have one."""
+    parameters = dict(models[0].named_parameters())
+    return {
+        name: (
+            [torch.zeros_like(parameters[name]) if g is None else g for g in each],
+            [g is not None for g in each],
+        )
+        for name, each in _gradients(models).items()
+    }
+
+
+def _made(twin: Callable[..., Any], given: Any) -> _Case:
+    """Return what a twin makes of all gradients."""
+    return {
+        name: [twin(full, used, rank) for rank in range(len(full))]
+        for name, (full, used) in given.items()
+    }
+
+
+def _mean(full: list[Tensor], used: list[bool], rank: int) -> Tensor:
+    return sum(full) / len(full)
+
+
+def _elsewhere(of: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a twin that has the mean on rank 0, and on the others what ``of`` gives."""
+    return lambda full, used, rank: of(full, used, rank) if rank else _mean(full, used, rank)
+
+
+_TWINS: dict[str, Any] = {
+    "not-divided": lambda full, used, rank: sum(full),
+    "own": (
+        lambda full, used, rank: full[rank],
+        lambda full, used, rank: full[rank] if used[rank] else None,
+    ),
+    "own-divided": lambda full, used, rank: full[rank] / len(full),
+    "of-rank-0": (
+        lambda full, used, rank: full[0],
+        lambda full, used, rank: full[0] / len(full),
+    ),
+    "rank-0-alone": (
+        _elsewhere(lambda full, used, rank: sum(full)),
+        _elsewhere(lambda full, used, rank: full[rank]),
+        _elsewhere(lambda full, used, rank: full[rank] / len(full)),
+    ),
+    "zeros": lambda full, used, rank: full[rank] * 0,
+    "users-only": lambda full, used, rank: sum(full) / max(sum(used), 1),
+    "not-kept": lambda full, used, rank: _mean(full, used, rank) if used[rank] else None,
+    "nobodys": lambda full, used, rank: _mean(full, used, rank) if any(used) else None,
+    "ones": lambda full, used, rank: _mean(full, used, rank) + 1 - sum(used) / len(used),
+}
+
+
+def _wrong(got: _Case, right: _Case) -> Iterator[tuple[str, int]]:
+    """Find the gradients that are not right, by their names and ranks."""
+    for name, each in right.items():
+        for rank, value in enumerate(each):
+            if not agree(_ALIKE, got[name][rank], value):
+                yield name, rank
+
+
+def _kept(got: Any, full: list[Tensor], used: list[bool], rank: int) -> bool:
+    return agree(_ALIKE, got, full[rank] if used[rank] else None)
+
+
+def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -> str:
+    """Say what is seen in gradients that follow no twin."""
+    cases = list(zip(got, right, given, strict=True))
+    if all(_kept(g[n][r], *old[n], r) for g, mean, old in cases for n, r in _wrong(g, mean)):
+        return "some-left"
+    divided = True
+    for g, mean, _ in cases:
+        for r in range(len(mean[_A])):
+            if g["first.weight"][r] is None:
+                return "wrong-value"
+            factor = (g["first.weight"][r] / mean["first.weight"][r]).mean()
+            divided &= all(agree(_ALIKE, g[n][r], factor * mean[n][r]) for n in mean)
+    return "other-count" if divided else "wrong-value"
 
 
 EXERCISE = Exercise(
@@ -104,7 +209,7 @@ EXERCISE = Exercise(
     task="""
 Each rank has called `backward()` on rows of its own. Write `average_gradients(model, dist)`: on every rank, each
 parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no gradient. For any
-other, `None` counts as zero: this rank did not use the parameter, and another one may have.
+other, `None` counts as zero: this rank did not use the parameter, and another one may have. (Where none has, the mean is zero.)
 
 `dist` is a parameter so that the same function runs on the simulated cluster, as in the check, and with
 `torch.distributed` in real processes.
@@ -123,18 +228,25 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
     "`DistributedDataParallel` does the same with fewer and larger messages, while backward still runs. (Where a backend has "
     "`ReduceOp.AVG`, it adds and divides in one call. gloo in older versions of PyTorch does not have it.)",
     diagnoses={
-        "one-rank": "Not every rank takes part, or not every rank keeps the result. A collective is called by all "
-        "ranks, and `all_reduce` gives all of them the sum.",
-        "none-skipped": "A rank whose gradient is None leaves a call out. Then its next call meets another call of "
-        "the other ranks, and they add up what does not belong together, or wait for ever.",
-        "not-kept": "All ranks made the call, and this rank's gradient is still None. The mean belongs into its `.grad`.",
+        "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A collective is called "
+        "by all ranks, in the same order.",
+        "none-skipped": "A rank whose gradient is None leaves a call out here, so its calls no longer fit those of the other "
+        "ranks.",
+        "not-kept": "All ranks made the call, and where the gradient was None, it still is. The mean belongs into `.grad`.",
+        "nobodys": "A parameter that no rank used still has no gradient. None counts as zero on each rank, and the mean of "
+        "zeros is zero.",
         "not-divided": "That is the sum over the ranks.",
-        "other-count": "That has the sum's direction and another length. Is it divided by the number of ranks, which `dist` "
-        "knows?",
-        "own": "On this rank the gradient is as it was. Where did the sum go: into a copy of it?",
+        "other-count": "That is the sum, divided by another number than that of the ranks, which `dist` knows.",
+        "own": "Each rank's gradient is as it was. What `all_reduce` adds up must be `.grad` itself, else put the result there.",
         "own-divided": "That is this rank's own gradient, divided by the number of ranks. The others' are not in it.",
+        "of-rank-0": "All ranks have what rank 0 had. The others' gradients are not in it.",
+        "rank-0-alone": "Rank 0 has the mean, and the others have not. `all_reduce` gives the sum to every rank, and every rank "
+        "must divide it.",
+        "some-left": "Some gradients are the mean, and others are as they were.",
+        "zeros": "All gradients are zero: the rank's own was put away. Only None counts as zero.",
+        "ones": "A rank without a gradient counts as one here, in each place. It counts as zero.",
         "users-only": "That is the mean over the ranks that used the parameter. `None` counts as zero, and its rank counts too.",
-        "parameters": "The parameters themselves have changed. They are equal on all ranks already; the gradients are not.",
+        "parameters": "The parameters themselves have changed. Only their gradients are to.",
         "frozen": "A frozen parameter has a gradient now. An optimiser with weight decay would change it.",
     },
 )

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.judge import Raised
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
+from course_utils.exercises.judge import NotTried, NotYet, Raised
+from course_utils.exercises.values import apart
 
 
 def rescue(state, model):
@@ -20,102 +23,204 @@ def rescue(state, model):
     raise ValueError("this checkpoint is of another model")
 
 
-class _Inner(nn.Module):
-    """A model with a child that is really called ``module``, and others whose names hold the word."""
+def _models() -> Iterator[nn.Module]:
+    """Yield models in whose keys the words stand nowhere, in the middle, at the beginning, and at that of every key."""
+    yield nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    layers = nn.ModuleDict({"_orig_mod": nn.Linear(2, 2), "module": nn.Linear(2, 1)})
+    yield nn.ModuleDict({"layers": layers, "submodule": nn.Linear(3, 1)})
+    child = nn.ModuleDict({"module": nn.Linear(2, 3), "submodule": nn.Linear(3, 1)})
+    child.register_parameter("scale", nn.Parameter(torch.ones(1)))
+    yield child
+    yield nn.ModuleDict({"module": nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))})
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.module = nn.Linear(2, 3)
-        self.submodule = nn.Linear(3, 1)
-        self.scale = nn.Parameter(torch.ones(1))
+
+_PREFIXES = ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")
 
 
-class _OnlyModule(nn.Module):
-    """A model of which every key begins with ``module.``, before anything wrapped it."""
+def _cases() -> Iterator[tuple[str, dict[str, Tensor], nn.Module]]:
+    """Yield checkpoints, what they are called, and the model that is to take them."""
+    for model in _models():
+        own = {key: value + 10 * at for at, (key, value) in enumerate(model.state_dict().items())}
+        first, *_, last = own
+        for prefix in _PREFIXES:
+            saved = {prefix + key: own[key] for key in own}
+            yield (
+                f"a checkpoint with {prefix} before each key" if prefix else "its own keys",
+                saved,
+                model,
+            )
+            fewer = {key: value for key, value in saved.items() if key != prefix + last}
+            yield f"a checkpoint without {prefix}{last}", fewer, model
+            more = {**saved, f"{prefix}other.weight": torch.ones(1)}
+            yield f"a checkpoint that also has {prefix}other.weight", more, model
+        turned = {f"module.{key}": own[key] for key in reversed(own)}
+        yield "a checkpoint with module. before each key, the last key first", turned, model
+        for prefix in ("net.", "module.module.", "_orig_mod._orig_mod."):
+            other = {prefix + key: own[key] for key in own}
+            yield f"a checkpoint with {prefix} before each key", other, model
+        some = {key if key == first else f"module.{key}": own[key] for key in own}
+        yield f"a checkpoint with module. before each key but {first}", some, model
+        yield "an empty checkpoint", {}, model
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.module = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+
+_REFUSED = "ValueError"
+
+
+def _sources(function: Callable[..., Any], state: dict[str, Tensor], model: nn.Module) -> Any:
+    """Return, for each key of a result, the key of the tensor in the checkpoint; or that it was refused."""
+    try:
+        got = function(state, model)
+    except ValueError:
+        return _REFUSED
+    names = {id(value): key for key, value in state.items()}
+    return {key: names.get(id(value)) or _copied(value, state) for key, value in got.items()}
+
+
+def _copied(value: Any, state: Mapping[str, Tensor]) -> str:
+    same = (
+        key for key, kept in state.items() if isinstance(value, Tensor) and torch.equal(value, kept)
+    )
+    return next((f"a copy of {key}" for key in same), "no tensor of the checkpoint")
 
 
 def _check_rescue(answer: Callable[..., Any], judge: Judge) -> None:
-    plain = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
-    prefixes = ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")
-    for model in (plain, _Inner(), _OnlyModule()):
-        for prefix in prefixes:
-            saved = {prefix + key: value + 1 for key, value in model.state_dict().items()}
-            _judge_rescued(answer, saved, model, prefix, judge)
-    own = plain.state_dict()
-    turned = {f"module.{key}": own[key] for key in reversed(own)}
-    _judge_rescued(answer, turned, plain, "module.", judge)
-    for strange in (
-        {f"net.{key}": value for key, value in own.items()},
-        dict(list(own.items())[1:]),
-        {f"module.{key}": own[key] for key in list(own)[:-1]},
-        {f"module.module.{key}": value for key, value in own.items()},
-        {f"module.{key}" if "weight" in key else key: value for key, value in own.items()},
-        {**own, "2.weight": torch.ones(1)},
-        {},
-    ):
+    def own(state: dict[str, Tensor], model: nn.Module) -> Any:
         try:
-            got = answer(strange, plain)
+            return judge.is_a(answer(state, model), Mapping, "a dict")
         except Raised as raised:
-            if isinstance(raised.error, ValueError):
-                continue
-            raise
-        judge.no(
-            "not-refused",
-            seen=f"{_keys(got)} for a checkpoint with {_keys(strange)}",
-            expected=f"ValueError: the model has {_keys(own)}",
-        )
+            raise raised.error from None
 
-
-def _judge_rescued(
-    answer: Callable[..., Any],
-    saved: Mapping[str, Tensor],
-    model: nn.Module,
-    prefix: str,
-    judge: Judge,
-) -> None:
-    wanted = model.state_dict()
-    try:
-        got = judge.is_a(answer(saved, model), Mapping, "a dict")
-    except Raised as raised:
-        if not isinstance(raised.error, ValueError):
-            raise
-        judge.no("refused", seen=f"ValueError for {_keys(saved)}", expected=_keys(wanted))
-    if set(got) != set(wanted):
-        judge.no(
-            _why_keys(set(got), set(saved), set(wanted), prefix),
-            seen=f"{_keys(got)} from {_keys(saved)}",
-            expected=_keys(wanted),
-        )
-    for key, value in got.items():
-        if value is not saved[prefix + key]:
-            alike = isinstance(value, Tensor) and torch.equal(value, saved[prefix + key])
+    cases = list(_cases())
+    right = [_sources(rescue, state, model) for _, state, model in cases]
+    got = []
+    for (name, state, model), expected in zip(cases, right, strict=True):
+        wanted = "ValueError" if expected == _REFUSED else "the model's keys"
+        try:
+            got.append(_sources(own, state, model))
+        except LookupError as error:
             judge.no(
-                "copied" if alike else "other-tensors",
-                seen=f"another tensor under {key!r}",
-                expected="the checkpoint's own",
+                "other-error",
+                seen=f"{type(error).__name__} {error} for {name}",
+                expected=wanted,
             )
+        except NotTried:
+            raise
+        except NotYet as refusal:
+            if refusal.diagnosis != "returned-nothing" or expected != _REFUSED:
+                raise
+            judge.no("not-refused", seen=f"None for {name}", expected=wanted)
+        except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+            raise Raised(error) from None
+
+    def say(at: int) -> tuple[str, str]:
+        seen, expected = got[at], right[at]
+        if _REFUSED in (seen, expected):
+            seen, expected = (each if each == _REFUSED else "a dict" for each in (seen, expected))
+        seen, expected = apart(seen, expected)
+        return f"{seen} for {cases[at][0]}", expected
+
+    twins = {
+        name: [[_outcome(one, state, model) for _, state, model in cases] for one in several(twin)]
+        for name, twin in TWINS.items()
+    }
+    judge.closest(got, right, twins, otherwise=lambda at: _otherwise(got[at], right[at]), say=say)
 
 
-def _why_keys(got: set[str], saved: set[str], wanted: set[str], prefix: str) -> str:
-    if got == {key.replace("module.", "").replace("_orig_mod.", "") for key in saved}:
-        return "everywhere"
-    if any(key.startswith("module.") for key in wanted) and got != saved:
-        return "child-module"
-    if not prefix:
-        return "already-right"
-    if "_orig_mod." not in prefix:
-        return "still-there"
-    return "compiled" if prefix == "_orig_mod." else "two-wrappers"
+def _outcome(twin: Callable[..., Any], state: dict[str, Tensor], model: nn.Module) -> Any:
+    try:
+        return _sources(twin, state, model)
+    except LookupError:
+        return "LookupError"
 
 
-def _keys(state: Any) -> str:
-    if not isinstance(state, Mapping):
-        return repr(state)
-    return ", ".join(list(state)[:4]) + (" …" if len(state) > 4 else "") or "no keys"
+def _otherwise(got: Any, right: Any) -> str:
+    if _REFUSED in (got, right):
+        return "refused" if got == _REFUSED else "not-refused"
+    if got.keys() != right.keys():
+        return "other-keys"
+    copies = [value.startswith("a copy of") for value in got.values()]
+    return (
+        "copied"
+        if all(
+            value == f"a copy of {right[key]}" or value == right[key] for key, value in got.items()
+        )
+        and any(copies)
+        else "other-tensors"
+    )
+
+
+def _stripped(strip: Callable[[str], str]) -> tuple[Callable[..., Any], ...]:
+    """Return twins that change each key for itself: one takes what comes, one refuses what does not fit."""
+
+    def taking(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+        return {strip(key): value for key, value in state.items()}
+
+    def refusing(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+        found = taking(state, model)
+        if found.keys() != model.state_dict().keys():
+            raise ValueError
+        return found
+
+    return taking, refusing
+
+
+def _first_words(key: str) -> str:
+    while key.startswith(("module.", "_orig_mod.")):
+        key = key.split(".", 1)[1]
+    return key
+
+
+_TRIED = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")'
+_FITS = "{prefix + key for key in wanted} == set(state)"
+_REFUSAL = 'raise ValueError("this checkpoint is of another model")'
+
+
+def _trying(*prefixes: str) -> tuple[Callable[..., Any], ...]:
+    """Return twins that know other prefixes: one refuses what does not fit, one gives it back."""
+    tried = {_TRIED: repr(prefixes)}
+    return edited(rescue, tried), edited(rescue, {**tried, _REFUSAL: "return state"})
+
+
+TWINS: dict[str, Any] = {
+    "everywhere": (
+        *_stripped(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
+        *_stripped(lambda key: key.replace("module.", "")),
+        *_stripped(lambda key: key.replace("_orig_mod.", "").removeprefix("module.")),
+    ),
+    "child-module": _stripped(_first_words),
+    "first-part": _stripped(lambda key: key.split(".", 1)[-1]),
+    "last-parts": _stripped(lambda key: ".".join(key.split(".")[-2:])),
+    "key-by-key": (
+        *_stripped(lambda key: key.removeprefix("module.")),
+        *_stripped(lambda key: key.removeprefix("_orig_mod.")),
+        *_stripped(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
+        *_stripped(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
+    ),
+    "already-right": _trying(*(prefix for prefix in _PREFIXES if prefix))[0],
+    "still-there": _trying(*(prefix for prefix in _PREFIXES if prefix != "module.")),
+    "compiled": (*_trying("module.", ""), *_trying(*(p for p in _PREFIXES if p != "_orig_mod."))),
+    "two-wrappers": (
+        *_trying("module.", "_orig_mod.", ""),
+        *_trying("module.", "_orig_mod.", "", "module._orig_mod."),
+        *_trying("module.", "_orig_mod.", "", "_orig_mod.module."),
+    ),
+    "passed-on": edited(rescue, {_REFUSAL: "return state"}),
+    "twice": _trying(*_PREFIXES, "module.module.", "_orig_mod._orig_mod."),
+    "extra-keys": (
+        edited(rescue, {_FITS: "all(prefix + key in state for key in wanted)"}),
+        edited(
+            rescue,
+            {_FITS: "all(prefix + key in state for key in wanted)", _REFUSAL: "return state"},
+        ),
+    ),
+    "missing-keys": edited(
+        rescue,
+        {
+            _FITS: "set(state) <= {prefix + key for key in wanted}",
+            "{key: state[prefix + key] for key in wanted}": "{k.removeprefix(prefix): v for k, v in state.items()}",
+        },
+    ),
+}
 
 
 EXERCISE = Exercise(
@@ -140,17 +245,29 @@ have a child that is really called `module`. Where the keys of both differ in an
     why="It is better not to need it: save `model.module.state_dict()`. Checkpoints of others come as they are, though, "
     "and `strict=False` would load such a one without an error and without a single weight.",
     diagnoses={
-        "everywhere": "The word is cut out wherever it stands. `submodule.weight` has become another key.",
-        "child-module": "This model has a child that is called `module`, so its own keys begin like that. A prefix "
-        "was put before *every* key, and before those too. Ask the model for its keys.",
-        "refused": "This checkpoint is of this model: one of the five prefixes stands before every key, in whatever order they "
-        "come. The model's own keys may begin with `module.` too.",
-        "already-right": "These keys were right already.",
-        "still-there": "The prefix `module.` is still there.",
-        "compiled": "This one was saved from a compiled model.",
-        "two-wrappers": "This one was wrapped twice, and one of the two prefixes is still there.",
+        "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
+        "a longer word.",
+        "child-module": "All words `module.` and `_orig_mod.` at the beginning go. A model's own keys can begin like that: ask "
+        "the model for its keys.",
+        "first-part": "The first part of each key goes, whatever it is.",
+        "last-parts": "The last two parts of a key are kept. A model can have layers within layers.",
+        "key-by-key": "Each key loses a prefix for itself, without a look at the model's own keys, which can begin "
+        "with one.",
+        "refused": "This checkpoint is of this model: one of the five prefixes stands before every key, in whatever order "
+        "the keys come.",
+        "already-right": "These keys were right already: the empty prefix.",
+        "still-there": "A checkpoint of a model that only DDP wrapped is not taken apart.",
+        "compiled": "A checkpoint of a model that only `torch.compile` wrapped is not taken apart.",
+        "two-wrappers": "A checkpoint of a model that was wrapped twice is not taken apart. There are two orders.",
+        "other-error": "Your function looked for a key that is not there.",
+        "other-keys": "The keys given back are not the model's.",
+        "passed-on": "The keys fit under none of the five prefixes, and something is given back. Raise `ValueError`.",
+        "twice": "The same prefix twice is none of the five. Refuse it.",
+        "extra-keys": "This checkpoint has a key that the model does not have. Refuse it.",
+        "missing-keys": "The checkpoint lacks a key of the model. Refuse it.",
         "copied": "The tensors are copies. A checkpoint can be as large as the memory, so do not double it.",
-        "other-tensors": "The tensors are not where they belong. Their keys say where, not their order.",
-        "not-refused": "None of the five prefixes, put before each key of the model, gives these keys. Refuse it.",
+        "other-tensors": "The keys are right, and the tensors under them are not those that the checkpoint has there. Its keys "
+        "say where each belongs.",
+        "not-refused": "No prefix of the five, put before each key of the model, gives the checkpoint's keys. Raise `ValueError`.",
     },
 )

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from course_lessons.shared.checking import on_ranks, values_of
+from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.judge import Raised
+from course_utils.exercises.judge import NotYet, Raised
 from simgpu import cluster
 
 from .checking import words
@@ -80,6 +81,10 @@ def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
         where = f"{ranks} ranks with {math.prod(shape)} numbers each"
         try:
             run = on_ranks(program, answer, ranks, judge, "deadlock", "other-partner")
+        except NotYet as refusal:
+            if refusal.diagnosis == "deadlock" and "finished" in refusal.seen:
+                judge.no("no-partner", seen=refusal.seen, expected=refusal.expected)
+            raise
         except Raised as raised:
             if "before wait()" not in str(raised.error):
                 raise
@@ -105,25 +110,47 @@ def _judge_sums(
     if all(torch.equal(each, total) for each in results):
         return
     got = torch.stack(list(results))
-    rank = next(r for r, each in enumerate(results) if not torch.equal(each, total))
+    shares = [[_shares(number, at) for at, number in enumerate(each.flatten())] for each in results]
+    places = [(rank, at) for at in range(total.numel()) for rank in range(len(results))]
+    wrong = [(rank, at) for rank, at in places if shares[rank][at] != "1" * len(results)]
+    known = all(0 < len(shares[r][at]) <= len(results) for r, at in wrong)
+    often = [(r, at) for r, at in wrong if known and re.search("[2-9]", shares[r][at])]
+    rank, at = (often or wrong or [(0, 0)])[0]
     why = "other-sum"
     if all(torch.equal(each, own) for each, own in zip(results, given, strict=True)):
         why = "not-in-place"
     elif all(torch.allclose(each * len(results), total) for each in results):
         why = "divided"
-    elif (got > total).any():
-        why = "too-much"
+    elif often:
+        why = "more-than-once"
     elif any(torch.equal(each, total) for each in results):
         why = "some-ranks"
     elif ((got == total).sum(0) == 1).all():
         why = "half-way"
     elif (got == torch.stack(given)).all(0).any():
         why = "left-over"
+    elif known:
+        why = "lacking"
+    held = _held(shares[rank][at], len(results)) if known else ""
+    number = results[rank].flatten()[at].item()
     judge.no(
         why,
-        seen=f"{values_of(results[rank])} on rank {rank}, of {where}",
-        expected=f"{values_of(total)} on each rank",
+        seen=f"place {at} on rank {rank} holds {number:g}{held}, with {where}",
+        expected=f"{total.flatten()[at].item():g}, each rank's once",
     )
+
+
+def _shares(number: Tensor, at: int) -> str:
+    """Return how often each rank's addend is in a number: a digit for each, rank 0's at the end."""
+    share = number.item() / (at + 1)
+    return f"{share:.0f}" if share == int(share) and share >= 0 else ""
+
+
+def _held(shares: str, ranks: int) -> str:
+    digits = shares.zfill(ranks)[::-1]
+    if not shares or len(digits) > ranks:
+        return ""
+    return ": " + ", ".join(f"{n} × rank {rank}'s" for rank, n in enumerate(digits) if n != "0")
 
 
 def _judge_messages(
@@ -182,20 +209,23 @@ returned has returned. The cell below your answer draws it.
     "That is why large clusters can train at all. NCCL and gloo use rings, and trees where the tensors are small and the number of "
     "steps counts for more than the bytes.",
     diagnoses={
-        "deadlock": "The ranks wait for each other in a circle. If every rank sends first, nobody receives: begin sending "
+        "deadlock": "The ranks wait for each other. If every rank sends first, nobody receives: begin sending "
         "with `isend`, receive, and then wait.",
+        "no-partner": "A rank waits for one that has finished already. Each message needs a rank that sends it and one that receives it.",
         "other-partner": "What one rank sends is not what the other one receives. Compare sizes and dtypes.",
-        "no-wait": "A message may still be on its way. What `isend` or `irecv` has begun is done when its `wait()` has returned: "
-        "change or read its tensor after that.",
+        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
+        "what they returned has returned.",
         "collective": "That is a collective. Build it from sending and receiving.",
         "not-in-place": "`x` is as it was. The sum belongs into `x` itself.",
         "divided": "That is the mean. The task asks for the sum.",
         "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is done: now "
         "the complete pieces go round.",
         "some-ranks": "Some ranks have the sum, and others do not.",
-        "too-much": "Some places hold more than the sum: something complete was added, or something twice.",
+        "more-than-once": "A rank's number is in a place more than once. What is complete must not be added again.",
+        "lacking": "Some places lack the numbers of some ranks. Each piece must go all the way round, twice.",
         "left-over": "Some places never took part: they are as before on every rank. n need not divide the size.",
-        "other-sum": "That is not the sum. Which pieces has it, and which not?",
+        "other-sum": "Some places hold what no sum of the ranks' numbers for that place can be. Is the piece that a rank sends the "
+        "one that the next expects?",
         "one-rank": "One rank sends far more than the others. Its link is the bottleneck, and the more so the more ranks there are.",
         "whole-tensors": "Each rank sends the whole tensor several times. Send pieces.",
         "too-many-bytes": "The ranks send more than the target allows.",

@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     for rank, rows in enumerate((later[:25], later[25:])):
         if {*rows} == {*first[:25]}:
             judge.no(
-                "same-rows",
+                "handed-round" if rank else "same-rows",
                 seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
                 expected="another choice",
             )
@@ -64,7 +63,20 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
     if sizes[0] > length:
         judge.no("too-long", seen=seen, expected=f"{length} rows on each rank")
     if len(covered) < n:
-        judge.no("own-order", seen=seen, expected=f"all {n} rows, over all ranks")
+        alone = [_rows(answer, n, 0, 1, 2, 3, judge) for _ in range(2)]
+        if alone[0] != alone[1]:
+            judge.no(
+                "unseeded", seen=f"rows {alone[0][:5]}, then {alone[1][:5]}", expected="the same"
+            )
+        if len({*alone[0]}) < n:
+            judge.no(
+                "repeated", seen=f"rows {alone[0]} for a single rank", expected="each row once"
+            )
+        places = [[alone[0].index(row) for row in rows] for rows in shards]
+        even = all(len({(b - a) % n for a, b in pairwise(each)}) < 2 for each in places)
+        judge.no(
+            "overlap" if even else "own-order", seen=seen, expected=f"all {n} rows, over all ranks"
+        )
 
 
 def _rows(
@@ -83,7 +95,8 @@ def _rows(
     if isinstance(got, (Tensor, np.ndarray)):
         got = got.tolist()
     rows = judge.is_a(got, (list, tuple, range), "a list of row numbers")
-    return [int(judge.is_a(row, Integral, "whole row numbers")) for row in rows]
+    numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
+    return [judge.is_a(number, int, "whole row numbers") for number in numbers]
 
 
 def _order(
@@ -119,13 +132,19 @@ some rows come twice. n may be smaller than the number of ranks. Global random g
     why="`DistributedSampler` does this. `set_epoch` hands it the epoch; without it, every epoch has the same order. "
     "Equal lengths matter because a rank with one batch more would wait for the others for ever.",
     diagnoses={
-        "own-order": "Some rows are taken by nobody, and others more than once. Each rank draws an order of its own here: the order "
-        "must not depend on the rank, nor on random numbers that differ between ranks.",
+        "own-order": "Some rows are taken by nobody, and others more than once: the ranks do not share one order. It must not "
+        "depend on the rank.",
+        "unseeded": "The same call gives other rows each time, so the ranks cannot agree. Seed your generator with what all of "
+        "them know.",
+        "repeated": "Even a single rank, which is to take all rows, gets some of them twice and others never. A permutation has "
+        "each row once.",
+        "overlap": "All ranks have the same order, and they take pieces of it that overlap. Some rows are taken by nobody.",
         "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-        "same-rows": "The same rows stay together: only their order changes, or who has them. Shuffle all rows first, then share "
-        "them out.",
+        "same-rows": "A rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
+        "handed-round": "The same rows stay together, and only the rank that has them is another. Shuffle all rows first, then "
+        "share them out.",
         "no-seed": "In epoch 0 the order does not depend on the seed.",
-        "not-shuffled": "The rows come in the order in which they lie in the data, or in equal steps.",
+        "not-shuffled": "Most rows come in equal steps, as they lie in the data.",
         "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
         "drops-rows": "Rows are left out where the ranks do not divide n. The task wants every row at least once.",
         "too-long": "There are more rows than needed.",

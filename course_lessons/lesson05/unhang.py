@@ -12,6 +12,8 @@ from torch.nn import functional as F
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import agree, apart, nearly
 
 from .checking import words
 
@@ -39,31 +41,6 @@ _BATCHES = (
 """For each case and rank, how many rows each batch has."""
 
 
-def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes in _BATCHES:
-        shards = [_labelled(rank_sizes, rank) for rank, rank_sizes in enumerate(sizes)]
-
-        def program(dist: Any, call: Callable[..., Any], shards: Any = shards) -> tuple[Any, ...]:
-            logged: list[Any] = []
-            graphs: list[bool] = []
-            model = _classifier()
-            model.register_forward_hook(lambda *args: graphs.append(args[2].requires_grad))
-            got = call(model, shards[dist.get_rank()], dist, logged.append)
-            return got, logged, any(graphs)
-
-        uneven = len({len(rank_sizes) for rank_sizes in sizes}) > 1
-        hang = "unequal-loops" if uneven else "one-rank"
-        run = on_ranks(program, answer, len(sizes), judge, hang)
-        for rank, (got, logged, graph) in enumerate(run.results):
-            where = f"rank {rank} of {len(sizes)}, with {words(sizes[rank])} rows in its batches"
-            _judge_mean(got, shards, rank, where, judge)
-            _judge_log(logged, got, rank, where, judge)
-            if graph:
-                judge.no(
-                    "graph", seen="outputs that require a gradient", expected="torch.no_grad()"
-                )
-
-
 def _labelled(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
     generator = torch.Generator().manual_seed(11 + rank)
     return [
@@ -77,45 +54,143 @@ def _classifier() -> nn.Module:
     return nn.Linear(3, 3)
 
 
-def _judge_mean(got: Any, shards: Any, rank: int, where: str, judge: Judge) -> None:
-    """Compare what a rank returned with the mean loss of all rows of all ranks."""
+def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
+    got, logs = [], []
+    for sizes in _BATCHES:
+        shards = [_labelled(rank_sizes, rank) for rank, rank_sizes in enumerate(sizes)]
+
+        def program(dist: Any, call: Callable[..., Any], shards: Any = shards) -> tuple[Any, ...]:
+            logged: list[Any] = []
+            return call(_classifier(), shards[dist.get_rank()], dist, logged.append), logged
+
+        uneven = len({len(rank_sizes) for rank_sizes in sizes}) > 1
+        results = on_ranks(
+            program, answer, len(sizes), judge, "unequal-loops" if uneven else "one-rank"
+        ).results
+        where = f"with batches of {' / '.join(words(rows) for rows in sizes)} rows"
+        if results[0][0] is not None and any(mean is None for mean, _ in results):
+            rank = next(rank for rank, (mean, _) in enumerate(results) if mean is None)
+            judge.no("only-rank-0", seen=f"None on rank {rank}", expected="the mean on each rank")
+        got.append([judge.is_a(mean, (int, float), "a Python number") for mean, _ in results])
+        logs.append(([logged for _, logged in results], where))
+    data = [_sums(sizes) for sizes in _BATCHES]
+    right, *_ = _made(_mean, data)
+
+    def say(at: int) -> tuple[str, str]:
+        rank = next(r for r, mean in enumerate(got[at]) if not _ALIKE(mean, right[at][r]))
+        seen, expected = apart(got[at][rank], right[at][rank], _ALIKE)
+        return f"{seen} on rank {rank} of {len(right[at])}, {logs[at][1]}", expected
+
+    if not _ALIKE(got, right):
+        twins = {
+            name: [made for one in several(f) for made in _made(one, data)]
+            for name, f in _TWINS.items()
+        }
+        judge.closest(got, right, twins, alike=_ALIKE, say=say)
+    for (logged, where), means in zip(logs, right, strict=True):
+        _judge_log(logged, means[0], where, judge)
+
+
+_ALIKE = nearly(1e-5)
+_Batches = list[list[tuple[float, int]]]
+"""For each rank and batch, the mean loss and the number of rows."""
+
+
+def _sums(sizes: Sequence[Sequence[int]]) -> _Batches:
     model = _classifier()
-    sums = [sum(F.cross_entropy(model(x), y).item() * len(x) for x, y in rows) for rows in shards]
-    means = [[F.cross_entropy(model(x), y).item() for x, y in rows] for rows in shards]
-    counts = [sum(len(x) for x, _ in rows) for rows in shards]
-    right = sum(sums) / sum(counts)
-    if got is None and rank:
-        judge.no("only-rank-0", seen=f"None, on {where}", expected=f"{right:.6g}, on each rank")
-    number = judge.number(judge.is_a(got, (int, float), "a Python number"))
-    if math.isclose(number, right, rel_tol=1e-5):
-        return
-    own = [total / max(count, 1) for total, count in zip(sums, counts, strict=True)]
-    short = min(len(rows) for rows in shards)
-    first = [(x, y) for rows in shards for x, y in rows[:short]]
-    known = {
-        "own-rows": own[rank],
-        "mean-of-means": sum(own) / len(own),
-        "mean-of-batches": sum(map(sum, means)) / sum(map(len, means)),
-        "mean-of-both": sum(sum(each) / max(len(each), 1) for each in means) / len(means),
-        "rows-left-out": sum(F.cross_entropy(model(x), y, reduction="sum").item() for x, y in first)
-        / max(sum(len(x) for x, _ in first), 1),
-    }
-    like = [name for name, value in known.items() if math.isclose(number, value, rel_tol=1e-5)]
-    judge.no(
-        like[0] if like else "wrong-value",
-        seen=f"{number:.6g}, on {where}",
-        expected=f"{right:.6g}, on each rank",
-    )
+    return [
+        [(F.cross_entropy(model(x), y).item(), len(x)) for x, y in _labelled(rows, rank)]
+        for rank, rows in enumerate(sizes)
+    ]
 
 
-def _judge_log(logged: Sequence[Any], got: Any, rank: int, where: str, judge: Judge) -> None:
+def _made(
+    twin: Callable[[_Batches, int], float], data: Sequence[_Batches]
+) -> list[list[list[float]]]:
+    """Return what a twin gives on each rank, in a list of the cases; and with nan where it gives 0."""
+    made = [[twin(ranks, rank) for rank in range(len(ranks))] for ranks in data]
+    return [made, [[mean or math.nan for mean in means] for means in made]]
+
+
+def _of(batches: Sequence[tuple[float, int]]) -> float:
+    """Return the mean loss of the rows of batches, 0 where there are none."""
+    return sum(loss * rows for loss, rows in batches) / max(sum(rows for _, rows in batches), 1)
+
+
+def _all(ranks: _Batches) -> list[tuple[float, int]]:
+    return [batch for batches in ranks for batch in batches]
+
+
+def _mean(ranks: _Batches, rank: int) -> float:
+    return _of(_all(ranks))
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / max(len(values), 1)
+
+
+def _rows(batches: Sequence[tuple[float, int]]) -> int:
+    return sum(rows for _, rows in batches)
+
+
+_TWINS: dict[str, Any] = {
+    "own-rows": lambda ranks, rank: _of(ranks[rank]),
+    "of-rank-0": lambda ranks, rank: _of(ranks[0]),
+    "mean-of-means": (
+        lambda ranks, rank: _average([_of(batches) for batches in ranks]),
+        lambda ranks, rank: _average([_of(batches) for batches in ranks if batches]),
+    ),
+    "mean-of-batches": lambda ranks, rank: _average([loss for loss, _ in _all(ranks)]),
+    "mean-of-both": (
+        lambda ranks, rank: _average([_average([loss for loss, _ in each]) for each in ranks]),
+        lambda ranks, rank: _average(
+            [_average([loss for loss, _ in each]) for each in ranks if each]
+        ),
+    ),
+    "rows-left-out": lambda ranks, rank: _of(
+        _all([batches[: min(map(len, ranks))] for batches in ranks])
+    ),
+    "last-batch": lambda ranks, rank: _of(_all([batches[-1:] for batches in ranks])),
+    "first-batch": lambda ranks, rank: _of(_all([batches[:1] for batches in ranks])),
+    "sum": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)),
+    "sum-of-means": lambda ranks, rank: sum(_of(batches) for batches in ranks),
+    "by-batches": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(_all(ranks)),
+    "own-count": (
+        lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / max(_rows(ranks[rank]), 1),
+        lambda ranks, rank: (
+            _mean(ranks, rank) * _rows(_all(ranks)) / _rows(ranks[rank])
+            if ranks[rank]
+            else math.inf
+        ),
+    ),
+    "own-sum": lambda ranks, rank: _of(ranks[rank]) * _rows(ranks[rank]) / _rows(_all(ranks)),
+    "rank-0-alone": lambda ranks, rank: _of(ranks[rank]) if rank else _mean(ranks, rank),
+    "rounded": tuple(
+        lambda ranks, rank, digits=digits: round(_mean(ranks, rank), digits) for digits in (1, 2, 3)
+    ),
+    "values": lambda ranks, rank: _mean(ranks, rank) / 3,
+    "by-ranks": lambda ranks, rank: _mean(ranks, rank) / len(ranks),
+    "sum-by-ranks": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(ranks),
+    "unweighted": lambda ranks, rank: sum(loss for loss, _ in _all(ranks)) / _rows(_all(ranks)),
+}
+
+
+def _judge_log(logged: Sequence[Sequence[Any]], mean: float, where: str, judge: Judge) -> None:
     """Refuse a mean that is logged elsewhere than once on rank 0."""
-    if rank and logged:
-        judge.no("all-log", seen=f"log was called on {where}", expected="only on rank 0")
-    if not rank and [float(value) for value in logged] != [float(got)]:
-        judge.no(
-            "no-log", seen=f"logged on rank 0: {list(logged)}", expected=f"the mean: {got:.6g}"
-        )
+    seen = (
+        f"{', '.join(f'{len(each)} × on rank {rank}' for rank, each in enumerate(logged))}, {where}"
+    )
+    expected = "log called once, on rank 0"
+    if not any(logged):
+        judge.no("no-log", seen=seen, expected=expected)
+    if not logged[0]:
+        judge.no("other-rank-logs", seen=seen, expected=expected)
+    if any(logged[1:]):
+        judge.no("all-log", seen=seen, expected=expected)
+    if len(logged[0]) > 1:
+        judge.no("logged-often", seen=seen, expected=expected)
+    if not agree(_ALIKE, logged[0][0], mean):
+        judge.no("other-log", seen=f"log({logged[0][0]!r}) on rank 0, {where}", expected=mean)
 
 
 EXERCISE = Exercise(
@@ -142,18 +217,34 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
     "question: which collective has one rank called, and another not? The Flight Recorder answers it, with gloo and with NCCL. "
     "`py-spy dump` shows the line in which a process stands: with gloo that is the collective, with NCCL often a later line.",
     diagnoses={
-        "one-rank": "All ranks have equally many batches here, and still one of them waits. Which call does only one rank "
-        "make?",
-        "unequal-loops": "The ranks have different numbers of batches here. A rank that is through with its loop, or has "
-        "none to go through, leaves a call out, and the others wait for it.",
+        "one-rank": "All ranks have equally many batches here, and still they do not make the same calls. Which call does one "
+        "rank alone make?",
+        "unequal-loops": "The ranks have different numbers of batches here, and they do not make the same calls. Each must make "
+        "every call, even where it has no batch at all.",
         "own-rows": "That is the mean over the rank's own rows.",
+        "of-rank-0": "That is the mean over rank 0's rows, on every rank.",
         "mean-of-means": "That is the mean of the ranks' means. A rank with few rows counts as much as one with many.",
         "mean-of-both": "That is the mean of the ranks' means over their batches. Neither batches nor ranks have equally many rows.",
         "mean-of-batches": "That is the mean of the batches' means. A small batch counts as much as a large one.",
         "rows-left-out": "All ranks stop after the shortest loop, so rows are left out.",
-        "only-rank-0": "Only rank 0 has the mean. `reduce` gives the sum to one rank, `all_reduce` to all.",
-        "all-log": "Each rank logs here. On many ranks that makes as many copies of each line.",
-        "no-log": "Rank 0 must log the mean, once.",
-        "graph": "The model records what a backward pass would need, and none will come. The given code avoids that.",
+        "last-batch": "Only each rank's last batch is in it.",
+        "first-batch": "Only each rank's first batch is in it.",
+        "sum": "That is the sum over all rows. Nothing divides it.",
+        "sum-of-means": "That is the sum of the ranks' means.",
+        "by-batches": "The losses of all rows are divided by the number of batches.",
+        "own-count": "The losses of all ranks' rows are divided by the rows of this rank alone.",
+        "own-sum": "The losses of this rank's rows alone are divided by the rows of all ranks.",
+        "rank-0-alone": "Rank 0 has the mean of all rows, and each other rank that of its own.",
+        "rounded": "The mean is rounded.",
+        "values": "The values of `x` are counted. A row has three.",
+        "by-ranks": "That is the mean, divided once more by the number of ranks.",
+        "sum-by-ranks": "The losses of all rows are divided by the number of ranks.",
+        "unweighted": "The batches' means are added up as if each were a sum over its rows, and divided by all rows.",
+        "only-rank-0": "Some ranks give back nothing. The mean is to be returned on every rank.",
+        "no-log": "Nothing is logged.",
+        "other-rank-logs": "Rank 0 does not log, and another rank does.",
+        "all-log": "Other ranks log too. On many ranks that makes as many copies of each line.",
+        "logged-often": "Rank 0 logs more than once.",
+        "other-log": "What is logged is not the mean that all ranks return.",
     },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -13,6 +12,10 @@ from torch.nn import functional as F
 from course_lessons.shared.checking import Alive, one_thread
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
+from course_utils.exercises.values import nearly
+
+from .checking import number
 
 
 def average_loss(model, batches, loss_fn):
@@ -35,6 +38,7 @@ class _Evaluation:
 
     def __init__(self, sizes: Sequence[int]) -> None:
         generator = torch.Generator().manual_seed(len(sizes))
+        torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.model.register_forward_hook(lambda _, args, out: self._note(out))
         self.given, self.outputs, self.graph = Alive(), Alive(), Alive()
@@ -84,11 +88,18 @@ class _Evaluation:
             return F.cross_entropy(self.model(x), y).item()
 
 
+_SIZES = ((8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4), (1, 6, 6, 2))
+
+
 @one_thread()
 def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes in ((8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4)):
-        run = _Evaluation(sizes)
-        got = run.run(answer)
+    runs = [_Evaluation(sizes) for sizes in _SIZES]
+    got = []
+    for run, sizes in zip(runs, _SIZES, strict=True):
+        result = run.run(answer)
+        if not torch.is_grad_enabled():
+            torch.set_grad_enabled(True)
+            judge.no("grad-off", seen="gradients are off for all that follows", expected="on again")
         if len(run.held) < len(sizes):
             judge.no("not-all", seen=f"{len(run.held)} batches", expected=f"all {len(sizes)}")
         whats = ("batches", "outputs", "saved activations")
@@ -100,17 +111,33 @@ def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
                     seen=f"{whats[which]} in memory: {early:,} bytes at batch 3, {late:,} at the last",
                     expected="no more at the last than before",
                 )
+        if not all(p.requires_grad for p in run.model.parameters()):
+            judge.no("frozen", seen="parameters that need no gradient now", expected="as before")
+        if any(part.training for part in run.model.modules()):
+            judge.no("mode", seen="a model in training mode", expected="in eval mode, as before")
         if run.graphs:
             judge.no("graph", seen="outputs that require a gradient", expected="no graph")
-        if isinstance(got, Tensor):
+        if isinstance(result, Tensor):
             judge.no("tensor", seen="a tensor", expected="a Python number")
-        if not math.isclose(judge.number(got), run.expected(), rel_tol=1e-4):
-            like = [
-                twin
-                for twin, f in LOSS_TWINS.items()
-                if math.isclose(got, f(run.model, run.batches(), run.loss_fn), rel_tol=1e-4)
-            ]
-            judge.no(like[0] if like else "wrong-value", seen=got, expected=run.expected())
+        got.append(number(judge, result))
+    right = [run.expected() for run in runs]
+    judge.closest(
+        got,
+        right,
+        {
+            name: [_values(twin, runs) for twin in several(twins)]
+            for name, twins in LOSS_TWINS.items()
+        },
+        alike=nearly(1e-4),
+        say=lambda at: (
+            f"{got[at]:.9g} for batches of {', '.join(map(str, _SIZES[at]))} rows",
+            f"{right[at]:.9g}",
+        ),
+    )
+
+
+def _values(twin: Callable[..., Any], runs: Sequence[_Evaluation]) -> list[float]:
+    return [twin(run.model, run.batches(), run.loss_fn) for run in runs]
 
 
 def _average_of_means(model, batches, loss_fn):
@@ -119,34 +146,49 @@ def _average_of_means(model, batches, loss_fn):
     return sum(losses) / len(losses)
 
 
-_average_unweighted = edited(
-    average_loss, {"inference_mode": "no_grad", "item() * len(x)": "item()"}
-)
-
-
-_average_by_batches = edited(
-    average_loss, {"inference_mode": "no_grad", "count += len(x)": "count += 1"}
-)
-
-
-def _average_last_only(model, batches, loss_fn):
-    with torch.no_grad():
-        for x, y in batches:
-            loss = loss_fn(model(x), y).item()
-    return loss
-
-
 def _average_used_up(model, batches, loss_fn):
     count = sum(len(x) for x, _ in batches)
     with torch.no_grad():
         return sum(loss_fn(model(x), y).item() * len(x) for x, y in batches) / count
 
 
-LOSS_TWINS = {
+_COUNT = {"count += len(x)": "count += 1"}
+_QUIET = {"inference_mode": "no_grad"}
+LOSS_TWINS: dict[str, Any] = {
     "mean-of-means": _average_of_means,
-    "unweighted": _average_unweighted,
-    "by-batches": _average_by_batches,
-    "last-only": _average_last_only,
+    "unweighted": edited(average_loss, {**_QUIET, "item() * len(x)": "item()"}),
+    "by-batches": edited(average_loss, {**_QUIET, **_COUNT}),
+    "sum": edited(average_loss, {**_QUIET, "total / count": "total"}),
+    "sum-of-means": edited(average_loss, {"item() * len(x)": "item()", "total / count": "total"}),
+    "values": (
+        edited(average_loss, {"item() * len(x)": "item() * x.numel()"}),
+        edited(average_loss, {"count += len(x)": "count += x.numel()"}),
+    ),
+    "last-only": (
+        edited(average_loss, {"total +=": "total =", "count +=": "count ="}),
+        edited(average_loss, {"total +=": "total ="}),
+    ),
+    "short-left-out": tuple(
+        edited(
+            average_loss,
+            {
+                "total += loss_fn": f"most = {most}\nif len(x) < most:\n    continue\ntotal += loss_fn"
+            },
+        )
+        for most in ("max(len(x), count and most)", "most if count else len(x)")
+    ),
+    "first-left-out": edited(average_loss, {"in batches": "in list(batches)[1:]"}),
+    "rounded": tuple(
+        edited(average_loss, {"total / count": f"round(total / count, {digits})"})
+        for digits in (1, 2, 3)
+    ),
+    "one-less": (
+        edited(average_loss, {"total / count": "total / (count - 1)"}),
+        edited(
+            average_loss,
+            {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
+        ),
+    ),
     "used-up": _average_used_up,
 }
 
@@ -159,8 +201,8 @@ EXERCISE = Exercise(
     task="""
 Write `average_loss(model, batches, loss_fn)`: the mean loss of one sample, as a Python number.
 `batches` gives `(x, y)` pairs one at a time, of unequal size; `loss_fn(outputs, y)` is the mean over a
-batch. The model is in eval mode already. Nothing may pile up from batch to batch: no activations, no outputs,
-no inputs. And no graph may be built. The check looks at what is alive.
+batch. The model is in eval mode already; it and PyTorch's settings stay as they are. Nothing may pile up from batch to batch:
+no activations, no outputs, no inputs. And no graph may be built. The check looks at what is alive.
 """,
     hints=(
         "What do you carry from one batch to the next? A tensor that still has a graph keeps every "
@@ -174,8 +216,18 @@ no inputs. And no graph may be built. The check looks at what is alive.
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={
-        "leak": "Each batch adds to what is kept: something that you carry, a running total or a list of "
-        "losses, still has its graph, and the graph holds the activations of every batch so far.",
+        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
+        "graph, and the graph holds the activations of every batch so far.",
+        "grad-off": "Gradients are switched off, and stay off. A `with` block ends that.",
+        "frozen": "The parameters need no gradient any more. The next training would stand still.",
+        "mode": "The model is in training mode now.",
+        "sum": "That is the sum over all samples. Nothing divides it.",
+        "sum-of-means": "That is the sum of the batches' means.",
+        "values": "The values of `x` are counted. A sample is a row.",
+        "short-left-out": "Batches that are smaller than one before are left out.",
+        "first-left-out": "The first batch is left out.",
+        "one-less": "The sum is divided by one less than it has terms. (The last number of `enumerate` is one less.)",
+        "rounded": "The mean is rounded.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
         "keeps-batches": "Every batch is still in memory at the end. Something holds them: a list made of "

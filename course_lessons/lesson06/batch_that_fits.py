@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import operator
+import random
 
 from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
+
+from .checking import number
 
 
 def batch_that_fits(small, large, capacity):
@@ -33,7 +35,21 @@ _CASES = (
     ((3, 1000), (10, 1100), 900),
 )
 
+
+def _draw(source: random.Random) -> tuple[tuple[int, int], tuple[int, int], int]:
+    few, step = source.randint(1, 64), source.randint(1, 64)
+    low, slope = source.randint(10**6, 10**8), source.randint(10**4, 10**6)
+    high = low + slope * step + source.randint(0, step - 1)
+    return (
+        (few, low),
+        (few + step, high),
+        low + source.randint(-3, 90) * slope + source.randint(1, 9999),
+    )
+
+
 _LINE = "few + (capacity - low) * (many - few) // (high - low)"
+_TURNED = "((many - few) / (high - low))"
+_SLOPE = "((high - low) / (many - few))"
 _TWINS = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
@@ -43,6 +59,34 @@ _TWINS = {
     "rounded": edited(batch_that_fits, {_LINE: f"round({_LINE.replace('//', '/')})"}),
     "rounded-up": edited(batch_that_fits, {"few + (capacity - low)": "few - (low - capacity)"}),
     "on-top": edited(batch_that_fits, {"few + (": "("}),
+    "on-top-of-large": edited(batch_that_fits, {"few + (capacity - low)": "(capacity - high)"}),
+    "bytes-first": edited(
+        batch_that_fits, {"(few, low), (many, high) =": "(low, few), (high, many) ="}
+    ),
+    "upside-down": edited(
+        batch_that_fits,
+        {_LINE: f"int((capacity - (low - {_TURNED} * few)) // {_TURNED})"},
+    ),
+    "fixed-added": (
+        edited(
+            batch_that_fits,
+            {_LINE: "((capacity + low) * (many - few) - few * (high - low)) // (high - low)"},
+        ),
+        edited(batch_that_fits, {_LINE: f"int((capacity + low - {_SLOPE} * few) // {_SLOPE})"}),
+    ),
+    "slope-of-one": (
+        edited(batch_that_fits, {_LINE: "int((capacity - low) / (high / many) + few)"}),
+        edited(batch_that_fits, {_LINE: "int((capacity - high) / (low / few) + many)"}),
+    ),
+    "less-than": edited(batch_that_fits, {"capacity - low": "capacity - low - 1"}),
+    "one-more": edited(batch_that_fits, {_LINE: f"{_LINE} + 1"}),
+    "not-below-small": edited(batch_that_fits, {_LINE: f"{_LINE} if capacity > low else 0"}),
+    "one-less": edited(batch_that_fits, {_LINE: f"{_LINE} - 1"}),
+    "not-zero": (
+        edited(batch_that_fits, {"max(0,": "max(1,"}),
+        edited(batch_that_fits, {"max(0,": "max(few,"}),
+    ),
+    "capped": edited(batch_that_fits, {_LINE: f"min(many, {_LINE})"}),
     "fraction": edited(batch_that_fits, {"//": "/"}),
     "whole-slope": edited(
         batch_that_fits, {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"}
@@ -72,7 +116,8 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
         batch_that_fits,
         _CASES,
         _TWINS,
-        alike=operator.eq,
+        read=number,
+        draw=_draw,
         otherwise=lambda got, *_: "negative" if got < 0 else "wrong-batch",
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
     ),
@@ -80,12 +125,23 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
     "optimizer's state, which do not shrink.",
     diagnoses={
         "no-fixed-part": "That is a line through zero. A batch of none would still need the model.",
-        "rounded": "A batch that is rounded up does not fit.",
+        "rounded": "The batch is rounded to the nearest whole number. One that is rounded up does not fit.",
         "rounded-up": "A batch that is rounded up does not fit.",
         "on-top": "That is how many samples fit on top of the small batch, not how many fit in all.",
         "fraction": "A batch is a whole number.",
         "whole-slope": "The bytes a sample need not be a whole number: only the batch is rounded.",
         "negative": "No batch is less than nothing: where the fixed part alone is too much, the answer is 0.",
+        "on-top-of-large": "That is how many samples fit on top of the large batch, not how many fit in all.",
+        "bytes-first": "The pairs are taken the wrong way round. Each is (batch, peak bytes).",
+        "upside-down": "The slope is upside down. It is bytes over samples.",
+        "fixed-added": "The fixed part is added to the capacity. It takes its place away.",
+        "slope-of-one": "The bytes a sample are taken from one measurement alone: its fixed part is in them.",
+        "less-than": "A peak of exactly the capacity fits: it is to be at most that.",
+        "one-more": "That is one sample too many.",
+        "not-below-small": "A batch smaller than the small one can fit where the small one does not: the line goes on to the left.",
+        "one-less": "That is one sample too few, wherever anything fits.",
+        "not-zero": "Where no batch fits, the answer is 0, and any batch from 1 on can be the answer.",
+        "capped": "The answer can lie beyond the large batch: the line goes on.",
         "wrong-batch": "That is not where the line meets the capacity.",
     },
 )

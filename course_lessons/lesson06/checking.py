@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive
+from course_utils.exercises import Judge
+
+
+def number(judge: Judge, got: Any) -> float:
+    """Return a result as a number, NumPy's too."""
+    return judge.number(got.item() if isinstance(got, np.generic) else got)
 
 
 class Block(nn.Module):
-    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``.
+    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``, and counts in ``calls``.
 
     Parameters
     ----------
@@ -26,9 +35,12 @@ class Block(nn.Module):
         self.down = nn.Linear(inner, width)
         self.dropout = dropout
         self.watch: Alive | None = None
+        self.calls: list[int] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` and what the block adds to it."""
+        if self.calls is not None:
+            self.calls.append(1)
         normed = self.norm(x)
         raised = self.up(normed)
         bent = F.gelu(raised)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import operator
+import random
 from collections.abc import Sequence
 from typing import Any
 
 from course_utils import memory
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 
@@ -86,6 +88,61 @@ _MESSAGES = (
 )
 
 
+def _draw(source: random.Random) -> tuple[str]:
+    """Return a message of a card of less than 1 GiB, so that every figure is exact."""
+    free, unallocated, others, allocated = (source.choice((0, 50, 90, 150, 220)) for _ in range(4))
+    reach = free + unallocated
+    near = (reach, reach + others, free, unallocated, others, free + others)
+    requested = max(source.choice(near) + source.choice((-10, 0, 0, 10)), 5)
+    capacity = free + unallocated + others + allocated
+    return (
+        _sentence(requested, capacity, free, allocated, unallocated, context=0, others=[others]),
+    )
+
+
+_FIRST, _SECOND = (f'found["requested"] <= within_reach{more}:' for more in ("", " + others"))
+_REACH = 'found["free"] + found["unallocated"]'
+_LESS = {"<= within_reach:": "< within_reach:", "<= within_reach +": "< within_reach +"}
+_TWINS = {
+    "less-than": (
+        edited(diagnose, _LESS),
+        *(edited(diagnose, {old: new}) for old, new in _LESS.items()),
+    ),
+    "half-the-reach": (
+        edited(diagnose, {_FIRST: _FIRST.replace("within_reach", 'found["free"]')}),
+        edited(diagnose, {_FIRST: _FIRST.replace("within_reach", 'found["unallocated"]')}),
+        edited(
+            diagnose,
+            {_FIRST: _FIRST.replace("within_reach", 'max(found["free"], found["unallocated"])')},
+        ),
+        edited(diagnose, {_REACH: 'found["free"]'}),
+        edited(diagnose, {_REACH: 'found["unallocated"]'}),
+    ),
+    "others-alone": (
+        edited(diagnose, {"within_reach + others": "others"}),
+        edited(diagnose, {"within_reach + others": 'found["free"] + others'}),
+        edited(diagnose, {"within_reach + others": 'found["unallocated"] + others'}),
+    ),
+    "others-too-many": (
+        edited(diagnose, {' - found["free"]': ""}),
+        edited(diagnose, {' - found["process"]': ""}),
+        edited(diagnose, {'found["process"]': 'found["allocated"]'}),
+        edited(diagnose, {"within_reach + others": 'found["capacity"]'}),
+        edited(diagnose, {_SECOND: "others > 0:"}),
+    ),
+    "allocated": edited(diagnose, {_REACH: 'found["free"] + found["allocated"]'}),
+    "others-first": edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
+    "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
+    "always-the-same": tuple(
+        lambda message, text=text: text for text in ("fragmented", "someone else", "too large")
+    ),
+    "first-two-swapped": edited(
+        diagnose, {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'}
+    ),
+    "swapped": edited(diagnose, {'"someone else"': '"too large"', '"too large"': '"someone else"'}),
+}
+
+
 def _read(judge: Judge, got: Any) -> str:
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, "one of the three texts") not in known:
@@ -114,8 +171,8 @@ _DIAGNOSE = {
 EXERCISE = Exercise(
     id="06.diagnose",
     title="Read an out-of-memory message",
-    level=2,
-    minutes=10,
+    level=1,
+    minutes=8,
     task="""
 `memory.figures(message)` gives the figures of an out-of-memory message in bytes: `"requested"`,
 `"capacity"`, `"free"` (what nobody holds), `"process"` (what this process holds), and of that `"allocated"`
@@ -135,7 +192,8 @@ EXERCISE = Exercise(
     check_answer=OverCases(
         diagnose,
         [(message,) for message in _MESSAGES],
-        {},
+        _TWINS,
+        draw=_draw,
         read=_read,
         alike=operator.eq,
         otherwise=lambda got, right, message: _DIAGNOSE[right, got],
@@ -145,15 +203,24 @@ EXERCISE = Exercise(
     why="The three have different cures: a smaller batch does not help against another process, and "
     "`expandable_segments` does nothing for a model that is too large.",
     diagnoses={
+        "less-than": "A request of exactly as many bytes fits: the task says *no more than*.",
+        "half-the-reach": "What is free *and* what is unallocated counts, both together.",
+        "others-alone": "With all that others hold, what is free and what is unallocated still count: all three together.",
+        "others-too-many": "That counts for others what is not theirs. They hold what is neither free nor this process's.",
+        "allocated": "What is allocated is in use: tensors are in it. Idle is what is *unallocated*.",
+        "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
+        "first.",
+        "always-the-same": "The answer is the same for every message.",
+        "first-two-swapped": "The first two answers are swapped.",
+        "swapped": "The last two answers are swapped.",
         "other-word": "The answer is none of the three texts.",
         "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
         "are not the problem. The message gives the same advice every time.",
-        "would-not-help": "Even with all that others hold, the request would not fit. (A little that seems "
-        "to be theirs may be the rounding of the figures, or this process's own CUDA context.)",
+        "would-not-help": "Even with all that others hold, the request would not fit. (Figures are rounded, so a little can seem "
+        "to be theirs.)",
         "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
         "failed because no single piece is.",
-        "not-their-fault": "Others hold memory here, but this process has enough bytes without theirs. Look "
-        "at the pieces first.",
+        "not-their-fault": "This process has enough bytes without those of others. Look at the pieces first.",
         "others-missed": "Part of the card is neither free nor this process's. With it, the request would "
         "fit.",
     },

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import gc
 import math
+import operator
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.edited import edited
+from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 
 
@@ -47,36 +51,41 @@ def largest_batch(works, start=1, limit=None):
 class _Card:
     """A make-believe card on which a batch of ``most`` fits; notes what is tried and what is left over.
 
-    Like a real training, a try holds memory in its frame, and in a reference cycle.
+    Like a real training, a try holds memory in its frame, in a reference cycle, and in what it returns.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.tried: list[int] = []
-        self.left_over = 0
-        self._held: list[weakref.ref[Any]] = []
+        self.left_over: list[str] = []
+        self._held: dict[str, weakref.ref[Any]] = {}
 
-    def works(self, batch: int) -> None:
+    def works(self, batch: int) -> Any:
         """Train with a batch, or run out of memory."""
         self.tried.append(batch)
-        self.left_over += any(ref() is not None for ref in self._held)
+        self.left_over += [name for name, ref in self._held.items() if ref() is not None]
         if len(self.tried) > 200:
             raise _Enough
-        activations, cycle = _Activations(), _Activations()
-        cycle.itself = cycle
-        self._held = [weakref.ref(activations), weakref.ref(cycle)]
+        activations, cycle, result = _Activations(), _Activations(), _Activations()
+        cycle.append(cycle)
+        self._held = {
+            "held-by-error": weakref.ref(activations),
+            "not-collected": weakref.ref(cycle),
+            "result-kept": weakref.ref(result),
+        }
         if not isinstance(batch, int) or batch < 1:
             raise ValueError(f"works({batch!r}): a batch is a whole number from 1 on")
         if batch > self.most:
+            del result
             raise torch.OutOfMemoryError("CUDA out of memory. (a make-believe card)")
+        return result
 
 
-class _Activations:
-    itself: Any = None
+class _Activations(list):
+    """What takes memory; like nothing, where one asks whether it is true."""
 
 
-class _Enough(Exception):
-    """The search has tried too often."""
+class _Enough(Exception): ...
 
 
 @contextmanager
@@ -91,15 +100,31 @@ def _quick_collection() -> Iterator[None]:
 
 def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
     with _quick_collection():
-        for most, start, limit in _SEARCHES:
-            _judge_search(answer, _Card(most), start, limit, judge)
+        cards = [_Card(most) for most, *_ in _SEARCHES]
+        got = [
+            _search(answer, card, start, limit, judge)
+            for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True)
+        ]
+        right = [_outcome(largest_batch, *search) for search in _SEARCHES]
+        twins = {
+            name: [[_outcome(one, *search) for search in _SEARCHES] for one in several(twin)]
+            for name, twin in TWINS.items()
+            if got != right
+        }
+
+        def say(at: int) -> tuple[str, str]:
+            return f"{got[at]!r}; {_told(cards[at], *_SEARCHES[at][1:])}", str(right[at])
+
+        judge.closest(got, right, twins, alike=operator.eq, otherwise="wrong-batch", say=say)
+        for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True):
+            _judge_tries(card, start, limit, judge)
         _judge_other_errors(answer, judge)
         card = _Card(11)
-        got = answer(card.works)
-    if got != 11 or card.tried[0] != 1:
+        found = answer(card.works)
+    if found != 11 or card.tried[0] != 1:
         judge.no(
-            "wrong-batch",
-            seen=f"{got!r} after {card.tried}, with start and limit left out",
+            "defaults",
+            seen=f"{found!r} after {card.tried}, with start and limit left out",
             expected="11, and 1 tried first",
         )
 
@@ -110,6 +135,7 @@ _SEARCHES = (
     (64, 1, None),
     (63, 8, None),
     (5, 16, None),
+    (9, 32, None),
     (1, 1, None),
     (0, 1, None),
     (0, 4, None),
@@ -123,41 +149,87 @@ _SEARCHES = (
 """The largest batch that fits, and the arguments ``start`` and ``limit``."""
 
 
-def _judge_search(
+def _told(card: _Card, start: int, limit: int | None) -> str:
+    tried = f"{card.tried[:12]}{' …' if len(card.tried) > 12 else ''}"
+    return f"tried {tried} with start={start}, limit={limit}, of which {card.most} fit"
+
+
+def _outcome(function: Callable[..., Any], most: int, start: int, limit: int | None) -> Any:
+    try:
+        return function(_Card(most).works, start, limit)
+    except Exception as error:  # noqa: BLE001  (a twin that fails gives no number)
+        return error
+
+
+def _search(
     answer: Callable[..., Any], card: _Card, start: int, limit: int | None, judge: Judge
-) -> None:
-    right = card.most if limit is None else min(card.most, limit)
-    case = f"start={start}, limit={limit}, of which {card.most} fit"
+) -> Any:
     raised: BaseException | None = None
+    got = None
     try:
         got = answer(card.works, start, limit)
     except Raised as problem:
-        got, raised = None, problem.error
-    tried = f"tried {card.tried[:12]}{' …' if len(card.tried) > 12 else ''} with {case}"
+        raised = problem.error
+    tried = _told(card, start, limit)
     if isinstance(raised, torch.OutOfMemoryError):
-        judge.no("not-caught", seen=f"OutOfMemoryError; {tried}", expected=right)
+        judge.no("not-caught", seen=f"OutOfMemoryError; {tried}", expected="a number")
     if isinstance(raised, ValueError) and "a batch is" in str(raised):
         judge.no("no-batch", seen=str(raised), expected="batches from 1 on")
-    if raised is not None and not isinstance(raised, _Enough):
+    if isinstance(raised, _Enough):
+        judge.no("too-many", seen=f"more than 200 tries; {tried}", expected="a few")
+    if raised is not None:
         raise Raised(raised)
-    if card.left_over:
-        judge.no(
-            "not-freed", seen="memory of the try before, still held at the next", expected="none"
-        )
+    for name in ("result-kept", "held-by-error", "not-collected"):
+        if name in card.left_over:
+            judge.no(name, seen=f"still there when the next was tried; {tried}", expected="nothing")
     if limit is not None and max(card.tried, default=0) > limit:
         judge.no("over-limit", seen=tried, expected=f"no batch above {limit}")
-    if raised is None and got != right:
-        judge.no("wrong-batch", seen=f"{got!r}; {tried}", expected=right)
+    got = got.item() if isinstance(got, np.generic) else got
+    return got if got is None else judge.is_a(got, (int, float), "a whole number")
+
+
+def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> None:
+    tried = _told(card, start, limit)
+    right = min(card.most, limit or card.most)
+    if len(set(card.tried)) < len(card.tried):
+        judge.no("twice", seen=tried, expected="no batch twice")
     rises = 1 + max(0, math.ceil(math.log2((right + 1) / start)))
+    doubled = [start * 2**i for i in range(rises) if limit is None or start * 2**i <= limit]
+    if card.tried[: len(doubled)] != doubled:
+        judge.no("not-doubling", seen=tried, expected=f"first {doubled}")
     top = start if right < start else min(2 ** (rises - 1) * start, (limit or math.inf) + 1)
     halvings = math.ceil(math.log2(max(top, 2)))
     if len(card.tried) > rises + halvings:
         judge.no("too-many", seen=tried, expected=f"at most {rises + halvings} tries")
-    if len(set(card.tried)) < len(card.tried):
-        judge.no("too-many", seen=tried, expected="no batch twice")
-    doubled = [start * 2**i for i in range(rises) if limit is None or start * 2**i <= limit]
-    if card.tried[: len(doubled)] != doubled:
-        judge.no("not-doubling", seen=tried, expected=f"first {doubled}")
+
+
+_RETURN = "return good"
+_GAP = "while bad - good > 1:"
+TWINS: dict[str, Any] = {
+    "only-doubled": edited(largest_batch, {_GAP: "while False:"}),
+    "first-that-fails": (
+        edited(largest_batch, {_RETURN: "return good + 1"}),
+        edited(largest_batch, {_RETURN: "return bad"}),
+    ),
+    "one-less": edited(largest_batch, {_RETURN: "return max(good - 1, 0)"}),
+    "limit-left-out": edited(largest_batch, {"limit + 1": "limit"}),
+    "gap-too-wide": edited(largest_batch, {_GAP: "while bad - good > 2:"}),
+    "start-fails": (
+        edited(largest_batch, {_GAP: "while good and bad - good > 1:"}),
+        edited(
+            largest_batch,
+            {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
+        ),
+        edited(largest_batch, {"good, bad = 0": "good, bad = start // 2"}),
+    ),
+    "none-fits": (
+        edited(largest_batch, {_RETURN: "return good or None"}),
+        edited(largest_batch, {_RETURN: "return max(good, 1)"}),
+    ),
+    "reads-result": edited(
+        largest_batch, {"works(batch)\nfine = True": "fine = bool(works(batch))"}
+    ),
+}
 
 
 def _judge_other_errors(answer: Callable[..., Any], judge: Judge) -> None:
@@ -202,12 +274,26 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
         "not-caught": "Running out of memory ended the search, instead of telling it something.",
         "swallows": "An error that is not about memory was taken for one. A wrong shape in the model would "
         "now look like a batch that is too large.",
-        "not-freed": "When the next batch was tried, memory of the try before was still held: by the error "
-        "and its traceback, or by objects that refer to each other and wait for the garbage collector.",
+        "held-by-error": "When the next batch was tried, the memory of the try before was still held by what held its frames: "
+        "the error. Leave the `except` block first, and keep no error.",
+        "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
+        "They wait for the garbage collector: `gc.collect()` after each try.",
+        "result-kept": "What `works` had returned was still held at the next try.",
         "over-limit": "A batch above `limit` was tried.",
         "wrong-batch": "That is not the largest batch that fits.",
-        "too-many": "That took more tries than doubling and halving need, or some batch was tried twice.",
+        "only-doubled": "The doubling is there, and the halving is not: the gap between the last that fitted and the first that "
+        "did not is never searched.",
+        "first-that-fails": "That is the first batch that does not fit.",
+        "one-less": "That is one less than the largest batch that fits.",
+        "limit-left-out": "`limit` itself may be tried.",
+        "gap-too-wide": "The halving ends too early: one batch in the gap is never tried.",
+        "start-fails": "Where `start` does not fit, smaller batches may: the search goes on between 0 and `start`.",
+        "none-fits": "Where no batch fits, the answer is 0.",
+        "reads-result": "What `works` returns says nothing. It worked where it raised no error.",
+        "defaults": "Called with `works` alone, the search is another one: `start` is 1, and there is no limit.",
+        "twice": "A batch was tried twice.",
+        "too-many": "That took more tries than doubling and halving need.",
         "not-doubling": "The first tries are not `start`, twice that, four times that, and so on.",
-        "no-batch": "A batch of 0 or a broken batch was tried.",
+        "no-batch": "Something was tried that is no batch: a batch is a whole number from 1 on.",
     },
 )

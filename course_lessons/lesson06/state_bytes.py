@@ -13,6 +13,8 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
+from .checking import number
+
 
 def state_bytes(model, states_per_parameter):
     def size(tensors):
@@ -46,6 +48,16 @@ def _models() -> Iterator[tuple[str, nn.Module]]:
     masked = nn.Linear(3, 3)
     masked.register_buffer("mask", torch.ones(9, dtype=torch.bool), persistent=False)
     yield "a model with a buffer that is not saved", masked
+    both = nn.Sequential(
+        nn.Linear(2, 5), nn.BatchNorm1d(5), nn.Linear(5, 1).double(), nn.BatchNorm1d(5)
+    )
+    both[3].running_mean = both[1].running_mean
+    yield "a model with a shared buffer", both
+    nested = nn.Sequential(
+        nn.Sequential(nn.Linear(3, 2).half(), nn.BatchNorm1d(2)), nn.Linear(2, 2)
+    )
+    nested[0][0].bias.requires_grad_(False)
+    yield "a model within a model", nested
 
 
 def _cases() -> Iterator[tuple[nn.Module, int]]:
@@ -58,23 +70,70 @@ def _read(judge: Judge, got: Any) -> dict[str, float]:
     keys = ("parameters", "gradients", "optimizer", "buffers")
     if set(judge.is_a(got, dict, "a dict")) != set(keys):
         judge.no("other-keys", seen=list(got), expected=list(keys))
-    return {key: judge.number(got[key]) for key in keys}
+    return {key: number(judge, got[key]) for key in keys}
 
 
 _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
 _BOTH = "p for p in (*model.parameters(), *model.buffers())"
 _TRAINED = "p for p in model.parameters() if p.requires_grad"
 _EXISTING = "p.grad for p in model.parameters() if p.grad is not None"
+_NUMBERS = "sum(p.numel() for p in model.parameters() if p.requires_grad)"
 _TWINS = {
     "elements": edited(state_bytes, {" * t.element_size()": ""}),
-    "always-four": edited(state_bytes, {"t.element_size()": "4"}),
+    "always-four": (
+        edited(state_bytes, {"t.element_size()": "4"}),
+        edited(
+            state_bytes, {"size(model.buffers())": "4 * sum(b.numel() for b in model.buffers())"}
+        ),
+        edited(state_bytes, {"_parameter * trained": "_parameter * 4 * " + _NUMBERS}),
+        edited(state_bytes, {"t.element_size()": "next(model.parameters()).element_size()"}),
+    ),
+    "first-dimension": edited(state_bytes, {"t.numel()": "(len(t) if t.dim() else 1)"}),
+    "state-numbers": edited(state_bytes, {"_parameter * trained": "_parameter * " + _NUMBERS}),
+    "always-adam": edited(state_bytes, {"states_per_parameter * trained": "2 * trained"}),
+    "one-too-many": edited(state_bytes, {"_parameter * trained": "_parameter * trained + trained"}),
+    "trained-only": edited(state_bytes, {"size(model.parameters())": "trained"}),
+    "not-within": (
+        edited(
+            state_bytes,
+            {
+                "size(model.parameters())": "size(model.parameters(recurse=False))",
+                "for p in model.parameters()": "for p in model.parameters(recurse=False)",
+                "model.buffers()": "model.buffers(recurse=False)",
+            },
+        ),
+        edited(state_bytes, {"model.buffers()": "model.buffers(recurse=False)"}),
+    ),
+    "no-buffers": edited(state_bytes, {"size(model.buffers())": "0"}),
+    "float-buffers": edited(
+        state_bytes, {"model.buffers()": "b for b in model.buffers() if b.is_floating_point()"}
+    ),
+    "buffers-in-both": edited(state_bytes, {"size(model.parameters())": f"size({_BOTH})"}),
+    "not-bytes": (
+        edited(state_bytes, {"for t in tensors)": "for t in tensors) / 2**20"}),
+        edited(state_bytes, {"for t in tensors)": "for t in tensors) / 1e6"}),
+        edited(state_bytes, {"for t in tensors)": "for t in tensors) * 8"}),
+    ),
     "frozen": (
         edited(state_bytes, {" if p.requires_grad": ""}),
         edited(state_bytes, {"_parameter * trained": "_parameter * size(model.parameters())"}),
+        edited(state_bytes, {'"gradients": trained': '"gradients": size(model.parameters())'}),
     ),
-    "tied-twice": edited(
-        state_bytes,
-        {_TRAINED: f"{_EVERY} if p.requires_grad", "size(model.parameters())": f"size({_EVERY})"},
+    "tied-twice": (
+        edited(
+            state_bytes,
+            {
+                _TRAINED: f"{_EVERY} if p.requires_grad",
+                "size(model.parameters())": f"size({_EVERY})",
+            },
+        ),
+        edited(state_bytes, {"size(model.parameters())": f"size({_EVERY})"}),
+        edited(
+            state_bytes,
+            {
+                "model.buffers()": "b for _, b in model.named_buffers(remove_duplicate=False)",
+            },
+        ),
     ),
     "saved-buffers": edited(
         state_bytes,
@@ -87,8 +146,9 @@ _TWINS = {
             "size(model.parameters())": f"size({_BOTH})",
         },
     ),
-    "no-gradient-yet": edited(
-        state_bytes, {'"gradients": trained': f'"gradients": size({_EXISTING})'}
+    "no-gradient-yet": (
+        edited(state_bytes, {'"gradients": trained': f'"gradients": size({_EXISTING})'}),
+        edited(state_bytes, {_TRAINED: _EXISTING}),
     ),
 }
 
@@ -103,7 +163,7 @@ Write `state_bytes(model, states_per_parameter)`: a dict of what training this m
 from activations, in bytes, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`.
 No gradient need exist yet. The optimizer keeps `states_per_parameter` numbers (0 for plain SGD, 1 with
 momentum, 2 for Adam) for each number it trains, in that number's dtype. A frozen parameter has neither a
-gradient nor a state. Dtypes differ, and a weight that two layers share is there once.
+gradient nor a state. Dtypes differ, and a tensor that two layers share is there once.
 """,
     hints=(
         "One number takes `t.element_size()` bytes, and a tensor holds `t.numel()` of them.",
@@ -119,8 +179,12 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
         _TWINS,
         read=_read,
         alike=operator.eq,
+        otherwise=lambda got, right, *_: next(key for key in right if got[key] != right[key]),
         situation=lambda model, states: f"{model.called}, {states} states",
-        shown=lambda sizes: ", ".join(f"{key} {size:,.0f}" for key, size in sizes.items()),
+        shown=lambda sizes: ", ".join(
+            f"{key} {size:,.0f}" if size == int(size) else f"{key} {size:.4g}"
+            for key, size in sizes.items()
+        ),
     ),
     why="This sum is the part of the memory that does not depend on the batch. For Adam in float32 it is "
     "four times the weights, and if it alone exceeds the card, no batch size helps.",
@@ -130,9 +194,23 @@ gradient nor a state. Dtypes differ, and a weight that two layers share is there
         "always-four": "Not every tensor has four bytes a number: there are float16, float64, int64 and "
         "bool tensors here.",
         "frozen": "A frozen parameter gets no gradient, and the optimizer keeps nothing for it.",
-        "tied-twice": "Two layers share one weight here, and memory holds it once.",
+        "tied-twice": "Two layers share one tensor here, and memory holds it once.",
         "saved-buffers": "A buffer can be left out of `state_dict()` and is in memory all the same.",
         "buffers-learn": "Buffers are no parameters: they get no gradient and no optimizer state.",
+        "first-dimension": "`len` of a tensor is its first dimension, and not how many numbers it holds.",
+        "state-numbers": "The optimizer's figure is in numbers, not in bytes.",
+        "always-adam": "The optimizer's figure does not depend on `states_per_parameter`.",
+        "one-too-many": "The optimizer's figure has the gradients in it. They have a line of their own.",
+        "trained-only": "A frozen parameter is in memory too, and counts among the parameters.",
+        "not-within": "Only what the model itself holds is counted, not what its layers hold.",
+        "no-buffers": "The buffers are left out.",
+        "float-buffers": "Only floating-point buffers are counted. Whole numbers take memory too.",
+        "buffers-in-both": "The buffers are counted among the parameters as well.",
+        "not-bytes": "That is not in bytes.",
+        "parameters": "The parameters' figure is not right.",
+        "gradients": "The gradients' figure is not right. The parameters' is.",
+        "optimizer": "The optimizer's figure is not right. Parameters and gradients are.",
+        "buffers": "The buffers' figure is not right. All others are.",
         "no-gradient-yet": "No gradient exists yet: before the first backward, `p.grad` is None. Compute what "
         "the gradients *will* take.",
     },

@@ -24,7 +24,7 @@ def _average_of_users(model, dist):
                 parameter.grad = torch.zeros_like(parameter)
             dist.all_reduce(parameter.grad)
             dist.all_reduce(users)
-            parameter.grad /= users
+            parameter.grad /= users.clamp(min=1)
 
 
 def _average_called_by_one(model, dist):
@@ -51,7 +51,7 @@ def _average_by_bucket(model, dist):
     )
     dist.all_reduce(flat)
     for p, values in zip(trained, flat.split([p.numel() for p in trained]), strict=True):
-        p.grad = values.view_as(p).to(p.dtype) / dist.get_world_size()
+        p.grad = values.view_as(p) / dist.get_world_size()
 
 
 def _average_by_gathering(model, dist):
@@ -124,19 +124,48 @@ def _average_of_the_largest(model, dist):
 _FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
 _SEND = "dist.all_reduce(parameter.grad)"
 _DIVIDE = "parameter.grad /= dist.get_world_size()"
+_KEEP_NONE = edited(
+    average_gradients,
+    {
+        _FILL: "users = torch.tensor(float(parameter.grad is not None))\n"
+        "dist.all_reduce(users)\nif not users:\n    continue\n" + _FILL
+    },
+)
 WRONG = {
-    "one-rank": (_average_called_by_one, _average_sent_in_own_order, _average_of_rank_0),
+    "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
     "none-skipped": edited(average_gradients, {_FILL: "if parameter.grad is None:\n    continue"}),
     "not-kept": _average_not_kept,
+    "nobodys": _KEEP_NONE,
     "not-divided": edited(average_gradients, {_DIVIDE: ""}),
-    "other-count": edited(average_gradients, {"dist.get_world_size()": "2"}),
-    "own": (edited(average_gradients, {_SEND: "", _DIVIDE: ""}), _average_of_broadcasts),
-    "own-divided": (
-        edited(average_gradients, {_SEND: "dist.all_reduce(parameter.grad.clone())"}),
-        _average_of_divided_broadcasts,
+    "other-count": (
+        edited(average_gradients, {"dist.get_world_size()": "2"}),
+        edited(average_gradients, {"dist.get_world_size()": "(dist.get_rank() + 1)"}),
+        edited(average_gradients, {_DIVIDE: f"{_DIVIDE}\n{_DIVIDE}"}),
     ),
+    "own": edited(average_gradients, {_SEND: "", _DIVIDE: ""}),
+    "own-divided": edited(average_gradients, {_SEND: "dist.all_reduce(parameter.grad.clone())"}),
+    "of-rank-0": (_average_of_broadcasts, _average_of_divided_broadcasts),
+    "rank-0-alone": (
+        _average_of_rank_0,
+        edited(average_gradients, {_DIVIDE: f"if dist.get_rank() == 0:\n    {_DIVIDE}"}),
+    ),
+    "some-left": edited(
+        average_gradients,
+        {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
+    ),
+    "zeros": edited(average_gradients, {"if parameter.grad is None:": "if True:"}),
+    "ones": edited(average_gradients, {"torch.zeros_like": "torch.ones_like"}),
     "users-only": _average_of_users,
-    "parameters": _average_parameters,
+    "parameters": (
+        _average_parameters,
+        edited(
+            average_gradients,
+            {
+                _SEND: "dist.all_reduce(parameter.data)",
+                _DIVIDE: "parameter.data /= dist.get_world_size()",
+            },
+        ),
+    ),
     "frozen": edited(average_gradients, {"if parameter.requires_grad:": "if True:"}),
     "wrong-value": _average_of_the_largest,
 }

@@ -4,32 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from course_lessons.lesson05.rescue import rescue
+from course_lessons.lesson05.rescue import TWINS, rescue
 from course_utils.exercises.edited import edited
-
-
-def _rescue_everywhere(state, model):
-    return {key.replace("module.", "").replace("_orig_mod.", ""): v for key, v in state.items()}
-
-
-def _rescue_first_part(state, model):
-    return {key.split(".", 1)[-1]: value for key, value in state.items()}
-
-
-def _rescue_without_the_model(state, model):
-    found = {}
-    for key, value in state.items():
-        while key.startswith(("module.", "_orig_mod.")):
-            key = key.split(".", 1)[1]
-        found[key] = value
-    return found
-
-
-def _rescue_refusing(state, model):
-    found = _rescue_without_the_model(state, model)
-    if set(found) != set(model.state_dict()):
-        raise ValueError("another model")
-    return found
 
 
 def _rescue_in_place(state, model):
@@ -84,31 +60,53 @@ def _rescue_by_the_first_key(state, model):
     raise ValueError("another model")
 
 
-_SAME_KEYS = "{prefix + key for key in wanted} == set(state)"
-_REFUSAL = 'raise ValueError("this checkpoint is of another model")'
+def _rescue_loading(state, model):
+    model.load_state_dict(rescue(state, model))
+
+
+def _rescue_by_any_prefix(state, model):
+    wanted = model.state_dict().keys()
+    for key in state:
+        prefix = key.removesuffix(next(iter(wanted)))
+        if {prefix + each for each in wanted} == set(state):
+            return {each: state[prefix + each] for each in wanted}
+    raise ValueError("another model")
+
+
 WRONG = {
-    "everywhere": _rescue_everywhere,
-    "already-right": _rescue_first_part,
-    "child-module": _rescue_without_the_model,
-    "compiled": edited(
-        rescue,
-        {
-            ', "_orig_mod.", "module._orig_mod.", "_orig_mod.module."': "",
-            _REFUSAL: "return state",
-        },
-    ),
-    "two-wrappers": edited(
-        rescue, {', "module._orig_mod.", "_orig_mod.module."': "", _REFUSAL: "return state"}
-    ),
+    **TWINS,
     "copied": edited(rescue, {"key: state[prefix + key]": "key: state[prefix + key].clone()"}),
     "changed-input": _rescue_in_place,
-    "other-tensors": (_rescue_by_position, _rescue_one_layer),
-    "refused": _rescue_refusing,
-    "not-refused": (
-        edited(rescue, {_REFUSAL: "return state"}),
-        edited(rescue, {_SAME_KEYS: "all(prefix + key in state for key in wanted)"}),
+    "other-tensors": (
+        _rescue_by_position,
+        _rescue_one_layer,
+        edited(rescue, {"state[prefix + key] for": "wanted[key] for"}),
+    ),
+    "refused": edited(
+        rescue,
+        {"== set(state)": "== set(state) and next(iter(state)).endswith(next(iter(wanted)))"},
+    ),
+    "twice": (
+        *TWINS["twice"],
+        _rescue_by_any_prefix,
         _rescue_by_cutting,
         _rescue_key_by_key,
     ),
+    "not-refused": (
+        edited(rescue, {'raise ValueError("this checkpoint is of another model")': ""}),
+    ),
+    "other-error": edited(
+        rescue,
+        {
+            "if {prefix + key for key in wanted} == set(state)": "if next(iter(state)).startswith(prefix)"
+        },
+    ),
+    "other-keys": edited(
+        rescue,
+        {
+            "{key: state[prefix + key] for key in wanted}": "{'a' + key: state[prefix + key] for key in wanted}"
+        },
+    ),
+    "returned-nothing": _rescue_loading,
 }
 RIGHT = {"by the first key": _rescue_by_the_first_key}

@@ -156,7 +156,12 @@ WRONG = {
     "whole-tensors": (_ring_of_whole_tensors, _ring_to_and_from_all),
     "too-many-steps": (_ring_taking_turns, _ring_all_begun_at_once),
     "half-way": edited(ring_all_reduce, {"2 * (n - 1)": "n - 1", _ADD: "part += received"}),
-    "too-much": (
+    "no-partner": edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"}),
+    "lacking": (
+        edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) - 1"}),
+        edited(ring_all_reduce, {"    part += received": "    part.copy_(received)"}),
+    ),
+    "more-than-once": (
         edited(ring_all_reduce, {_ADD: "part += received"}),
         lambda x, dist: x.mul_(dist.get_world_size()),
     ),
@@ -169,6 +174,6 @@ WRONG = {
     "not-in-place": (lambda x, dist: ring_all_reduce(x.clone(), dist), lambda x, dist: None),
     "divided": _ring_averaging,
     "some-ranks": _ring_to_the_last,
-    "other-sum": lambda x, dist: x.zero_(),
+    "other-sum": lambda x, dist: x.fill_(-1),
 }
 RIGHT = {"by irecv": _ring_by_irecv, "of direct messages": _ring_of_direct_messages}

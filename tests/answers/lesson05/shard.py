@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 
@@ -75,8 +76,14 @@ WRONG = {
         edited(shard, {"seed + epoch": "seed + epoch + 100 * rank"}),
         edited(shard, {"seed + epoch": "seed + epoch + rank", "[rank::world_size]": "[:length]"}),
     ),
+    "unseeded": edited(
+        shard, {"manual_seed(seed + epoch)": "manual_seed(next(_COUNT))"}, _COUNT=itertools.count()
+    ),
+    "repeated": edited(shard, {"torch.randperm(n, ": "torch.randint(n, (n,), "}),
+    "overlap": edited(shard, {"padded[rank::world_size]": "padded[rank : rank + length]"}),
     "same-every-epoch": edited(shard, {"seed + epoch": "seed"}),
-    "same-rows": (_shard_cut_first, _shard_handed_round),
+    "same-rows": _shard_cut_first,
+    "handed-round": _shard_handed_round,
     "unequal": edited(shard, {"return padded": "return order"}),
     "drops-rows": edited(shard, {"math.ceil(n / world_size)": "n // world_size"}),
     "global-generator": (
@@ -100,6 +107,7 @@ WRONG = {
     ),
 }
 RIGHT = {
+    "of tensors": lambda *case: list(torch.tensor(shard(*case))),
     "by the sampler": _shard_by_sampler,
     "in blocks": _shard_in_blocks,
     "by random": _shard_by_random,

@@ -24,6 +24,11 @@ def _average_of_outputs(model, batches, loss_fn):
         return loss_fn(torch.cat(outputs), torch.cat(targets)).item()
 
 
+def _average_without_the_first(model, batches, loss_fn):
+    next(batches)
+    return average_loss(model, batches, loss_fn)
+
+
 _GRAPH = {"with torch.inference_mode():": "if True:"}
 WRONG = {
     "leak": edited(
@@ -35,7 +40,13 @@ WRONG = {
     ),
     "keeps-batches": _average_of_list,
     "keeps-outputs": _average_of_outputs,
-    **LOSS_TWINS,
+    **{name: twin for name, twin in LOSS_TWINS.items() if name != "first-left-out"},
+    "first-left-out": _average_without_the_first,
+    "mode": edited(average_loss, {"return": "model.train()\nreturn"}),
+    "frozen": edited(average_loss, {"total = count": "model.requires_grad_(False)\ntotal = count"}),
+    "grad-off": edited(
+        average_loss, {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"}
+    ),
     "tensor": edited(average_loss, {"inference_mode": "no_grad", ".item() *": " *"}),
     "wrong-value": edited(average_loss, {"return total": "return 2 * total"}),
 }

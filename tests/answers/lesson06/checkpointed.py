@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_lessons.lesson06.checkpointed import checkpointed, in_order
+from course_lessons.lesson06.checkpointed import TWINS, checkpointed, in_order
 from course_utils.exercises.edited import edited
 
 
@@ -46,9 +47,24 @@ WRONG = {
     "other-dropout": edited(
         checkpointed, {"use_reentrant=False": "use_reentrant=False, preserve_rng_state=False"}
     ),
-    "no-gradient": _checkpointed_reentrant,
+    **TWINS,
+    "needs-input-gradient": _checkpointed_reentrant,
+    "no-graph": torch.no_grad()(checkpointed),
+    "cut": edited(checkpointed, {"(block, x,": "(block, x.detach().requires_grad_(),"}),
+    "mode": edited(checkpointed, {"x = checkpoint": "block.eval()\nx = checkpoint"}),
+    "other-output": edited(checkpointed, {"return x": "return 2 * x"}),
+    "other-random": edited(
+        checkpointed, {"x = checkpoint": "torch.manual_seed(0)\nx = checkpoint"}, torch=torch
+    ),
+    "too-often": edited(checkpointed, {"x = checkpoint": "block(x)\nx = checkpoint"}),
     "no-input-gradient": _checkpointed_detached,
     "changed-input": _checkpointed_forcing_a_graph,
-    "other-gradients": edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"}),
+    "other-gradients": edited(
+        checkpointed, {"return x": "return x.detach() + 2 * (x - x.detach())"}
+    ),
 }
-RIGHT = {"three segments": _in_segments(3), "six segments": _in_segments(6)}
+RIGHT = {
+    "by forward": edited(checkpointed, {"(block, x,": "(block.forward, x,"}),
+    "three segments": _in_segments(3),
+    "six segments": _in_segments(6),
+}

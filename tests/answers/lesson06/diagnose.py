@@ -6,13 +6,12 @@ from course_lessons.lesson06.diagnose import diagnose
 from course_utils.exercises.edited import edited
 
 WRONG = {
-    "not-enough": lambda message: "fragmented" if "expandable_segments" in message else "too large",
-    "enough-in-pieces": edited(diagnose, {' + found["unallocated"]': ""}),
+    "not-enough": edited(
+        diagnose,
+        {'found["free"] + found["unallocated"]': 'found["allocated"] + found["unallocated"]'},
+    ),
     "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
     "not-their-fault": lambda message: (
         "someone else" if "Process" in message else diagnose(message)
-    ),
-    "would-not-help": edited(
-        diagnose, {'return "too large"': 'return "someone else" if others > 0 else "too large"'}
     ),
 }

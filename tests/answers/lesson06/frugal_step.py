@@ -5,7 +5,13 @@ from __future__ import annotations
 import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
-from course_lessons.lesson06.frugal_step import FRUGAL_TWINS, ROWS, frugal_step, plain_step
+from course_lessons.lesson06.frugal_step import (
+    _LOSS_TWINS,
+    FRUGAL_TWINS,
+    ROWS,
+    frugal_step,
+    plain_step,
+)
 from course_utils.exercises.edited import edited
 
 
@@ -64,6 +70,10 @@ _STEP_EACH = {
 }
 WRONG = {
     **FRUGAL_TWINS,
+    **_LOSS_TWINS,
+    "too-many-passes": in_parts(64),
+    "other-dtype": lambda m, x, y, f, o: plain_step(m.bfloat16(), x.bfloat16(), y, f, o),
+    "other-loss": edited(frugal_step, {"return total": "return 2 * total"}),
     "summed": (FRUGAL_TWINS["summed"], edited(frugal_step, {**_SPLIT, **_UNWEIGHTED})),
     "last-part": (
         *FRUGAL_TWINS["last-part"],

@@ -6,7 +6,7 @@ import gc
 
 import torch
 
-from course_lessons.lesson06.largest_batch import largest_batch
+from course_lessons.lesson06.largest_batch import TWINS, largest_batch
 from course_utils.exercises.edited import edited
 
 
@@ -40,13 +40,42 @@ def _largest_past_the_limit(works, start=1, limit=None):
     return found if limit is None else min(found, limit)
 
 
+def _largest_in_the_block(works, start=1, limit=None):
+    try:
+        works(start)
+    except torch.OutOfMemoryError:
+        gc.collect()
+        return largest_batch(works, 1, start - 1)
+    gc.collect()
+    return largest_batch(works, start, limit)
+
+
+_largest_by_thirds = edited(
+    largest_batch, {"(good + bad) // 2": "good + max(1, (bad - good) // 5)"}
+)
 WRONG = {
     "swallows": edited(largest_batch, {"torch.OutOfMemoryError": "RuntimeError"}),
-    "not-freed": edited(largest_batch, {"gc.collect()": ""}),
-    "wrong-batch": _largest_by_doubling,
-    "too-many": (
-        _largest_by_ones,
-        edited(largest_batch, {"min(bad, batch)": "min(bad, batch + 1)"}),
+    **TWINS,
+    "not-collected": edited(largest_batch, {"gc.collect()": ""}),
+    "held-by-error": (
+        edited(
+            largest_batch,
+            {"OutOfMemoryError:": "OutOfMemoryError as error:\n    kept.append(error)"},
+            kept=[],
+        ),
+        _largest_in_the_block,
     ),
+    "result-kept": edited(largest_batch, {"works(batch)": "kept.append(works(batch))"}, kept=[]),
+    "not-caught": lambda works, start=1, limit=None: works(start + 1000) or start,
+    "only-doubled": (TWINS["only-doubled"], _largest_by_doubling),
+    "wrong-batch": edited(largest_batch, {"return good": "return 2 * good"}),
+    "not-doubling": edited(largest_batch, {"2 * batch": "3 * batch"}),
+    "defaults": edited(largest_batch, {"start=1": "start=2"}),
+    "no-batch": edited(largest_batch, {"batch = start": "batch = 0"}),
+    "twice": edited(largest_batch, {"min(bad, batch)": "min(bad, batch + 1)"}),
+    "too-many": (_largest_by_thirds, _largest_by_ones),
     "over-limit": _largest_past_the_limit,
+}
+RIGHT = {
+    "rounded up": edited(largest_batch, {"(good + bad) // 2": "(good + bad + 1) // 2"}),
 }
