@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 import operator
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
@@ -23,11 +21,6 @@ _CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 def _draw(random: Random) -> tuple[int, int]:
     """Return a network whose weights take a whole number of bytes."""
     return 2 * random.randrange(1, 10 ** random.randrange(2, 6)), random.choice((4, 8, 12, 16, 64))
-
-
-def _read(judge: Judge, got: Any) -> float:
-    whole = isinstance(got, numbers.Real) and not isinstance(got, bool)  # NumPy's numbers too
-    return float(got) if whole else judge.number(got)
 
 
 def _of(*formulas: str) -> tuple[Callable[..., float], ...]:
@@ -75,7 +68,6 @@ EXERCISE = Exercise(
         weight_bytes,
         _CASES,
         _TWINS,
-        read=_read,
         draw=_draw,
         alike=operator.eq,
         otherwise="other",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
@@ -107,9 +106,7 @@ EXERCISE = Exercise(
         "bytes: three matrices, three shapes.",
     ),
     reference=intensity,
-    check_answer=OverCases(
-        intensity, _CASES, _TWINS, read=a_number, draw=_draw, otherwise="other-count"
-    ),
+    check_answer=OverCases(intensity, _CASES, _TWINS, draw=_draw, otherwise="other-count"),
     why="For square matrices of float32 it is n/6: it grows with the size, which is why a matrix "
     "product is what a GPU likes best. A batch of 1 makes it tiny.",
     diagnoses={

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, near
@@ -48,7 +47,7 @@ def _read(judge: Judge, got: Any) -> tuple[float, str]:
         judge.no("name-first", seen=got, expected="the seconds, then the limit's name")
     if got[1] not in ("compute", "memory", None):
         judge.no("other-name", seen=got[1], expected="'compute' or 'memory'")
-    return a_number(judge, got[0]), got[1]
+    return judge.number(got[0]), got[1]
 
 
 def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:

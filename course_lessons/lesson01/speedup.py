@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from random import Random
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -104,9 +103,7 @@ EXERCISE = Exercise(
         "larger number?",
     ),
     reference=speedup,
-    check_answer=OverCases(
-        speedup, _CASES, _TWINS, read=a_number, draw=_draw, otherwise=_otherwise
-    ),
+    check_answer=OverCases(speedup, _CASES, _TWINS, draw=_draw, otherwise=_otherwise),
     why="Below 1 the device is slower. Name both times when you quote a speed-up: a slow CPU is an "
     "easy way to a large one.",
     diagnoses={

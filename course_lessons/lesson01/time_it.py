@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
@@ -85,7 +84,7 @@ def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Calla
         if judge is not None:
             if isinstance(got, (list, tuple)):
                 judge.no("list", seen=got, expected="one number, the median")
-            got = a_number(judge, got)
+            got = judge.number(got)
             launched = f"{device.launches} launches for repeats={repeats}"
             if device.launches != repeats + 1:
                 few = "too-few" if device.launches <= repeats else "too-many"

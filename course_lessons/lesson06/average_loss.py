@@ -15,8 +15,6 @@ from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
 
-from .checking import number
-
 
 def average_loss(model, batches, loss_fn):
     total = count = 0
@@ -119,7 +117,7 @@ def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("graph", seen="outputs that require a gradient", expected="no graph")
         if isinstance(result, Tensor):
             judge.no("tensor", seen="a tensor", expected="a Python number")
-        got.append(number(judge, result))
+        got.append(judge.number(result))
     right = [run.expected() for run in runs]
     judge.closest(
         got,

@@ -8,8 +8,6 @@ from course_utils.exercises import Exercise
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import number
-
 
 def batch_that_fits(small, large, capacity):
     (few, low), (many, high) = small, large
@@ -116,7 +114,6 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
         batch_that_fits,
         _CASES,
         _TWINS,
-        read=number,
         draw=_draw,
         otherwise=lambda got, *_: "negative" if got < 0 else "wrong-batch",
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive
-from course_utils.exercises import Judge
-
-
-def number(judge: Judge, got: Any) -> float:
-    """Return a result as a number, NumPy's too."""
-    return judge.number(got.item() if isinstance(got, np.generic) else got)
 
 
 class Block(nn.Module):

@@ -13,8 +13,6 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
-from .checking import number
-
 
 def state_bytes(model, states_per_parameter):
     def size(tensors):
@@ -70,7 +68,7 @@ def _read(judge: Judge, got: Any) -> dict[str, float]:
     keys = ("parameters", "gradients", "optimizer", "buffers")
     if set(judge.is_a(got, dict, "a dict")) != set(keys):
         judge.no("other-keys", seen=list(got), expected=list(keys))
-    return {key: number(judge, got[key]) for key in keys}
+    return {key: judge.number(got[key]) for key in keys}
 
 
 _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, near
@@ -136,7 +135,7 @@ def _three(numbers: Sequence[float]) -> str:
 def _read(judge: Judge, got: Sequence[Any]) -> list[float]:
     if len(got) != 3:
         judge.no("not-three", seen=got, expected="(lower quartile, median, upper quartile)")
-    return [a_number(judge, x) for x in got]
+    return [judge.number(x) for x in got]
 
 
 _QUARTILES = 'tuple(statistics.quantiles(ratios, n=4, method="inclusive"))'

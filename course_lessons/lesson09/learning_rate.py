@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.checking import a_number
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, near
 
@@ -80,7 +79,7 @@ _OVER_TRAININGS = OverCases(
     _curve(learning_rate),
     _CASES,
     {},
-    read=lambda judge, got: [a_number(judge, rate) for rate in got],
+    read=lambda judge, got: [judge.number(rate) for rate in got],
     draw=_draw,
     alike=lambda got, right: all(map(near, got, right)),
     otherwise=_what_is_seen,

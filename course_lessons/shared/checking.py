@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,12 +14,6 @@ from torch import Tensor
 from course_utils.exercises import Judge
 from course_utils.exercises.judge import NotTried, NotYet, Raised
 from simgpu import cluster
-
-
-def a_number(judge: Judge, got: Any) -> float:
-    """Return an answer's number as a float: Python's, NumPy's, a fraction, a tensor of one."""
-    whole = isinstance(got, numbers.Real) and not isinstance(got, bool)
-    return judge.number(float(got) if whole else got)
 
 
 def norm(tensors: Sequence[Tensor]) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from numbers import Real
 from typing import Any, NoReturn
 
 from .guard.restore import random_states
@@ -100,7 +101,7 @@ class Judge:
         """Return ``got`` as a finite float where it is a number, NumPy's too, or a tensor holding one."""
         if is_array(got) and math.prod(got.shape) == 1:
             got = got.item()
-        number = float(self.is_a(got, (int, float), "a number"))
+        number = float(self.is_a(got, Real, "a number"))
         if not math.isfinite(number):
             self.no("wrong-value", seen=number, expected="a finite number")
         return number
