@@ -44,11 +44,7 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     space = {**function.__globals__, **names}
     exec(compile(source, file, "exec"), space)
     made = space[function.__name__]
-    made.edits = (
-        function,
-        dict(edits),
-        names,
-    )  # of two such, tests make an answer with both faults
+    made.edits = function, dict(edits), names  # tests make an answer with the faults of two
     return made
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from .judge import Judge
@@ -122,7 +122,7 @@ class OverCases:
 
     def values(self, function: Callable[..., Any], safe: bool = False) -> list[Any]:
         """Return what a function gives for each case; an error stands in its place where ``safe``."""
-        call = functools.partial(_outcome, self._value) if safe else self._value
+        call = partial(_outcome, self._value) if safe else self._value
         return [call(function, case) for case in self.made()]
 
     def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
