@@ -217,6 +217,8 @@ def test_an_edit_of_what_is_not_there_once_is_refused():
         edited(squares, {"for n in numbers": "for n in range(3)"})
     with pytest.raises(ValueError, match="0 times"):
         edited(average, {"mean": "median"})
+    with pytest.raises(ValueError, match="overlap"):
+        edited(average, {"total += number": "pass", "+= number": "+= 1"})
 
 
 def test_an_edited_function_knows_its_module_and_the_names_that_it_is_given():

@@ -29,10 +29,12 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     Raises
     ------
     ValueError
-        If a text is not in the source exactly once.
+        If a text is not in the source exactly once, or two overlap.
     """
     source = textwrap.dedent(inspect.getsource(function))
     spans = sorted((*_span(source, old), new) for old, new in edits.items())
+    if any(one[1] > other[0] for one, other in itertools.pairwise(spans)):
+        raise ValueError("two edits overlap")
     for start, stop, new in reversed(spans):
         line_start, margin = _line(source, start)
         new = textwrap.indent(new, margin)[len(margin) :]
