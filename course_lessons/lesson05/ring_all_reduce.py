@@ -224,8 +224,8 @@ returned has returned. The cell below your answer draws it.
         "more-than-once": "A rank's number is in a place more than once. What is complete must not be added again.",
         "lacking": "Some places lack the numbers of some ranks. Each piece must go all the way round, twice.",
         "left-over": "Some places never took part: they are as before on every rank. n need not divide the size.",
-        "other-sum": "Some places hold what no sum of the ranks' numbers for that place can be. Is the piece that a rank sends the "
-        "one that the next expects?",
+        "other-sum": "Some places hold what no sum of the ranks' numbers for that place can be. Look at which piece a rank sends, at "
+        "which one the next expects, and at whether it has arrived when it is added.",
         "one-rank": "One rank sends far more than the others. Its link is the bottleneck, and the more so the more ranks there are.",
         "whole-tensors": "Each rank sends the whole tensor several times. Send pieces.",
         "too-many-bytes": "The ranks send more than the target allows.",

@@ -118,7 +118,7 @@ def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
         for taken in (1, 2):
             _pull(ahead)
             loaded = source.settle(taken + bound)
-            seen = f"{loaded} batches loaded when {taken} were taken, bound {bound}"
+            seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
             if threading.current_thread() in source.threads or loaded <= taken:
                 judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
             if loaded != taken + bound:
@@ -164,8 +164,8 @@ EXERCISE = Exercise(
     minutes=15,
     task="""
 Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, and has another
-thread load the next ones meanwhile. When a batch is given out, up to `bound` more are loaded ahead of it, and
-no further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the
+thread load the next ones meanwhile. When a batch is given out, `bound` more are loaded ahead of it, fewer only at the end,
+and no further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the
 error. When the loop is left early, the thread ends.
 """,
     hints=(

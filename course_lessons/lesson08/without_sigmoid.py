@@ -132,8 +132,8 @@ EXERCISE = Exercise(
 A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`. Under CUDA's autocast that loss is
 refused, and the tutorial, without a word, goes on with `nn.MSELoss`: another training. Write `without_sigmoid(model)`
 for a `Sequential` that ends in a sigmoid, and return three things: the **network** that gives logits, made of
-the same parameters (the optimiser holds them); the **loss function** that equals `BCELoss` on the old outputs and is
-allowed under autocast; and a function **decide**, which maps logits to a bool tensor that is True where the old output was
+the same parameters (the optimiser holds them); the **loss function** that equals `BCELoss` on the old outputs, is exact where
+the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200), and is allowed under autocast; and a function **decide**, which maps logits to a bool tensor that is True where the old output was
 above 0.5.
 """,
     hints=(

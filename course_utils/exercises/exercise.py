@@ -79,6 +79,7 @@ class Exercise:
     may_change: bool = False
     _hints_given: int = field(default=0, repr=False)
     _hints_told: bool = field(default=False, repr=False)
+    _warm: bool = field(default=False, repr=False)
 
     @property
     def slug(self) -> str:
@@ -154,15 +155,22 @@ class Exercise:
         problems: list[BaseException] = []
         shown: list[Result] = []
 
-        def judge() -> None:
+        def judge(given: Any = answer) -> None:
             try:
-                self._judge(answer)
+                self._judge(given)
             except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
                 problems.append(error)
 
         def explain() -> None:
             shown.append(self._explain(problems.pop()))
 
+        if (
+            not self._warm
+        ):  # what a check imports is there before the clock runs: no limit cuts an import short
+            self._warm = True
+            right = self.reference() if self.wants_value else self.reference
+            guard.run(lambda: judge(right), 300.0, None, self)
+            problems.clear()
         ended = guard.run(judge, self.limit, answer, self)
         if not ended or isinstance(next(iter(problems), None), guard.Stop):
             seen = (("Seen", f"more than {self.limit:g} s"),)

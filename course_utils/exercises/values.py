@@ -38,13 +38,9 @@ def same(a: object, b: object) -> bool:
 
 
 def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
-    """Return a comparison of numbers, tensors, and lists and dicts of them that allows for rounding.
+    """Return a comparison of numbers, tensors, and lists and dicts of them: ``abs + rel * size`` apart at most.
 
-    Parameters
-    ----------
-    rel, abs
-        How far a number may be from another: ``abs + rel * size``. Shapes must be equal; number types,
-        dtypes and devices need not be, nor whether it is a list or a tuple.
+    Shapes must be equal; number types, dtypes and devices need not be, nor whether it is a list or a tuple.
     """
 
     def alike(a: Any, b: Any) -> bool:
@@ -73,10 +69,7 @@ def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
 
 
 def apart(seen: Any, expected: Any, alike: Callable[[Any, Any], bool] = same) -> tuple[str, str]:
-    """Write two values cut to where they differ first, with digits enough to tell them apart.
-
-    Texts, and values whose texts are short and unlike, stay whole.
-    """
+    """Write two values cut to where they differ first; texts, and short texts of values, stay whole."""
     whole = brief(seen), brief(expected)
     if seen is None or expected is None or isinstance(seen, str) or isinstance(expected, str):
         return whole
