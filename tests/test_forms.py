@@ -71,6 +71,17 @@ def test_an_answer_gets_the_diagnosis_of_the_twin_that_it_follows_on_all_cases()
     assert told(CHECK, lambda n, s: 9.0)[0] == "high"
 
 
+def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wrong():
+    add = lambda a, b: a + b  # noqa: E731
+    both = lambda a, b: a - b + (a == 1)  # noqa: E731
+    form = OverCases(
+        add,
+        ((1, 0), (1, 2), (3, 4), (5, 6)),
+        {"minus": (lambda a, b: a - b, both), "one": lambda a, b: a + b + (a == 1)},
+    )
+    assert told(form, both) == ("minus", "0 for a=1, b=2", "3")
+
+
 def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():
     def breaks(numbers, skip):
         return 100.0 / (len(numbers) - 1) if len(numbers) > 2 else numbers[9]

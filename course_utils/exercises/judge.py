@@ -129,38 +129,38 @@ class Judge:
         """Refuse results that are not right, with the diagnosis of the wrong twin that they follow.
 
         An answer follows a twin where it is like it on every case on which the twin is wrong: two cases at
-        least, and either the answer's first wrong case or half of them. Of several twins, the one that
-        explains the most cases is taken, and the first of these.
+        least, and the answer's first wrong case or half of them. Of several the one that explains most is taken.
 
         Parameters
         ----------
         got, right
             What the answer and the reference gave, a value for each case.
         twins
-            For each diagnosis, what one or more wrong functions gave, a value for each case.
+            For each diagnosis, what wrong functions gave, a value for each case; the first has that fault alone.
         alike
             Whether two values count as equal; ``same`` unless told.
         otherwise
             The diagnosis of results that follow no twin, or what returns it for the number of the case shown.
         say
-            What the learner is shown of a case, by its number: seen, expected. Else its two values,
-            cut to where they differ.
+            What is shown of a case, by its number: seen, expected. Else its values, cut to where they differ.
         simple
             A key by which a case is simple: of the wrong cases the simplest is shown. Else the first.
         """
         alike = alike or same
-        off = [at for at in range(len(right)) if not agree(alike, got[at], right[at])]
-        if not off:
+        if not (off := [at for at, r in enumerate(right) if not agree(alike, got[at], r)]):
             return
-        told, explained = "", []
+        told, explained, telling = "", [], []
         for diagnosis, several in twins.items():
+            plain: list[int] = []
             for twin in several:
                 wrong = [at for at, r in enumerate(right) if not agree(alike, twin[at], r)]
+                plain = plain or wrong
                 follows = all(agree(alike, got[at], twin[at]) for at in wrong)
                 much = off[0] in wrong or len(wrong) >= len(off) / 2
                 if follows and much and len(wrong) > max(1, len(explained)):
                     told, explained = diagnosis, wrong
-        at = min(explained or off, key=simple or (lambda at: at))
+                    telling = [at for at in wrong if at in plain]
+        at = min(telling or explained or off, key=simple or (lambda at: at))
         if not told:
             told = otherwise(at) if callable(otherwise) else otherwise
         seen, expected = say(at) if say else apart(got[at], right[at], alike)
