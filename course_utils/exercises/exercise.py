@@ -169,7 +169,8 @@ class Exercise:
         ):  # what a check imports is there before the clock runs: no limit cuts an import short
             self._warm = True
             right = self.reference() if self.wants_value else self.reference
-            guard.run(lambda: judge(right), 300.0, None, self)
+            with redirect_stdout(_Output()):
+                guard.run(lambda: judge(right), 300.0, None, self)
             problems.clear()
         ended = guard.run(judge, self.limit, answer, self)
         if not ended or isinstance(next(iter(problems), None), guard.Stop):

@@ -46,8 +46,7 @@ class OverCases:
         The diagnosis of an answer that follows no twin; or a function that returns it, of what the answer and
         the reference gave for the wrong case that is shown, and the case.
     situation
-        Says in words what a case is; without it, the arguments by their names. Of the wrong cases the
-        first is shown, and of those drawn the one that is said in the fewest letters.
+        Says a case in words; else by its arguments. The first wrong case is shown, of those drawn the shortest.
     shown
         Writes a value for the learner; else it is cut to where it differs from the other.
     """
