@@ -16,9 +16,8 @@ from course_lessons.lesson04 import explorers as lesson04
 from course_lessons.lesson05 import explorers as lesson05
 from course_lessons.lesson06 import explorers as lesson06
 from course_lessons.lesson10 import explorers as lesson10
-from course_lessons.shared import explorer, roofline
+from course_lessons.shared import explorer, memory, roofline
 from course_lessons.shared.explorer import Explorer, box, slider
-from course_utils import memory
 
 GRADIENTS = torch.logspace(-14, 2, 1000)
 CALLS = {

@@ -276,7 +276,7 @@ def test_tensors_without_values_can_be_made_in_one_thread_after_another():
         skip(simgpu.problem(), until="2027-11-30")
     script = (
         "import threading, torch\n"
-        "from course_utils import memory\n"
+        "from course_lessons.shared import memory\n"
         "def work():\n"
         "    with memory.spare_device('1 GB') as device, memory.Hollow():\n"
         "        sums.append((torch.ones(3, device=device) + 1).sum().item())\n"

@@ -23,7 +23,7 @@ import simgpu
 from course_lessons.lesson06 import snapshots
 from course_lessons.lesson06.frugal_step import _plain_cost, plain_step, step_cost
 from course_lessons.lesson06.state_bytes import state_bytes
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises import lesson as exercises
 from simgpu.machine import MACHINE
 

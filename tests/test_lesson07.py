@@ -25,10 +25,10 @@ from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
 from course_lessons.lesson07.drawings import timelines
 from course_lessons.lesson07.mend_f import mend_f
 from course_lessons.lesson07.regime import regime
-from course_lessons.shared import profiling
+from course_lessons.shared import memory, profiling
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.traces import Trace
-from course_utils import evidence, memory
+from course_utils import evidence
 from course_utils.exercises import lesson, todo
 from course_utils.timing import host_clock
 from simgpu.clock import Span

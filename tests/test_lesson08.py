@@ -38,7 +38,7 @@ from course_lessons.lesson08.prefetch import _Source
 from course_lessons.lesson08.save_on_one import save_on_one
 from course_lessons.lesson08.step_in_backward import step_in_backward
 from course_lessons.lesson08.waits import WAITS, count_waits, four_steps
-from course_utils import memory as meters
+from course_lessons.shared import memory as meters
 from course_utils import progress_file
 from course_utils.exercises import lesson, todo
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
+from course_lessons.shared.memory import scale
 from course_utils import content
-from course_utils.memory import scale
 from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 

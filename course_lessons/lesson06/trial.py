@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_utils import memory, synchronize
+from course_lessons.shared import memory
+from course_utils import synchronize
 from course_utils.timing import host_clock
 
 

@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.shared import profiling
+from course_lessons.shared import memory, profiling
 from course_lessons.shared.traces import Trace
-from course_utils import memory, plots
+from course_utils import plots
 from course_utils.number_format import seconds
 from course_utils.show import show_table
 from course_utils.this_machine import in_notebook

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 import simgpu
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
 from simgpu.counters import Counters
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import simgpu
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises.edited import edited
 from course_utils.exercises.judge import Todo
 

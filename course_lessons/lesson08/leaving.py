@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 import simgpu
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
 
 

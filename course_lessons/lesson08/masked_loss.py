@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
+from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
-from course_utils import memory
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import simgpu
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
 
 from .checking import plain

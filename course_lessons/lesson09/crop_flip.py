@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.lesson09.checking import Operations, candidates, found, numbered
-from course_utils import memory
+from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import Raised
 

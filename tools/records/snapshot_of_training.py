@@ -14,9 +14,9 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from course_lessons.lesson06.snapshots import RECORDED
+from course_lessons.shared.memory import metering_device
 from course_utils.cli.bootstrap import ROOT
 from course_utils.devices import get_device
-from course_utils.memory import metering_device
 
 
 def record(path: str | Path, device: torch.device | str) -> None:

@@ -19,13 +19,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import simgpu
+from course_lessons.shared.out_of_memory import figures  # noqa: F401  (the lessons say memory.figures)
+from course_utils.number_format import amount
+from course_utils.plots import COLOURS, present
+from course_utils.show import show_table
 from simgpu.hollow import Hollow
 from simgpu.spare import spare_device
-
-from .number_format import amount
-from .out_of_memory import figures  # noqa: F401  (the lessons say memory.figures)
-from .plots import COLOURS, present
-from .show import show_table
 
 KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
