@@ -28,3 +28,10 @@ def folder() -> Path:
 def recorded(name: str) -> Path:
     """Return the place of a recorded file."""
     return folder() / "recorded" / name
+
+
+def handbook() -> Path:
+    """Return the handbook's folder: in a clone the one beside this package, else the installed one."""
+    package = Path(__file__).parent
+    clone = package.parent / "handbook"
+    return clone if clone.is_dir() else package / "handbook"

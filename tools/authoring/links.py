@@ -225,8 +225,9 @@ def _root(course: Course) -> Path:
 
 
 def _pages(course: Course) -> list[Path]:
-    extra = sorted((_root(course) / "workshop").rglob("*.md"))
-    return [*(_root(course) / page for page in PAGES), *extra]
+    root = _root(course)
+    found = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
+    return sorted({*(root / page for page in PAGES), *found})
 
 
 def _notebooks(course: Course) -> list[Path]:

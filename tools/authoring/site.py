@@ -25,6 +25,7 @@ from tools.authoring.form import dumps
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
 SHARED = ("colab_links.md", "claims.md", "fidelity.md", "checkers.md")  # in the repository's root
+HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
 MAP = "@course-map@"  # in index.md, the place of the table of lessons
 REPOSITORY = "@repository@"  # owner/name, in the pages of site/
 
@@ -50,12 +51,17 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) ->
     shutil.copytree(root / "site" / "_static", folder / "_static")
     shutil.copytree(root / "images", folder / "images")
     shutil.copy2(root / "site" / "conf.py", folder)
-    for place, name in [*(("site/", name) for name in OWN), *(("", name) for name in SHARED)]:
-        text = (root / place / name).read_text(encoding="utf-8")
+    if (root / HANDBOOK).is_dir():
+        shutil.copytree(root / HANDBOOK, folder / HANDBOOK)
+    pages = _pages(course, copies)
+    for at, name in pages.items():
+        if not at.endswith(".md") or at == "README.md":
+            continue
+        text = (root / at).read_text(encoding="utf-8")
         text = text.replace(REPOSITORY, course.repository)
         if MAP in text:
-            text = text.replace(MAP, _map(course)) + _contents(copies)
-        (folder / name).write_text(page_text(course, text, place + name, copies), encoding="utf-8")
+            text = text.replace(MAP, _map(course)) + _contents(pages)
+        (folder / name).write_text(page_text(course, text, at, copies), encoding="utf-8")
     texts: dict[str, str] = {}
     for file, nb in copies.items():
         (folder / file).write_text(dumps(lesson_page(course, nb, file, copies)), encoding="utf-8")
@@ -133,17 +139,30 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     place, _, fragment = target.partition("#")
     path = posixpath.normpath(posixpath.join(posixpath.dirname(at), unquote(place)))
     end = f"#{fragment}" if fragment else ""
-    pages = {"README.md": "index.md", **{name: name for name in SHARED}}
-    pages |= {f"site/{name}": name for name in OWN} | {f"notebooks/{f}": f for f in lessons}
-    if path in pages:
-        return pages[path] + end
-    if path.startswith("images/"):
-        return path
+    pages = _pages(course, lessons)
     goal = course.path.parent.parent / path
+    carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
+    if path in pages or carried:
+        here = posixpath.dirname(pages.get(at, ""))
+        return posixpath.relpath(pages.get(path, path), here or ".") + end
     if not goal.exists():
         return target  # Sphinx will say that it is dead
     kind = "tree" if goal.is_dir() else "blob"
     return f"https://github.com/{course.repository}/{kind}/{course.branch}/{path}{end}"
+
+
+def _pages(course: Course, lessons: Collection[str]) -> dict[str, str]:
+    """Return the place on the site of each page, by its place in the repository."""
+    root = course.path.parent.parent
+    pages = {"README.md": "index.md", **{f"site/{name}": name for name in OWN}}
+    pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {p: p for p in SHARED}
+    return pages | {p: p for p in handbook_pages(root)}
+
+
+def handbook_pages(root: Path) -> list[str]:
+    """Return the handbook's pages, as places in the repository: those of its own folder first."""
+    found = [p.relative_to(root).as_posix() for p in (root / HANDBOOK).rglob("*.md")]
+    return sorted(found, key=lambda place: (place.count("/"), place))
 
 
 def _about_run(run: Mapping[str, Any] | None) -> NotebookNode:
@@ -173,10 +192,15 @@ def _map(course: Course) -> str:
     return "\n".join(rows)
 
 
-def _contents(files: Collection[str]) -> str:
-    parts = {"Lessons": sorted(files), "More": ["about.md", *SHARED]}
+def _contents(pages: Mapping[str, str]) -> str:
+    parts = {
+        "Lessons": [name for at, name in pages.items() if at.startswith("notebooks/")],
+        "Handbook": [name for at, name in pages.items() if at.startswith(f"{HANDBOOK}/")],
+        "More": ["about.md", *SHARED],
+    }
     blocks = [
         "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```"])
         for caption, names in parts.items()
+        if names
     ]
     return "\n" + "\n\n".join(blocks) + "\n"
