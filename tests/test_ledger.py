@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from test_checkpoints import spoilt
 from torch import nn
 
 from course_lessons.lesson09 import ledger as module
@@ -254,6 +255,19 @@ def test_a_dead_session_goes_on_where_it_was(world, capsys):
     assert new.speed_up.median == pytest.approx(2.0) and new.stands_on == ("a",)
     ledger.try_out("a", {"seconds": 0.5})
     assert len(world.order) > steps + 100  # the second time it is measured
+
+
+def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys):
+    lost = world.ledger()
+    lost.try_out("a", {"seconds": 0.5})
+    (path,) = world.folder.glob("*.json")
+    for data in spoilt(path.read_bytes()):
+        path.write_bytes(data)
+        ledger = world.ledger()
+        ledger.resume()
+        for rung in ledger._earlier.values():
+            assert rung.as_found == lost.rungs[0].as_found
+    assert capsys.readouterr().out.count("this climb begins anew") > 590
 
 
 @pytest.mark.parametrize("changed", ["change", "below"])

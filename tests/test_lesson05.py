@@ -19,8 +19,8 @@ from answers import right, wrong
 from support import skip
 from torch import nn
 
-from course_lessons.lesson05 import checkpoint, flight
 from course_lessons.lesson05 import drawings as in_drawings
+from course_lessons.lesson05 import flight
 from course_lessons.lesson05 import unhang as in_unhang
 from course_lessons.lesson05.rescue import rescue
 from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
@@ -326,27 +326,6 @@ def test_buckets_fill_from_the_last_layer():
 
 
 # --- what its scripts use
-
-
-def test_a_checkpoint_is_whole_at_every_moment_and_goes_on(tmp_path, monkeypatch):
-    path = tmp_path / "train.pt"
-    net = nn.Linear(3, 2)
-    assert checkpoint.resume(path, net=net) == 0
-    checkpoint.save(path, 1, net=net)
-    saved = path.read_bytes()
-
-    def dies(*_):
-        raise KeyboardInterrupt
-
-    for moment in ("fsync", "replace"):
-        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(checkpoint.os, moment, dies)
-            checkpoint.save(path, 2, net=net)
-        assert path.read_bytes() == saved
-    checkpoint.save(path, 2, net=net)
-    other = nn.Linear(3, 2)
-    assert checkpoint.resume(path, net=other) == 2
-    assert torch.equal(other.weight, net.weight)
 
 
 def test_flight_records_name_the_rank_that_left_a_call_out(tmp_path, capsys):

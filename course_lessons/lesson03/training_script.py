@@ -21,7 +21,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson03.checkpoint import generators, newest_whole
+from course_lessons.lesson03.checkpoint import generators
+from course_lessons.shared.checkpoint import newest_whole
 from course_utils import load_digits
 """
 _AFTER = """

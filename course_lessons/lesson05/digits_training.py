@@ -18,7 +18,7 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch", type=int, default=32, help="digits of one rank in one step")
-    parser.add_argument("--checkpoint", type=Path, default=Path("work/train.pt"))
+    parser.add_argument("--checkpoint", type=Path, default=Path("work/train"))
     return parser.parse_args()
 
 

@@ -7,7 +7,9 @@ its session ended.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -324,6 +326,8 @@ class Ledger:
         path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
         try:
             then = json.loads(path.read_text(encoding="utf-8"))
+            if then.pop("sha256", None) not in (None, _sum(then)):
+                raise ValueError("not what was written")
             order = then.get("measured in this order", [])
             rungs = [_rung(fields) for fields in then["rungs"]]
             still = {r.name: r for r in rungs if r.speed_up and not _outdated(r, order)}
@@ -390,7 +394,7 @@ class Ledger:
             raise ValueError("nothing has been measured yet: try a rung first")
         data = self._file()
         picture = data.with_suffix(".png")
-        data.write_text(self._json(), encoding="utf-8")
+        self._put(data)
         title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
         report_card(self._heights(), title, self._written(), headlines, picture, self._unit)
         return picture, data
@@ -420,8 +424,15 @@ class Ledger:
             "parts of the first loop": _described(self.start),
         }
 
-    def _json(self) -> str:
-        return json.dumps(self.as_dict(), indent=1, ensure_ascii=False)
+    def _put(self, path: Path) -> None:
+        """Write all that is known, so that the file is whole at every moment (lesson 03)."""
+        known = self.as_dict()
+        new = path.with_suffix(".new")
+        with new.open("w", encoding="utf-8") as file:
+            json.dump(known | {"sha256": _sum(known)}, file, indent=1, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
 
     def _stem(self, when: str) -> str:
         return f"{self._name}_{self.device.type}_{when}"
@@ -437,10 +448,7 @@ class Ledger:
 
     def _write(self) -> None:
         try:
-            path = self._file()
-            new = path.with_suffix(".new")
-            new.write_text(self._json(), encoding="utf-8")
-            new.replace(path)
+            self._put(self._file())
         except OSError as error:
             print(
                 f"{self.folder} cannot be written to ({error.strerror}): keep this session alive."
@@ -562,6 +570,10 @@ def _in_words(part: Any) -> str:
         given = ", ".join(f"{name}={value}" for name, value in part.keywords.items())
         return f"{_in_words(part.func)}({given})"
     return getattr(part, "__name__", str(part))
+
+
+def _sum(known: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def _rung(fields: dict[str, Any]) -> Rung:

@@ -1,0 +1,143 @@
+"""A checkpoint that is whole at every moment, and read only where it is: lesson 03 shows how, others use it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+_BROKEN = (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError)
+_SUMS = "SHA256SUMS"
+
+
+def save(folder: Path, epochs: int, **parts: Any) -> None:
+    """Save the state of each part, as lesson 03 does: beside the old file, onto the disk, then moved.
+
+    Parameters
+    ----------
+    folder
+        Gets ``last.pt``, and keeps the one before as ``previous.pt``; it is made.
+    epochs
+        How many are done.
+    parts
+        What has a ``state_dict``, by name.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    new, last, previous = (folder / name for name in ("last.pt.new", "last.pt", "previous.pt"))
+    with new.open("wb") as file:
+        torch.save(
+            {name: part.state_dict() for name, part in parts.items()} | {"epochs": epochs}, file
+        )
+        file.flush()  # out of Python's buffer
+        os.fsync(file.fileno())  # out of the system's, onto the disk
+    if last.exists():
+        os.replace(last, previous)
+    os.replace(new, last)
+
+
+def resume(folder: Path, **parts: Any) -> int:
+    """Load the state of each part where there is a checkpoint; return how many epochs are done.
+
+    Where there are several ranks, rank 0 reads for all of them: each by itself, one could take an older file.
+    """
+    found: list[Any] = [None]
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        try:
+            found = [newest_whole(folder, "last.pt", "previous.pt")[1]]
+        except RuntimeError as error:
+            found = [str(error)]
+    if dist.is_initialized():
+        dist.broadcast_object_list(found)
+    (state,) = found
+    if isinstance(state, str):
+        raise RuntimeError(state)
+    for name, part in parts.items():
+        if state:
+            part.load_state_dict(state[name])
+    return state.get("epochs", 0)
+
+
+def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]:
+    """Read the newest checkpoint that is whole; return its name and what it holds.
+
+    One that is cut short, damaged or carries code is put aside as ``NAME.damaged``, so that the next save
+    does not push it over a good one.
+
+    Parameters
+    ----------
+    folder
+        Where the checkpoints lie.
+    names
+        Their names, the newest first.
+
+    Returns
+    -------
+    tuple
+        ``(None, {})`` where there is no checkpoint.
+
+    Raises
+    ------
+    RuntimeError
+        Where there are some, and none can be read.
+    """
+    there = [name for name in names if (folder / name).exists()]
+    for name in there:
+        data = (folder / name).read_bytes()  # fails where the disk does: no damage
+        try:
+            if zipfile.ZipFile(io.BytesIO(data)).testzip():  # torch.load compares no checksum
+                raise ValueError("a wrong bit")
+            return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        except _BROKEN:
+            print(f"{name} is cut short or damaged: put aside as {name}.damaged.")
+            os.replace(folder / name, folder / f"{name}.damaged")
+    if there or any(folder.glob("*.damaged")):
+        raise RuntimeError(
+            f"No checkpoint in {folder} can be read. Start again in an empty folder."
+        )
+    return None, {}
+
+
+def seal(folder: str | Path) -> None:
+    """Write the SHA-256 of each file in a folder beside them, once all ranks have saved; rank 0 does it.
+
+    ``sha256sum --check SHA256SUMS`` reads the same file.
+    """
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(folder)).items()]
+        new = Path(folder) / f"{_SUMS}.new"
+        with new.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, Path(folder) / _SUMS)
+
+
+def verify(folder: str | Path) -> None:
+    """See that each file of a sealed folder is what was saved.
+
+    Raises
+    ------
+    RuntimeError
+        Where the folder was never sealed, or a file is missing or another: it names them.
+    """
+    try:
+        lines = (Path(folder) / _SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise RuntimeError(
+            f"{folder} is not whole: it has no {_SUMS}, which is written last."
+        ) from None
+    wanted, found = dict(line.partition("  ")[::-2] for line in lines), _digests(Path(folder))
+    if wrong := sorted(name for name in wanted | found if wanted.get(name) != found.get(name)):
+        raise RuntimeError(f"{folder} is damaged: {', '.join(wrong)}. Load the one before it.")
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(_SUMS))
+    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
