@@ -90,7 +90,7 @@ def load_course(path: Path | str | None = None) -> Course:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise CourseFileError(f"the table of contents {path} is missing") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CourseFileError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
         raise CourseFileError(f"{path} needs `repository`, `branch` and a list of `lessons`")

@@ -142,7 +142,7 @@ def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
     """Read a file; again only when it has changed."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, ValueError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+    except (OSError, ValueError, RecursionError) as error:  # ValueError: no JSON, or not UTF-8
         raise RecordError(f"{path.name} is not JSON: {error}. {ANEW}") from error
     version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:

@@ -18,6 +18,7 @@ from . import progress_file
 from .course import load_course
 from .exercises import Exercise, lesson
 from .exercises.judge import COMMON
+from .files import FileError
 from .progress_file import Attempt
 
 FORMAT = "gpu-training-with-pytorch hand-in 1"
@@ -26,11 +27,9 @@ AHEAD = timedelta(hours=1)
 """How far a seat's clock may be ahead of the instructor's."""
 
 OUTCOMES = ("right", "not_yet", "raised")
+MOST = 10_000
+"""So many answers are handed in, and read: the newest."""
 _ERROR_NAME = re.compile(r"[A-Za-z_]\w{0,80}")
-
-
-class HandInError(ValueError):
-    """A file cannot be used; the message says why in one sentence."""
 
 
 def known() -> dict[str, Exercise]:
@@ -66,13 +65,15 @@ def hand_in(name: str, now: datetime | None = None) -> tuple[str, int, int]:
     for attempt in progress_file.attempts():
         try:
             judge(attempt, exercises)
-        except HandInError:
+        except FileError:
             other += 1
         else:
             kept.append(asdict(attempt))
     made = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
-    body = {"format": FORMAT, "name": name, "made": made, "attempts": kept}
-    return json.dumps({**body, "checksum": checksum(body)}, indent=1) + "\n", len(kept), other
+    other += max(len(kept) - MOST, 0)
+    body = {"format": FORMAT, "name": name, "made": made, "attempts": kept[-MOST:]}
+    text = json.dumps({**body, "checksum": checksum(body)}, indent=1) + "\n"
+    return text, len(kept[-MOST:]), other
 
 
 def checksum(body: Mapping[str, Any]) -> str:
@@ -87,34 +88,34 @@ def judge(attempt: Attempt, exercises: Mapping[str, Exercise], now: datetime | N
 
     Raises
     ------
-    HandInError
+    FileError
         Where it could not: the exercise or the diagnosis does not exist, a right answer has a
         diagnosis, or the time is none or lies ahead.
     """
     what = exercises.get(attempt.exercise)
     if what is None:
-        raise HandInError(f"there is no exercise {attempt.exercise[:60]!r}")
+        raise FileError(f"there is no exercise {attempt.exercise[:60]!r}")
     if attempt.outcome not in OUTCOMES:
-        raise HandInError(f"no check says {attempt.outcome[:60]!r}")
+        raise FileError(f"no check says {attempt.outcome[:60]!r}")
     possible = {
         "right": attempt.diagnosis == "",
         "not_yet": attempt.diagnosis in what.diagnoses or attempt.diagnosis in COMMON,
         "raised": bool(_ERROR_NAME.fullmatch(attempt.diagnosis)),
     }[attempt.outcome]
     if not possible:
-        raise HandInError(
+        raise FileError(
             f"{attempt.exercise} never says {attempt.outcome} with {attempt.diagnosis[:60]!r}"
         )
     if moment(attempt.time) > (now or datetime.now(timezone.utc)) + AHEAD:
-        raise HandInError(f"an answer is dated {attempt.time}, which lies ahead of now")
+        raise FileError(f"an answer is dated {attempt.time}, which lies ahead of now")
 
 
 def moment(text: object) -> datetime:
-    """Read a time; HandInError where it is none, or has no time zone."""
+    """Read a time; FileError where it is none, or has no time zone."""
     try:
         when = datetime.fromisoformat(str(text).replace("Z", "+00:00"))
     except ValueError:
-        raise HandInError(f"{str(text)[:60]!r} is no date and time") from None
+        raise FileError(f"{str(text)[:60]!r} is no date and time") from None
     if when.tzinfo is None:
-        raise HandInError(f"{text!r} has no time zone")
+        raise FileError(f"{text!r} has no time zone")
     return when

@@ -96,11 +96,11 @@ def attempts() -> Iterator[Attempt]:
     """Read all attempts, oldest first; lines that are damaged or foreign are passed over."""
     for raw in _lines():
         try:
-            asked = str(raw["exercise"])
-            ident = MOVED.get(asked, asked)
-            yield Attempt(str(raw["time"]), ident, str(raw["outcome"]), str(raw["diagnosis"]))
-        except (KeyError, TypeError):
+            time, asked, *said = (raw[k] for k in ("time", "exercise", "outcome", "diagnosis"))
+        except (KeyError, TypeError, IndexError):
             continue
+        if all(isinstance(part, str) for part in (time, asked, *said)):
+            yield Attempt(time, MOVED.get(asked, asked), *said)
 
 
 def predictions() -> dict[str, str]:
@@ -123,7 +123,7 @@ def _lines() -> Iterator[Any]:
     for line in lines:
         try:
             yield json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # damaged, or nested without end
             continue
 
 

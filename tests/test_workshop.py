@@ -18,7 +18,7 @@ import pytest
 from harness import LESSONS, NOTEBOOKS, ROOT
 from support import skip
 
-from course_utils import cli, progress_file
+from course_utils import cli, files, progress_file
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
 from course_utils.exercises.judge import COMMON
@@ -142,7 +142,7 @@ def _binary(path):
 
 
 def _huge(path):
-    path.write_bytes(b" " * (class_progress.LARGEST + 1))
+    path.write_bytes(b" " * (files.LARGEST + 1))
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def _huge(path):
         (_cut, "not whole JSON"),
         (_edited, "checksum is wrong"),
         (_binary, "not text"),
-        (_huge, "far more than a hand-in"),
+        (_huge, "far more than such a file"),
     ],
 )
 def test_a_damaged_file_is_reported_and_left_out(tmp_path, damage, reason):
@@ -176,21 +176,69 @@ FORGED = {
     "no time": ({**entry(), "time": "noon"}, {}, "no date and time"),
     "a field too many": ({**entry(), "points": "100"}, {}, "other fields"),
     "a number for a text": ({**entry(), "diagnosis": 3}, {}, "no text"),
-    "answers that are no list": (entry(), {"attempts": "all right"}, "is missing"),
-    "another form": (entry(), {"format": "other"}, "not a hand-in"),
-    "a name for a script": (entry(), {"name": "<script>"}, "name"),
+}
+NO_HAND_IN = {
+    "answers that are no list": ({"attempts": "all right"}, "is missing"),
+    "another form": ({"format": "other"}, "not a hand-in"),
+    "a name for a script": ({"name": "<script>"}, "name"),
+    "a day that is none": ({"made": "yesterday"}, "no date and time"),
 }
 
 
 @pytest.mark.parametrize("case", FORGED)
-def test_a_file_that_the_course_cannot_have_written_is_left_out(tmp_path, case):
+def test_an_answer_that_the_course_cannot_have_written_is_left_out(tmp_path, case):
     made, more, reason = FORGED[case]
+    old = {**entry("02.move"), "time": "2019-01-01T00:00:00+00:00"}
+    write_hand_in(tmp_path, "forged", [old, made], **more)
+    room = collected(tmp_path)
+    (learner,) = room.learners
+    assert [attempt.exercise for attempt in learner.attempts] == ["02.move"]
+    (said,) = room.remarks
+    assert said.startswith("forged.json: 1 answers were passed over") and reason in said
+
+
+@pytest.mark.parametrize("case", NO_HAND_IN)
+def test_a_file_that_is_no_hand_in_is_left_out(tmp_path, case):
+    more, reason = NO_HAND_IN[case]
     write_hand_in(tmp_path, "good", [entry()])
-    write_hand_in(tmp_path, "forged", [entry(), made], file="forged.json", **more)
+    write_hand_in(tmp_path, "forged", [entry()], file="forged.json", **more)
     room = collected(tmp_path)
     assert [learner.name for learner in room.learners] == ["good"]
     ((file, why),) = room.left_out
     assert file == "forged.json" and reason in why
+
+
+def test_a_seat_is_its_folder(tmp_path):
+    for seat in ("seat-01", "seat-07"):
+        (tmp_path / seat).mkdir()
+        line = json.dumps(entry("01.speedup", "not_yet", "upside-down"))
+        (tmp_path / seat / "progress.jsonl").write_text(line, encoding="utf-8")
+    far = "9999-12-31T23:59:59+00:00"
+    write_hand_in(tmp_path / "seat-07", "seat-01", [entry()], made=far)
+    write_hand_in(tmp_path / "seat-07", "seat-02", [entry()], made=far)
+    room = collected(tmp_path)
+    assert [one.name for one in room.learners] == ["seat-01", "seat-07"]
+    assert all(one.on("01.speedup").outcome == "not_yet" for one in room.learners)
+    assert [file for file, _ in room.left_out] == [f"seat-07/seat-0{n}.json" for n in (1, 2)]
+    assert all("a conflict, and it counts for nobody" in why for _, why in room.left_out)
+    assert room.believed == {seat: f"{seat}/progress.jsonl" for seat in ("seat-01", "seat-07")}
+
+
+def test_where_two_folders_claim_a_name_neither_counts(tmp_path):
+    for folder in ("upload 1", "upload 2"):
+        (tmp_path / folder).mkdir()
+        write_hand_in(tmp_path / folder, "ada", [entry()])
+    write_hand_in(tmp_path / "upload 2", "lin", [entry(minutes=1)])
+    room = collected(tmp_path)
+    assert [one.name for one in room.learners] == ["lin"]
+    assert len(room.left_out) == 2 and all("none counts" in why for _, why in room.left_out)
+
+
+def test_a_date_in_the_future_is_todays(tmp_path):
+    write_hand_in(tmp_path, "ada", [entry()], made="9999-12-31T23:59:59+00:00")
+    room = collected(tmp_path)
+    assert [len(one.attempts) for one in room.learners] == [1]
+    assert room.left_out == room.remarks == []
 
 
 def test_progress_files_of_a_server_are_read_by_the_name_of_their_folder(tmp_path):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from pathlib import Path
 
@@ -27,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Write the file; 0 when it is written, 1 when it cannot be, 2 for a name that cannot be used."""
-    from course_utils import hand_in
+    from course_utils import files, hand_in
     from course_utils.progress_file import progress_file
 
     if not hand_in.good_name(args.name):
@@ -51,23 +49,24 @@ def main(args: argparse.Namespace) -> int:
         )
         return 1
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = path.with_name(path.name + ".new")
-        scratch.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(scratch, path)
+        files.write(path, text)
     except OSError as error:
         print(f"{path} cannot be written ({error.strerror}): choose --output.", file=sys.stderr)
         return 1
     print(f"{path}: {kept} checked answers, for {args.name}. Give this file to your instructor.")
     print("It holds the name, and for each answer the time, the exercise and what the check said.")
     if other:
-        print(f"{other} answers to exercises of another version of the course were passed over.")
+        print(
+            f"{other} answers to exercises of another version of the course, or older than many, were passed over."
+        )
     return 0
 
 
 def _ours(path: Path, form: str) -> bool:
+    from course_utils import files
+
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        raw = files.parse(files.read_text(path))
+    except files.FileError:
         return False
     return isinstance(raw, dict) and raw.get("format") == form

@@ -69,7 +69,7 @@ def read(path: Path) -> NotebookNode:
         return parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise AuthoringError(f"{path.name} does not exist: write it, or mark it planned") from None
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise AuthoringError(f"{path.name} is not a notebook of format 4 ({error})") from None
 
 
@@ -77,7 +77,12 @@ def parse(text: str) -> NotebookNode:
     """Make a notebook node of JSON text, without repairs."""
     if json.loads(text)["nbformat"] != 4:
         raise AuthoringError("open it in JupyterLab and save it to bring it to format 4")
-    return nbformat.v4.reads(text)
+    nb = nbformat.v4.reads(text)
+    for one in [nb, *nb.cells]:
+        course = one["metadata"].get("course", {})
+        if not isinstance(course, dict) or not isinstance(one.get("source", ""), str):
+            raise ValueError("a source or metadata of another kind")
+    return nb
 
 
 def dumps(nb: NotebookNode) -> str:

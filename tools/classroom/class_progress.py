@@ -7,29 +7,20 @@ when, which exercise, what the check said. Never code, and nothing of the machin
 from __future__ import annotations
 
 import csv
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import COMMON
-from course_utils.hand_in import (
-    AHEAD,
-    FORMAT,
-    HandInError,
-    checksum,
-    good_name,
-    judge,
-    known,
-    moment,
-)
+from course_utils.files import FileError, clean, parse, read_text
+from course_utils.hand_in import AHEAD, FORMAT, MOST, checksum, good_name, judge, known, moment
 from course_utils.progress_file import Attempt
 
 RAW = "progress.jsonl"
-LARGEST = 5_000_000
-"""A larger file is no hand-in, in bytes; a thousand answers take a tenth of it."""
+MOST_FILES = 2_000
+"""So many files of a folder are looked at."""
 
 
 @dataclass(frozen=True)
@@ -88,12 +79,15 @@ class Classroom:
         What was used and is still worth a look.
     missing
         Names on the instructor's list without a file.
+    believed
+        The file that counts, by the name shown.
     """
 
     learners: list[Learner] = field(default_factory=list)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    believed: dict[str, str] = field(default_factory=dict)
 
     def exercises(self) -> list[Exercise]:
         """Return the exercises of every lesson that somebody tried, in the course's order."""
@@ -153,6 +147,7 @@ class _File:
     """One readable file: whose, when it was made, its answers."""
 
     path: str
+    folder: str
     name: str
     made: datetime
     attempts: tuple[Attempt, ...]
@@ -175,29 +170,55 @@ def collect(
         When; by default the present.
     """
     room = Classroom()
-    newest: dict[str, _File] = {}
-    for path in _files(folder):
-        where = path.relative_to(folder).as_posix()
+    now = now or datetime.now(timezone.utc)
+    files: list[_File] = []
+    for path in _files(folder, room):
         try:
             found = _read(path, folder, room, now)
             if names is not None and found.name not in names:
-                raise HandInError(f"{found.name} is not on the list of names")
-        except HandInError as reason:
-            room.left_out.append((where, str(reason)))
-            continue
-        before = newest.get(found.name)
-        newest[found.name] = max(before or found, found, key=lambda one: one.made)
-        if before:
-            kept = newest[found.name].path
-            room.remarks.append(f"{found.name} has more than one file; the newest counts: {kept}")
-    _copies(newest.values(), room)
+                raise FileError(f"{found.name} is not on the list of names")
+        except FileError as reason:
+            room.left_out.append((_where(path, folder), str(reason)))
+        else:
+            files.append(found)
+    counted = _one_each(files, names, room)
+    _copies(counted, room)
     shown = names or {}
-    room.learners = sorted(
-        (Learner(shown.get(one.name, one.name), one.attempts) for one in newest.values()),
-        key=lambda learner: learner.name,
-    )
-    room.missing = [shown[name] for name in shown if name not in newest]
+    for one in sorted(counted, key=lambda one: shown.get(one.name, one.name)):
+        room.learners.append(Learner(shown.get(one.name, one.name), one.attempts))
+        room.believed[shown.get(one.name, one.name)] = one.path
+    room.missing = [shown[name] for name in shown if name not in {one.name for one in counted}]
     return room
+
+
+def _one_each(
+    files: Sequence[_File], names: Mapping[str, str] | None, room: Classroom
+) -> list[_File]:
+    """Return the file that counts for each name: a seat is its folder, and nobody speaks for another's.
+
+    In a folder of home folders each is a seat; elsewhere those that bear a learner's name are.
+    """
+    homes = any(one.folder and one.path.endswith(RAW) for one in files)
+    seats = {*(names or ()), *(one.name for one in files)}
+    claims: dict[str, list[_File]] = {}
+    for one in files:
+        if one.folder not in ("", one.name) and (homes or one.folder in seats):
+            reason = f"it lies in the folder of {one.folder} and says it is {one.name}: a conflict"
+            room.left_out.append((one.path, f"{reason}, and it counts for nobody"))
+        else:
+            claims.setdefault(one.name, []).append(one)
+    counted = []
+    for name, several in claims.items():
+        own = [one for one in several if one.folder == name] or several
+        if len({one.folder for one in own}) > 1:
+            reason = f"files in several folders say they are {name}: a conflict"
+            room.left_out += [(one.path, f"{reason}, and none counts") for one in own]
+            continue
+        newest = max(own, key=lambda one: one.made)
+        counted.append(newest)
+        if len(several) > 1:
+            room.remarks.append(f"{name} has more than one file; the newest counts: {newest.path}")
+    return counted
 
 
 def read_names(path: Path) -> dict[str, str]:
@@ -205,97 +226,108 @@ def read_names(path: Path) -> dict[str, str]:
 
     Raises
     ------
-    HandInError
+    FileError
         Where the file cannot be read or names somebody twice.
     """
     try:
-        rows = [row for row in csv.reader(path.read_text("utf-8-sig").splitlines()) if any(row)]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise HandInError(f"{path} cannot be read as a list of names ({error}).") from None
+        rows = [row for row in csv.reader(read_text(path).splitlines()) if any(row)]
+    except (FileError, csv.Error) as error:
+        raise FileError(f"{path} cannot be read as a list of names ({error}).") from None
     pairs = [(row[0].strip(), row[-1].strip()) for row in rows]
     names = dict(pairs)
     if len(names) < len(pairs) or len(set(names.values())) < len(pairs):
-        raise HandInError(f"{path} names somebody twice.")
+        raise FileError(f"{path} names somebody twice.")
     return names
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _files(folder: Path, room: Classroom) -> list[Path]:
     """Find hand-ins and progress files, here and in one folder a learner; links are not followed."""
-    found = [*folder.glob("*.json"), *folder.glob("*.jsonl"), *folder.glob("*/*.json")]
-    found += [*folder.glob(f"*/{RAW}"), *folder.glob(f"*/.pytorch-gpu-course/{RAW}")]
-    return iter(sorted(path for path in found if path.is_file() and not path.is_symlink()))
+    forms = ("*.json", "*.jsonl", "*/*.json", f"*/{RAW}", f"*/.pytorch-gpu-course/{RAW}")
+    found = sorted({path for form in forms for path in folder.glob(form)})
+    if len(found) > MOST_FILES:
+        room.remarks.append(f"{len(found)} files are too many: the first {MOST_FILES} were read")
+    return [path for path in found[:MOST_FILES] if not path.is_symlink()]
 
 
-def _read(path: Path, folder: Path, room: Classroom, now: datetime | None) -> _File:
-    try:
-        size = path.stat().st_size
-        text = path.read_text(encoding="utf-8") if size <= LARGEST else ""
-    except (OSError, UnicodeDecodeError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise HandInError(f"it cannot be read: {what}") from None
-    if size > LARGEST:
-        raise HandInError(f"it has {size / 1e6:.0f} MB, far more than a hand-in")
+def _where(path: Path, folder: Path) -> str:
+    return clean(path.relative_to(folder).as_posix())
+
+
+def _read(path: Path, folder: Path, room: Classroom, now: datetime) -> _File:
+    text = read_text(path, below=folder)
+    where, parts = _where(path, folder), path.relative_to(folder).parts
+    above = clean(parts[0], 60) if len(parts) > 1 else ""
     if path.suffix == ".json":
-        return _hand_in(path.relative_to(folder).as_posix(), text, now)
-    where = path.relative_to(folder)
-    name = where.stem if len(where.parts) == 1 else where.parts[0]
-    if not good_name(name):
-        raise HandInError("the name of its file or folder cannot be a learner's")
-    attempts, torn = _lines(text)
-    if torn:
-        room.remarks.append(f"{where.as_posix()}: {torn} damaged lines were passed over")
-    changed = datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)
-    return _File(where.as_posix(), name, changed, _judged(attempts, now))
+        name, made, entries = _hand_in(text)
+        made = min(made, now)
+    else:
+        name = above or path.stem
+        if not good_name(name):
+            raise FileError("the name of its file or folder cannot be a learner's")
+        made = min(datetime.fromtimestamp(path.lstat().st_mtime, timezone.utc), now)
+        entries, torn = _lines(text)
+        if torn:
+            room.remarks.append(f"{where}: {torn} damaged lines were passed over")
+    attempts, why = _judged(entries, made if path.suffix == ".json" else now, now)
+    if why and not attempts:
+        raise FileError(f"nothing in it can be used: {why[0]}")
+    if why:
+        room.remarks.append(f"{where}: {len(why)} answers were passed over ({why[0]})")
+    return _File(where, above, name, made, attempts)
 
 
-def _hand_in(where: str, text: str, now: datetime | None) -> _File:
-    try:
-        raw = json.loads(text)
-    except ValueError:
-        raise HandInError("it is damaged: not whole JSON") from None
+def _hand_in(text: str) -> tuple[str, datetime, list[object]]:
+    raw = parse(text)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise HandInError("it is not a hand-in of this course")
+        raise FileError("it is not a hand-in of this course")
     if raw.get("checksum") != checksum(raw):
-        raise HandInError("its checksum is wrong: it was damaged, or edited by hand")
+        raise FileError("its checksum is wrong: it was damaged, or edited by hand")
     name, entries = raw.get("name"), raw.get("attempts")
     if not isinstance(name, str) or not good_name(name) or not isinstance(entries, list):
-        raise HandInError("its name or its list of answers is missing")
-    made = moment(raw.get("made"))
-    attempts = _judged([_attempt(entry) for entry in entries], now)
-    if any(moment(attempt.time) > made + AHEAD for attempt in attempts):
-        raise HandInError("it holds an answer that is newer than the file")
-    return _File(where, name, made, attempts)
+        raise FileError("its name or its list of answers is missing")
+    return name, moment(raw.get("made")), entries
 
 
-def _lines(text: str) -> tuple[list[Attempt], int]:
+def _lines(text: str) -> tuple[list[object], int]:
     """Read a progress file: its answers, and how many lines are damaged; predictions are passed over."""
-    attempts, torn = [], 0
+    entries, torn = [], 0
     for line in filter(str.strip, text.splitlines()):
         try:
-            entry = json.loads(line)
-        except ValueError:
+            entry = parse(line)
+        except FileError:
             torn += 1
             continue
         if not (isinstance(entry, dict) and "prediction" in entry):
-            attempts.append(_attempt(entry))
-    return attempts, torn
+            entries.append(entry)
+    return entries, torn
 
 
 def _attempt(entry: object) -> Attempt:
     fields = ("time", "exercise", "outcome", "diagnosis")
     if not isinstance(entry, dict) or set(entry) != set(fields):
-        raise HandInError("an answer in it has other fields than the course writes")
+        raise FileError("an answer in it has other fields than the course writes")
     if not all(isinstance(entry[name], str) for name in fields):
-        raise HandInError("an answer in it has a field that is no text")
+        raise FileError("an answer in it has a field that is no text")
     return Attempt(**entry)
 
 
-def _judged(attempts: Iterable[Attempt], now: datetime | None) -> tuple[Attempt, ...]:
-    exercises = known()
-    entries = sorted(attempts, key=lambda attempt: moment(attempt.time))
-    for attempt in entries:
-        judge(attempt, exercises, now)
-    return tuple(entries)
+def _judged(
+    entries: Sequence[object], made: datetime, now: datetime
+) -> tuple[tuple[Attempt, ...], list[str]]:
+    """Return the answers that the course can have written, oldest first, and why others are none."""
+    exercises, kept, why = known(), [], []
+    for entry in entries[-MOST:]:
+        try:
+            attempt = _attempt(entry)
+            judge(attempt, exercises, now)
+            if moment(attempt.time) > made + AHEAD:
+                raise FileError("an answer is newer than the file")
+        except FileError as reason:
+            why.append(clean(str(reason)))
+        else:
+            kept.append(attempt)
+    why += ["more answers than anybody gives"] * (len(entries) - MOST)
+    return tuple(sorted(kept, key=lambda attempt: moment(attempt.time))), why
 
 
 def _copies(files: Iterable[_File], room: Classroom) -> None:

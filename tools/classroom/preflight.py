@@ -20,6 +20,7 @@ from typing import Any
 
 from course_utils import __version__
 from course_utils.doctor import ENOUGH_MEMORY, Report, examine
+from course_utils.files import clean, parse, read_text
 from course_utils.machine_facts import memory_gb
 
 FORMAT = "gpu-training-with-pytorch preflight 1"
@@ -103,15 +104,17 @@ def read_seat(path: Path) -> tuple[str, list[Check]]:
         With one sentence, where the file is none of those.
     """
     try:
-        raw = json.loads(path.read_text(encoding="utf-8-sig"))
+        raw = parse(read_text(path, below=path.parent))
         if raw["format"] != FORMAT:
             raise KeyError("format")
-        found = [Check(**{k: str(v) for k, v in entry.items()}) for entry in raw["checks"]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{path.name} was not written by preflight --json") from None
+        entries = [{k: clean(str(v)) for k, v in entry.items()} for entry in raw["checks"][:50]]
+        found = [Check(**entry) for entry in entries]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{clean(path.name)} was not written by preflight --json") from None
     if not found or any(check.state not in ("ok", "look", "fail") for check in found):
-        raise ValueError(f"{path.name} holds no checks, or a state that preflight does not know")
-    return str(raw.get("name") or path.stem), found
+        said = "holds no checks, or a state that preflight does not know"
+        raise ValueError(f"{clean(path.name)} {said}")
+    return clean(str(raw.get("name") or path.stem), 40), found
 
 
 # ---------------------------------------------------------------------------------------------------
@@ -248,7 +251,7 @@ def _lessons() -> Check:
 def _is_notebook(path: Path) -> bool:
     try:
         return bool(json.loads(path.read_text(encoding="utf-8"))["cells"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -52,6 +52,7 @@ def main(args: argparse.Namespace) -> int:
         report cannot be written; 2 for a folder, a list or a lesson that does not exist.
     """
     from course_utils.course import load_course
+    from course_utils.files import FileError
     from tools.classroom import class_progress
 
     if not args.folder.is_dir():
@@ -64,7 +65,7 @@ def main(args: argparse.Namespace) -> int:
         return 2
     try:
         names = class_progress.read_names(args.names) if args.names else None
-    except class_progress.HandInError as error:
+    except FileError as error:
         print(error, file=sys.stderr)
         return 2
     room = class_progress.collect(args.folder, names)
@@ -171,15 +172,16 @@ def _left_out(room: Classroom) -> list[str]:
 
 def _remarks(room: Classroom) -> list[str]:
     missing = [f"No file from: {', '.join(room.missing)}"] if room.missing else []
-    return [f"- {remark}." for remark in [*room.remarks, *missing]]
+    believed = ", ".join(f"{name} by {file}" for name, file in room.believed.items())
+    return [f"- {remark}." for remark in [*room.remarks, *missing, f"Believed: {believed}"]]
 
 
 def _write(folder: Path, room: Classroom, exercises: Sequence[Exercise]) -> list[Path]:
+    from course_utils import files
     from tools.classroom.drawing import class_picture
 
     png, alt = class_picture(room, exercises)
-    folder.mkdir(parents=True, exist_ok=True)
     places = [folder / "class_report.html", folder / "class_report.png"]
-    places[0].write_text(page(room, exercises, png, alt), encoding="utf-8", newline="\n")
-    places[1].write_bytes(png)
+    files.write(places[0], page(room, exercises, png, alt))
+    files.write(places[1], png)
     return places

@@ -77,6 +77,7 @@ def _verdict(found: Sequence[Check]) -> str:
 
 def _room(folder: Path) -> int:
     """Write one page from the reports of many seats."""
+    from course_utils.files import clean, write
     from course_utils.show import table
     from tools.classroom.preflight import read_seat, worst
 
@@ -94,7 +95,9 @@ def _room(folder: Path) -> int:
         except ValueError as error:
             unread.append(str(error))
             continue
-        seats[name if name not in seats else path.stem] = found
+        if name in seats:
+            unread.append(f"{clean(path.name)} says it is {name}, as another file does")
+        seats.setdefault(name, found)
     columns = list(dict.fromkeys(check.name for found in seats.values() for check in found))
     rows = [
         (name, worst(found), *(_sign(found, column) for column in columns))
@@ -109,12 +112,11 @@ def _room(folder: Path) -> int:
     print("\n".join([head, "", text, "", *todo]).rstrip())
     body = "".join(f"<li>{html.escape(line)}</li>" for line in todo)
     page = folder / PAGE
-    page.write_text(
+    write(
+        page,
         f"{_HEAD}<h1>{head}</h1><div class='wide'>{grid}</div>"
         f"<p>✓ works, o works and is worth a look, ✗ must be mended, · was not reached</p>"
         f"<ul>{body}</ul></body></html>\n",
-        encoding="utf-8",
-        newline="\n",
     )
     print(f"\nThe same as a page: {page}")
     return 0 if ready == len(seats) and not unread else 1

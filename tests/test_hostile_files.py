@@ -1,0 +1,230 @@
+"""Files that others made, through every command that reads them: no traceback, no part of the room lost, seconds."""
+
+import copy
+import json
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+from harness import NOTEBOOKS, ROOT
+from support import skip
+from test_workshop import NOW, entry, run, write_hand_in
+
+from course_utils import files, progress_file
+from course_utils.hand_in import checksum
+from tools.classroom import preflight
+
+SECONDS = 10
+VALUES = [
+    None, True, -1, 10**400, 1e308, float("nan"), "", "\x1b]0;owned\x07", "\ud800", "‮gnp.exe", "x" * 100_000,
+    "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+14:00", "../../etc/passwd", "<script>alert(1)</script>",
+    [], {}, [[[]]] * 3, {"a": {"b": {}}},
+]  # fmt: skip
+
+
+def nested(depth, left="[", right="]"):
+    return left * depth + right * depth
+
+
+TEXTS = {
+    "empty": b"",
+    "nothing": b"null",
+    "a list": b"[]",
+    "deep lists": nested(200_000).encode(),
+    "deep tables": nested(100_000, '{"a":', "}").replace(":}", ":1}").encode(),
+    "just too deep": nested(files.DEEPEST + 1).encode(),
+    "binary": bytes(range(256)) * 40,
+    "UTF-16": "{}".encode("utf-16"),
+    "a mark first": b"\xef\xbb\xbf{}",
+    "zeros": b"\0" * 1000,
+    "large": b" " * (files.LARGEST + 1),
+    "a long line": b'{"time": "' + b"9" * 1_000_000,
+    "long numbers": b"[" + b"9" * 100_000 + b"]",
+    "many lines": b"{}\n" * 100_000,
+    "YAML's bomb": b"a: &a [x,x]\nb: &b [*a,*a]\n" + b"c: &c [*b,*b]\n" * 3,
+    "YAML's object": b"!!python/object/apply:os.system ['true']",
+    "deep YAML": b"[" * 20_000,
+}
+
+
+def paths_in(value, at=()):
+    """Yield the place of every value in a piece of JSON."""
+    yield at
+    members = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, inner in members:
+        yield from paths_in(inner, (*at, key))
+
+
+def altered(value, at, new):
+    if not at:
+        return new
+    value = copy.deepcopy(value)
+    place = value
+    for key in at[:-1]:
+        place = place[key]
+    place[at[-1]] = new
+    return value
+
+
+def hand_in_of(owner):
+    body = {"format": "gpu-training-with-pytorch hand-in 1", "name": owner, "made": NOW.isoformat()}
+    return {**body, "attempts": [entry(), entry("02.move", minutes=1)]}
+
+
+def spoilt(whole, count, seed=0):
+    """Yield JSON texts: a value replaced by a hostile one, bytes replaced, cut."""
+    draw, places = random.Random(seed), list(paths_in(whole))
+    for turn in range(count):
+        content = altered(whole, draw.choice(places), draw.choice(VALUES))
+        if isinstance(content, dict) and turn % 3:  # with a checksum that is right
+            content = {**content, "checksum": checksum(content)}
+        data = bytearray(json.dumps(content).encode())
+        if turn % 5 == 4:
+            for _ in range(3):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+        yield bytes(data[: draw.randrange(len(data))] if turn % 7 == 6 else data)
+
+
+def corpus(whole, count):
+    return [*TEXTS.values(), *spoilt(whole, count)]
+
+
+def timed(*words):
+    begun = time.process_time()
+    status = run(*words)
+    assert time.process_time() - begun < SECONDS, words
+    assert status in (0, 1, 2)
+    return status
+
+
+@pytest.mark.slow
+def test_a_room_of_hostile_files_loses_nobody_else(tmp_path, capsys):
+    room = tmp_path / "room"
+    room.mkdir()
+    write_hand_in(room, "good", [entry()])
+    bad = corpus(hand_in_of("bad"), 240)
+    for number, data in enumerate(bad):
+        seat = room / f"folder {number}"
+        seat.mkdir()
+        (seat / ("hand_in.json" if number % 2 else "progress.jsonl")).write_bytes(data)
+    assert len(bad) > 250
+    assert timed("class_report", room, "--output", tmp_path / "report") == 0
+    said = "".join(capsys.readouterr())
+    assert "good" in said and "\x1b" not in said and "‮" not in said
+    assert "Believed: " in said and "good by good.json" in said
+    page = (tmp_path / "report" / "class_report.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    for number, data in enumerate(bad):  # and each alone beside the good one
+        if number % 10 == 0:
+            one = tmp_path / f"one {number}"
+            one.mkdir()
+            write_hand_in(one, "good", [entry()])
+            (one / "bad.json").write_bytes(data)
+            assert timed("class_report", one, "--output", tmp_path / "report") == 0
+
+
+def test_names_links_and_pipes(tmp_path, capsys):
+    if os.name == "nt":
+        skip("Windows has no such names", until="2027-11-30")
+    room, away = tmp_path / "room", tmp_path / "away"
+    for folder in (room, away, room / "\x1b[31mred", room / "pipe"):
+        folder.mkdir()
+    write_hand_in(room, "good", [entry()])
+    write_hand_in(away, "secret", [entry(minutes=1)])
+    (away / "progress.jsonl").write_text(json.dumps(entry(minutes=2)), encoding="utf-8")
+    (room / "home").symlink_to(away)  # a folder that is a link
+    (room / "seat-2").mkdir()
+    (room / "seat-2" / ".pytorch-gpu-course").symlink_to(away)
+    (room / "link.json").symlink_to(away / "secret.json")
+    os.mkfifo(room / "pipe" / "progress.jsonl")
+    (room / "folder.json").mkdir()
+    (room / "\x1b[31mred" / "progress.jsonl").write_text("{}", encoding="utf-8")
+    Path(os.fsdecode(os.fsencode(room) + b"/\xff\xfe.json")).write_bytes(b"{}")
+    Path(room / f"{'n' * 240}.json").write_bytes(b"{}")
+    assert timed("class_report", room, "--output", tmp_path) == 0
+    said = "".join(capsys.readouterr())
+    assert "Believed: good by good.json.\n" in said and "\x1b" not in said
+    assert "home/progress.jsonl" in said and "seat-2/.pytorch-gpu-course/progress.jsonl" in said
+
+
+@pytest.mark.slow
+def test_a_hostile_progress_file_hands_in_what_is_whole(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "progress.jsonl"
+    monkeypatch.setenv("COURSE_PROGRESS", str(path))
+    good = json.dumps(entry()).encode()
+    bad = corpus(entry(), 100)
+    for data in bad:
+        path.write_bytes(good + b"\n" + data.replace(b"\n", b" ") + b"\n" + good + b"\n")
+        assert "01.speedup" in progress_file.solved()
+        assert timed("hand_in", "--name", "a", "--output", tmp_path) == 0
+    path.write_bytes((good + b"\n") * 100_000)  # 11 MB
+    assert timed("hand_in", "--name", "a", "--output", tmp_path) == 0
+    assert (tmp_path / "hand_in_a.json").stat().st_size < files.LARGEST
+    room = tmp_path / "room"
+    room.mkdir()
+    (tmp_path / "hand_in_a.json").rename(room / "a.json")
+    assert timed("class_report", room, "--output", tmp_path) == 0
+
+
+def test_hostile_reports_of_seats_leave_the_room_its_page(tmp_path, capsys):
+    found = [preflight.Check("python", "ok", "3.13")]
+    whole = preflight.as_json(found, "seat-01", 1)
+    (tmp_path / "good.json").write_text(json.dumps(whole), encoding="utf-8")
+    for number, data in enumerate(corpus(whole, 100)):
+        (tmp_path / f"bad {number}.json").write_bytes(data)
+    assert timed("preflight", "--collect", tmp_path) == 1
+    said = "".join(capsys.readouterr())
+    assert "seat-01" in said and "\x1b" not in said
+    assert "<script>alert" not in (tmp_path / "preflight.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_hostile_records_notebooks_and_tables_of_contents_are_one_sentence(
+    tmp_path, monkeypatch, capsys
+):
+    record = json.loads(
+        (ROOT / "course_lessons/recorded/machine_amd_epyc_2_cores.json").read_text("utf-8")
+    )
+    record["results"] = record["results"][:2]
+    notebook = json.loads((NOTEBOOKS / "00_start_here.ipynb").read_text("utf-8"))
+    notebook["cells"] = notebook["cells"][:3]
+    for data in corpus(record, 40):
+        path = tmp_path / "record.json"
+        path.write_bytes(data)
+        assert timed("record", "--check", path) in (0, 1, 2)
+    for data in corpus(notebook, 40):
+        path = tmp_path / "00_start_here.ipynb"
+        path.write_bytes(data)
+        timed("notebooks", "--check", path)
+    from course_utils import course
+
+    broken = tmp_path / "course.yml"
+    monkeypatch.setattr(course, "course_file", lambda: broken)
+    for data in TEXTS.values():
+        broken.write_bytes(data)
+        with pytest.raises(course.CourseFileError):
+            course.load_course()
+
+
+@pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
+    path = tmp_path / "report.html"
+    files.write(path, "old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*((Path, "write_bytes") if moment == "write" else (files.os, moment)), full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            files.write(path, "new")
+    assert caught.value.filename == str(path)
+    assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
