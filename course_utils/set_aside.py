@@ -30,12 +30,15 @@ def set_aside(path: Path) -> Path:
         again = "" if number == 1 else f"_{number}"
         mine = path.with_name(f"{path.stem}_mine_{date.today().isoformat()}{again}{path.suffix}")
         try:
-            mine.open("x").close()  # takes the name, whoever else asks for it now
+            os.link(path, mine)  # takes the name, whoever else asks for it now
         except FileExistsError:
             continue
+        except (OSError, NotImplementedError):  # a disk on which a file has but one name
+            return path.rename(mine)
         try:
-            return path.replace(mine)
+            path.unlink()
         except OSError:
             os.unlink(mine)
             raise
+        return mine
     raise AssertionError("numbers do not end")

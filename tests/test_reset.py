@@ -60,7 +60,15 @@ def everything(folder):
 @pytest.fixture
 def course(tmp_path):
     """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
-    names = ("__init__.py", "__main__.py", "course.py", "set_aside.py", "this_machine.py", "cli")
+    names = (
+        "__init__.py",
+        "__main__.py",
+        "course.py",
+        "files.py",
+        "set_aside.py",
+        "this_machine.py",
+        "cli",
+    )
     for name in names:
         source, target = ROOT / "course_utils" / name, tmp_path / "course_utils" / name
         if source.is_dir():
@@ -120,6 +128,7 @@ def test_a_fresh_lesson_is_left_and_a_missing_one_comes_back(course):
 def test_a_wrong_lesson_stops_the_reset_before_anything_changes(course):
     write(course, f"notebooks/{LESSON}", "mine")
     before = everything(course)
+    assert call(course, "reset", "")[0] == 2
     status, out, err = call(course, "reset", "01", "77")
     assert (status, out) == (2, "")
     assert err.startswith("There is no lesson '77'; the course has 00, 01,")
@@ -162,11 +171,11 @@ def test_a_name_is_never_taken_twice(tmp_path, monkeypatch):
     assert len(kept) == 3 and all(map(is_dated, kept))
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == kept
 
-    def refuse(self, target):
+    def refuse(self):
         raise PermissionError(13, "open in another program")
 
     path = write(tmp_path, LESSON, "open")
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
     with pytest.raises(PermissionError):
         set_aside(path)
     assert path.read_text() == "open" and len(list(tmp_path.iterdir())) == 4, "no empty file"

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import course_utils
+from course_utils import files
 from course_utils.course import Course, CourseFileError, Lesson, fresh_notebook, load_course
 from course_utils.set_aside import RELOAD, set_aside
 
@@ -51,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _lesson(course: Course, word: str) -> Lesson:
-    lesson = course.lesson(word.zfill(2))
+    lesson = course.lesson(word.zfill(2) if word else word)
     if lesson.planned:
         raise LookupError(f"lesson {lesson.id} has no notebook yet")
     return lesson
@@ -69,10 +70,9 @@ def _reset(path: Path, text: str) -> bool:
     if path.is_file() and path.read_bytes() == fresh:
         print(f"{path.name} is as the course ships it: nothing to do.")
         return False
-    scratch = path.with_name(path.name + ".new")
-    scratch.write_bytes(fresh)
-    kept = f" Yours is kept as {set_aside(path).name}." if path.exists() else ""
-    scratch.replace(path)
+    with files.replacing(path) as new:
+        new.write_bytes(fresh)
+        kept = f" Yours is kept as {set_aside(path).name}." if path.exists() else ""
     print(f"{path.name} is fresh.{kept}")
     return True
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
@@ -87,10 +88,7 @@ def executed_copy(
             return copy
     done = _run(nb, device, on_cell)
     done.metadata.setdefault("course", {})["run"] = run | {"key": key}
-    folder.mkdir(parents=True, exist_ok=True)
-    scratch = kept.with_suffix(".new")
-    scratch.write_text(dumps(done), encoding="utf-8")
-    scratch.replace(kept)
+    files.write(kept, dumps(done))
     return done
 
 

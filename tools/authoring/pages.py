@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
@@ -146,7 +147,7 @@ class WholePage:
         """Write the page and the picture where they are out of date; return which."""
         stale = [problem.file for problem in self.problems(root)]
         if self.page in stale:
-            (root / self.page).write_text(self.text(), encoding="utf-8", newline="\n")
+            files.write(root / self.page, self.text())
         if self.chart in stale:
             self.draw(root / self.chart)
         return stale

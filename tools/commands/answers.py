@@ -38,6 +38,7 @@ def main(args: argparse.Namespace) -> int:
     int
         0 when all are written; 1 where one cannot be read or written; 2 for a lesson that does not exist.
     """
+    from course_utils import files
     from course_utils.course import load_course
     from tools.authoring.form import dumps
 
@@ -51,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
         args.output.mkdir(parents=True, exist_ok=True)
         for lesson in lessons:
             path = args.output / f"{Path(lesson.file).stem}_answers.ipynb"
-            path.write_text(dumps(answered(lesson)), encoding="utf-8", newline="\n")
+            files.write(path, dumps(answered(lesson)))
             print(path)
     except ValueError as error:
         print(f"{error}.", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from course_utils import exercises
+from course_utils import exercises, files
 from course_utils.course import Course, load_course
 from tools.authoring.links import link_problems, moved
 from tools.commands import notebooks
@@ -55,6 +55,6 @@ def move(
     """Name the repository in course.yml, pyproject.toml, every notebook and every page."""
     new_course, texts = moved(course, repository, branch)
     for path, text in texts.items():
-        notebooks.write(path, text)
+        files.write(path, text)
         print(f"{path.name}: {repository}, branch {branch}")
     return notebooks.fix(new_course, (), exercises_of)

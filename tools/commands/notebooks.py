@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from course_utils import exercises
 from course_utils.course import Course, Lesson, load_course
+from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
 from tools.authoring import claims, fidelity
@@ -213,14 +213,6 @@ def _unreadable(lesson: Lesson, error: AuthoringError) -> Problem:
 def _text(path: Path) -> str:
     read(path)  # one clear sentence where it is missing or no notebook
     return path.read_text(encoding="utf-8")
-
-
-def write(path: Path, text: str) -> None:
-    """Replace a file in one step, so that an interruption leaves the old one whole."""
-    scratch = path.with_name(path.name + ".new")
-    with scratch.open("w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
-    os.replace(scratch, path)
 
 
 def _progress(file: str, total: int, index: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _pages(
                 raise AuthoringError(f"{lesson.file}: {error}") from None
             progress.update(cells - progress.n)
         path = folder / f"{Path(lesson.file).stem}.slides.html"
-        path.write_text(slides_page(nb, label(lesson), reveal), encoding="utf-8", newline="\n")
+        files.write(path, slides_page(nb, label(lesson), reveal))
         print(f"{path}: open it in a browser; S shows the notes, F fills the screen.")
 
 
@@ -111,5 +112,5 @@ def _live(lessons: Sequence[Lesson], folder: Path) -> None:
             print(f"{path} is there already, perhaps with your notes: move it away for a new one.")
             continue
         nb = for_slides(parse(fresh_notebook(lesson)), live=True)
-        path.write_text(dumps(nb), encoding="utf-8", newline="\n")
+        files.write(path, dumps(nb))
         print(f"{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.")

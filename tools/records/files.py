@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import platform
 import re
 import shutil
@@ -16,6 +15,7 @@ from typing import Any
 
 import torch
 
+from course_utils import files
 from course_utils.devices import abilities, fault
 from course_utils.evidence import SCHEMA, RecordError
 from course_utils.this_machine import cpu_name, usable_cores
@@ -161,10 +161,7 @@ class Record:
         content = self._content(
             [result for results in self._results.values() for result in results]
         )
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        part = self.path.with_suffix(".part")
-        part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(part, self.path)
+        files.write(self.path, json.dumps(content, indent=1) + "\n")
 
 
 def put_aside(path: Path) -> Path:
