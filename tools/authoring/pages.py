@@ -17,6 +17,7 @@ from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import colab_badge, kaggle_badge, label, row
 from tools.authoring.form import FIX, Problem
+from tools.authoring.machines import cards
 from tools.authoring.templates import programs
 
 
@@ -43,6 +44,7 @@ PAGES = {
     "README.md": {"course-map": course_map, "beside": beside},
     "colab_links.md": {"lesson-links": lesson_links},
     "handbook/templates.md": {"programs": programs},
+    "handbook/machines.md": {"cards": cards},
 }
 
 
