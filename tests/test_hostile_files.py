@@ -4,7 +4,9 @@ import copy
 import json
 import os
 import random
+import signal
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -228,3 +230,59 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
             files.write(path, "new")
     assert caught.value.filename == str(path)
     assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def killed(work, folder, times):
+    """Kill some work at random moments; yield what stands in the folder each time, but for hidden files."""
+    work()  # what it imports is there from now on
+    begun = time.monotonic()
+    work()
+    lasts = time.monotonic() - begun
+    draw = random.Random(0)
+    for _ in range(times):
+        for path in folder.iterdir():
+            path.unlink()
+        child = os.fork()
+        if not child:
+            try:
+                work()
+            finally:
+                os._exit(0)
+        time.sleep(draw.uniform(0, 1.2 * lasts))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        yield [path for path in folder.iterdir() if path.name[0] != "."]
+
+
+@pytest.mark.slow
+def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkeypatch, capfd):
+    if not hasattr(os, "fork"):
+        skip("Windows has no fork", until="2027-11-30")
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
+    (tmp_path / "progress.jsonl").write_text(f"{json.dumps(entry())}\n" * 2000, encoding="utf-8")
+    folder = tmp_path / "out"
+
+    def work():
+        assert run("hand_in", "--name", "a", "--output", folder) == 0
+
+    written = 0
+    for found in killed(work, folder, 100):
+        for path in found:
+            content = json.loads(path.read_text(encoding="utf-8"))
+            assert content["checksum"] == checksum(content)
+            written += 1
+    assert 5 < written < 95
+
+
+@pytest.mark.everywhere
+def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(tmp_path, capfd):
+    if not hasattr(os, "fork"):
+        skip("Windows has no fork", until="2027-11-30")
+    folder = tmp_path / "out"
+
+    def work():
+        assert run("bundle", "--output", folder / "course.zip") == 0
+
+    for found in killed(work, folder, 100):
+        for path in found:
+            assert zipfile.ZipFile(path).testzip() is None

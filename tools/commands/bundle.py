@@ -18,6 +18,7 @@ from course_utils.cli.bootstrap import ROOT, WHEELHOUSE
 from course_utils.cli.git import Clone
 from course_utils.cli.installer import Installer
 from course_utils.cli.remedies import SetupError
+from course_utils.files import replacing
 
 NEEDS = ("pip",)
 FOLDER = "pytorch-gpu-course"  # what the zip unpacks to
@@ -99,13 +100,10 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             "This copy of the course did not come through git, so no new zip can be made of it: copy "
             "the zip it came from, or call this in a git clone."
         )
-    part = output.with_name(output.name + ".part")
     try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        part.touch()  # shows at once whether the place can be written
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory() as scratch, replacing(output) as part:
+            part.touch()  # shows at once whether the place can be written
             summary = _bundle(args, root, Path(scratch), torch, part)
-        part.replace(output)
     except OSError as error:
         print(
             f"The zip was not written: {error.strerror} ({error.filename or output}). Name another "
@@ -113,9 +111,6 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             file=sys.stderr,
         )
         return 1
-    finally:
-        if output.parent.is_dir():
-            part.unlink(missing_ok=True)
     print(f"{output}: {output.stat().st_size / 1e6:.1f} MB, {summary}")
     return 0
 
