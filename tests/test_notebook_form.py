@@ -453,7 +453,7 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     text = readme.read_text(encoding="utf-8")
     readme.write_text(text.replace("| 02 · Planned", "| 02 · Old title"), encoding="utf-8")
     assert notebooks.check(tiny, (), exercises_of) == 1
-    assert "README.md: a table in it is out of date" in capsys.readouterr().out
+    assert "README.md: a generated part of it is out of date" in capsys.readouterr().out
     assert notebooks.fix(tiny, (), exercises_of) == 0
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("# No markers\n", encoding="utf-8")
