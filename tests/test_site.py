@@ -74,7 +74,11 @@ RUN = {
         ("site/about.md", "../claims.md", "claims.md"),
         ("site/index.md", "../fidelity.md", "fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
-        ("notebooks/01_devices.ipynb", f"{HOME}/handbook/templates.md#a", "handbook/templates.md#a"),
+        (
+            "notebooks/01_devices.ipynb",
+            f"{HOME}/handbook/templates.md#a",
+            "handbook/templates.md#a",
+        ),
         ("handbook/templates.md", f"{HOME}/claims.md", "../claims.md"),
         ("site/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
         ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),

@@ -125,7 +125,9 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     facts = [f"**{lesson.minutes} minutes**", _needs(course, lesson), lesson.hardware]
     opens = f"*Badges for Colab and Kaggle appear here once `{NAME_IT}` has named the repository.*"
     if course.repository:
-        opens = f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)} {seen(course, lesson)}"
+        opens = (
+            f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)} {seen(course, lesson)}"
+        )
     parts = [
         f"# {label(lesson)}",
         opens,

@@ -13,7 +13,8 @@ from tools.authoring.cells import NAME_IT
 
 _ADDRESS = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^/]*@)?(?P<host>[^/:@]+)(?::\d+)?/|(?:[^/@:]+@)?(?P<short>[^/:@]{2,}):(?!//))"
-    r"/*(?P<path>.+?)(?:\.git)?/*"
+    r"/*(?P<path>.+?)(?:\.git)?/*",
+    re.IGNORECASE,
 )
 _GITHUB = ("github.com", "www.github.com", "ssh.github.com")
 
@@ -51,8 +52,8 @@ def home(root: Path, branch: str) -> tuple[str, str]:
     if found is None:
         raise AuthoringError(
             f"git's remote origin is {_host(addresses[-1]) or 'a folder'}, not github.com: lab, test and every "
-            f"lesson work in such a clone, and with a copy on GitHub, which Colab, Kaggle and the site need, so does  "
-            f"{NAME_IT} --repo owner/name"
+            "lesson work here as they are, and what leads to Colab, Kaggle and the site needs a copy on GitHub, which  "
+            f"{NAME_IT} --repo owner/name  names."
         )
     return found, _default_branch(clone, branch)
 
