@@ -37,10 +37,15 @@ class Lesson:
 class Course:
     """The whole table of contents, and where it was read from."""
 
-    repository: str
+    repository: str | None  # owner/name on GitHub; None until it is known
     branch: str
     lessons: tuple[Lesson, ...]
     path: Path = field(compare=False)
+
+    def page(self, path: str) -> str:
+        """Return where a notebook finds a page: on GitHub, or beside itself while the course has no name."""
+        home = f"https://github.com/{self.repository}/blob/{self.branch}/"
+        return (home if self.repository else "../") + path
 
     def lesson(self, lesson_id: str) -> Lesson:
         """Return the lesson named ``"01"``; KeyError, with the known ids, where there is none."""
@@ -93,13 +98,13 @@ def load_course(path: Path | str | None = None) -> Course:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CourseFileError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
-        raise CourseFileError(f"{path} needs `repository`, `branch` and a list of `lessons`")
+        raise CourseFileError(f"{path} needs a list of `lessons`")
     lessons = tuple(_lesson(path, entry) for entry in raw["lessons"])
     ids = [lesson.id for lesson in lessons]
     if len(set(ids)) < len(ids):
         raise CourseFileError(f"{path} names a lesson twice: {', '.join(ids)}")
     return Course(
-        repository=str(raw.get("repository", "")),
+        repository=str(raw.get("repository") or "") or None,
         branch=str(raw.get("branch", "main")),
         lessons=lessons,
         path=path,

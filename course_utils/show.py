@@ -75,10 +75,13 @@ def table(
 
 @cache
 def real_gpus_link() -> str:
-    """Return what stands below each table with something modelled: a link to how far that can be trusted."""
-    course = load_course()
-    address = f"https://github.com/{course.repository}/blob/{course.branch}/fidelity.md"
-    return f'<div><small><a href="{address}">How far the simulated GPU is from real ones</a></small></div>'
+    """Return what stands below each table with something modelled: the way to how far that can be trusted."""
+    course, said = load_course(), "How far the simulated GPU is from real ones"
+    if course.repository or (course.path.parent / course.page("fidelity.md")).is_file():
+        said = f'<a href="{course.page("fidelity.md")}">{said}</a>'
+    else:  # the installed package alone
+        said += ": fidelity.md, in the course's folder"
+    return f"<div><small>{said}</small></div>"
 
 
 def show_table(

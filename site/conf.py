@@ -34,17 +34,20 @@ html_theme = "sphinx_book_theme"
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system
 html_theme_options = {
     "navbar_persistent": [],
-    "repository_url": f"https://github.com/{course.repository}",
-    "repository_branch": course.branch,
-    "path_to_docs": "notebooks",
-    "use_repository_button": True,
     "use_download_button": False,  # it would offer the executed copy; the lesson is in the repository
-    "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     "home_page_in_toc": True,
     "show_toc_level": 2,
     "footer_content_items": ["extra-footer"],
     "extra_footer": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
 }
+if course.repository:
+    html_theme_options |= {
+        "repository_url": f"https://github.com/{course.repository}",
+        "repository_branch": course.branch,
+        "path_to_docs": "notebooks",
+        "use_repository_button": True,
+        "launch_buttons": {"colab_url": "https://colab.research.google.com"},
+    }
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]

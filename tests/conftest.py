@@ -37,7 +37,16 @@ LONGEST = (
         "cluster",
         "lesson06",
     ),
-    *("simgpu_fidelity", "catch_up", "bundle", "notebook_form", "readme", "lesson07", "workshop"),
+    *(
+        "simgpu_fidelity",
+        "catch_up",
+        "bundle",
+        "notebook_form",
+        "readme",
+        "lesson07",
+        "workshop",
+        "home",
+    ),
 )
 """The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
 `LESSONS`. Where two work, what comes last should be short, or one of them waits."""

@@ -743,8 +743,8 @@ def test_a_good_table_of_contents_is_read(tmp_path):
     [
         (None, "is missing"),
         ("lessons: [", "is not valid YAML"),
-        ("", "needs `repository`"),
-        ("lessons: 3", "needs `repository`"),
+        ("", "needs a list of `lessons`"),
+        ("lessons: 3", "needs a list of `lessons`"),
         ('lessons: [{id: "00"}]', "a lesson needs id, file, title, minutes, question"),
         ("lessons: [3]", "a lesson needs"),
         (GOOD.replace('"01"', '"00"'), "names a lesson twice"),

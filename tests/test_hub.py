@@ -163,7 +163,8 @@ def test_the_cluster_pulls_this_course_and_opens_its_first_lesson(values):
     page = urlsplit(values["singleuser"]["defaultUrl"])
     query = {key: value for key, (value,) in parse_qs(page.query).items()}
     assert page.path == "/git-pull"
-    assert query["repo"] == f"https://github.com/{course.repository}"
+    named = f"https://github.com/{course.repository}"
+    assert query["repo"] == (named if course.repository else "ADDRESS")
     assert query["branch"] == course.branch
     opened = Path(query["urlpath"].removeprefix("lab/tree/"))
     assert opened.parts[0] == query["targetpath"]

@@ -52,20 +52,20 @@ def test_the_fixture_has_no_dead_link(tiny):
         ("[x](notebooks/01_tiny.ipynb#nowhere)", "no heading #nowhere there"),
         ("[x](../../elsewhere.md)", "it leads out of the repository"),
         (
-            "https://github.com/OWNER/tiny-course/blob/main/notebooks/09_gone.ipynb",
+            "https://github.com/eve/tiny-course/blob/main/notebooks/09_gone.ipynb",
             "names a file that does not exist: notebooks/09_gone.ipynb",
         ),
         (
-            "https://colab.research.google.com/github/OWNER/tiny-course/blob/main/gone.ipynb",
+            "https://colab.research.google.com/github/eve/tiny-course/blob/main/gone.ipynb",
             "names a file that does not exist: gone.ipynb",
         ),
         (
-            "https://kaggle.com/kernels/welcome?src=https://github.com/OWNER/tiny-course/blob/main/"
+            "https://kaggle.com/kernels/welcome?src=https://github.com/eve/tiny-course/blob/main/"
             "gone.ipynb",
             "names a file that does not exist: gone.ipynb",
         ),
         (
-            "https://github.com/OWNER/tiny-course/blob/old/README.md",
+            "https://github.com/eve/tiny-course/blob/old/README.md",
             "is not on branch main",
         ),
         ("https://github.com/ada/tiny-course", "names another repository: ada/tiny-course"),
@@ -92,7 +92,7 @@ def test_a_dead_link_is_named(tiny, text, said):
         "[x](notebooks/01_tiny.ipynb#Errors-you-will-meet)",
         "[x](notebooks)",
         "see https://github.com/pytorch/pytorch/blob/main/README.md",
-        "https://github.com/OWNER/tiny-course/tree/main/notebooks and more.",
+        "https://github.com/eve/tiny-course/tree/main/notebooks and more.",
         "cd tiny-course",
     ],
 )
@@ -113,9 +113,9 @@ def test_move_changes_every_file_and_leaves_no_trace(tiny, capsys):
     append(
         tiny,
         "README.md",
-        "![x](https://raw.githubusercontent.com/OWNER/tiny-course/main/README.md)",
+        "![x](https://raw.githubusercontent.com/eve/tiny-course/main/README.md)",
     )
-    append(tiny, "README.md", "Not ours: https://github.com/OWNER/tiny-course-two")
+    append(tiny, "README.md", "Not ours: https://github.com/eve/tiny-course-two")
     code = command.move(tiny, "ada-l/gpu.course", "trunk", lambda lesson_id: EXERCISES)
     assert code == 0, capsys.readouterr().out
     new = load_course(tiny.path)
@@ -130,12 +130,12 @@ def test_move_changes_every_file_and_leaves_no_trace(tiny, capsys):
     }
     assert "tiny-course-two" in texts["README.md"]
     for name, text in texts.items():
-        assert "OWNER/tiny-course" not in text.replace("tiny-course-two", ""), name
+        assert "eve/tiny-course" not in text.replace("tiny-course-two", ""), name
     assert "git+https://github.com/ada-l/gpu.course@trunk" in texts["01_tiny.ipynb"]
     assert 'Source = "https://github.com/ada-l/gpu.course"' in texts["pyproject.toml"]
     assert "github/ada-l/gpu.course/blob/trunk/notebooks/01_tiny.ipynb" in texts["colab_links.md"]
     assert "ada-l/gpu.course/blob/trunk/README.md" in texts["README.md"]
-    assert [p for p in found(new) if "OWNER" not in p] == []
+    assert [p for p in found(new) if "eve" not in p] == []
 
 
 def test_move_there_and_back_restores_every_byte(tiny):

@@ -2,6 +2,7 @@
 
 import argparse
 import copy
+import dataclasses
 import itertools
 import json
 import os
@@ -24,6 +25,7 @@ from tools.authoring.benchmark_tables import beside
 from tools.commands import notebooks
 
 COURSE = load_course()
+UNNAMED = dataclasses.replace(COURSE, repository=None)
 ROOT = COURSE.path.parent.parent
 TINY = Path(__file__).parent / "fixtures" / "tiny_course"
 
@@ -453,12 +455,12 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     text = readme.read_text(encoding="utf-8")
     readme.write_text(text.replace("| 02 · Planned", "| 02 · Old title"), encoding="utf-8")
     assert notebooks.check(tiny, (), exercises_of) == 1
-    assert "README.md: a table in it is out of date" in capsys.readouterr().out
+    assert "README.md: a generated part of it is out of date" in capsys.readouterr().out
     assert notebooks.fix(tiny, (), exercises_of) == 0
     assert readme.read_text(encoding="utf-8") == text
     readme.write_text("# No markers\n", encoding="utf-8")
     assert notebooks.fix(tiny, (), exercises_of) == 1
-    assert "<!-- course-map:begin -->" in capsys.readouterr().out
+    assert "<!-- start:begin -->" in capsys.readouterr().out
     assert readme.read_text(encoding="utf-8") == "# No markers\n"
 
 
@@ -534,29 +536,42 @@ sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower(
 
 
 @pytest.mark.slow
-def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path):
-    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "git+file:///nowhere").source
+@pytest.mark.parametrize(
+    ("fetched", "said"),
+    [
+        ("git+file:///nowhere", "could not be fetched. Turn the internet on"),
+        (None, "does not know where on GitHub they are. In a clone, python3 -m course_utils links"),
+    ],
+    ids=["named", "without a name"],
+)
+def test_setup_cell_says_in_one_sentence_that_it_could_not_fetch(tmp_path, fetched, said):
+    source = cells.setup_cell(UNNAMED, COURSE.lesson("01"), fetched).source
     done = run_cell(HIDE + source, tmp_path)
     out = done.stdout + done.stderr
     assert "ran False" in out
-    assert "The course's helpers could not be fetched. Turn the internet on" in out
+    assert said in out
     assert "Traceback" not in out
 
 
 def test_setup_cell_installs_the_helpers_and_nothing_else():
-    source = cells.setup_cell(COURSE, COURSE.lesson("01")).source
+    named = dataclasses.replace(COURSE, repository="ada/gpu", branch="trunk")
+    source = cells.setup_cell(named, COURSE.lesson("01")).source
     installs = [line.strip() for line in source.splitlines() if "pip" in line]
     assert installs == ['%pip install -q --no-deps "{source}"']
-    address = f'"git+https://github.com/{COURSE.repository}@{COURSE.branch}"'
+    address = '"git+https://github.com/ada/gpu@trunk"'
     assert f"source = uploaded[0] if uploaded else {address}\n" in source
+    assert "git+" not in cells.setup_cell(UNNAMED, COURSE.lesson("01")).source
 
 
 SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'line', 'pip')\n"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["working folder", "input/from the room"])
-def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place):
+@pytest.mark.parametrize(
+    ("place", "fetched"),
+    [("working folder", "git+file:///nowhere"), ("input/from the room", None)],
+)
+def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
     """Beside the notebook, as in Colab, or under the folder that Kaggle keeps inputs in."""
     folder = tmp_path / "working folder"
     wheel = tmp_path / place / "pytorch_gpu_course-0.1.0-py3-none-any.whl"
@@ -566,7 +581,7 @@ def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place):
         "pytorch_gpu_course-0.1.0-py3-none-any (1).whl"
     ).touch()  # pip refuses this name
     wheel.touch()
-    source = cells.setup_cell(COURSE, COURSE.lesson("01"), "git+file:///nowhere").source
+    source = cells.setup_cell(UNNAMED, COURSE.lesson("01"), fetched).source
     done = run_cell(HIDE + SAY + source, folder)
     assert f'pip install -q --no-deps "{wheel}"' in done.stdout, done.stdout + done.stderr
 

@@ -17,7 +17,6 @@ from simgpu.fidelity import hold, read
 from tools.authoring import fidelity, site
 
 COURSE = load_course()
-ADDRESS = f"https://github.com/{COURSE.repository}/blob/{COURSE.branch}/"
 
 
 @pytest.fixture
@@ -130,7 +129,8 @@ def test_whatever_says_modelled_leads_to_the_page(sim, monkeypatch):
     evidence.card(modelled())
     show.show_table(("a",), [("b",)], ["modelled"])
     predict("99.u", 1, unit="ms").reveal(modelled())
-    assert [bundle.html.count(f'href="{ADDRESS}fidelity.md"') for bundle in shown] == [1, 1, 1]
+    leads = f'href="{COURSE.page(fidelity.PAGE)}"'
+    assert [bundle.html.count(leads) for bundle in shown] == [1, 1, 1]
     assert (ROOT / fidelity.PAGE).is_file()
     evidence.card(Measurement(**{**modelled().as_dict(), "kind": "measured"}))
     predict("99.v", 1, unit="ms").reveal(2, kind="measured")

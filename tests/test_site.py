@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import copy
+import dataclasses
 import functools
 import hashlib
 import http.server
@@ -29,14 +30,16 @@ from course_utils.exercises.result import RESULT_MIME
 from course_utils.stubs import AuthoringError
 from tools.authoring import copies, site
 from tools.authoring.built_site import built_problems
-from tools.authoring.cells import colab_url, kaggle_url
+from tools.authoring.cells import colab_url, header_cell, kaggle_url
 from tools.authoring.form import read
 from tools.commands import site as command
 from tools.commands.pairs import all_pairs
 
 COURSE = load_course()
 FILES = [lesson.file for lesson in LESSONS]
-HOME = f"https://github.com/{COURSE.repository}/blob/{COURSE.branch}"
+NAMED = dataclasses.replace(COURSE, repository="ada/gpu", branch="trunk")
+UNNAMED = dataclasses.replace(COURSE, repository=None)
+HOME = "https://github.com/ada/gpu/blob/trunk"
 PNG = base64.b64encode(b"a picture").decode()
 RUN = {
     "date": "2026-11-03",
@@ -71,26 +74,50 @@ RUN = {
         ("site/about.md", "../claims.md", "claims.md"),
         ("site/index.md", "../fidelity.md", "fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
+        (
+            "notebooks/01_devices.ipynb",
+            f"{HOME}/handbook/templates.md#a",
+            "handbook/templates.md#a",
+        ),
+        ("handbook/templates.md", f"{HOME}/claims.md", "../claims.md"),
+        ("site/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
         ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),
         ("claims.md", "https://example.org/a.md", "https://example.org/a.md"),
         ("claims.md", "gone.md", "gone.md"),
     ],
 )
 def test_a_link_leads_to_the_site_or_to_the_repository(at, target, leads_to):
-    assert site.page_text(COURSE, f"see [x]({target}).", at, FILES) == f"see [x]({leads_to})."
+    assert site.page_text(NAMED, f"see [x]({target}).", at, FILES) == f"see [x]({leads_to})."
+
+
+@pytest.mark.parametrize(
+    ("target", "leads_to"),
+    [
+        ("../CONTRIBUTING.md#tests", "x"),
+        ("course.yml", "x"),
+        (site.REPOSITORY, "x"),
+        ("../handbook/templates.md#a", "[x](handbook/templates.md#a)"),
+        ("https://example.org/a.md", "[x](https://example.org/a.md)"),
+    ],
+)
+def test_without_a_name_only_what_is_on_the_site_is_linked(target, leads_to):
+    text = site.page_text(UNNAMED, f"[a](b.ipynb) [x]({target}).", "notebooks/01_devices.ipynb", [])
+    assert text == f"[a](b.ipynb) {leads_to}."
 
 
 def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
-    text = site.page_text(COURSE, "[x](00_start_here.ipynb)", "notebooks/01_devices.ipynb", [])
+    text = site.page_text(NAMED, "[x](00_start_here.ipynb)", "notebooks/01_devices.ipynb", [])
     assert text == f"[x]({HOME}/notebooks/00_start_here.ipynb)"
 
 
 def test_badges_become_buttons_and_comments_go():
     lesson = COURSE.lesson("01")
-    header = read(NOTEBOOKS / lesson.file).cells[0].source
-    text = site.page_text(COURSE, header, f"notebooks/{lesson.file}", FILES)
+    nb = nbformat.v4.new_notebook(cells=[header_cell(NAMED, lesson)])
+    assert "https://ada.github.io/gpu/01_devices.html" in nb.cells[0].source
+    text = site.lesson_page(NAMED, nb, lesson.file, FILES).cells[0].source
+    assert "github.io" not in text, "a page does not lead to itself"
     assert "badge.svg" not in text and "![" not in text
-    for name, url in (("Colab", colab_url(COURSE, lesson)), ("Kaggle", kaggle_url(COURSE, lesson))):
+    for name, url in (("Colab", colab_url(NAMED, lesson)), ("Kaggle", kaggle_url(NAMED, lesson))):
         assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
     noted = "In 3 s.\n<!-- a note\nof two lines -->\nMore."
     assert site.page_text(COURSE, noted, "README.md", FILES) == "In 3 s.\nMore."
@@ -543,8 +570,9 @@ def test_a_reader_finds_the_way(browser, address):
     )
     page.locator("a.next-page, a.right-next").first.click()
     assert page.url.endswith("/02_moving_data.html")
-    launch = page.locator(".dropdown-launch-buttons a[href*='colab']").first.get_attribute("href")
-    assert launch == colab_url(COURSE, COURSE.lesson("02"))
+    launch = page.locator(".dropdown-launch-buttons a[href*='colab']")
+    opens = [colab_url(COURSE, COURSE.lesson("02"))] if COURSE.repository else []
+    assert [a.get_attribute("href") for a in launch.all()] == opens
     for mode in ("Dark", "Light"):
         page.locator("button.theme-switch-button").first.click()
         page.get_by_role("button", name=mode, exact=True).first.click()

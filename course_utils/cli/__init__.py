@@ -19,7 +19,7 @@ COMMANDS = {
     "test": "set up the course if need be, and run its tests",
     "doctor": "say what this machine can do, and what stands in the way of a GPU",
     "notebooks": "check, repair or run the notebooks (for authors)",
-    "links": "write the open-in links of every notebook (for authors)",
+    "links": "write where on GitHub the course is into every notebook and page",
     "record": "measure what the lessons quote, on this machine",
     "benchmark": "time the course's training loops beside other packages', on this machine",
     "reset": "put a fresh copy of a lesson in place, and keep yours beside it",

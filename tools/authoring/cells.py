@@ -17,6 +17,8 @@ from tools.authoring.form import FIX, Problem, tags, tidy
 
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
+NAME_IT = "python3 -m course_utils links"
+SEEN = "See it with its outputs"  # in a header, the way to the executed lesson
 
 _OWN_ID = re.compile(r"header|setup|footer|task-.+")
 
@@ -32,18 +34,36 @@ if (clone / "course_utils").is_dir() and str(clone) not in sys.path:
 if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the course's helpers only
     wheel = "pytorch_gpu_course-*-any.whl"  # uploaded by hand, where GitHub is out of reach
     uploaded = [*Path.cwd().glob(wheel), *clone.glob(f"input/**/{{wheel}}")]
-    source = uploaded[0] if uploaded else "{source}"
-    %pip install -q --no-deps "{{source}}"
-    importlib.invalidate_caches()
+{fetch}    importlib.invalidate_caches()
     if importlib.util.find_spec("course_utils") is None:
         raise SystemExit(
-            "The course's helpers could not be fetched. Turn the internet on (Kaggle: Settings > "
-            "Internet), or upload the wheel from the course's zip (Colab: beside the notebook; "
-            "Kaggle: Add Input), then run this cell again."
-        )
+{sentence}        )
 import course_utils
 
 ex = course_utils.start("{lesson}")"""
+FROM_SOURCE = (  # the lines of it that fetch, and what it says where that failed
+    """\
+    source = uploaded[0] if uploaded else "{source}"
+    %pip install -q --no-deps "{{source}}"
+""",
+    """\
+            "The course's helpers could not be fetched. Turn the internet on (Kaggle: Settings > "
+            "Internet), or upload the wheel from the course's zip (Colab: beside the notebook; "
+            "Kaggle: Add Input), then run this cell again."
+""",
+)
+UPLOADED_ONLY = (  # while the course has no name
+    """\
+    if uploaded:
+        %pip install -q --no-deps "{{uploaded[0]}}"
+""",
+    f"""\
+            "The course's helpers could not be fetched: this notebook does not know where on GitHub "
+            "they are. In a clone, {NAME_IT} writes that. Or upload the wheel "
+            "from the course's zip (Colab: beside the notebook; Kaggle: Add Input), then run this cell "
+            "again."
+""",
+)
 
 
 def label(lesson: Lesson) -> str:
@@ -78,12 +98,39 @@ def kaggle_badge(course: Course, lesson: Lesson) -> str:
     return f"[![Open in Kaggle]({KAGGLE_BADGE})]({kaggle_url(course, lesson)})"
 
 
+def site(repository: str) -> str:
+    """Return the address of the course's site on GitHub Pages."""
+    owner, _, name = repository.partition("/")
+    host = f"{owner.lower()}.github.io"
+    return f"https://{host}/" if name.lower() == host else f"https://{host}/{name}/"
+
+
+def seen(course: Course, lesson: Lesson) -> str:
+    """Return the way to the executed lesson on the course's site, as Markdown."""
+    page = lesson.file.removesuffix(".ipynb")
+    return f"[{SEEN}]({site(course.repository)}{page}.html)" if course.repository else ""
+
+
+def page_links(course: Course, text: str) -> str:
+    """Return Markdown of a notebook whose links to pages of the repository are those of this course.
+
+    An author writes ``../handbook/glossary.md``; Colab has no such file, so a course with a name gives
+    the address on GitHub. Pictures stay.
+    """
+    return re.sub(r"(?<=\]\()\.\./(?!images/)", course.page(""), text)
+
+
 def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     """Return title, badges, question, objectives, minutes and what comes before."""
     facts = [f"**{lesson.minutes} minutes**", _needs(course, lesson), lesson.hardware]
+    opens = f"*Badges for Colab and Kaggle appear here once `{NAME_IT}` has named the repository.*"
+    if course.repository:
+        opens = (
+            f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)} {seen(course, lesson)}"
+        )
     parts = [
         f"# {label(lesson)}",
-        f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}",
+        opens,
         f"*{lesson.question}*",
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
@@ -99,10 +146,14 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
     Parameters
     ----------
     source : str, optional
-        What pip installs where there is no clone; by default the course's repository and branch.
+        What pip installs where there is no clone; by default the course's repository and branch, and
+        nothing while it has no name.
     """
-    source = source or f"git+https://github.com/{course.repository}@{course.branch}"
-    cell = nbformat.v4.new_code_cell(SETUP.format(source=source, lesson=lesson.id), id="setup")
+    if not source and course.repository:
+        source = f"git+https://github.com/{course.repository}@{course.branch}"
+    fetch, sentence = FROM_SOURCE if source else UPLOADED_ONLY
+    text = SETUP.format(fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id)
+    cell = nbformat.v4.new_code_cell(text, id="setup")
     cell.metadata.update(
         {"cellView": "form", "jupyter": {"source_hidden": True}}
     )  # Colab, JupyterLab
@@ -127,14 +178,13 @@ def footer_cell(course: Course, lesson: Lesson) -> NotebookNode:
     place = course.lessons.index(lesson)
     before = [other for other in course.lessons[:place] if not other.planned]
     parts = [f"← [{label(before[-1])}]({before[-1].file})"] if before else []
-    online = f"https://github.com/{course.repository}#course-map"
-    parts.append(f"[Course map](../README.md#course-map) ([online]({online}))")
+    online = f" ([online](https://github.com/{course.repository}#course-map))"
+    parts.append(f"[Course map](../README.md#course-map){online if course.repository else ''}")
     planned = []
     for other in course.lessons[place + 1 :]:
         if not other.planned:
-            parts.append(
-                f"Next: [{label(other)}]({other.file}) ([in Colab]({colab_url(course, other)}))"
-            )
+            colab = f" ([in Colab]({colab_url(course, other)}))" if course.repository else ""
+            parts.append(f"Next: [{label(other)}]({other.file}){colab}")
             break
         planned.append(other)
     if planned:
@@ -152,6 +202,9 @@ def regenerate(
     """
     nb = copy.deepcopy(nb)
     kept = [cell for cell in nb.cells if not _is_own(cell)]
+    for cell in kept:
+        if cell.cell_type == "markdown":
+            cell.source = page_links(course, cell.source)
     cells = [header_cell(course, lesson), setup_cell(course, lesson)]
     known = {exercise.id: exercise for exercise in exercises}
     number = 0
@@ -160,6 +213,7 @@ def regenerate(
         if exercise:
             number += 1
             cells.append(task_cell(exercise, number))
+            cells[-1].source = page_links(course, cells[-1].source)
         cells.append(cell)
     cells.append(footer_cell(course, lesson))
     fresh = {cell.source for cell in cells if _is_own(cell)}
@@ -185,6 +239,10 @@ def generated_problems(
     for cell in nb.cells:
         if "generated" in tags(cell) and not _is_own(cell):
             what = "is tagged generated, but no tool writes it"
+            problems.append(Problem(file, cell.get("id", ""), what, FIX))
+        is_prose = cell.cell_type == "markdown" and not _is_own(cell)
+        if is_prose and page_links(course, cell.source) != cell.source:
+            what = "links to a page that Colab cannot reach (../), though the course has a name"
             problems.append(Problem(file, cell.get("id", ""), what, FIX))
     want = regenerate(nb, course, lesson, exercises).cells
     have = {cell.get("id"): cell for cell in nb.cells if _is_own(cell)}

@@ -19,9 +19,7 @@ from tools.authoring.anatomy import headings, notebook_headings, without_code
 from tools.authoring.form import Problem, cell_name, read
 
 PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md")
-ALSO_MOVED = ("pyproject.toml", "workshop/hub/values.yaml")
-RENAME = "python -m course_utils links --repo owner/name"
-PLACEHOLDER_OWNER = "OWNER"
+RENAME = "python -m course_utils links"
 
 _TARGET = re.compile(
     r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)"  # [text](target "title")
@@ -60,44 +58,47 @@ def check_branch(branch: str) -> str:
     return branch
 
 
-def moved(course: Course, repository: str, branch: str) -> tuple[Course, dict[Path, str]]:
-    """Return the course under its new name, and the new text of each file that names the old one.
+def moved(course: Course, repository: str | None, branch: str) -> tuple[Course, dict[Path, str]]:
+    """Return the course under its new name, or under none, and the new text of each file that this changes.
 
-    Generated cells and tables are not renewed here: ``notebooks --fix`` does that.
+    Generated cells and parts are not renewed here: ``notebooks --fix`` does that.
 
     Raises
     ------
     AuthoringError
         If the new name or branch is not valid, or course.yml lacks a line to edit.
     """
-    check_repository(repository)
+    if repository is not None:
+        check_repository(repository)
     check_branch(branch)
     text = course.path.read_text(encoding="utf-8")
     for key, value in (("repository", repository), ("branch", branch)):
-        shown = value if yaml.safe_load(value) == value else f'"{value}"'
-        pattern = rf"(?m)^{key}:[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s#]+)"
-        text, count = re.subn(pattern, f"{key}: {shown}", text)
+        shown = "" if value is None else value if yaml.safe_load(value) == value else f'"{value}"'
+        pattern = rf"(?m)^{key}:(?:[ \t]*(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s#]+))?"
+        text, count = re.subn(pattern, f"{key}: {shown}".rstrip(), text)
         if count != 1:
             raise AuthoringError(f"course.yml needs one line  {key}: …  at its top; it has {count}")
     new = {course.path: text}
-    old_name = re.compile(rf"(?<![\w.-]){re.escape(course.repository)}(?![\w-]|\.(?!git)\w)")
-    old_branch = re.compile(
+    for path in [*_pages(course), *_notebooks(course)] if course.repository else []:
+        if path.is_file():
+            text = path.read_text(encoding="utf-8")
+            new[path] = _renamed(course, text, repository, branch, path.suffix == ".ipynb")
+    new = {path: text for path, text in new.items() if text != path.read_text(encoding="utf-8")}
+    return dataclasses.replace(course, repository=repository, branch=branch), new
+
+
+def _renamed(course: Course, text: str, repository: str | None, branch: str, cells: bool) -> str:
+    """Return a text with the addresses that it has of a course with a name under another, or under none."""
+    if repository is None:
+        return text.replace(f"]({course.page('')}", "](../") if cells else text
+    old_name = rf"(?<![\w.-]){re.escape(course.repository)}(?![\w-]|\.(?!git)\w)"
+    text = re.sub(old_name, lambda _: repository, text)
+    old_branch = (
         rf"((?:{re.escape(repository)}(?:/(?:blob|tree|raw)/|@)"
         rf"|raw\.githubusercontent\.com/{re.escape(repository)}/))"
         rf"{re.escape(course.branch)}(?![\w.-])"
     )
-    for path in [
-        *_pages(course),
-        *(_root(course) / name for name in ALSO_MOVED),
-        *_notebooks(course),
-    ]:
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            renamed = old_name.sub(lambda _: repository, text)
-            renamed = old_branch.sub(lambda m: m[1] + branch, renamed)
-            if renamed != text:
-                new[path] = renamed
-    return dataclasses.replace(course, repository=repository, branch=branch), new
+    return re.sub(old_branch, lambda m: m[1] + branch, text)
 
 
 def link_problems(course: Course) -> list[Problem]:
@@ -116,10 +117,9 @@ def link_problems(course: Course) -> list[Problem]:
         for i, cell in enumerate(nb.cells):
             is_prose = cell.cell_type == "markdown"
             problems += _text_problems(course, path, cell_name(nb, i), cell.source, is_prose)
-    pyproject = _root(course) / "pyproject.toml"
-    if pyproject.is_file():
-        text = pyproject.read_text(encoding="utf-8")
-        problems += _text_problems(course, pyproject, "", text, False)
+    for name in ("pyproject.toml", "workshop/hub/values.yaml"):
+        if (path := _root(course) / name).is_file():
+            problems += _text_problems(course, path, "", path.read_text(encoding="utf-8"), False)
     return problems
 
 
@@ -174,23 +174,21 @@ def _dead(course: Course, path: Path, target: str) -> str | None:
 
 
 def _home_problems(course: Course, text: str) -> Iterator[tuple[str, str]]:
-    owner, _, name = course.repository.partition("/")
+    owner, _, name = (course.repository or "").partition("/")
     files = {lesson.file for lesson in course.lessons}
     for match in _HOME.finditer(text):
         prefix, o, n, rest = match.groups()
         n = n.removesuffix(".git")
         if f"{o}/{n}" != course.repository:
             lesson_file = rest.partition("#")[0].rpartition("/")[2] in files
-            if prefix.startswith("git+") or n == name or lesson_file or o == PLACEHOLDER_OWNER:
+            if prefix.startswith("git+") or n == name or lesson_file:
                 yield f"names another repository: {o}/{n}", RENAME
             continue
         yield from _inside(course, prefix, rest)
     without_urls = _HOME.sub("", text)
-    for match in re.finditer(rf"(?<![\w./-])([\w-]+)/{re.escape(name)}(?![\w-])", without_urls):
-        if match[1] != owner:
-            yield f"names another repository: {match[0]}", RENAME
-    if owner != PLACEHOLDER_OWNER and re.search(rf"\b{PLACEHOLDER_OWNER}/[\w-]", without_urls):
-        yield f"still holds the placeholder {PLACEHOLDER_OWNER}", RENAME
+    for match in re.finditer(rf"\bclone ([\w-]+)/{re.escape(name)}(?![\w-])", without_urls):
+        if name and match[1] != owner:
+            yield f"names another repository: {match[1]}/{name}", RENAME
 
 
 def _inside(course: Course, prefix: str, rest: str) -> Iterator[tuple[str, str]]:
@@ -200,14 +198,20 @@ def _inside(course: Course, prefix: str, rest: str) -> Iterator[tuple[str, str]]
         if branch and branch != course.branch:
             yield f"fetches branch {branch}, not {course.branch}", "correct the address"
         return
+    top = _root(course) / "README.md"  # what the repository's own address shows
+    rest, _, fragment = rest.rstrip(".,:;").partition("#")
     kind = "/" if "raw." in prefix else r"/(?:blob|tree|raw)/"
     if not re.match(kind, rest):
+        if not rest and fragment and (fault := _dead(course, top, f"#{fragment}")):
+            yield f"dead address: {fault}", "correct the address"
         return
-    found = re.match(rf"{kind}{re.escape(course.branch)}(?:/([^?#]*))?(?:[?#]|$)", rest)
+    found = re.match(rf"{kind}{re.escape(course.branch)}(?:/([^?]*))?(?:\?|$)", rest)
     if not found:
         yield f"address {rest} is not on branch {course.branch}", "correct the address"
     elif not (_root(course) / unquote(found[1] or "")).exists():
         yield f"address names a file that does not exist: {found[1]}", "correct the address"
+    elif fragment and (fault := _dead(course, top, f"{found[1] or ''}#{fragment}")):
+        yield f"dead address {found[1]}: {fault}", "correct the address"
 
 
 def _slug(heading: str) -> str:

@@ -1,12 +1,14 @@
 """Pages that are generated, in part (README.md's map and benchmark, colab_links.md's table) or whole.
 
-A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``; the rest of the page
-is written by hand.
+A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``, in TOML and YAML between
+``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. What depends on where the
+course lives on GitHub stands in such a part, and reads well while nobody knows that.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,24 +17,34 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
-from tools.authoring.cells import colab_badge, kaggle_badge, label, row
+from tools.authoring.cells import NAME_IT, colab_badge, kaggle_badge, label, row
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
 from tools.authoring.templates import programs
 
+FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
+ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the course, or of your fork, on GitHub."
+
 
 def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, as Markdown."""
+    width = 4 if course.repository else 3  # without a name there is nothing to open
     rows = [
-        row(_linked(lesson), lesson.question, str(lesson.minutes), _open(course, lesson))
-        for lesson in course.lessons
+        row(*(_linked(o), o.question, str(o.minutes), _open(course, o))[:width])
+        for o in course.lessons
     ]
-    head = [row("Lesson", "The question it answers", "Minutes", "Open"), "|---|---|---:|---|"]
-    return "\n".join(['<a id="course-map"></a>', "", *head, *rows])
+    head = row(*("Lesson", "The question it answers", "Minutes", "Open")[:width])
+    line = "|---|---|---:|---|" if course.repository else "|---|---|---:|"
+    return "\n".join(['<a id="course-map"></a>', "", head, line, *rows])
 
 
 def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
+    if not course.repository:
+        return (
+            "The badges that open a lesson there appear here as soon as the course has a name on GitHub: the first "
+            f"push writes it, or `{NAME_IT}` in a clone."
+        )
     rows = []
     for lesson in course.lessons:
         badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]
@@ -40,9 +52,51 @@ def lesson_links(course: Course) -> str:
     return "\n".join([row("Lesson", "Colab", "Kaggle"), "|---|---|---|", *rows])
 
 
+def address(course: Course) -> str:
+    """Return what git clones, or a word in its place."""
+    return f"https://github.com/{course.repository}" if course.repository else "ADDRESS"
+
+
+def start(course: Course) -> str:
+    """Return the lines that fetch the course and open it, as Markdown."""
+    folder = course.repository.partition("/")[2] if course.repository else FOLDER
+    clone = address(course) if course.repository else f"{address(course)} {folder}"
+    lines = ["```", f"git clone {clone}", f"cd {folder}", "python3 -m course_utils lab", "```"]
+    return "\n".join(lines + ([] if course.repository else ["", ADDRESS]))
+
+
+def hub_clone(course: Course) -> str:
+    """Return the line that fetches the course for a server, as Markdown."""
+    line = f"```\nsudo git clone {address(course)} /opt/{FOLDER}\n```"
+    return line if course.repository else f"{line}\n\n{ADDRESS}"
+
+
+def hub_opens(course: Course) -> str:
+    """Return what a login opens on a cluster, as YAML."""
+    lab = f"lab/tree/{FOLDER}/notebooks/{course.ready[0].file}"
+    query = f"repo={address(course)}&branch={course.branch}&targetpath={FOLDER}&urlpath={lab}"
+    return f'  defaultUrl: "/git-pull?{query}"'
+
+
+def simgpu_install(course: Course) -> str:
+    """Return how the simulated GPU is installed alone, as Markdown."""
+    if course.repository:
+        return f'```bash\npip install "git+{address(course)}#subdirectory=simgpu"\n```'
+    return "In a clone of the course:\n\n```bash\npip install ./simgpu\n```"
+
+
+def urls(course: Course) -> str:
+    """Return where the package says it comes from, as TOML."""
+    return f'[project.urls]\nSource = "{address(course)}"' if course.repository else ""
+
+
 PAGES = {
-    "README.md": {"course-map": course_map, "beside": beside},
+    "README.md": {"start": start, "course-map": course_map, "beside": beside},
     "colab_links.md": {"lesson-links": lesson_links},
+    "pyproject.toml": {"urls": urls},
+    "simgpu/README.md": {"install": simgpu_install},
+    "workshop/hub/README.md": {"clone": hub_clone},
+    "workshop/hub/values.yaml": {"opens": hub_opens},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }
@@ -70,12 +124,14 @@ def render(course: Course, page: str, text: str) -> str:
         If the page has not exactly one pair of markers for each part.
     """
     for name, part in PAGES[page].items():
-        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        mark = "<!-- {}:{} -->" if page.endswith(".md") else "# {}:{}"
+        begin, end = (mark.format(name, edge) for edge in ("begin", "end"))
         if (text.count(begin), text.count(end)) != (1, 1) or text.index(begin) > text.index(end):
             raise AuthoringError(f"{page} needs one line {begin} and, below it, one line {end}")
         before, _, rest = text.partition(begin)
         after = rest.partition(end)[2]
-        text = f"{before}{begin}\n{part(course)}\n{end}{after}"
+        indent = re.search(r" *$", before)[0]
+        text = before + "\n".join(filter(None, [begin, part(course), indent + end])) + after
     return text
 
 
@@ -86,11 +142,11 @@ def page_problems(course: Course) -> list[Problem]:
         try:
             text = path.read_text(encoding="utf-8")
             if render(course, page, text) != text:
-                problems.append(Problem(page, "", "a table in it is out of date", FIX))
+                problems.append(Problem(page, "", "a generated part of it is out of date", FIX))
         except FileNotFoundError:
             problems.append(Problem(page, "", "does not exist", "write it"))
         except AuthoringError as error:
-            problems.append(Problem(page, "", "has no place for its table", str(error)))
+            problems.append(Problem(page, "", "has no place for a generated part", str(error)))
     return problems
 
 

@@ -20,18 +20,22 @@ from nbformat import NotebookNode
 
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
-from tools.authoring.cells import label, row
+from tools.authoring.cells import SEEN, label, row
 from tools.authoring.form import dumps
+from tools.authoring.pages import start
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
 SHARED = ("colab_links.md", "claims.md", "fidelity.md", "checkers.md")  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
 MAP = "@course-map@"  # in index.md, the place of the table of lessons
-REPOSITORY = "@repository@"  # owner/name, in the pages of site/
+START = "@start@"  # in index.md, the place of the lines that fetch the course
+REPOSITORY = "@repository@"  # a link's target in the pages of site/
 
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
 _BADGE = re.compile(r"\[!\[(Open in \w+)\]\([^)]*\)\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
+_SEEN = re.compile(rf" ?\[{SEEN}\]\([^)]*\)")
+_NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # while the course has no name
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 
@@ -58,7 +62,7 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) ->
         if not at.endswith(".md") or at == "README.md":
             continue
         text = (root / at).read_text(encoding="utf-8")
-        text = text.replace(REPOSITORY, course.repository)
+        text = text.replace(START, start(course))
         if MAP in text:
             text = text.replace(MAP, _map(course)) + _contents(pages)
         (folder / name).write_text(page_text(course, text, at, copies), encoding="utf-8")
@@ -74,17 +78,18 @@ def lesson_page(
 ) -> NotebookNode:
     """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
     nb = copy.deepcopy(nb)
-    cells = []
+    cells, online = [], course.page("fidelity.md")
     for cell in nb.cells:
         if cell.get("id") == "footer":  # the site has its own way back and on
             continue
         if cell.cell_type == "markdown":
             cell.source = page_text(course, cell.source, f"notebooks/{file}", lessons)
+            cell.source = _SEEN.sub("", cell.source)  # it is this page
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
             if "text/html" in data:
-                data["text/html"] = data["text/html"].replace(_online(course), "fidelity.html")
+                data["text/html"] = data["text/html"].replace(online, "fidelity.html")
         cells.append(cell)
         if cell.get("id") == "header":
             cells.append(_about_run(nb.metadata.get("course", {}).get("run")))
@@ -94,15 +99,11 @@ def lesson_page(
     return nb
 
 
-def _online(course: Course) -> str:
-    return f"https://github.com/{course.repository}/blob/{course.branch}/fidelity.md"
-
-
 def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> str:
     """Return Markdown of the repository as Markdown of the site.
 
     Comments go; badges, which are pictures from elsewhere, become buttons; a link to a page of the site
-    leads there, any other link into the repository to GitHub.
+    leads there, any other link into the repository to GitHub, or nowhere while the course has no name.
 
     Parameters
     ----------
@@ -114,7 +115,8 @@ def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> s
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
     text = _ANCHOR.sub(r"(\1)=", text)
-    return _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons), text)
+    text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons), text)
+    return _NOWHERE.sub(r"\1", text)
 
 
 def alternatives(nb: NotebookNode) -> dict[str, str]:
@@ -134,10 +136,16 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
 
 
 def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> str:
+    home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
+    if target == REPOSITORY:
+        return home
+    folder = posixpath.dirname(at)
+    if course.repository and target.startswith(course.page("")):
+        target, folder = target.removeprefix(course.page("")), ""
     if re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
         return target
     place, _, fragment = target.partition("#")
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(at), unquote(place)))
+    path = posixpath.normpath(posixpath.join(folder, unquote(place)))
     end = f"#{fragment}" if fragment else ""
     pages = _pages(course, lessons)
     goal = course.path.parent.parent / path
@@ -148,7 +156,7 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     if not goal.exists():
         return target  # Sphinx will say that it is dead
     kind = "tree" if goal.is_dir() else "blob"
-    return f"https://github.com/{course.repository}/{kind}/{course.branch}/{path}{end}"
+    return f"{home}/{kind}/{course.branch}/{path}{end}"
 
 
 def _pages(course: Course, lessons: Collection[str]) -> dict[str, str]:

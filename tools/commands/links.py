@@ -3,35 +3,51 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
-from course_utils import exercises, files
-from course_utils.course import Course, load_course
-from tools.authoring.links import link_problems, moved
-from tools.commands import notebooks
+from course_utils.cli import bootstrap
 
-NEEDS = notebooks.NEEDS
+if TYPE_CHECKING:
+    from course_utils.course import Course
+    from course_utils.exercises import Exercise
+
+PACKAGES = ("torch", "nbformat", "nbclient", "ruff", "yaml")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    action = parser.add_mutually_exclusive_group(required=True)
+    action = parser.add_mutually_exclusive_group()
     action.add_argument(
-        "--repo", metavar="OWNER/NAME", help="where the course lives on GitHub, in every file"
+        "--repo",
+        metavar="owner/name",
+        help="where the course lives on GitHub (default: git's remote origin), in every file",
     )
+    action.add_argument("--none", action="store_true", help="take the name out of every file")
     action.add_argument(
         "--check", action="store_true", help="find dead links and names of another repository"
     )
-    parser.add_argument("--branch", help="with --repo: the branch to open (default: as it is)")
+    parser.add_argument("--branch", help="the branch to open (default: git's, or as it is)")
 
 
 def main(args: argparse.Namespace) -> int:
     """Do what was asked; 0 if nothing is wrong, else 1."""
+    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
+        python = bootstrap.prepare("test")
+        return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
+    from course_utils.course import load_course
+    from tools.authoring.home import home
+
     try:
         course = load_course()
         if args.check:
             return check(course)
-        return move(course, args.repo, args.branch or course.branch)
+        repository, branch = args.repo, course.branch
+        if not (repository or args.none):
+            repository, branch = home(course.path.parent.parent, branch)
+        return move(course, repository, args.branch or branch)
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
@@ -39,6 +55,8 @@ def main(args: argparse.Namespace) -> int:
 
 def check(course: Course) -> int:
     """Print one line a dead link; 0 if there is none."""
+    from tools.authoring.links import link_problems
+
     found = link_problems(course)
     for problem in found:
         print(problem)
@@ -48,13 +66,24 @@ def check(course: Course) -> int:
 
 def move(
     course: Course,
-    repository: str,
+    repository: str | None,
     branch: str,
-    exercises_of: notebooks.ExercisesOf = exercises.lesson,
+    exercises_of: Callable[[str], Iterable[Exercise]] | None = None,
 ) -> int:
-    """Name the repository in course.yml, pyproject.toml, every notebook and every page."""
+    """Name the repository, or none, in course.yml, every notebook and every page."""
+    from course_utils import exercises, files
+    from tools.authoring.cells import site
+    from tools.authoring.links import moved
+    from tools.commands import notebooks
+
     new_course, texts = moved(course, repository, branch)
     for path, text in texts.items():
         files.write(path, text)
-        print(f"{path.name}: {repository}, branch {branch}")
-    return notebooks.fix(new_course, (), exercises_of)
+        print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
+    status = notebooks.fix(new_course, (), exercises_of or exercises.lesson)
+    if repository:
+        print(
+            f"The course is at https://github.com/{repository}, branch {branch}: commit what changed, and push. "
+            f"{site(repository)} is its site once Settings > Pages > Source says GitHub Actions."
+        )
+    return status

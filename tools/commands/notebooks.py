@@ -109,11 +109,11 @@ def fix(
         except FileNotFoundError:
             left.append(Problem(page, "", "does not exist", "write it"))
         except AuthoringError as error:
-            left.append(Problem(page, "", "has no place for its table", str(error)))
+            left.append(Problem(page, "", "has no place for a generated part", str(error)))
         else:
             if fresh != text:
                 write(path, fresh)
-                print(f"{page}: tables renewed")
+                print(f"{page}: generated parts renewed")
     for file in claims.renew(course.path.parent.parent):
         print(f"{file}: renewed from the claims and the records")
     for file in fidelity.renew(course.path.parent.parent):
