@@ -84,7 +84,9 @@ def lesson_page(
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
             if "text/html" in data:
-                data["text/html"] = data["text/html"].replace(_online(course), "fidelity.html")
+                data["text/html"] = data["text/html"].replace(
+                    f"{_online(course)}fidelity.md", "fidelity.html"
+                )
         cells.append(cell)
         if cell.get("id") == "header":
             cells.append(_about_run(nb.metadata.get("course", {}).get("run")))
@@ -95,7 +97,7 @@ def lesson_page(
 
 
 def _online(course: Course) -> str:
-    return f"https://github.com/{course.repository}/blob/{course.branch}/fidelity.md"
+    return f"https://github.com/{course.repository}/blob/{course.branch}/"
 
 
 def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> str:
@@ -134,12 +136,15 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
 
 
 def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> str:
-    if re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
-        return target
-    place, _, fragment = target.partition("#")
-    path = posixpath.normpath(posixpath.join(posixpath.dirname(at), unquote(place)))
-    end = f"#{fragment}" if fragment else ""
     pages = _pages(course, lessons)
+    place, _, fragment = target.removeprefix(_online(course)).partition("#")
+    if place in pages and place != target.partition("#")[0]:  # a page's address, as lessons have it
+        path = place
+    elif re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
+        return target
+    else:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(at), unquote(place)))
+    end = f"#{fragment}" if fragment else ""
     goal = course.path.parent.parent / path
     carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
     if path in pages or carried:
