@@ -28,7 +28,6 @@ _ENTRY = re.compile(
     r"(In\sdocumentation;\snearest:\s)?\[(\d\d)\]\(\.\./notebooks/[\w.]+\)$",
     re.MULTILINE | re.DOTALL,
 )
-_WORD = re.compile(r"[^\W_]+")
 _LINK = re.compile(rf"\[([^\]]*)\]\([^)\s]*{re.escape(PAGE)}#[\w-]+\)")
 _NO_PROSE = re.compile(
     r"^ {0,3}(?:```|~~~).*?^ {0,3}(?:```|~~~)[ \t]*$"  # a fenced block
@@ -50,48 +49,23 @@ class Entry:
     used: bool
 
 
-@functools.cache
-def entries(page: str) -> tuple[Entry, ...]:
+def entries(page: str) -> list[Entry]:
     """Return the entries of the glossary's text."""
-    return tuple(
-        Entry(anchor, _names(f"{name}, {also}"), " ".join(text.split()), lesson, not elsewhere)
+    return [
+        Entry(anchor, _names(f"{name},{also}"), " ".join(text.split()), lesson, not elsewhere)
         for anchor, name, also, text, elsewhere, lesson in _ENTRY.findall(page)
-    )
+    ]
 
 
+@functools.cache
 def pattern(name: str) -> re.Pattern[str]:
     """Return what finds a name: also its plural, and with ``_`` or ``-`` for a space.
 
     Case counts in a name that has capitals inside, such as ZeRO.
     """
-    words = r"[\s_-]".join(re.escape(word) for word in re.split(r"[\s_-]+", name))
+    words = r"[\s_-]".join(re.escape(word) for word in re.split(r"[\s_-]", name))
     case = 0 if any(c.isupper() for c in name[1:]) else re.IGNORECASE
-    return re.compile(rf"(?<![\w.-]){words}(?:e?s)?(?![\w-])", case)
-
-
-@functools.cache
-def _by_first_word(known: tuple[Entry, ...]) -> dict[str, list[tuple[re.Pattern[str], Entry]]]:
-    """Return the names that may be linked, the longest first, so that no part of one is taken."""
-    plain = {word.replace("_", " ") for word in PLAIN.split()}
-    pairs = [(name, entry) for entry in known for name in entry.names if name not in plain]
-    found: dict[str, list[tuple[re.Pattern[str], Entry]]] = {}
-    for name, entry in sorted(pairs, key=lambda pair: -len(pair[0])):
-        found.setdefault(_stem(_WORD.findall(name)[0]), []).append((pattern(name), entry))
-    return found
-
-
-def _uses(text: str, known: tuple[Entry, ...]) -> Iterator[tuple[int, int, Entry]]:
-    names, end = _by_first_word(known), 0
-    for word in _WORD.finditer(text):
-        for name, entry in names.get(_stem(word[0]), ()) if word.start() >= end else ():
-            if match := name.match(text, word.start()):
-                end = match.end()
-                yield match.start(), end, entry
-                break
-
-
-def _stem(word: str) -> str:
-    return word.lower().rstrip("s")
+    return re.compile(rf"(?<![\w-]){words}(?:e?s)?(?![\w-])", case)
 
 
 def without_links(markdown: str) -> str:
@@ -100,7 +74,7 @@ def without_links(markdown: str) -> str:
 
 
 def first_uses(
-    nb: NotebookNode, lesson: Lesson, known: tuple[Entry, ...]
+    nb: NotebookNode, lesson: Lesson, known: list[Entry]
 ) -> list[tuple[int, int, int, Entry]]:
     """Choose what a lesson links: (cell, begin, end, entry) of each first use in prose.
 
@@ -108,21 +82,25 @@ def first_uses(
     of earlier ones, the latest lesson first; of one group, what stands in more cells. It ends
     when `LINKED` are found; a cell takes `IN_A_CELL` of them. ``nb`` has no links to the glossary.
     """
-    prose = {
-        i: _NO_PROSE.sub(lambda m: " " * len(m[0]), cell.source)
-        for i, cell in enumerate(nb.cells)
-        if cell.cell_type == "markdown" and "generated" not in tags(cell)
-    }
+    plain = {word.replace("_", " ") for word in PLAIN.split()}
+    names = [(name, entry) for entry in known for name in entry.names if name not in plain]
+    names.sort(key=lambda pair: -len(pair[0]))  # the longest first, so that no part of it is taken
     found: dict[Entry, list[tuple[int, int, int]]] = {}
-    for i, text in prose.items():
-        for begin, end, entry in _uses(text, known):
-            found.setdefault(entry, []).append((i, begin, end))
-    mine = [e for e in found if e.used and e.lesson != lesson.id]
-    mine.sort(key=lambda e: (min(found[e]), e.anchor))
-    mine.sort(key=lambda e: len({i for i, *_ in found[e]}), reverse=True)
-    mine.sort(key=lambda e: "99" if e.lesson > lesson.id else e.lesson, reverse=True)
+    for i, cell in enumerate(nb.cells):
+        text = _blank(_NO_PROSE, cell.source) if _is_prose(cell) else ""
+        small = text.lower()
+        for name, entry in names:
+            if re.split(r"[\s_-]", name)[0].lower() in small:  # quick; the pattern is not
+                for match in pattern(name).finditer(text):
+                    found.setdefault(entry, []).append((i, *match.span()))
+                text = _blank(pattern(name), text)
+
+    def need(entry: Entry) -> tuple:
+        lessons = 99 if entry.lesson > lesson.id else int(entry.lesson)
+        return -lessons, -len({i for i, *_ in found[entry]}), min(found[entry])
+
     chosen: list[tuple[int, int, int, Entry]] = []
-    for entry in mine:
+    for entry in sorted((e for e in found if e.used and e.lesson != lesson.id), key=need):
         first = min(found[entry])
         if len(chosen) < LINKED and sum(i == first[0] for i, *_ in chosen) < IN_A_CELL:
             chosen.append((*first, entry))
@@ -134,9 +112,9 @@ def linked(nb: NotebookNode, course: Course, lesson: Lesson) -> NotebookNode:
     page = course.path.parent.parent / PAGE
     nb = copy.deepcopy(nb)
     for cell in nb.cells:
-        if cell.cell_type == "markdown" and "generated" not in tags(cell):
+        if _is_prose(cell):
             cell.source = without_links(cell.source)
-    known = entries(page.read_text(encoding="utf-8")) if page.exists() else ()
+    known = entries(page.read_text(encoding="utf-8")) if page.exists() else []
     online = f"https://github.com/{course.repository}/blob/{course.branch}/{PAGE}"
     for i, begin, end, entry in reversed(first_uses(nb, lesson, known)):
         text = nb.cells[i].source
@@ -145,16 +123,22 @@ def linked(nb: NotebookNode, course: Course, lesson: Lesson) -> NotebookNode:
     return nb
 
 
-def glossary_problems(
-    nb: NotebookNode, course: Course, lesson: Lesson, file: str
-) -> Iterator[Problem]:
+def glossary_problems(nb: NotebookNode, course: Course, lesson: Lesson) -> Iterator[Problem]:
     """List first uses without their link, and links that stand where none should."""
     for i, (cell, want) in enumerate(zip(nb.cells, linked(nb, course, lesson).cells, strict=True)):
         have, due = _links(cell.source), _links(want.source)
         missing = [f"first use of *{name}* has no link to the glossary" for name, _ in due - have]
         stray = [f"links *{name}* to the glossary, by no rule" for name, _ in have - due]
         for what in sorted(missing) + sorted(stray):
-            yield Problem(file, cell_name(nb, i), what, FIX)
+            yield Problem(lesson.file, cell_name(nb, i), what, FIX)
+
+
+def _is_prose(cell: NotebookNode) -> bool:
+    return cell.cell_type == "markdown" and "generated" not in tags(cell)
+
+
+def _blank(what: re.Pattern[str], text: str) -> str:
+    return what.sub(lambda match: " " * len(match[0]), text)
 
 
 def _links(markdown: str) -> set[tuple[str, str]]:
@@ -162,6 +146,4 @@ def _links(markdown: str) -> set[tuple[str, str]]:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    return tuple(
-        " ".join(name.split()) for name in text.replace("`", "").split(",") if name.strip()
-    )
+    return tuple(" ".join(n.split()) for n in text.replace("`", "").split(",") if n.strip())

@@ -44,7 +44,7 @@ def problems(
     found = form_problems(nb, lesson.id, file)
     found += generated_problems(nb, course, lesson, exercises, file)
     found += anatomy_problems(nb, exercises, file)
-    found += glossary_problems(nb, course, lesson, file)
+    found += glossary_problems(nb, course, lesson)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:
