@@ -30,6 +30,7 @@ from tools.authoring.form import (
     tags,
     uncomparable,
 )
+from tools.authoring.glossary import glossary_problems, linked
 
 CELL_SECONDS = 600
 
@@ -43,6 +44,7 @@ def problems(
     found = form_problems(nb, lesson.id, file)
     found += generated_problems(nb, course, lesson, exercises, file)
     found += anatomy_problems(nb, exercises, file)
+    found += glossary_problems(nb, course, lesson)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:
@@ -54,8 +56,11 @@ def problems(
 def mend(
     nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise]
 ) -> NotebookNode:
-    """Return a copy in canonical form with fresh generated cells. No hand-written cell is lost."""
-    return canonical(regenerate(nb, course, lesson, exercises), lesson.id)
+    """Return a copy in canonical form with fresh generated cells and links to the glossary.
+
+    No hand-written cell is lost.
+    """
+    return canonical(linked(regenerate(nb, course, lesson, exercises), course, lesson), lesson.id)
 
 
 def with_outputs(
