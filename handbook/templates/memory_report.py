@@ -36,6 +36,14 @@ def choose_device(name):
     return device
 
 
+def counts(device):
+    """Return whether PyTorch counts what is allocated there: on a CPU it does not."""
+    try:
+        return device.type != "cpu" and torch.accelerator.memory_allocated(device) > 0
+    except RuntimeError:  # a backend without these functions
+        return False
+
+
 def stores(tensors):
     """Return the sizes of the tensors' storages: views of the same numbers share one."""
     return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
@@ -76,7 +84,7 @@ def main():
     # A step, its moments noted; the first makes gradients, moments of the optimiser, workspaces.
     kept, moments = [], {}
     memory = torch.accelerator
-    measured = device.type != "cpu" and memory.memory_allocated(device) > 0
+    measured = counts(device)
     if args.snapshot:
         if device.type != "cuda":
             raise SystemExit(f"Only CUDA and ROCm write a snapshot, and this is {device}.")
