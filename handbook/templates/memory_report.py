@@ -69,7 +69,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--snapshot", metavar="FILE", help="for pytorch.org/memory_viz")
     args = parser.parse_args()
-    # The device, and the data in batches.
+    # The device and the data.
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
     device = choose_device(args.device)

@@ -59,7 +59,7 @@ def main():
     parser.add_argument("--rows", type=int, default=15, help="of the table")
     parser.add_argument("--trace", default="trace.json")
     args = parser.parse_args()
-    # The device, and the data in batches.
+    # The device and the data.
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
     device = choose_device(args.device)

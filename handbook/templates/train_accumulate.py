@@ -76,7 +76,7 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--log-every", type=int, default=50, help="steps to a line of progress")
     args = parser.parse_args()
-    # The device, and the data in batches.
+    # The device and the data.
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
     device = choose_device(args.device)
@@ -94,7 +94,7 @@ def main():
         model.compile()  # in place: the names in its state_dict stay
     scaled = dtype == torch.float16  # bfloat16 needs no scaler
     scaler = torch.amp.GradScaler(device.type, enabled=scaled)
-    # The training, and after each epoch a look at data that it has not seen.
+    # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(args.epochs):
         begin = time.perf_counter()
         optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule

@@ -93,7 +93,7 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-    # The device, and the data in batches.
+    # The device and the data.
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
     device = choose_device(args.device)
@@ -112,7 +112,7 @@ def main():
     for name, part in parts.items() if state["epochs"] else ():
         part.load_state_dict(state[name])
     print(f"training on {device}, {state['epochs']} epochs are done")
-    # The training, and after each epoch a look at data that it has not seen.
+    # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(state["epochs"], args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(args.seed + epoch)  # dropout and the like, and below the order:
