@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Write one program, or list them; 1 if it cannot be written, 2 for a name that there is not."""
     page = (handbook() / "templates.md").read_text(encoding="utf-8")
-    rows = re.findall(r"\| `([\w.]+)` \|(.*)", page)  # its table of programs and lessons
+    rows = re.findall(r"\| `([\w.]+)` \| (\[\d\d\].*)", page)  # its table of programs and lessons
     lessons = {short(file): ", ".join(re.findall(r"\[(\d\d)\]", row)) for file, row in rows}
     places = {short(file): handbook() / "templates" / file for file, _ in rows}
     texts = {name: place.read_text(encoding="utf-8") for name, place in places.items()}
