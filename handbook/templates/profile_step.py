@@ -61,7 +61,7 @@ def main():
     args = parser.parse_args()
     # The device and the data.
     torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     print(f"profiling on {device}")
     train_set, _ = make_data()

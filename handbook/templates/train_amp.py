@@ -76,7 +76,7 @@ def main():
     args = parser.parse_args()
     # The device and the data.
     torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
     print(f"training on {device} in {dtype}")

@@ -143,6 +143,7 @@ def main():
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         save(model, optimizer, epoch + 1, args.folder)
     dist.destroy_process_group()
+    say(f"checkpoints are in {args.folder}")
 
 
 if __name__ == "__main__":

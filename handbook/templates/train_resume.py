@@ -95,7 +95,7 @@ def main():
     args = parser.parse_args()
     # The device and the data.
     torch.manual_seed(args.seed)
-    torch.set_float32_matmul_precision("high")  # TF32 where a GPU has it: faster, 10 bits of 23
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
