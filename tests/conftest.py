@@ -25,7 +25,15 @@ def pytest_configure(config):
 
 
 LONGEST = (
-    *("simgpu_conformance", "lesson03", "simgpu_processes", "launch", "benchmarks", "exercises"),
+    *(
+        "simgpu_conformance",
+        "lesson03",
+        "simgpu_processes",
+        "templates",
+        "launch",
+        "benchmarks",
+        "exercises",
+    ),
     *(
         "bootstrap",
         "hostile",

@@ -1,133 +1,601 @@
-"""The handbook's programs: they learn, survive a kill and a wrong bit, and run on several ranks and on ``sim``."""
+"""The handbook's programs: they learn, survive a kill and a wrong bit, and run on several ranks and on ``sim``.
 
+A process that has imported torch once forks most of the runs: a start then costs no import. What is killed under torchrun, and the
+batch script, start as a user starts them.
+"""
+
+import json
+import multiprocessing
+import os
 import random
 import re
+import runpy
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
+import psutil
 import pytest
 import torch
+from harness import ROOT, execute, executed_problems
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 from support import skip
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import simgpu
+from course_utils.cli import run as course_utils
+from course_utils.course import load_course
+from tools.authoring import templates
 
-FOLDER = Path(__file__).parents[1] / "handbook" / "templates"
+FOLDER = ROOT / "handbook" / "templates"
 ONE = ["train_single", "train_amp", "train_accumulate", "train_resume"]
+LOOK = ["profile_step", "memory_report"]
 SEVERAL = ["train_ddp", "train_fsdp"]
-ON_SIM = "import runpy, sys, simgpu; simgpu.enable(); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+PROGRAMS = [*ONE, *SEVERAL, *LOOK]
+METHODS = multiprocessing.get_all_start_methods()
+context = multiprocessing.get_context("forkserver" if "forkserver" in METHODS else "spawn")
+LIMIT = 120  # seconds; what hangs is killed then
 
 
-def command(name, *arguments, ranks=0, sim=False):
-    program = [str(FOLDER / f"{name}.py"), *arguments]
-    if ranks:
-        start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-        return [sys.executable, *start, *program]
-    return [sys.executable, *(["-c", ON_SIM] if sim else []), *program]
+def source(name):
+    return (FOLDER / f"{name}.py").read_text(encoding="utf-8")
 
 
-def run(folder, *args, **how):
-    done = subprocess.run(
-        command(*args, **how), cwd=folder, capture_output=True, text=True, timeout=180, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+def functions(name, **given):
+    """Return what a program defines."""
+    program = {"__name__": name, **given}
+    exec(source(name), program)
+    return program
+
+
+# --- runs
+
+
+def child(program, words, folder, environment, sim, most):
+    """Run a program as from a command line, with what it prints in a file."""
+    os.chdir(folder)
+    os.environ.update(environment)
+    with open("said.txt", "a", encoding="utf-8") as file:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(file.fileno(), stream.fileno())
+            stream.reconfigure(line_buffering=True)
+    if most:
+        import resource  # no file may grow beyond it, as on a full disk
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    if sim:
+        simgpu.enable()
+    torch.set_num_threads(1)
+    sys.argv = [program, *words]
+    runpy.run_path(program, run_name="__main__")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_once():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
+        if "forkserver" in METHODS:
+            modules = ["torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"]
+            context.set_forkserver_preload([*modules, __name__])
+        yield
+
+
+class Run:
+    """A program that runs in one process or in several, which find each other without torchrun."""
+
+    def __init__(self, folder, name, *words, ranks=0, sim=False, most=0, program=None):
+        self.said = folder / "said.txt"
+        self.said.unlink(missing_ok=True)
+        words = [str(word) for word in words]
+        program = str(program or FOLDER / f"{name}.py")
+        self.processes = []
+        for rank, found in enumerate(environments(ranks)):
+            args = (program, words, str(folder), found, sim, most if rank == 0 else 0)
+            self.processes.append(context.Process(target=child, args=args, daemon=True))
+        for process in self.processes:
+            process.start()
+
+    def until(self, pattern):
+        """Wait until it has printed this."""
+        end = time.monotonic() + LIMIT
+        while not re.search(pattern, self.text):
+            assert time.monotonic() < end and self.processes[0].is_alive(), self.text
+            time.sleep(0.005)
+
+    def kill(self):
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+    def end(self, status=0):
+        """Wait for the end; return what it has printed."""
+        for process in self.processes:
+            process.join(LIMIT)
+        hung = any(process.is_alive() for process in self.processes)
+        found = self.processes[0].exitcode
+        self.kill()
+        assert not hung, f"it hangs: {self.text}"
+        assert found == status, self.text
+        return self.text
+
+    @property
+    def text(self):
+        return self.said.read_text(encoding="utf-8") if self.said.exists() else ""
+
+
+def environments(ranks):
+    if not ranks:
+        return [{}]
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = str(s.getsockname()[1])
+    meet = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks)}
+    return [meet | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
 
 
 def accuracies(said):
     return [float(share) for share in re.findall(r"accuracy ([\d.]+)%", said)]
 
 
-def test_each_is_short_and_needs_nothing_of_the_course():
-    for path in FOLDER.glob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        assert len(source.splitlines()) <= 150, path.name
-        assert not re.search(r"course_|simgpu", source), path.name
+def epochs(said):
+    """Return the lines of epochs, without their seconds."""
+    return re.findall(r"epoch \d: loss [\d.]+, accuracy [\d.]+%", said)
+
+
+def weights(folder):
+    return torch.load(folder / "checkpoints" / "model.pt", weights_only=True)
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+@pytest.fixture(scope="module")
+def learned(tmp_path_factory):
+    """What each program for one device says on the CPU, and its folder."""
+    found = {}
+    for name in ONE:
+        folder = tmp_path_factory.mktemp(name)
+        words = ("--batch-size", 32, "--accumulate", 4) if name == "train_accumulate" else ()
+        found[name] = folder, Run(folder, name, "--device", "cpu", "--epochs", 3, *words).end()
+    return found
+
+
+# --- one device
+
+
+def test_each_is_short_plain_and_in_the_table():
+    page = (ROOT / "handbook" / "templates.md").read_text(encoding="utf-8")
+    assert sorted(PROGRAMS) == sorted(path.stem for path in FOLDER.glob("*.py"))
+    for path in [*FOLDER.glob("*.py"), FOLDER / "train.slurm"]:
+        text = path.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 150, path.name
+        assert not re.search(r"course_|simgpu", text), path.name
+        assert text.isascii(), f"{path.name}: > train.py would spoil it on Windows"
+        assert re.search(rf"\| `{re.escape(path.name)}` \| \[\d\d\]", page), path.name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ONE)
-def test_it_learns_on_the_cpu(name, tmp_path):
-    said = accuracies(run(tmp_path, name, "--device", "cpu", "--epochs", "3"))
-    assert len(said) == 3
-    assert said[-1] > 80
+def test_it_learns_on_the_cpu_and_says_how_it_goes(learned, name):
+    folder, said = learned[name]
+    assert len(accuracies(said)) == 3
+    assert accuracies(said)[-1] > 80
+    assert re.search(r"epoch 2, (batch|step) 50/79: loss 0\.\d", said)
+    assert list(folder.rglob("model.pt"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ONE)
+def test_a_step_of_several_batches_is_a_step_of_a_large_one(learned):
+    """10,000 samples are 313 batches of 32: the last stands in a group alone, and weighs as it should."""
+    large, small = (
+        [float(loss) for loss in re.findall(r"\d: loss ([\d.]+),", learned[name][1])]
+        for name in ("train_amp", "train_accumulate")
+    )
+    assert len(large) == 3
+    assert small == pytest.approx(large, abs=0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*ONE, *LOOK])
 def test_it_runs_on_the_simulated_device(name, tmp_path):
     if reason := simgpu.problem():
         skip(reason, "2027-11-30")
-    said = run(tmp_path, name, "--device", "sim", "--epochs", "1", sim=True)
-    assert "training on sim" in said
-    assert accuracies(said)[0] > 50
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SEVERAL)
-def test_it_learns_on_two_ranks_and_goes_on(name, tmp_path):
-    said = run(tmp_path, name, "--epochs", "2", ranks=2)
-    assert said.count("training on 2") == 1
-    assert accuracies(said)[-1] > 80
-    said = run(tmp_path, name, "--epochs", "3", ranks=1)
-    assert "going on after 2 epochs" in said
-    assert accuracies(said)[-1] > 80
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_ends_with_the_same_weights(tmp_path):
-    how = ("--device", "cpu", "--epochs", "4")
-    (tmp_path / "alone").mkdir()
-    run(tmp_path / "alone", "train_resume", *how)
-    (tmp_path / "killed").mkdir()
-    for seconds in (2.5, 4.5, 5.5):
-        process = subprocess.Popen(
-            command("train_resume", *how), cwd=tmp_path / "killed", stdout=subprocess.DEVNULL
+    words = [] if name in LOOK else ["--epochs", 1]
+    said = Run(tmp_path, name, "--device", "sim", *words, sim=True).end()
+    assert re.search(r"(training|profiling|looking) (on|at) sim", said)
+    if name == "memory_report":
+        kept = float(re.search(r"activations kept +([\d.]+)", said)[1])
+        before, after = (
+            float(re.search(rf"{moment} +([\d.]+)", said)[1])
+            for moment in ("before the step", "after forward")
         )
-        time.sleep(seconds)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    run(tmp_path / "killed", "train_resume", *how)
-    one, other = (
-        torch.load(tmp_path / name / "checkpoints" / "model.pt") for name in ("alone", "killed")
+        assert after - before == pytest.approx(kept, abs=0.02)
+    elif name == "profile_step":
+        assert "The profiler does not see sim" in said
+    else:
+        assert accuracies(said)[0] > 50
+
+
+@pytest.mark.slow
+def test_a_profile_is_a_table_and_a_trace(tmp_path):
+    said = Run(tmp_path, "profile_step", "--device", "cpu", "--steps", 4).end()
+    trace = json.loads((tmp_path / "trace.json").read_text(encoding="utf-8"))
+    names = [event.get("name") for event in trace["traceEvents"]]
+    for part in ("data", "forward", "backward", "optimizer"):
+        assert names.count(part) == 4
+        assert re.search(rf"{part} +[\d.]+ ms a step", said)
+    assert "aten::addmm" in said and "does not see" not in said
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_step_is_counted_and_a_cpu_says_what_it_cannot(tmp_path):
+    said = Run(tmp_path, "memory_report", "--device", "cpu", "--batch-size", 1024).end()
+    found = dict(re.findall(r"  ([a-z ]+?) +([\d.]+) MiB", said))
+    parameters = (32 * 512 + 512 + 512 * 10 + 10) * 4 / 2**20
+    assert float(found["parameters"]) == pytest.approx(parameters, abs=0.01)
+    assert float(found["optimiser"]) == pytest.approx(2 * parameters, abs=0.01)
+    assert float(found["activations kept"]) == pytest.approx(
+        1024 * (512 + 10) * 4 / 2**20, abs=0.02
     )
-    assert all(torch.equal(one[key], other[key]) for key in one)
+    assert "Nothing counts what is allocated on cpu" in said and "peak of the step" not in said
 
 
-def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path, capsys):
-    program = {}
-    exec((FOLDER / "train_resume.py").read_text(encoding="utf-8"), program)
+# --- kills
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_with_the_same_weights(learned, tmp_path):
+    draw, words = random.Random(0), ("--device", "cpu", "--epochs", 3, "--log-every", 1)
+    for epoch in (0, 0, 1, 1, 2):
+        run = Run(tmp_path, "train_resume", *words)
+        run.until(rf"epoch {epoch}, batch {draw.randrange(1, 79)}/79")
+        run.kill()
+    said = Run(tmp_path, "train_resume", *words).end()
+    assert re.search("[23] epochs are done", said)  # a late kill comes after the epoch's end
+    assert same(weights(tmp_path), weights(learned["train_resume"][0]))
+
+
+class Torchrun:
+    """Two processes under torchrun, in a session of their own."""
+
+    def __init__(self, folder, name, *words):
+        start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--max-restarts=1"]
+        start += ["--monitor-interval=0.1", "--nproc-per-node=2", str(FOLDER / f"{name}.py")]
+        self.agent = subprocess.Popen(
+            [*start, *map(str, words)],
+            cwd=folder,
+            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def until(self, word):
+        """Wait until a line has this; return the lines to there."""
+        lines = []
+        for line in self.agent.stdout:
+            lines.append(line)
+            if word in line:
+                return "".join(lines)
+        raise AssertionError("".join(lines))
+
+    def rank(self, rank):
+        (found,) = (p for p in self._below() if p.environ().get("RANK") == str(rank))
+        return found
+
+    def kill(self):
+        for process in [psutil.Process(self.agent.pid), *self._below()]:
+            process.kill()
+        self.agent.wait()
+        self.agent.stdout.close()
+
+    def _below(self):
+        return psutil.Process(self.agent.pid).children(recursive=True)
+
+
+@pytest.mark.slow
+def test_one_rank_is_killed_then_all_and_the_weights_are_the_same(tmp_path):
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    alone.mkdir(), killed.mkdir()
+    words = ("--epochs", 4, "--log-every", 5)
+    whole = Run(alone, "train_ddp", *words, ranks=2)
+    run = Torchrun(killed, "train_ddp", *words)
+    try:
+        run.until("epoch 1, batch 10/79")
+        run.rank(1).kill()
+        said = run.until("epochs are done")
+        assert re.search("[12] epochs are done", said)  # torchrun started both again
+        run.until("epoch 2, batch 10/79")
+    finally:
+        run.kill()
+    said = Run(killed, "train_ddp", *words, ranks=2).end()
+    assert re.search("[23] epochs are done", said)
+    assert said.count("training on 2 x cpu") == 1
+    assert epochs(whole.end())[-len(epochs(said)) :] == epochs(said)
+    assert accuracies(said)[-1] > 80
+    assert same(weights(alone), weights(killed))
+
+
+# --- several ranks
+
+
+def uneven(tmp_path):
+    """Return train_fsdp with a test set that four ranks cannot share evenly."""
+    program = tmp_path / "uneven.py"
+    program.write_text(source("train_fsdp").replace("12_000", "11_998"), encoding="utf-8")
+    return program
+
+
+@pytest.mark.slow
+def test_a_sharded_model_is_killed_goes_on_and_loads_at_one_and_four_ranks(tmp_path):
+    program, alone, killed = uneven(tmp_path), tmp_path / "alone", tmp_path / "killed"
+    alone.mkdir(), killed.mkdir()
+    words = ("--epochs", 2, "--log-every", 5)
+    said = Run(alone, "", *words, ranks=2, program=program).end()
+    run = Run(killed, "", *words, ranks=2, program=program)
+    run.until("epoch 1, batch 10/79")
+    run.kill()
+    (killed / "checkpoints" / "unfinished").mkdir(exist_ok=True)
+    (killed / "checkpoints" / "unfinished" / "__7_0.distcp").write_bytes(
+        b"of a save that was killed"
+    )
+    again = Run(killed, "", *words, ranks=2, program=program).end()
+    done = int(re.search("([12]) epochs are done", again)[1])
+    assert epochs(said)[done:] == epochs(again)
+    for ranks in (1, 4):  # nothing is learned at a rate of 0: the same weights, judged again
+        shutil.copytree(alone, tmp_path / str(ranks))
+        rest = ("--epochs", 3, "--lr", 0, "--batch-size", 499)
+        found = Run(tmp_path / str(ranks), "", *rest, ranks=ranks, program=program).end()
+        assert f"training on {ranks} x cpu, 2 epochs are done" in found
+        assert accuracies(found) == pytest.approx(accuracies(said)[-1:], abs=0.11)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_what_two_ranks_saved_another_number_takes_and_counts_each_sample_once(ranks, tmp_path):
+    said = Run(tmp_path, "train_ddp", "--epochs", 1, ranks=2).end()
+    words = ("--epochs", 2, "--lr", 0, "--batch-size", 333)
+    found = Run(tmp_path, "train_ddp", *words, ranks=ranks).end()
+    assert f"training on {ranks} x cpu, 1 epochs are done" in found
+    assert accuracies(found) == accuracies(said)
+
+
+@pytest.mark.slow
+def test_each_rank_draws_weights_of_its_own(tmp_path):
+    """Where ranks draw with one seed on a CPU, half of the units are copies of the other half."""
+    Run(tmp_path, "train_fsdp", "--epochs", 1, "--lr", 0, ranks=2).end()
+    (saved,) = (tmp_path / "checkpoints").iterdir()
+    dcp_to_torch_save(saved, tmp_path / "one.pt")
+    weight = torch.load(tmp_path / "one.pt", weights_only=True)["model"]["0.weight"]
+    assert weight.shape == (512, 32)
+    assert len(weight.unique(dim=0)) == 512
+
+
+# --- wrong bits
+
+
+def damaged(whole, draw):
+    """Return bytes with a wrong bit, or, one time in three, cut short."""
+    found = bytearray(whole)
+    if draw.randrange(3) == 0:
+        del found[draw.randrange(len(whole)) :]
+    else:
+        found[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+    return bytes(found)
+
+
+def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path):
+    program = functions("train_resume")
+    save, load = program["save"], program["load"]
     state = {"model": {"w": torch.arange(300.0)}, "epochs": 1}
-    program["save"](state, tmp_path)
-    last, whole = tmp_path / "last.ckpt", (tmp_path / "last.ckpt").read_bytes()
+    save(state, tmp_path)
+    last = tmp_path / "epoch-0001.ckpt"
+    whole = last.read_bytes()
     draw = random.Random(0)
-    for turn in range(300):
-        damaged = bytearray(whole)
-        if turn % 3 == 0:
-            del damaged[draw.randrange(len(whole)) :]
-        else:
-            damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
-        last.write_bytes(damaged)
-        assert program["load"](tmp_path) is None
+    for _ in range(300):
+        last.write_bytes(damaged(whole, draw))
+        assert load(tmp_path) == {"epochs": 0}
     last.write_bytes(whole)
-    program["save"](state | {"epochs": 2}, tmp_path)
-    assert program["load"](tmp_path)["epochs"] == 2
-    last.write_bytes(whole[:-1])
-    assert program["load"](tmp_path)["epochs"] == 1
-    assert torch.equal(program["load"](tmp_path)["model"]["w"], state["model"]["w"])
+    for epoch in (2, 3):
+        save(state | {"epochs": epoch}, tmp_path)
+    assert load(tmp_path)["epochs"] == 3
+    (tmp_path / "epoch-0003.ckpt").write_bytes(whole[:-1])
+    assert load(tmp_path)["epochs"] == 2
+    assert torch.equal(load(tmp_path)["model"]["w"], state["model"]["w"])
+    assert not last.exists()  # two are kept
 
 
-def test_a_device_that_does_not_work_ends_in_one_sentence(tmp_path):
-    done = subprocess.run(
-        command("train_single", "--device", "meta-x"),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
+def test_the_programs_for_one_and_several_save_and_load_alike():
+    one, several = source("train_resume"), source("train_ddp")
+    part = one[one.index("def save(") : one.index("def evaluate(")]
+    assert part in several
+
+
+def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path):
+    program, taken = functions("train_fsdp"), []
+    program["dist"] = SimpleNamespace(get_rank=lambda: 0, broadcast_object_list=lambda found: None)
+    program["dcp"] = SimpleNamespace(load=lambda state, checkpoint_id: taken.append(checkpoint_id))
+    program["get_state_dict"] = lambda model, optimizer: ({}, {})
+    program["set_state_dict"] = lambda *parts, **named: None
+    load, digest = (program[name] for name in ("load", "digest"))
+    names = (".metadata", "__0_0.distcp", "__1_0.distcp")
+    draw = random.Random(1)
+    parts = {name: draw.randbytes(1000) for name in names}
+
+    def checkpoint(epoch):
+        folder = tmp_path / f"epoch-{epoch:04}"
+        folder.mkdir()
+        for name, content in parts.items():
+            (folder / name).write_bytes(content + bytes([epoch]))
+        return folder.rename(f"{folder}-{digest(folder)}")
+
+    older = checkpoint(1)
+    for turn in range(150):
+        newest = checkpoint(2)
+        place = newest / names[turn % 3]
+        if turn < 3:
+            place.unlink()
+        else:
+            place.write_bytes(damaged(place.read_bytes(), draw))
+        assert load(None, None, tmp_path) == 1
+        assert taken.pop() == older
+        shutil.rmtree(next(tmp_path.glob("damaged-*")))
+    newest = checkpoint(2)
+    assert load(None, None, tmp_path) == 2
+    assert taken == [newest]
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "said"),
+    [
+        ("train_single", ["--device", "meta-x"], r"Nothing runs on meta-x: .*\n?.*Try --device cpu\."),
+        ("train_single", ["--lr", 1e30, "--device", "cpu"], r"The loss is (nan|inf) in epoch 0\. Try a sm"),
+        ("train_ddp", [], r"Use torchrun --standalone --nproc-per-node \d+ train_ddp\.py"),
+        ("train_fsdp", [], r"Use torchrun --standalone --nproc-per-node \d+ train_fsdp\.py"),
+        ("profile_step", ["--batch-size", 5000, "--device", "cpu"], r"The data ends after 2 steps\."),
+        ("memory_report", ["--snapshot", "x", "--device", "cpu"], r"Only CUDA and ROCm write a snap"),
+    ],
+)  # fmt: skip
+@pytest.mark.slow
+def test_an_error_is_one_clear_sentence(name, words, said, tmp_path):
+    text = Run(tmp_path, name, *words).end(status=1)
+    assert re.search(said, text)
+    assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_named_and_the_checkpoint_before_is_whole(tmp_path):
+    if os.name != "posix":
+        skip("Windows has no limit on a file's size to try it with", "2027-11-30")
+    Run(tmp_path, "train_resume", "--device", "cpu", "--epochs", 1).end()
+    words = ("--device", "cpu", "--epochs", 2)
+    said = Run(tmp_path, "train_resume", *words, most=100_000).end(status=1)
+    assert re.search(r"No checkpoint: .*File too large. Those in checkpoints are whole\.", said)
+    assert "Traceback" not in said
+    assert "1 epochs are done" in Run(tmp_path, "train_resume", *words).end()
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_more_ranks_than_gpus_are_told_how_many_there_are(name, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "2")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(SystemExit, match=r"--nproc-per-node 2 train_"):
+        functions(name)["start"]()
+
+
+# --- as notebooks, as a batch script, as a command
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", templates.AS_NOTEBOOKS)
+def test_as_a_notebook_it_says_what_the_program_says(name, learned, tmp_path):
+    nb = load_notebook_node(str(FOLDER / f"{name}.ipynb"))
+    nbformat.validate(nb)
+    nb = parameterize_notebook(
+        nb, {"DEVICE": "cpu", "EPOCHS": 3, "BATCH_SIZE": 32 if "acc" in name else 128}
     )
-    assert done.returncode == 1
-    assert done.stderr.startswith("Nothing runs on meta-x")
-    assert "Try --device cpu." in done.stderr
-    assert "Traceback" not in done.stderr
+    done = execute(nb, tmp_path)
+    assert not list(executed_problems(done, least=8))
+    said = "".join(o.text for c in done.cells for o in c.get("outputs", ()) if o.name == "stdout")
+    assert epochs(said) == epochs(learned[name][1])
+
+
+def test_a_notebook_is_what_its_program_makes(tmp_path):
+    course = load_course()
+    assert templates.problems(course) == []
+    text = "".join(cell.source for cell in templates.notebook(course, "train_amp").cells)
+    assert not re.search(r"argparse|args\.|course_utils|SystemExit|--\w", text)
+    shutil.copytree(FOLDER, tmp_path / "handbook" / "templates")
+    (tmp_path / "notebooks").mkdir()
+    copied = shutil.copy(course.path, tmp_path / "notebooks")
+    course = load_course(copied)
+    program = tmp_path / "handbook" / "templates" / "train_amp.py"
+    program.write_text(source("train_amp").replace("Adam", "Adamax"), encoding="utf-8")
+    assert templates.renew(course) == ["handbook/templates/train_amp.ipynb"]
+    assert templates.problems(course) == []
+
+
+SRUN = """#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+trap 'kill $(jobs -p); wait; exit 143' TERM
+echo $$ > srun.pid
+for ((node = 0; node < SLURM_JOB_NUM_NODES; node++)); do "$@" & done
+wait
+"""
+SCONTROL = """#!/bin/bash
+if [[ $1 == show ]]; then for ((n = 0; n < SLURM_JOB_NUM_NODES; n++)); do echo localhost; done; exit; fi
+echo "$@" >> scontrol.txt
+kill "$(cat srun.pid)"
+"""
+
+
+@pytest.mark.slow
+def test_a_job_of_two_nodes_goes_back_into_the_queue_and_on(tmp_path):
+    if os.name != "posix" or not (bash := shutil.which("bash")):
+        skip("there is no bash for a batch script", "2027-11-30")
+    for name, text in (("srun", SRUN), ("scontrol", SCONTROL)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    shutil.copy(FOLDER / "train_ddp.py", tmp_path)
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        job = s.getsockname()[1] % 20_000
+    path = os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), os.environ["PATH"]])
+    slurm = {"SLURM_JOB_ID": str(job), "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+
+    def start(**more):
+        call = [bash, str(FOLDER / "train.slurm"), "--epochs", "3", "--log-every", "5"]
+        env = os.environ | slurm | {"PATH": path} | more
+        out = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        return subprocess.Popen(call, cwd=tmp_path, env=env, start_new_session=True, **out)
+
+    job = start()
+    seen = []
+    for line in job.stdout:
+        seen.append(line)
+        if "epoch 1, batch 10/79" in line:
+            job.send_signal(signal.SIGUSR1)
+    text = "".join(seen)
+    assert job.wait(LIMIT) == 0, text
+    assert "training on 2 x cpu, 0 epochs are done" in text
+    assert "the time is up: back into the queue" in text and "epoch 2:" not in text
+    assert (tmp_path / "scontrol.txt").read_text() == f"requeue {slurm['SLURM_JOB_ID']}\n"
+    job = start(SLURM_RESTART_COUNT="1", SLURM_JOB_NUM_NODES="1", SLURM_GPUS_ON_NODE="2")
+    text, _ = job.communicate(timeout=LIMIT)
+    assert job.returncode == 0, text
+    assert "start 1 on 1 nodes" in text and re.search("2 x cpu, [12] epochs are done", text)
+    assert accuracies(text)[-1] > 80
+
+
+def test_the_command_lists_writes_and_never_overwrites(tmp_path, capsys):
+    assert course_utils(["template"]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert len([line for line in listed if re.search(r"\. Lesson \d\d(, \d\d)*\.$", line)]) == 9
+    for name in ("ddp", "train_ddp", "train_ddp.py"):
+        assert course_utils(["template", name]) == 0
+        assert capsys.readouterr().out == source("train_ddp")
+    file = tmp_path / "mine.py"
+    assert course_utils(["template", "memory", "--output", str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == source("memory_report")
+    assert course_utils(["template", "ddp", "--output", str(file)]) == 1
+    assert "File exists" in capsys.readouterr().err
+    assert file.read_text(encoding="utf-8") == source("memory_report")
+    assert course_utils(["template", "slrum"]) == 2
+    assert capsys.readouterr().err == "There is no template slrum: did you mean slurm?\n"
+
+
+def test_the_command_needs_nothing_but_python():
+    call = [sys.executable, "-S", "-m", "course_utils", "template", "single"]
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout == source("train_single"), done.stderr

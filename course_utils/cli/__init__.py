@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "say what this machine can do, and what stands in the way of a GPU",
     "notebooks": "check, repair or run the notebooks (for authors)",
     "links": "write where on GitHub the course is into every notebook and page",
+    "template": "write a complete program to begin your own with",
     "record": "measure what the lessons quote, on this machine",
     "benchmark": "time the course's training loops beside other packages', on this machine",
     "reset": "put a fresh copy of a lesson in place, and keep yours beside it",
@@ -32,7 +33,7 @@ COMMANDS = {
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",
 }
-FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "reset", "update", "hand-in"}
+FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "reset", "update", "hand-in", "template"}
 """They stand in ``tools/``, which a clone has and the installed package has not."""
 
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest

@@ -62,20 +62,23 @@ def evaluate(model, loader, device, dtype):
 
 
 def main():
-    """Train, and say after each epoch how it goes."""
+    """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--accumulate", type=int, default=4, help="batches in a step")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu …")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu ...")
     parser.add_argument("--dtype", choices=["auto", "bfloat16", "float16"], default="auto")
     parser.add_argument("--clip", type=float, default=1.0, help="largest norm of the gradients")
+    parser.add_argument("--compile", action="store_true", help="seconds to begin with, then faster")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=50, help="steps to a line of progress")
     args = parser.parse_args()
-
+    # The device and the data.
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     dtype = choose_dtype(args.dtype, device)
     print(f"training on {device} in {dtype}")
@@ -84,30 +87,36 @@ def main():
     how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
     train_loader = DataLoader(train_set, shuffle=True, **how)
     test_loader = DataLoader(test_set, **how)
+    # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    loss_fn = nn.CrossEntropyLoss()
+    if args.compile:
+        model.compile()  # in place: the names in its state_dict stay
     scaled = dtype == torch.float16  # bfloat16 needs no scaler
     scaler = torch.amp.GradScaler(device.type, enabled=scaled)
-
+    # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(args.epochs):
         begin = time.perf_counter()
+        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
-        batches = iter(train_loader)
-        while group := list(itertools.islice(batches, args.accumulate)):  # the last may be shorter
+        batches, steps = iter(train_loader), math.ceil(len(train_loader) / args.accumulate)
+        for step in range(1, steps + 1):
+            group = list(itertools.islice(batches, args.accumulate))  # the last may be shorter
             samples = sum(len(y) for _, y in group)
             optimizer.zero_grad()
             for x, y in group:
                 x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
                 with torch.autocast(device.type, dtype):  # forward and loss only
-                    loss = loss_fn(model(x), y) * (len(x) / samples)  # a mean over the group
-                scaler.scale(loss).backward()
-                total += loss.detach() * samples  # stays on the device: no wait in the loop
+                    loss = nn.functional.cross_entropy(model(x), y)
+                scaler.scale(loss * len(x) / samples).backward()  # sums up to the group's mean
+                total += loss.detach() * len(x)  # stays on the device: no wait in the loop
             scaler.unscale_(optimizer)  # before clipping: the gradients as they are
             nn.utils.clip_grad_norm_(model.parameters(), args.clip)
             scaler.step(optimizer)  # skips the step where a gradient overflowed
             scaler.update()
+            if step % args.log_every == 0:
+                print(f"epoch {epoch}, step {step}/{steps}: loss {loss.item():.4f}")
         mean = total.item() / len(train_set)  # waits, once an epoch
         seconds = time.perf_counter() - begin
         if not math.isfinite(mean):

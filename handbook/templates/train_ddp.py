@@ -1,6 +1,6 @@
 """Train a classifier on several GPUs, or as several processes on a CPU; it goes on from its last checkpoint.
 
-torchrun --nproc-per-node 2 train_ddp.py --epochs 5
+torchrun --standalone --nproc-per-node 2 train_ddp.py --epochs 5
 """
 
 import argparse
@@ -33,41 +33,41 @@ def make_model():
 
 def start():
     """Join the group that torchrun starts; return this process's device: a GPU of its own, or the CPU."""
-    if "LOCAL_RANK" not in os.environ:
-        raise SystemExit("Start it with torchrun --nproc-per-node N train_ddp.py")
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return device
+    local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
+    if local < 0 or 0 < gpus <= local:
+        raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_ddp.py")
+    if gpus:
+        torch.cuda.set_device(local)
+    dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
+    return torch.device("cuda", local) if gpus else torch.device("cpu")
 
 
 def save(state, folder):
-    """Write a checkpoint under its name only when it is whole and on the disk; keep the one before."""
-    new, last = folder / "last.ckpt.new", folder / "last.ckpt"
+    """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     data = buffer.getvalue()
-    with open(new, "wb") as file:
-        file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
-        file.flush()
-        os.fsync(file.fileno())
-    if last.exists():
-        os.replace(last, folder / "previous.ckpt")
-    os.replace(new, last)
+    try:
+        with open(folder / "unfinished", "wb") as file:
+            file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SystemExit(f"No checkpoint: {error}. Those in {folder} are whole.") from None
+    os.replace(folder / "unfinished", folder / f"epoch-{state['epochs']:04}.ckpt")
+    for old in sorted(folder.glob("epoch-*.ckpt"))[:-2]:
+        old.unlink()
 
 
 def load(folder):
-    """Return the newest checkpoint that is whole, or nothing; a damaged one is put aside."""
-    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
-        if path.exists():
-            data = path.read_bytes()
-            if hashlib.sha256(data[32:]).digest() == data[:32]:
-                return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
-            os.replace(path, f"{path}.damaged")
-            print(f"{path} is damaged: put aside")
-    return None
+    """Return the newest checkpoint that is whole, or one of no epochs; a damaged one is put aside."""
+    for path in sorted(folder.glob("epoch-*.ckpt"), reverse=True):
+        data = path.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
+        os.replace(path, f"{path}.damaged")
+        print(f"{path} is damaged: put aside")
+    return {"epochs": 0}
 
 
 def evaluate(model, loader, device):
@@ -83,21 +83,22 @@ def evaluate(model, loader, device):
 
 
 def main():
-    """Train, and say after each epoch how it goes."""
+    """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64, help="of each process")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-
+    # The device and the data.
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = start()
     rank, ranks = dist.get_rank(), dist.get_world_size()
     say = print if rank == 0 else lambda text: None
-    say(f"training on {ranks} × {device.type}")
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
     how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
@@ -106,30 +107,31 @@ def main():
     test_loader = DataLoader(Subset(test_set, range(rank, len(test_set), ranks)), **how)
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    loss_fn = nn.CrossEntropyLoss()
-    parts = {"model": model, "optimizer": optimizer}
+    parts = {"model": model, "optimizer": optimizer}  # a scaler, too, if there is one
     args.folder.mkdir(parents=True, exist_ok=True)
     found = [load(args.folder) if rank == 0 else None]
     dist.broadcast_object_list(found)  # so all go on from the same checkpoint
-    first = found[0]["epochs"] if found[0] else 0
-    for name, part in parts.items() if first else ():
-        part.load_state_dict(found[0][name])
-    say(f"going on after {first} epochs" if first else "from the beginning")
+    for name, part in parts.items() if (state := found[0])["epochs"] else ():
+        part.load_state_dict(state[name])
     ddp = DistributedDataParallel(model)  # averages the gradients in backward
-
-    for epoch in range(first, args.epochs):
+    say(f"training on {ranks} x {device.type}, {state['epochs']} epochs are done")
+    # The training. After each epoch the model is judged on data that it has not seen.
+    for epoch in range(state["epochs"], args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
         order.set_epoch(epoch)  # another order in each epoch, the same on all ranks
+        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
-        for x, y in train_loader:
+        for batch, (x, y) in enumerate(train_loader, 1):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            loss = loss_fn(ddp(x), y)
+            loss = nn.functional.cross_entropy(ddp(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(x)  # stays on the device: no wait in the loop
+            if batch % args.log_every == 0:
+                say(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
         dist.all_reduce(total)
         mean = total.item() / order.total_size  # waits, once an epoch
         seconds = time.perf_counter() - begin
@@ -139,10 +141,9 @@ def main():
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         if rank == 0:  # the weights are the same on all
             save({n: p.state_dict() for n, p in parts.items()} | {"epochs": epoch + 1}, args.folder)
+    dist.destroy_process_group()
     if rank == 0:
         torch.save(model.state_dict(), args.folder / "model.pt")
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

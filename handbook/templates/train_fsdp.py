@@ -1,9 +1,10 @@
 """Train a model that is too large for one GPU: FSDP keeps a part of it on each; it goes on from its last checkpoint.
 
-torchrun --nproc-per-node 2 train_fsdp.py --epochs 5
+torchrun --standalone --nproc-per-node 2 train_fsdp.py --epochs 5
 """
 
 import argparse
+import hashlib
 import math
 import os
 import shutil
@@ -34,36 +35,43 @@ def make_model():
 
 def start():
     """Join the group that torchrun starts; return this process's device: a GPU of its own, or the CPU."""
-    if "LOCAL_RANK" not in os.environ:
-        raise SystemExit("Start it with torchrun --nproc-per-node N train_fsdp.py")
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return device
+    local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
+    if local < 0 or 0 < gpus <= local:
+        raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_fsdp.py")
+    if gpus:
+        torch.cuda.set_device(local)
+    dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
+    return torch.device("cuda", local) if gpus else torch.device("cpu")
+
+
+def digest(folder):
+    """Return the SHA-256 of the sums of a checkpoint's files."""
+    sums = [hashlib.sha256(path.read_bytes()).digest() for path in sorted(folder.iterdir())]
+    return hashlib.sha256(b"".join(sums)).hexdigest()
 
 
 def save(model, optimizer, epochs, folder):
-    """Write what each rank holds into a folder that gets its name when all of it is there."""
+    """Write what each rank holds; the folder takes its name, with its digest, when all is there."""
     weights, moments = get_state_dict(model, optimizer)
-    new = folder / "unfinished"
-    dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=new)
+    dcp.save({"model": weights, "optimizer": moments}, checkpoint_id=(new := folder / "unfinished"))
     if dist.get_rank() == 0:
-        os.replace(new, folder / f"epoch-{epochs:04}")
-        for old in sorted(folder.glob("epoch-*"))[:-2]:
+        os.replace(new, folder / f"epoch-{epochs:04}-{digest(new)}")
+        for old in sorted(folder.glob("epoch-*-*"))[:-2]:
             shutil.rmtree(old)
-    dist.barrier()
 
 
 def load(model, optimizer, folder):
-    """Load the newest checkpoint, saved by any number of ranks; return how many epochs are done."""
-    if not (found := sorted(folder.glob("epoch-*"))):
-        return 0
-    weights, moments = get_state_dict(model, optimizer)
-    dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=found[-1])
-    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
-    return int(found[-1].name.removeprefix("epoch-"))
+    """Load the newest checkpoint that is whole, saved by any number of ranks; return its epochs."""
+    found = sorted(folder.glob("epoch-*-*")) if dist.get_rank() == 0 else []
+    while found and not found[-1].name.endswith(digest(found[-1])):
+        print(f"{found[-1]} is damaged: put aside")
+        os.replace(found[-1], folder / f"damaged-{found.pop().name}")
+    dist.broadcast_object_list(last := [found[-1] if found else None])
+    if last[0]:
+        weights, moments = get_state_dict(model, optimizer)
+        dcp.load({"model": weights, "optimizer": moments}, checkpoint_id=last[0])
+        set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=moments)
+    return int(last[0].name.split("-")[1]) if last[0] else 0
 
 
 def evaluate(model, loader, device):
@@ -79,63 +87,63 @@ def evaluate(model, loader, device):
 
 
 def main():
-    """Train, and say after each epoch how it goes."""
+    """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=64, help="of each process")
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-
-    torch.manual_seed(args.seed)
     device = start()
     rank, ranks = dist.get_rank(), dist.get_world_size()
     say = print if rank == 0 else lambda text: None
-    say(f"training on {ranks} × {device.type}")
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
     how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
     order = DistributedSampler(train_set, seed=args.seed)
     train_loader = DataLoader(train_set, sampler=order, **how)
-    test_loader = DataLoader(Subset(test_set, range(rank, len(test_set), ranks)), **how)
+    even = len(test_set) // ranks * ranks  # all ranks take part in each forward
+    test_loader = DataLoader(Subset(test_set, range(rank, even, ranks)), **how)
+    torch.manual_seed(args.seed + (0 if device.type == "cuda" else rank))  # each draws its part
     with torch.device("meta"):  # shapes without numbers: no rank ever holds the whole
         model = make_model()
-    for layer in model:  # what is gathered at once: give a block of your network
+    for layer in model:  # what is gathered at once: give a block of your network, and mp_policy
         fully_shard(layer)
-    fully_shard(model).to_empty(device=device)
-    for layer in model.modules():
-        if hasattr(layer, "reset_parameters"):
-            layer.reset_parameters()  # to_empty wrote nothing
+    fully_shard(model).to_empty(device=device)  # and now the numbers:
+    model.apply(lambda part: hasattr(part, "reset_parameters") and part.reset_parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    loss_fn = nn.CrossEntropyLoss()
-    args.folder.mkdir(parents=True, exist_ok=True)
-    if first := load(model, optimizer, args.folder):
-        say(f"going on after {first} epochs")
+    first = load(model, optimizer, args.folder)
+    say(f"training on {ranks} x {device.type}, {first} epochs are done")
 
     for epoch in range(first, args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
         order.set_epoch(epoch)  # another order in each epoch, the same on all ranks
+        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
-        for x, y in train_loader:
+        for batch, (x, y) in enumerate(train_loader, 1):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            loss = loss_fn(model(x), y)
+            loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(x)  # stays on the device: no wait in the loop
+            if batch % args.log_every == 0:
+                say(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
         dist.all_reduce(total)
         mean = total.item() / order.total_size  # waits, once an epoch
         seconds = time.perf_counter() - begin
         if not math.isfinite(mean):
             raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
-        accuracy = evaluate(model, test_loader, device) / len(test_set)
+        accuracy = evaluate(model, test_loader, device) / even
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         save(model, optimizer, epoch + 1, args.folder)
     dist.destroy_process_group()
+    say(f"checkpoints are in {args.folder}")
 
 
 if __name__ == "__main__":

@@ -43,30 +43,31 @@ def choose_device(name):
 
 
 def save(state, folder):
-    """Write a checkpoint under its name only when it is whole and on the disk; keep the one before."""
-    new, last = folder / "last.ckpt.new", folder / "last.ckpt"
+    """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
     buffer = io.BytesIO()
     torch.save(state, buffer)
     data = buffer.getvalue()
-    with open(new, "wb") as file:
-        file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
-        file.flush()
-        os.fsync(file.fileno())
-    if last.exists():
-        os.replace(last, folder / "previous.ckpt")
-    os.replace(new, last)
+    try:
+        with open(folder / "unfinished", "wb") as file:
+            file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise SystemExit(f"No checkpoint: {error}. Those in {folder} are whole.") from None
+    os.replace(folder / "unfinished", folder / f"epoch-{state['epochs']:04}.ckpt")
+    for old in sorted(folder.glob("epoch-*.ckpt"))[:-2]:
+        old.unlink()
 
 
 def load(folder):
-    """Return the newest checkpoint that is whole, or nothing; a damaged one is put aside."""
-    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
-        if path.exists():
-            data = path.read_bytes()
-            if hashlib.sha256(data[32:]).digest() == data[:32]:
-                return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
-            os.replace(path, f"{path}.damaged")
-            print(f"{path} is damaged: put aside")
-    return None
+    """Return the newest checkpoint that is whole, or one of no epochs; a damaged one is put aside."""
+    for path in sorted(folder.glob("epoch-*.ckpt"), reverse=True):
+        data = path.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
+        os.replace(path, f"{path}.damaged")
+        print(f"{path} is damaged: put aside")
+    return {"epochs": 0}
 
 
 def evaluate(model, loader, device):
@@ -81,51 +82,53 @@ def evaluate(model, loader, device):
 
 
 def main():
-    """Train, and say after each epoch how it goes."""
+    """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu …")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu ...")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-
+    # The device and the data.
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
-    print(f"training on {device}")
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
     how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
     order = torch.Generator()
     train_loader = DataLoader(train_set, shuffle=True, generator=order, **how)
     test_loader = DataLoader(test_set, **how)
+    # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    loss_fn = nn.CrossEntropyLoss()
-    parts = {"model": model, "optimizer": optimizer}
+    parts = {"model": model, "optimizer": optimizer}  # a scaler, too, if there is one
     args.folder.mkdir(parents=True, exist_ok=True)
-    first = 0
-    if (state := load(args.folder)) is not None:
-        for name, part in parts.items():
-            part.load_state_dict(state[name])
-        first = state["epochs"]
-        print(f"going on after {first} epochs")
-
-    for epoch in range(first, args.epochs):
+    state = load(args.folder)
+    for name, part in parts.items() if state["epochs"] else ():
+        part.load_state_dict(state[name])
+    print(f"training on {device}, {state['epochs']} epochs are done")
+    # The training. After each epoch the model is judged on data that it has not seen.
+    for epoch in range(state["epochs"], args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(args.seed + epoch)  # dropout and the like, and below the order:
         order.manual_seed(args.seed + epoch)  # an epoch is the same, resumed or not
+        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
-        for x, y in train_loader:
+        for batch, (x, y) in enumerate(train_loader, 1):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            loss = loss_fn(model(x), y)
+            loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(x)  # stays on the device: no wait in the loop
+            if batch % args.log_every == 0:
+                print(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
         mean = total.item() / len(train_set)  # waits, once an epoch
         seconds = time.perf_counter() - begin
         if not math.isfinite(mean):

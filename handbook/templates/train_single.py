@@ -50,17 +50,19 @@ def evaluate(model, loader, device):
 
 
 def main():
-    """Train, and say after each epoch how it goes."""
+    """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu …")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu ...")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     args = parser.parse_args()
-
+    # The device and the data.
     torch.manual_seed(args.seed)
+    torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     print(f"training on {device}")
     train_set, test_set = make_data()
@@ -68,21 +70,24 @@ def main():
     how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
     train_loader = DataLoader(train_set, shuffle=True, **how)
     test_loader = DataLoader(test_set, **how)
+    # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
-    loss_fn = nn.CrossEntropyLoss()
-
+    # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(args.epochs):
         begin = time.perf_counter()
+        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
-        for x, y in train_loader:
+        for batch, (x, y) in enumerate(train_loader, 1):
             x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
-            loss = loss_fn(model(x), y)
+            loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             total += loss.detach() * len(x)  # stays on the device: no wait in the loop
+            if batch % args.log_every == 0:
+                print(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
         mean = total.item() / len(train_set)  # waits, once an epoch
         seconds = time.perf_counter() - begin
         if not math.isfinite(mean):

@@ -56,7 +56,8 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) ->
     shutil.copytree(root / "images", folder / "images")
     shutil.copy2(root / "site" / "conf.py", folder)
     if (root / HANDBOOK).is_dir():
-        shutil.copytree(root / HANDBOOK, folder / HANDBOOK)
+        pages_only = shutil.ignore_patterns("*.ipynb")  # Sphinx would take each for a page
+        shutil.copytree(root / HANDBOOK, folder / HANDBOOK, ignore=pages_only)
     pages = _pages(course, copies)
     for at, name in pages.items():
         if not at.endswith(".md") or at == "README.md":
@@ -150,6 +151,7 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     pages = _pages(course, lessons)
     goal = course.path.parent.parent / path
     carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
+    carried = carried and goal.suffix != ".ipynb"
     if path in pages or carried:
         here = posixpath.dirname(pages.get(at, ""))
         return posixpath.relpath(pages.get(path, path), here or ".") + end

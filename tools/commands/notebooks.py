@@ -14,7 +14,7 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity
+from tools.authoring import claims, fidelity, templates
 from tools.authoring.anatomy import HouseNumbers, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
@@ -62,6 +62,7 @@ def check(
         found = [*_strangers(course), *page_problems(course)]
         found += claims.problems(course.path.parent.parent)
         found += fidelity.problems(course.path.parent.parent)
+        found += templates.problems(course)
     numbers = {}
     for lesson, path in _chosen(course, files):
         try:
@@ -114,6 +115,8 @@ def fix(
             if fresh != text:
                 write(path, fresh)
                 print(f"{page}: generated parts renewed")
+    for file in templates.renew(course):
+        print(f"{file}: made from its program")
     for file in claims.renew(course.path.parent.parent):
         print(f"{file}: renewed from the claims and the records")
     for file in fidelity.renew(course.path.parent.parent):

@@ -95,11 +95,17 @@ COMPAT = (
         ),
     ),
     Stage(
-        "notebooks, traces and loops",
+        "notebooks, traces, loops and templates",
         (
             "pytest",
-            *(f"tests/test_{n}.py" for n in ("benchmarks", "claims", "core", "traces")),
-            *("-k", "in_a_notebook or shipped_trace or barest or step_trains"),
+            *(
+                f"tests/test_{n}.py"
+                for n in ("benchmarks", "claims", "core", "templates", "traces")
+            ),
+            *(
+                "-k",
+                "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank",
+            ),
             *("-m", f"slow and {ALONE}", *TOGETHER),
         ),
     ),

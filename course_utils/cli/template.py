@@ -1,0 +1,59 @@
+"""`template`: one of the handbook's programs, to begin your own with; without a name, a list of them."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import re
+import sys
+from pathlib import Path
+
+from course_utils.cli.bootstrap import COMMAND
+from course_utils.content import handbook
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("name", nargs="?", help="such as ddp (without one: a list)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a new file, not the screen")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Write one program, or list them; 1 if it cannot be written, 2 for a name that there is not."""
+    page = (handbook() / "templates.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| `([\w.]+)` \| (\[\d\d\].*)", page)  # its table of programs and lessons
+    lessons = {short(file): ", ".join(re.findall(r"\[(\d\d)\]", row)) for file, row in rows}
+    places = {short(file): handbook() / "templates" / file for file, _ in rows}
+    texts = {name: place.read_text(encoding="utf-8") for name, place in places.items()}
+    if args.name is None:
+        for name, text in texts.items():
+            print(f"{name:<12}{purpose(text)} Lesson {lessons[name]}.")
+        print(f"\n{COMMAND} template ddp --output train_ddp.py  writes one.")
+        return 0
+    name = short(args.name)
+    if name not in texts:
+        close = difflib.get_close_matches(name, texts, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(texts)}."
+        print(f"There is no template {args.name}: {hint}", file=sys.stderr)
+        return 2
+    if args.output is None:
+        sys.stdout.write(texts[name])
+        return 0
+    try:
+        with args.output.open("x", encoding="utf-8", newline="\n") as file:
+            file.write(texts[name])
+    except OSError as error:
+        print(f"{args.output} is not written: {error.strerror}.", file=sys.stderr)
+        return 1
+    print(f"{args.output}: {purpose(texts[name])}")
+    return 0
+
+
+def short(name: str) -> str:
+    """Return what a program is called by: ``ddp`` for ``train_ddp.py``, ``slurm`` for ``train.slurm``."""
+    return re.sub(r"^train[_.]|(_step|_report)?(\.py)?$", "", name)
+
+
+def purpose(text: str) -> str:
+    """Return the first sentence in a program."""
+    return re.sub("^#!.*\n", "", text).partition("\n")[0].strip('"# ')
