@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 
 import nbformat
 import pytest
@@ -43,8 +44,13 @@ def browser():
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
-    """A JupyterLab on a copy of the course; its address, its token and the learner's folder."""
-    folder = tmp_path_factory.mktemp("lab")
+    with jupyterlab(tmp_path_factory.mktemp("lab")) as started:
+        yield started
+
+
+@contextmanager
+def jupyterlab(folder):
+    """Start a JupyterLab on a copy of the course; give its address, its token and the learner's folder."""
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
     for part in ("course_utils", "course_lessons", "simgpu", "notebooks"):
         shutil.copytree(ROOT / part, folder / "course" / part, ignore=leave)

@@ -122,9 +122,9 @@ def test_ci_runs_the_commands_of_the_readme_on_the_newest_pair_and_the_others_be
     jobs = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
     for words in ("newest --full", "newest --everywhere", *(set(PAIRS) - {"newest"})):
         assert f"--pair {words}}}" in jobs  # side by side, so that the longest part sets the time
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    for command in ("python3 -m course_utils test", "python3 -m course_utils test --everywhere"):
-        assert f"\n{command}\n" in readme or f"`{command}`" in readme
+    said = [(ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "CONTRIBUTING.md")]
+    assert all("`python3 -m course_utils test`" in text for text in said)
+    assert "`python3 -m course_utils test --everywhere`" in said[1]
     assert "export CI=true" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 

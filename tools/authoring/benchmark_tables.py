@@ -1,4 +1,4 @@
-"""The part of README.md that sets the course's loops beside others': made from the records alone."""
+"""The part of handbook/benchmark.md that sets the course's loops beside others': made from the records alone."""
 
 from __future__ import annotations
 

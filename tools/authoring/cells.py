@@ -105,10 +105,14 @@ def site(repository: str) -> str:
     return f"https://{host}/" if name.lower() == host else f"https://{host}/{name}/"
 
 
+def seen_url(course: Course, lesson: Lesson) -> str:
+    """Return the address of the executed lesson on the course's site."""
+    return f"{site(course.repository)}{lesson.file.removesuffix('.ipynb')}.html"
+
+
 def seen(course: Course, lesson: Lesson) -> str:
     """Return the way to the executed lesson on the course's site, as Markdown."""
-    page = lesson.file.removesuffix(".ipynb")
-    return f"[{SEEN}]({site(course.repository)}{page}.html)" if course.repository else ""
+    return f"[{SEEN}]({seen_url(course, lesson)})" if course.repository else ""
 
 
 def page_links(course: Course, text: str) -> str:

@@ -1,39 +1,55 @@
-"""The page ``claims.md`` and its chart: made from the claims and the records, and from nothing else."""
+"""The pages ``claims.md`` and ``claims_numbers.md`` and their chart: made from the claims and the records alone."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 
-from course_lessons.shared.claims import CLAIMS, WORDS, Claim, weigh
+from course_lessons.shared.claims import CLAIMS, Claim, weigh
 from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
 from course_utils.evidence import KINDS
+from tools.authoring.cells import row
 from tools.authoring.pages import WholePage, shows
 
-PAGE, CHART = "claims.md", "images/claims.svg"
+PAGE, NUMBERS, CHART = "claims.md", "claims_numbers.md", "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
 """The units of the chart's upper and lower part."""
 
 INTRODUCTION = """\
 # What is claimed, and how far it is true
 
-Five documents set the subject of this course, and say in numbers what a GPU gains. Each such claim is weighed here. Folded away is where it
-stands, what it would need, and each number that speaks to it. `notebooks --fix` writes this page from
-[the claims](course_lessons/shared/claims/listed.py) and [the records](course_lessons/recorded/); no number found is typed by hand.
+Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. Each such claim has a row here. Its link
+leads to where it stands, what it would need, and [each number](claims_numbers.md) that speaks to it.
 
-*Recorded* numbers were measured with this course on the machine that is named, *published* ones printed by the source that is linked; *modelled* ones are the
-simulated GPU's and decide nothing. **Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not
-seen**: none does. **Cannot be so**: even the records fall short. **Open**: there is none. *Related* numbers, of another task or a CPU, are not weighed.
+**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not seen**: none does. **Cannot be so**:
+even the records fall short. **Open**: there is none. *Recorded* numbers were measured with this course on the machine that is named, *published* ones printed
+by the source that is linked; *modelled* ones are the simulated GPU's and decide nothing.
+"""
+BEHIND = """\
+# The numbers behind each claim
+
+[What is claimed, and how far it is true](claims.md) has the verdicts in a table, and says what they mean. *Related* numbers, of another task or a CPU,
+are not weighed. `notebooks --fix` writes both pages from [the claims](course_lessons/shared/claims/listed.py) and
+[the records](course_lessons/recorded/); no number found is typed by hand.
 """
 
 
 def page(claims: Sequence[Claim] = CLAIMS) -> str:
-    """Return the page, as Markdown."""
-    parts = [INTRODUCTION, *_by_verdict(claims), f"\n![{alt(claims)}]({CHART})\n"]
-    for group in dict.fromkeys(claim.group for claim in claims):
-        parts.append(f"## {group}\n")
-        parts += [_block(claim) for claim in claims if claim.group == group]
+    """Return the page of the verdicts, as Markdown."""
+    parts = [INTRODUCTION]
+    for group, alike in groupby(claims, lambda claim: claim.group):
+        parts += [f"## {group}\n", row("Claim", "Verdict", "What was found"), "|---|---|---|"]
+        parts += [*map(_row, alike), ""]
+    return "\n".join([*parts, f"![{alt(claims)}]({CHART})\n"])
+
+
+def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
+    """Return the page of the numbers, as Markdown."""
+    parts = [BEHIND]
+    for group, alike in groupby(claims, lambda claim: claim.group):
+        parts += [f"## {group}\n", *map(_block, alike)]
     return "\n".join(parts)
 
 
@@ -41,21 +57,21 @@ def alt(claims: Sequence[Claim]) -> str:
     """Say in a sentence or two what the chart shows."""
     return (
         "One row a claim: the claimed range as a bar, and the recorded, modelled and published numbers as dots, on "
-        f"a logarithmic axis; {len(claims)} claims, which the text below gives in words."
+        f"a logarithmic axis; {len(claims)} claims, which the table above gives in words."
     )
 
 
-def _by_verdict(claims: Sequence[Claim]) -> Iterator[str]:
-    """Yield a line for each verdict, with the claims it was given to."""
-    for word in WORDS:
-        links = [f"[{c.short}](#claim-{c.id})" for c in claims if weigh(c) == word]
-        if links:
-            yield f"- **{word}**, {len(links)}: {' · '.join(links)}"
+def _row(claim: Claim) -> str:
+    """Return a claim's row; where nothing decides it, with what is modelled."""
+    word, said = weigh(claim), claim.sentence
+    modelled = [f.value for f in claim.found if f.kind == "modelled" and f.weighed]
+    if word == "Open" and modelled:
+        said += f" Modelled: {between(min(modelled), max(modelled), claim.unit)}."
+    return row(f"[{claim.text}]({NUMBERS}#claim-{claim.id})", f"**{word}**", said)
 
 
 def _block(claim: Claim) -> str:
     ask = "Not measured yet: needs a GPU." if claim.lacks_gpu else "To measure it yourself:"
-    numbers = f", {len(claim.found)} number{'s' * (len(claim.found) > 1)}" * bool(claim.found)
     lines = [
         f'<a id="claim-{claim.id}"></a>',
         "",
@@ -63,14 +79,10 @@ def _block(claim: Claim) -> str:
         "",
         f"**{weigh(claim)}.** {claim.sentence}",
         "",
-        f"<details><summary>Source{numbers}</summary>",
-        "",
         f"- *Claimed* in {claim.document}, “{claim.section}”: {claim.quote.replace('|', ' · ')}",
         f"- *To be true it needs:* {claim.needs}",
         *([f"- *{ask}* `{claim.command}`"] if claim.experiments else []),
         *(["", _numbers(claim)] if claim.found else []),
-        "",
-        "</details>",
     ]
     return "\n".join(lines) + "\n"
 
@@ -146,12 +158,12 @@ def _rows(ax, claims: Sequence[Claim], xlabel: str) -> None:
     ends = [end for claim in claims for end in (claim.low, claim.high) if end]
     left, right = min(every + ends) / 1.6, max(every + ends) * 1.6
     ax.set(xscale="log", xlim=(left, right), ylim=(len(claims) - 0.4, -0.6), xlabel=xlabel)
-    for row, claim in enumerate(claims):
+    for place, claim in enumerate(claims):
         low, high = (claim.low or left) / 1.03, (claim.high or right) * 1.03
-        ax.barh(row, high - low, left=low, height=0.8, color=BAR, zorder=1)
+        ax.barh(place, high - low, left=low, height=0.8, color=BAR, zorder=1)
         for f in claim.found:
             spread = [[max(0, f.value - f.low)], [max(0, f.high - f.value)]]
-            y, pale = row + OFFSETS[f.kind], 1 if f.weighed else 0.35
+            y, pale = place + OFFSETS[f.kind], 1 if f.weighed else 0.35
             look = {**LOOKS[f.kind], "alpha": pale, "markersize": 5, "elinewidth": 1}
             ax.errorbar(f.value, y, xerr=spread, zorder=3, **look)
     names = [f"{claim.short}: {claim.claimed}" for claim in claims]
@@ -178,5 +190,11 @@ def _legend(fig) -> None:
     fig.legend(handles=handles, loc="outside upper center", ncols=5)
 
 
-WHOLE = WholePage(PAGE, CHART, page, lambda: digest(CLAIMS), draw, "the claims or the records")
+WHOLE = WholePage(
+    {PAGE: page, NUMBERS: numbers},
+    CHART,
+    lambda: digest(CLAIMS),
+    draw,
+    "the claims or the records",
+)
 problems, renew = WHOLE.problems, WHOLE.renew

@@ -278,7 +278,7 @@ def digest() -> str:
     return shows(gzip.decompress(TABLE.read_bytes()))
 
 
-WHOLE = WholePage(PAGE, CHART, page, digest, draw, "its table")
+WHOLE = WholePage({PAGE: page}, CHART, digest, draw, "its table")
 problems, renew = WHOLE.problems, WHOLE.renew
 
 

@@ -1,4 +1,4 @@
-"""Pages that are generated, in part (README.md's map and benchmark, colab_links.md's table) or whole.
+"""Pages that are generated, in part (README.md's table of lessons, colab_links.md's) or whole.
 
 A generated part stands between ``<!-- NAME:begin -->`` and ``<!-- NAME:end -->``, in TOML and YAML between
 ``# NAME:begin`` and ``# NAME:end``; the rest of the page is written by hand. What depends on where the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,16 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
-from tools.authoring.cells import NAME_IT, colab_badge, kaggle_badge, label, row
+from tools.authoring.cells import (
+    NAME_IT,
+    colab_badge,
+    colab_url,
+    kaggle_badge,
+    kaggle_url,
+    label,
+    row,
+    seen_url,
+)
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
 from tools.authoring.templates import programs
@@ -27,15 +36,17 @@ ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the co
 
 
 def course_map(course: Course) -> str:
-    """Return the table of lessons for README.md, as Markdown."""
-    width = 4 if course.repository else 3  # without a name there is nothing to open
+    """Return the table of lessons for README.md, with their sum, as Markdown."""
+    width = 5 if course.repository else 4  # without a name there is nothing to open
+    total = sum(lesson.minutes for lesson in course.lessons)
+    head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open")
     rows = [
-        row(*(_linked(o), o.question, str(o.minutes), _open(course, o))[:width])
+        (_linked(o), str(o.minutes), ", ".join(o.needs), o.question, _open(course, o))
         for o in course.lessons
     ]
-    head = row(*("Lesson", "The question it answers", "Minutes", "Open")[:width])
-    line = "|---|---|---:|---|" if course.repository else "|---|---|---:|"
-    return "\n".join(['<a id="course-map"></a>', "", head, line, *rows])
+    rows.append((f"In all {total / 60:.1f} hours", f"{total:,}", "", "", ""))
+    lines = [row(*cells[:width]) for cells in (head, ("---", "---:", "---", "---", "---"), *rows)]
+    return "\n".join(['<a id="course-map"></a>', "", *lines])
 
 
 def lesson_links(course: Course) -> str:
@@ -91,12 +102,13 @@ def urls(course: Course) -> str:
 
 
 PAGES = {
-    "README.md": {"start": start, "course-map": course_map, "beside": beside},
+    "README.md": {"start": start, "course-map": course_map},
     "colab_links.md": {"lesson-links": lesson_links},
     "pyproject.toml": {"urls": urls},
     "simgpu/README.md": {"install": simgpu_install},
     "workshop/hub/README.md": {"clone": hub_clone},
     "workshop/hub/values.yaml": {"opens": hub_opens},
+    "handbook/benchmark.md": {"beside": beside},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }
@@ -155,9 +167,11 @@ def _linked(lesson: Lesson) -> str:
 
 
 def _open(course: Course, lesson: Lesson) -> str:
-    if lesson.planned:
-        return "planned"
-    return f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
+    if lesson.planned or not course.repository:
+        return "planned" if lesson.planned else ""
+    ways = {"Colab": colab_url(course, lesson), "Kaggle": kaggle_url(course, lesson)}
+    ways["outputs"] = seen_url(course, lesson)
+    return " · ".join(f"[{name}]({url})" for name, url in ways.items())
 
 
 # --- whole pages, each with a picture -------------------------------------------------------------
@@ -170,42 +184,43 @@ def shows(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class WholePage:
-    """A page and its picture, made of something and of nothing else.
+    """Pages and their picture, made of something and of nothing else.
 
     Attributes
     ----------
-    page, chart
-        Their paths from the root.
-    text, mark, draw
-        Return the page; return what `shows` makes of the picture's content; write the picture.
+    pages, chart
+        Their paths from the root, and what returns each page.
+    mark, draw
+        Return what `shows` makes of the picture's content; write the picture.
     source
         What they are made of, in words.
     """
 
-    page: str
+    pages: Mapping[str, Callable[[], str]]
     chart: str
-    text: Callable[[], str]
     mark: Callable[[], str]
     draw: Callable[[Path], None]
     source: str
 
     def problems(self, root: Path) -> list[Problem]:
-        """List what is out of date; a course without the page has no problem with it."""
-        path, chart = root / self.page, root / self.chart
-        if not path.exists():
+        """List what is out of date; a course without the first page has no problem with it."""
+        if not (root / next(iter(self.pages))).exists():
             return []
-        stale = []
-        if path.read_text(encoding="utf-8") != self.text():
-            stale.append(self.page)
-        if not chart.exists() or self.mark() not in chart.read_text(encoding="utf-8"):
+        stale = [file for file, text in self.pages.items() if _read(root / file) != text()]
+        if self.mark() not in _read(root / self.chart):
             stale.append(self.chart)
         return [Problem(file, "", f"is out of date with {self.source}", FIX) for file in stale]
 
     def renew(self, root: Path) -> list[str]:
-        """Write the page and the picture where they are out of date; return which."""
+        """Write the pages and the picture where they are out of date; return which."""
         stale = [problem.file for problem in self.problems(root)]
-        if self.page in stale:
-            files.write(root / self.page, self.text())
-        if self.chart in stale:
-            self.draw(root / self.chart)
+        for file in stale:
+            if file == self.chart:
+                self.draw(root / file)
+            else:
+                files.write(root / file, self.pages[file]())
         return stale
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -20,14 +20,15 @@ from nbformat import NotebookNode
 
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
-from tools.authoring.cells import SEEN, label, row
+from tools.authoring.cells import SEEN
 from tools.authoring.form import dumps
 from tools.authoring.pages import start
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
-SHARED = ("colab_links.md", "claims.md", "fidelity.md", "checkers.md")  # in the repository's root
+CLAIMS = ("claims.md", "claims_numbers.md")
+SHARED = ("colab_links.md", *CLAIMS, "fidelity.md", "checkers.md")  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
-MAP = "@course-map@"  # in index.md, the place of the table of lessons
+FROM_README = ("routes", "course-map")  # parts of README.md whose place in index.md is @routes@, …
 START = "@start@"  # in index.md, the place of the lines that fetch the course
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
 
@@ -63,10 +64,14 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) ->
         if not at.endswith(".md") or at == "README.md":
             continue
         text = (root / at).read_text(encoding="utf-8")
-        text = text.replace(START, start(course))
-        if MAP in text:
-            text = text.replace(MAP, _map(course)) + _contents(pages)
-        (folder / name).write_text(page_text(course, text, at, copies), encoding="utf-8")
+        text = page_text(course, text.replace(START, start(course)), at, copies)
+        if name == "index.md":
+            readme = (root / "README.md").read_text(encoding="utf-8")
+            for part in FROM_README:
+                found = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)<!-- {part}:end -->", readme)
+                text = text.replace(f"@{part}@", page_text(course, found[1], "README.md", copies))
+            text += _contents(pages)
+        (folder / name).write_text(text, encoding="utf-8")
     texts: dict[str, str] = {}
     for file, nb in copies.items():
         (folder / file).write_text(dumps(lesson_page(course, nb, file, copies)), encoding="utf-8")
@@ -190,16 +195,6 @@ def _about_run(run: Mapping[str, Any] | None) -> NotebookNode:
         )
     source = f'<p class="run">{said} Predictions are left empty and exercises unanswered.</p>'
     return nbformat.v4.new_markdown_cell(source, id="about-run")
-
-
-def _map(course: Course) -> str:
-    rows = [row("Lesson", "The question it answers", "Minutes"), "|---|---|---:|"]
-    for lesson in course.lessons:
-        name = label(lesson) if lesson.planned else f"[{label(lesson)}](../notebooks/{lesson.file})"
-        rows.append(
-            row(name, lesson.question, "planned" if lesson.planned else str(lesson.minutes))
-        )
-    return "\n".join(rows)
 
 
 def _contents(pages: Mapping[str, str]) -> str:

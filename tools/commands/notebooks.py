@@ -14,7 +14,7 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, templates
+from tools.authoring import claims, fidelity, lesson_map, templates
 from tools.authoring.anatomy import HouseNumbers, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
@@ -63,6 +63,7 @@ def check(
         found += claims.problems(course.path.parent.parent)
         found += fidelity.problems(course.path.parent.parent)
         found += templates.problems(course)
+        found += lesson_map.problems(course)
     numbers = {}
     for lesson, path in _chosen(course, files):
         try:
@@ -121,6 +122,8 @@ def fix(
         print(f"{file}: renewed from the claims and the records")
     for file in fidelity.renew(course.path.parent.parent):
         print(f"{file}: renewed from what was modelled")
+    for file in lesson_map.renew(course):
+        print(f"{file}: renewed from course.yml")
     if left:
         print("Left to mend by hand:")
         for problem in left:

@@ -22,6 +22,7 @@ ONLY_PUBLISHED = frozenset(
         "cifar10_training",
         "cores",
         "free_gpu_time",
+        "kernels",
         "loading",
         "loop_with_copies",
         "memory_bandwidth",
@@ -311,7 +312,11 @@ def card(claim: Claim) -> Bundle:
     title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
     verdict = f"{claim.word}. {claim.sentence}"
     todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
-    more = f"Each number with its source: claims.md, {claim.short or claim.id}." if rows else ""
+    more = (
+        f"Each number with its source: claims_numbers.md, {claim.short or claim.id}."
+        if rows
+        else ""
+    )
     last = " ".join(line for line in (todo, more) if line)
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, last) if line),

@@ -1,0 +1,115 @@
+"""README.md's three pictures: a lesson in JupyterLab, a timeline, a memory mountain.
+
+``python tests/pictures.py`` draws them anew; with names, ``lesson``, ``timeline`` or ``mountain``, only these.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+os.environ.setdefault("COURSE_DEVICE", "cpu")  # what `lesson` shows is measured where it runs
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "simgpu" / "tests")]
+
+import matplotlib.pyplot as plt  # noqa: E402
+import numpy as np  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+
+from course_lessons.lesson02 import explorers  # noqa: E402
+from course_lessons.lesson06 import snapshots  # noqa: E402
+from course_utils.plots import use_style  # noqa: E402
+from course_utils.timing import seconds  # noqa: E402
+
+IMAGES = ROOT / "images"
+LOOPS = {  # lesson 02's two extremes: pinned, non_blocking, read at each step, a second stream
+    "Four batches": (False, False, True, False),
+    "After four changes": (True, True, False, True),
+}
+
+
+def save(figures: Sequence[Figure], name: str) -> None:
+    """Write figures of one width below each other, in twice the pixels of a telephone."""
+    parts = []
+    for figure in figures:
+        figure.set_dpi(180)
+        figure.canvas.draw()
+        parts.append(np.asarray(figure.canvas.buffer_rgba()))
+        plt.close(figure)
+    plt.imsave(IMAGES / f"{name}.png", np.concatenate(parts))
+
+
+def legend_below(figure: Figure) -> None:
+    """Move a legend from the right of a picture to below it, where a telephone has room."""
+    old = figure.legends[0] if figure.legends else figure.axes[0].get_legend()
+    handles, labels = old.legend_handles, [text.get_text() for text in old.get_texts()]
+    old.remove()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
+
+
+def timeline() -> None:
+    """Draw the modelled timelines of two loops on a simulated T4, to one scale."""
+    lines = {title: explorers.loop(*switches) for title, switches in LOOPS.items()}
+    longest = max(line.seconds for line in lines.values())
+    figures = []
+    for title, line in lines.items():
+        figure = line.plot(f"{title}: {seconds(line.seconds)}", until=longest)
+        (ax,) = figure.axes
+        figure.set_size_inches(5.8, 2.6)
+        lanes = [label.get_text().partition(" ")[2] for label in ax.get_yticklabels()]
+        ax.set_yticks(range(len(lanes)), [lane or "host" for lane in lanes])
+        if figures:
+            ax.get_legend().remove()
+        else:
+            legend_below(figure)
+        figures.append(figure)
+    save(figures, "timeline")
+
+
+def mountain() -> None:
+    """Draw the memory of three training steps on a simulated T4, as it was recorded."""
+
+    def present(figure: Figure, _alt: str) -> None:
+        figure.set_size_inches(5.8, 4.2)
+        for text in figure.legends[0].get_texts():
+            text.set_text(text.get_text().partition(", ")[2])
+        legend_below(figure)
+        save([figure], "mountain")
+
+    snapshots.present = present
+    snapshots.draw(snapshots.load())
+
+
+def lesson() -> None:
+    """Run lesson 00 in JupyterLab and take its picture, where its first figure is."""
+    from browsers import SECOND, chromium
+    from test_browser import jupyterlab
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        chromium() as browser,
+        jupyterlab(Path(folder)) as (address, token, _),
+    ):
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{address}/lab/tree/00_start_here.ipynb?token={token}&reset")
+        page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for(timeout=60 * SECOND)
+        for name in ("Run", "Run All Cells"):
+            page.get_by_role("menuitem", name=name, exact=True).click()
+        figure = page.locator(".jp-OutputArea-output img").first
+        figure.wait_for(timeout=120 * SECOND)
+        page.wait_for_timeout(30 * SECOND)
+        figure.evaluate("image => image.scrollIntoView({block: 'center'})")
+        page.wait_for_timeout(SECOND)
+        page.screenshot(path=IMAGES / "lesson.png")
+
+
+if __name__ == "__main__":
+    plt.switch_backend("agg")
+    use_style()
+    for draw in (lesson, timeline, mountain):
+        if draw.__name__ in (sys.argv[1:] or ("lesson", "timeline", "mountain")):
+            draw()

@@ -1,0 +1,94 @@
+"""The front door: what README says in its own words is so, and its pictures are there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import xml.etree.ElementTree as ET
+
+import pictures
+import pytest
+from harness import LESSONS, ROOT
+
+from course_utils.course import load_course
+from course_utils.exercises import lesson as exercises_of
+from course_utils.timing import seconds
+from tools.authoring import lesson_map, site
+
+COURSE = load_course()
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ROUTES = (ROOT / "handbook" / "routes.md").read_text(encoding="utf-8")
+
+
+def test_readme_is_read_in_a_few_minutes():
+    prose = re.sub(r"(?m)^\|.*$|!?\[|\]\([^)]*\)|<[^>]*>", " ", README)
+    assert len([word for word in prose.split() if re.search(r"\w", word)]) < 900
+
+
+def test_every_picture_of_readme_is_there_and_has_a_text():
+    shown = re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", README)
+    shown += [
+        (alt, src) for src, alt in re.findall(r'<img src="([^"]+)"[^>]* alt="([^"]+)"', README)
+    ]
+    assert len(shown) == README.count("<img ") + README.count("![") == 4
+    assert all((ROOT / path).is_file() and len(alt) > 40 for alt, path in shown)
+
+
+def test_the_exercises_that_routes_name_exist():
+    named = re.findall(r"`(\d\d)\.(\w+)`", ROUTES)
+    known = {number: {e.slug for e in exercises_of(number)} for number, _ in named}
+    assert len(named) > 20 and not [one for one in named if one[1] not in known[one[0]]]
+
+
+def test_the_benchmarks_page_quotes_its_own_table():
+    text = (ROOT / "handbook" / "benchmark.md").read_text(encoding="utf-8")
+    table = re.search(r"(?s)<!-- beside:begin -->(.*)<!-- beside:end -->", text)[1]
+    quoted = set(re.findall(r"\d\.\d\d×", text.replace(table, ""))) - {"1.00×", "0.50×"}
+    assert quoted and all(number in table for number in quoted)
+
+
+def test_the_map_has_each_lesson_with_its_minutes_below_all_that_it_needs():
+    place = {one.id: i for i, row in enumerate(lesson_map.rows(COURSE)) for one in row}
+    for one in COURSE.lessons:
+        assert all(place[need] < place[one.id] for need in one.needs)
+    drawn = ET.fromstring(lesson_map.svg(COURSE))
+    words = " ".join(text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text"))
+    for one in COURSE.lessons:
+        assert f"{one.id} ·" in words and f"{one.minutes} min" in words
+    lines = len(list(drawn.iter("{http://www.w3.org/2000/svg}path")))
+    assert lines == sum(len(one.needs) for one in COURSE.lessons)
+    assert int(drawn.get("width")) <= 390
+
+
+def test_a_changed_course_makes_the_map_stale(tmp_path):
+    picture = tmp_path / lesson_map.PICTURE
+    there = dataclasses.replace(COURSE, path=tmp_path / "notebooks" / "course.yml")
+    assert lesson_map.renew(there) == [], "a course without the picture has none to keep"
+    picture.parent.mkdir()
+    picture.touch()
+    assert lesson_map.renew(there) == [lesson_map.PICTURE]
+    assert lesson_map.problems(there) == []
+    longer = dataclasses.replace(COURSE.lessons[0], minutes=999)
+    changed = dataclasses.replace(there, lessons=(longer, *COURSE.lessons[1:]))
+    assert [str(p.file) for p in lesson_map.problems(changed)] == [lesson_map.PICTURE]
+
+
+def test_the_site_begins_with_the_routes_of_readme(tmp_path):
+    site.lay_out(COURSE, {}, tmp_path / "site")
+    index = (tmp_path / "site" / "index.md").read_text(encoding="utf-8")
+    assert "](handbook/routes.md#an-hour)" in index and "@" not in re.sub(r"`[^`]*`", "", index)
+    assert index.index("handbook/routes.md") < index.index("(course-map)=")
+    total = sum(lesson.minutes for lesson in LESSONS)
+    assert f"| In all {total / 60:.1f} hours | {total:,} |" in index
+
+
+@pytest.mark.slow
+def test_the_pictures_are_drawn_and_show_what_readme_says(tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "IMAGES", tmp_path)
+    pictures.timeline()
+    pictures.mountain()
+    assert all(
+        (tmp_path / f"{name}.png").stat().st_size > 10_000 for name in ("timeline", "mountain")
+    )
+    for switches in pictures.LOOPS.values():
+        assert seconds(pictures.explorers.loop(*switches).seconds) in README
