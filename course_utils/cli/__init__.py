@@ -18,6 +18,7 @@ COMMANDS = {
     "lab": "set up the course if need be, and open it in JupyterLab",
     "test": "set up the course if need be, and run its tests",
     "doctor": "say what this machine can do, and what stands in the way of a GPU",
+    "explain": "say what an error message means, and what to do",
     "notebooks": "check, repair or run the notebooks (for authors)",
     "links": "write where on GitHub the course is into every notebook and page",
     "record": "measure what the lessons quote, on this machine",
@@ -32,7 +33,7 @@ COMMANDS = {
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",
 }
-FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "reset", "update", "hand-in"}
+FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "explain", "reset", "update", "hand-in"}
 """They stand in ``tools/``, which a clone has and the installed package has not."""
 
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest
