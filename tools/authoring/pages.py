@@ -18,6 +18,7 @@ from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import NAME_IT, colab_badge, kaggle_badge, label, row
+from tools.authoring.error_pages import errors
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
 from tools.authoring.templates import programs
@@ -97,6 +98,7 @@ PAGES = {
     "simgpu/README.md": {"install": simgpu_install},
     "workshop/hub/README.md": {"clone": hub_clone},
     "workshop/hub/values.yaml": {"opens": hub_opens},
+    "handbook/errors.md": {"entries": errors},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }
