@@ -17,6 +17,7 @@ _HOME = {
     "catch_up": "catchup",
     "course_map": "session",
     "expect_error": "errors",
+    "explain": "error_index",
     "get_device": "devices",
     "keep": "storage",
     "load_digits": "data",

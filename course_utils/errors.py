@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def expect_error(
             ) from error
         # Without its traceback the error keeps no frame, and so no tensor, alive.
         line = _line(error)
-        caught.error = error.with_traceback(None)
+        caught.error = sys.last_value = error.with_traceback(None)  # the last error, for explain()
     else:
         kinds = kind if isinstance(kind, tuple) else (kind,)
         names = " or ".join(one.__name__ for one in kinds)

@@ -18,6 +18,7 @@ COMMANDS = {
     "lab": "set up the course if need be, and open it in JupyterLab",
     "test": "set up the course if need be, and run its tests",
     "doctor": "say what this machine can do, and what stands in the way of a GPU",
+    "explain": "say what an error message means, and what to do",
     "notebooks": "check, repair or run the notebooks (for authors)",
     "links": "write where on GitHub the course is into every notebook and page",
     "template": "write a complete program to begin your own with",
@@ -33,7 +34,8 @@ COMMANDS = {
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",
 }
-FOR_MAINTAINERS = frozenset(COMMANDS) - {"lab", "doctor", "reset", "update", "hand-in", "template"}
+_LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "template"}
+FOR_MAINTAINERS = frozenset(COMMANDS) - _LEARNERS
 """They stand in ``tools/``, which a clone has and the installed package has not."""
 
 PASS_ON = ("lab", "test")  # what stands after `--` goes to Jupyter or to pytest

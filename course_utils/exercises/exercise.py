@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import inspect
 import io
+import sys
 import textwrap
 import traceback
 from collections.abc import Callable, Mapping
@@ -180,8 +181,11 @@ class Exercise:
             return Result(self.id, "right", text=self.why)
         if isinstance(problems[0], (NotTried, NotYet)):
             return self._explain(problems[0])
+        error = problems[0].error if isinstance(problems[0], Raised) else problems[0]
         with suppress(Exception):  # what an error says of itself is the learner's code too
             guard.run(explain, 1.0, None, self)
+        # The last error, for explain(); without its traceback it keeps no frame alive.
+        sys.last_value = BaseException.with_traceback(error, None)
         return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
 
     def _judge(self, answer: Any) -> None:

@@ -27,6 +27,7 @@ from tools.authoring.cells import (
     row,
     seen_url,
 )
+from tools.authoring.error_pages import errors
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
 from tools.authoring.templates import programs
@@ -109,6 +110,7 @@ PAGES = {
     "workshop/hub/README.md": {"clone": hub_clone},
     "workshop/hub/values.yaml": {"opens": hub_opens},
     "handbook/benchmark.md": {"beside": beside},
+    "handbook/errors.md": {"entries": errors},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }

@@ -1,0 +1,184 @@
+"""The handbook's index of errors, searched: from a message, or a part of one, to what it means."""
+
+from __future__ import annotations
+
+import builtins
+import difflib
+import math
+import posixpath
+import re
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .content import handbook
+
+_ENTRY = re.compile(
+    r"(?P<title>[^\n]+)\n\n```text\n(?P<forms>.+?)\n```\n\n(?P<meaning>.+?)\n\n"
+    r"(?:```python (?P<where>[^\n]+)\n(?P<program>.+?)\n```\n\n)?"
+    r"(?:(?P<source>Seen in: [^\n]+)\n\n)?"
+    r"\*\*Remedy\.\*\* (?P<remedy>.+)\n\n(?P<lesson>(?:Lesson|Handbook)[^\n]+)\n*",
+    re.DOTALL,
+)
+_WORDS = """a an and are at attribute be but can code do does error for from get got have help how i in is it
+my no not object of on or please so that the this to torch was what when while why with work"""
+_PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
+_SHARE, _WEIGHT = 0.6, 2.5  # what an entry must share with a question, at least, to be near
+NOTHING = (
+    "The handbook has no error like this. Try other words of the message, the rarer the better; "
+    "handbook/errors.md lists all that it has."
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One error, as a page in ``handbook/errors/`` tells it; ``where`` is what its program needs."""
+
+    page: str
+    title: str
+    forms: tuple[str, ...]
+    meaning: str
+    where: str
+    program: str
+    source: str
+    remedy: str
+    lesson: str
+
+
+@cache
+def entries() -> tuple[Entry, ...]:
+    """Read all pages; ValueError, with the title, for an entry in another form."""
+    found = []
+    for path in sorted((handbook() / "errors").glob("*.md")):
+        for text in re.split(r"(?m)^## ", path.read_text(encoding="utf-8"))[1:]:
+            match = _ENTRY.fullmatch(text)
+            if match is None:
+                raise ValueError(f"{path.name}: not an entry's form: {text.splitlines()[0]}")
+            fields = {name: value or "" for name, value in match.groupdict().items()}
+            forms = tuple(fields.pop("forms").splitlines())
+            found.append(Entry(path.stem, forms=forms, **fields))
+    return tuple(found)
+
+
+def link(entry: Entry) -> str:
+    """Return the entry's title, linked as from a page beside its own."""
+    anchor = re.sub(r"[^\w -]", "", entry.title.lower()).replace(" ", "-")
+    return f"[{entry.title}]({entry.page}.md#{anchor})"
+
+
+def normal(text: str) -> str:
+    """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
+    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’`]", "", text.lower())
+    words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
+    return " ".join("cuda" if word == "sim" else word for word in words)
+
+
+def says(form: str, said: str) -> bool:
+    """Whether a normal text has a form's parts, those between its dots, in their order."""
+    at, said = 0, f" {said} "
+    for part in filter(None, map(normal, form.split("…"))):
+        at = said.find(f" {part} ", at) + 1
+        if not at:
+            return False
+        at += len(part)
+    return True
+
+
+@cache
+def _words() -> tuple[dict[str, float], list[tuple[set[str], set[str]]]]:
+    """How much each word tells, the rarer the more; of each entry its message's words, and all."""
+    words = []
+    for entry in entries():
+        near = normal(" ".join([entry.title, *entry.forms])).split()
+        words.append((set(near), {*near, *normal(f"{entry.meaning} {entry.remedy}").split()}))
+    count = Counter(word for _, every in words for word in every)
+    return {word: math.log(1 + len(words) / times) for word, times in count.items()}, words
+
+
+def find(text: str, most: int = 3) -> list[Entry]:
+    """Return the entries nearest to a message, a traceback or some words, best first, or none.
+
+    First come entries whose message is in the text, then those whose message has the text in it,
+    then those that share its rare words; typing errors are allowed for.
+    """
+    tells, words = _words()
+    start = r"(?m)^(?:\[rank\d+\]: ?)?[\w.]+(?:Error|Exception|Warning)\b"
+    last = [match.start() for match in re.finditer(start, text)][-1:]
+    asked, said = normal(text[last[0] if last else 0 :]).split()[:60], normal(text)
+    query = {}
+    for word in set(asked) - _PLAIN:
+        if word not in tells and not word.isdigit():
+            word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
+        if word in tells or not word.isdigit():  # an unknown number is only this time's
+            query[word] = tells.get(word, math.log(1 + len(words)))
+    enough, ranked = max(_WEIGHT, _SHARE * sum(query.values())), []
+    for entry, (near, every) in zip(entries(), words, strict=True):
+        shared = sum(tell * (word in near) + tell * (word in every) for word, tell in query.items())
+        whole = max((len(normal(form)) for form in entry.forms if says(form, said)), default=0)
+        part = any(f" {' '.join(asked)} " in f" {normal(form)} " for form in entry.forms)
+        if whole or (part and len(asked) > 2) or shared / 2 >= enough:
+            ranked.append((whole, part, shared, entry))
+    ranked.sort(key=lambda rank: rank[:3], reverse=True)
+    return [entry for *_, entry in ranked[:most]]
+
+
+def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
+    """Return the first entry and the others' names; ``made`` makes a link of a name and a path."""
+    first, *others = found
+    parts = [
+        link(first),
+        f"    {first.forms[0]}",
+        first.meaning,
+        f"**Remedy.** {first.remedy}",
+        first.lesson,
+    ]
+    parts += ["Near it, too: " + ", ".join(map(link, others))] if others else []
+
+    def turned(match: re.Match[str]) -> str:
+        name, path = match.groups()
+        here = posixpath.normpath(f"handbook/errors/{path}")
+        return made(name, path if "://" in path else here)
+
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", turned, "\n\n".join(parts))
+
+
+def _in_notebook(name: str, path: str) -> str:
+    """A link to the lesson beside this notebook, else into the course's repository."""
+    from .course import load_course
+
+    beside = posixpath.basename(path)
+    if "://" not in path:
+        path = beside if Path(beside).is_file() else load_course().page(path)
+    return f"[{name}]({path})"
+
+
+def in_terminal(name: str, path: str) -> str:
+    """A link that can be read."""
+    return f"{name} ({path})"
+
+
+def explain(error: BaseException | str | None = None) -> None:
+    """Say what an error means, what to do, and which lesson builds it.
+
+    Parameters
+    ----------
+    error
+        An error, its message, or a part of that; by default the session's last error, also one
+        that was raised on purpose, or by your answer in a check.
+    """
+    from IPython.display import Markdown, display
+
+    from .this_machine import in_notebook
+
+    error = getattr(sys, "last_value", None) if error is None else error
+    text = "Nothing has failed in this session yet. After an error, explain() says what it means."
+    if error is not None:
+        found = find(
+            error if isinstance(error, str) else "".join(traceback.format_exception(error))
+        )
+        text = told(found, _in_notebook if in_notebook() else in_terminal) if found else NOTHING
+    display(Markdown(text)) if in_notebook() else print(text)

@@ -1,0 +1,273 @@
+"""The handbook's errors: each program raises its message, and each is found by what people type."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from harness import LESSONS, NOTEBOOKS, ROOT, TABLE, execute, notebook
+from support import skip
+
+import simgpu
+from course_utils import course, error_index, expect_error, explain
+from course_utils.error_index import entries, find, normal, says
+
+GROUPS = {
+    "cpu": "",
+    "sim": "import torch, simgpu; simgpu.enable(devices=2); given = {'torch': torch, 'device': torch.device('sim')}",
+}
+RUN = """
+import json, sys, traceback, warnings
+given = {}
+#
+for title, program in json.load(sys.stdin).items():
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            exec(compile(program, title, "exec"), {"__name__": "__main__", **given})
+            said = ""
+        except BaseException as error:
+            said = "".join(traceback.format_exception(error))
+    said += "".join(f"{w.category.__name__}: {w.message}\\n" for w in heard)
+    print("\\n", json.dumps({title: said}))
+"""
+
+
+def started(folder, command, text=""):
+    """Run a command in a folder where it finds the course, and return its output."""
+    env = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "default",
+        "OMP_NUM_THREADS": "1",
+    }
+    return subprocess.run(
+        [sys.executable, *command], input=text, cwd=folder, env=env, capture_output=True, text=True,
+        encoding="utf-8", timeout=240,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory):
+    """What all programs of a group say, from one process."""
+    known = {}
+
+    def of_group(where):
+        if where not in known:
+            jobs = json.dumps({e.title: e.program for e in entries() if e.where == where})
+            code = RUN.replace("#\n", GROUPS[where] + "\n", 1)
+            done = started(tmp_path_factory.mktemp(where), ["-c", code], jobs)
+            lines = [line for line in done.stdout.splitlines() if line.startswith(' {"')]
+            assert lines, done.stderr
+            known[where] = {k: v for line in lines for k, v in json.loads(line).items()}
+        return known[where]
+
+    return of_group
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("entry", [e for e in entries() if e.program], ids=lambda e: e.title)
+def test_a_program_raises_its_message(entry, said, tmp_path):
+    if entry.where in GROUPS:
+        if entry.where == "sim" and (reason := simgpu.problem()):
+            skip(reason, "2027-11-30")
+        text = said(entry.where)[entry.title]
+    else:
+        (tmp_path / "train.py").write_text(entry.program, encoding="utf-8")
+        torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        done = started(tmp_path, [*(torchrun if entry.where == "ranks=2" else []), "train.py"])
+        text = done.stdout + done.stderr
+    assert any(says(form, normal(text)) for form in entry.forms), text[-2000:] or "nothing"
+
+
+def test_each_entry_says_all_that_it_should(record_property):
+    raised = [e for e in entries() if e.program]
+    record_property(
+        TABLE + "errors", f"{len(entries())} entries: {len(raised)} raised here, the others cited"
+    )
+    assert len(entries()) >= 74
+    for entry in entries():
+        assert entry.where in ("", "cpu", "cpu alone", "sim", "ranks=2"), entry.title
+        assert entry.program or "](https://" in entry.source, entry.title
+        assert min(len(entry.meaning), len(entry.remedy)) > 20, entry.title
+        assert re.search(r"\]\((?!http)[^)]+\)", entry.lesson), entry.title
+    for what in ([e.title for e in entries()], [form for e in entries() for form in e.forms]):
+        assert not {one for one in what if what.count(one) > 1}
+
+
+def test_an_entry_of_another_form_is_named(tmp_path, monkeypatch):
+    (tmp_path / "errors").mkdir()
+    page = (ROOT / "handbook" / "errors" / "devices.md").read_text(encoding="utf-8")
+    broken = page.replace("**Remedy.** Install", "Install", 1)
+    (tmp_path / "errors" / "devices.md").write_text(broken, encoding="utf-8")
+    monkeypatch.setattr(error_index, "handbook", lambda: tmp_path)
+    with pytest.raises(ValueError, match=r"devices\.md.*Torch not compiled with CUDA enabled"):
+        entries.__wrapped__()
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.title)
+def test_its_own_message_finds_it(entry):
+    for form in entry.forms:
+        assert entry in find(form.replace("…", "0x7f 12")), form
+
+
+TYPED = {
+    "cuda out of memory": "CUDA out of memory",
+    "cant convert cuda tensor to numpy": "NumPy of a tensor on the GPU",
+    "expected all tensors same divice": "Tensors on two devices",
+    "unscale fp16 gradients error": "Attempting to unscale FP16 gradients",
+    "why does bceloss not work with autocast": "BCELoss is unsafe to autocast",
+    "device side assert": "Device-side assert triggered",
+    "no kernel image availible": "No kernel image is available",
+    "my training was killed exit code 137": "Killed, exit code 137",
+    "target out of bounds": "A label that is no class",
+    "torch not compiled with cuda": "Torch not compiled with CUDA enabled",
+    "illegal memory acess": "An illegal memory access",
+    "nvidia driver too old": "The NVIDIA driver is too old",
+    "dict object has no attribute to": "A batch is no tensor",
+    "mps out of memory": "MPS backend out of memory",
+}
+
+
+@pytest.mark.parametrize("typed", TYPED)
+def test_what_people_type_finds_it(typed):
+    assert TYPED[typed] in [entry.title for entry in find(typed)[:2]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "how to bake sourdough bread",
+        "my code does not work, please help",
+        "KeyError: 'price'",
+        "NameError: name 'x' is not defined",
+        "AttributeError: 'NoneType' object has no attribute 'shape'",
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
+        "error",
+        "",
+    ],
+)
+def test_what_is_not_there_is_not_found(text):
+    assert find(text) == []
+
+
+def test_a_whole_traceback_is_read_to_its_end():
+    text = """Traceback (most recent call last):
+  File "train.py", line 41, in <module>
+    loss = loss_fn(model(images), labels)  # cuda out of memory?
+RuntimeError: Expected all tensors to be on the same device, but got mat1 is on sim:1, different from \
+other tensors on cpu (when checking argument in method wrapper_SIM_addmm)
+"""
+    assert find(text)[0].title == "One argument on another device"
+
+
+def test_a_long_log_is_read_in_a_moment():
+    line = "Loss.cu:250: nll_loss_forward_reduce_cuda_kernel_2d: block: [0,0,0], thread: [7,0,0] Assertion `t"
+    log = (
+        f"{line} >= 0` failed.\n" * 5_000
+        + "RuntimeError: CUDA error: device-side assert triggered\n"
+    )
+    began = time.perf_counter()
+    assert "Device-side assert triggered" in [entry.title for entry in find(log)]
+    assert time.perf_counter() - began < 10
+
+
+def test_the_deliberate_errors_of_the_lessons_are_here():
+    """But for those that are the course's own, or Python's."""
+    own = {"trained_model", "real clock", "rank 0 waits", "rank 4"}
+    later = {
+        "deserialize object on", "channels", "second time", "more than 1 value per channel", "does not require grad",
+        "Weights only load failed", "RANK expected", "init_process_group", "module.weight", "requires grad",
+        "Expected to have finished reduction", "modified by an inplace operation", "[Ii]nference", "already saved",
+        "not ready|must be completed", "enable_timing", "num_workers > 0", "cannot be `True` together",
+        "data-dependent", "materialized from meta", "mixed torch.Tensor and DTensor",
+    }  # fmt: skip
+    said = "\n".join(form for entry in entries() for form in entry.forms)
+    for lesson in LESSONS:
+        cells = nbformat.read(NOTEBOOKS / lesson.file, as_version=4).cells
+        source = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+        for pattern in re.findall(r'expect_error\([^"\n]*"([^"]+)"', source):
+            assert pattern in own | later or re.search(pattern, said), (lesson.id, pattern)
+
+
+# --- explain(), in a cell and in a terminal
+
+
+@pytest.mark.slow
+def test_a_cell_explains_the_error_of_the_cell_before(tmp_path):
+    (tmp_path / "04_mixed_precision.ipynb").touch()
+    cells = (
+        "from course_utils import expect_error, explain\nimport torch\nexplain()",
+        "torch.ones(2, dtype=torch.bfloat16).numpy()",
+        "explain()",
+        "with expect_error(RuntimeError): torch.device('gpu')\nexplain()",
+        "explain('no such thing as a pineapple')",
+    )
+    nb = execute(notebook(*cells), tmp_path, PYTHONPATH=str(ROOT))
+    shown = [cell.outputs[-1].get("data", {}).get("text/markdown", "") for cell in nb.cells]
+    assert "Nothing has failed" in shown[0]
+    assert "NumPy has no bfloat16" in shown[2] and "[04](04_mixed_precision.ipynb)" in shown[2]
+    page = course.load_course().page
+    assert f"({page('handbook/errors/precision.md')}#numpy-has-no-bfloat16)" in shown[2]
+    assert "A device name that PyTorch does not know" in shown[3]
+    assert f"({page('notebooks/01_devices.ipynb')})" in shown[3]
+    assert shown[4] == error_index.NOTHING
+
+
+def test_an_error_or_a_text_can_be_given(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "last_value", None, raising=False)
+    explain()
+    assert "Nothing has failed" in capsys.readouterr().out
+    explain(ValueError("Attempting to unscale FP16 gradients."))
+    assert "Remove `.half()`" in capsys.readouterr().out
+    cause = RuntimeError("wrapped by a library")
+    cause.__cause__ = TypeError("Got unsupported ScalarType BFloat16")
+    explain(cause)
+    assert "NumPy has no bfloat16 (handbook/errors/precision.md" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_error_in_a_checked_answer_is_the_last_one(capsys, monkeypatch):
+    from course_utils.exercises import lesson
+
+    monkeypatch.setattr(sys, "last_value", None, raising=False)
+
+    def speedup(cpu_seconds, device_seconds):
+        raise RuntimeError("mat1 and mat2 must have the same dtype, but got Float and Half")
+
+    lesson("01").speedup.check(speedup)
+    capsys.readouterr()
+    explain()
+    assert "A matrix product of two types" in capsys.readouterr().out
+    with expect_error(ZeroDivisionError):
+        1 / 0  # noqa: B018
+    explain()
+    assert error_index.NOTHING in capsys.readouterr().out
+
+
+def asked(*words, text=""):
+    """Ask a Python without any package."""
+    return started(ROOT, ["-S", "-m", "course_utils", "explain", *words], text)
+
+
+def test_the_command_needs_no_package():
+    done = asked("CUDA error: device-side assert triggered")
+    assert done.returncode == 0 and not done.stderr
+    assert "handbook/errors/driver.md#device-side-assert-triggered" in done.stdout
+    assert "notebooks/02_moving_data.ipynb" in done.stdout
+    path = re.search(r"\((handbook/[^#)]+)", done.stdout)[1]
+    assert Path(ROOT, path).is_file()
+
+
+def test_the_command_reads_what_is_piped_in():
+    done = asked(
+        text="Traceback …\nAssertionError: No inf checks were recorded for this optimizer.\n"
+    )
+    assert done.returncode == 0 and "No inf checks were recorded" in done.stdout
+    assert asked("sourdough", "bread").returncode == 1
+    assert asked().returncode == 2
