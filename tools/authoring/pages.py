@@ -20,6 +20,7 @@ from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import NAME_IT, colab_badge, kaggle_badge, label, row
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
+from tools.authoring.practices import practices
 from tools.authoring.templates import programs
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
@@ -97,6 +98,7 @@ PAGES = {
     "simgpu/README.md": {"install": simgpu_install},
     "workshop/hub/README.md": {"clone": hub_clone},
     "workshop/hub/values.yaml": {"opens": hub_opens},
+    "handbook/practices.md": {"practices": practices},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }
