@@ -77,4 +77,4 @@ def test_a_recorded_gpu_takes_the_sentence_away_that_there_is_none(monkeypatch):
 )
 def test_the_word_follows_from_the_numbers(values, said):
     one = NAMED["CUDA graphs"].found[0]
-    assert verdict([replace(one, value=value) for value in values]) == said
+    assert verdict([replace(one, value=value) for value in values]) == f"{said} (published)"

@@ -344,12 +344,16 @@ def told(practice: Practice) -> str:
     for f in practice.found:
         places["GPU" if f.accelerator else "CPU"].append(f)
     lines = [f"**{place}: {verdict(found)}**" for place, found in places.items() if found]
-    lines += map(_number, practice.found)
-    return "<br>".join([*lines, *([practice.said] if practice.said else [])])
+    lines += [practice.said] if practice.said else []
+    if n := len(practice.found):
+        summary = "1 number" if n == 1 else f"{n} numbers"
+        numbers = "<br>".join(map(_number, practice.found))
+        lines.append(f"<details><summary>{summary}</summary>{numbers}</details>")
+    return "<br>".join(lines).replace("<br><details>", "<details>")
 
 
 def verdict(found: Sequence[Found]) -> str:
-    """Weigh the numbers in a word, and give their range."""
+    """Weigh the numbers in a word, and give their range and their kinds."""
     low, high = (end(f.value for f in found) for end in (min, max))
     if low > 1 - NOTHING and high < 1 + NOTHING:
         word = "nothing"
@@ -359,7 +363,9 @@ def verdict(found: Sequence[Found]) -> str:
         word = "costs"
     else:
         word = "depends"
-    return f"{word}, {_times(low)}" + f" to {_times(high)}" * (_times(low) != _times(high))
+    kinds = ", ".join(dict.fromkeys(f.kind for f in found))
+    ends = _times(low) + f" to {_times(high)}" * (_times(low) != _times(high))
+    return f"{word}, {ends} ({kinds})"
 
 
 def _times(value: float) -> str:
