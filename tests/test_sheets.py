@@ -10,6 +10,7 @@ from harness import ROOT
 from support import skip
 
 import simgpu
+from course_utils import cli
 from tools.authoring import sheets
 
 CHEATSHEET = "handbook/cheatsheet.md"
@@ -187,3 +188,16 @@ def test_a_page_of_the_site_links_its_sheet(site):
     assert sheets.add_sheets(ROOT, site) == []
     assert (site / "handbook" / "cheatsheet.pdf").is_file()
     assert "](cheatsheet.pdf)" in (site / CHEATSHEET).read_text(encoding="utf-8")
+
+
+def test_the_command_prints_both_sheets_or_says_what_is_missing(tmp_path, monkeypatch, capsys):
+    printed = []
+    monkeypatch.setattr(
+        sheets, "print_sheet", lambda root, page, pdf: printed.append(pdf.name) or []
+    )
+    monkeypatch.setattr(sheets, "browser", lambda: "a browser")
+    assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 0
+    assert printed == ["cheatsheet.pdf", "run_sheet.pdf"]
+    monkeypatch.setattr(sheets, "browser", lambda: None)
+    assert cli.run(["site", "--sheets", str(tmp_path / "out")]) == 1
+    assert "nothing is printed" in capsys.readouterr().err
