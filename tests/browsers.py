@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import support
 from playwright.sync_api import Browser, sync_playwright
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+from tools.authoring.sheets import FLAGS
+from tools.authoring.sheets import browser as found_browser
+
 SECOND = 1000  # what playwright counts in
 
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """Start a headless Chromium; skip the test where there is none."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    found = found_browser()
     with sync_playwright() as p:
         if found is None and not os.path.exists(p.chromium.executable_path):
             support.skip(

@@ -27,6 +27,7 @@ from course_lessons.shared.claims import (
 from course_utils import evidence
 from simgpu.fidelity.convolutional import small_cnn, wide_cnn
 from tools.authoring import claims as writer
+from tools.authoring import practices
 from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
 
 ROOT = Path(__file__).parent.parent
@@ -277,7 +278,8 @@ def test_memory_saved_is_written_as_a_share(records):
 def test_every_published_number_has_a_source_and_is_used():
     published = evidence.read_records(evidence.FOLDER / "published.json")
     assert all(m.source for m in published)
-    found = [f for c in CLAIMS for f in c.found if f.kind == "published"]
+    habits = [habit for group in practices.GROUPS.values() for habit in group]
+    found = [f for one in (*CLAIMS, *habits) for f in one.found if f.kind == "published"]
     used = {source for f in found for source in f.source.split("; ")}
     assert {m.source for m in published} == used
 

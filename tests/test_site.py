@@ -459,6 +459,8 @@ LOOKED_AT = (
     "claims",
     "fidelity",
     "colab_links",
+    "handbook/cheatsheet",
+    "handbook/practices",
 )
 CONTRAST = """
 () => {
@@ -549,7 +551,7 @@ def test_every_page_reads_well(browser, address, width, scheme):
         assert page.evaluate(CONTRAST) == [], name
         if name in LOOKED_AT:
             clip = {"x": 0, "y": 0, "width": width, "height": 3000}
-            path = screens / f"site_{name}_{width}_{scheme}.png"
+            path = screens / f"site_{Path(name).name}_{width}_{scheme}.png"
             page.screenshot(path=path, full_page=True, clip=clip)
     assert (foreign, complaints) == ([], [])
     assert page.evaluate("document.documentElement.dataset.theme") == scheme

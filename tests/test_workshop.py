@@ -15,6 +15,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from harness import LESSONS, NOTEBOOKS, ROOT
 from support import skip
 
@@ -763,6 +764,9 @@ def faults_of_notes(notes):
             yield f"{lesson.id}: what to cut, with its minutes above"
 
 
+UNBROKEN = 90  # minutes
+
+
 def faults_of_schedules(text, notes):
     """Say where a timetable does not add up, or leaves out what a lesson has not."""
     course = load_course()
@@ -772,6 +776,12 @@ def faults_of_schedules(text, notes):
         for (start, took, *_), begins, ends in zip(blocks, clock, clock[1:], strict=False):
             if begins + int(took) != ends:
                 yield f"{start}: {took} minutes, and the next line is {ends - begins} later"
+        since = clock[0]
+        for (start, took, what, *_), begins in zip(blocks, clock, strict=True):
+            if what in ("*Pause*", "End"):
+                if begins - since > UNBROKEN:
+                    yield f"{begins - since} minutes without a pause, up to {start}"
+                since = begins + int(took or 0)
         worked = sum(int(took) for _, took, what, *_ in blocks[:-1] if what[0] != "*")
         if worked > 0.9 * (clock[-1] - clock[0]) or blocks[-1][2] != "End":
             yield f"{blocks[0][0]} to {blocks[-1][0]}: too little slack, or no end"
@@ -811,6 +821,16 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
         ("| Must a loss be moved? ·", "| Must it be moved? ·", "10:35: lesson 02 has not all of"),
         (" | Is it computing, or fetching? |", " |  |", "09:30: 50 minutes for what takes"),
         ("| 11:40 | 55 |", "| 11:40 | 75 |", "09:00 to 13:00: too little slack"),
+        (
+            "| 10:20 | 15 | *Pause* |",
+            "| 10:20 | 15 | *Talk* |",
+            "150 minutes without a pause, up to 11:30",
+        ),
+        (
+            "| 16:05 | 10 | *Pause* |",
+            "| 16:05 | 10 | *Slack* |",
+            "140 minutes without a pause, up to 17:00",
+        ),
     ],
 )
 def test_a_fault_of_the_guide_is_named(right, wrong, said):
@@ -827,10 +847,19 @@ def test_the_schedules_are_three_and_two_days_hold_all_but_exercises_and_capston
     assert sorted(held) == [f"{n:02}" for n in range(8)]
 
 
+def test_the_five_questions_to_learners_have_the_answers_that_stand_below():
+    note = (ROOT / "workshop" / "note_to_learners.md").read_text(encoding="utf-8")
+    asked, answers = note.partition("*Answers:*")[::2]
+    assert len(re.findall(r"^\d\. ", asked, re.MULTILINE)) == 5
+    assert f"1. {tuple((torch.ones(2, 3) @ torch.ones(2, 3).T).shape)}." in answers
+    assert f"4. {eval(re.search(r'4. What is `(.*)`', asked)[1])}." in answers
+    assert len(note.splitlines()) < 50
+
+
 def test_every_command_in_the_guide_exists():
     from course_utils.cli import COMMANDS
 
-    text = (ROOT / "workshop" / "README.md").read_text(encoding="utf-8")
+    text = "".join(p.read_text(encoding="utf-8") for p in (ROOT / "workshop").glob("*.md"))
     named = set(re.findall(r"course_utils ([a-z-]+)", text))
     assert {"preflight", "slides", "answers", "hand-in", "class-report", "bundle", "reset"} <= named
     assert named <= set(COMMANDS)

@@ -30,6 +30,7 @@ from tools.authoring.cells import (
 from tools.authoring.error_pages import errors
 from tools.authoring.form import FIX, Problem
 from tools.authoring.machines import cards
+from tools.authoring.practices import practices
 from tools.authoring.templates import programs
 
 FOLDER = "pytorch-gpu-course"  # what a clone without a name of its own is put in
@@ -111,6 +112,7 @@ PAGES = {
     "workshop/hub/values.yaml": {"opens": hub_opens},
     "handbook/benchmark.md": {"beside": beside},
     "handbook/errors.md": {"entries": errors},
+    "handbook/practices.md": {"practices": practices},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }

@@ -53,6 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also visit every address outside the site (needs the network), and say which do not answer",
     )
+    parser.add_argument(
+        "--sheets",
+        type=Path,
+        metavar="FOLDER",
+        help="only print the cheat sheet and the workshop's run sheet into this folder, as PDFs",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -68,6 +74,8 @@ def main(args: argparse.Namespace) -> int:
     if not (ROOT / "site" / "conf.py").is_file():
         print("There is no clone here: call this from a clone of the course.", file=sys.stderr)
         return 2
+    if args.sheets and importlib.util.find_spec("nbconvert"):
+        return _print_all(args.sheets)
     if not _replaceable(output):
         print(
             f"{args.output} holds something else: name another place with --output FOLDER.",
@@ -77,6 +85,8 @@ def main(args: argparse.Namespace) -> int:
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         python = bootstrap.prepare("everywhere")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
+    if args.sheets:
+        return _print_all(args.sheets)
     from course_utils.course import load_course
 
     try:
@@ -110,13 +120,15 @@ def build(
         0 where nothing is wrong.
     """
     from tools.authoring.built_site import built_problems
+    from tools.authoring.sheets import add_sheets
     from tools.authoring.site import lay_out
 
     with tempfile.TemporaryDirectory() as scratch:
         source, pages = Path(scratch) / "source", Path(scratch) / "pages"
         source.mkdir()
         lay_out(course, copies, source)
-        faults = _sphinx("html", source, pages)
+        faults = add_sheets(ROOT, source)
+        faults += _sphinx("html", source, pages)
         if visit:
             faults += _sphinx("linkcheck", source, Path(scratch) / "visited")
         if (pages / MARK).is_file():
@@ -126,6 +138,23 @@ def build(
             output.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+def _print_all(folder: Path) -> int:
+    """Print every sheet into a folder."""
+    from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
+
+    if browser() is None:
+        print(f"{NO_BROWSER}: nothing is printed.", file=sys.stderr)
+        return 1
+    faults = []
+    for page in SHEETS:
+        pdf = folder / Path(page).with_suffix(".pdf").name
+        faults += print_sheet(ROOT, page, pdf)
+        print(pdf)
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

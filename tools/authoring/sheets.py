@@ -1,0 +1,81 @@
+"""Sheets to print: pages of Markdown, each on one side of A4, made by the browser that is here."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
+"""The pages that are printed, and how each lies on its sheet."""
+
+MARGINS = {"landscape": "7mm", "portrait": "10mm"}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+NO_BROWSER = "There is no Chromium or Chrome on the PATH"
+
+_HEAD = re.compile(r"(?=<h2\b)")
+_A_PAGE = re.compile(rb"/Type\s*/Page\b")
+
+
+def browser() -> str | None:
+    """Return the path of a browser that prints, if there is one."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def sheet_html(root: Path, page: str) -> str:
+    """Return one of `SHEETS` as HTML that fills one side of A4."""
+    from nbconvert.filters.markdown import markdown2html
+
+    lies, text = SHEETS[page], (root / page).read_text(encoding="utf-8")
+    title = text.partition("\n")[0].removeprefix("# ")
+    first, *rest = _HEAD.split(markdown2html(text))
+    body = first + "".join(f"<section>{part}</section>" for part in rest)
+    style = f"@page {{ size: A4 {lies}; margin: {MARGINS[lies]}; }}\n"
+    style += (root / "site" / "sheet.css").read_text(encoding="utf-8")
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<style>{style}</style></head><body><main class="{lies}">{body}</main></body></html>'
+    )
+
+
+def print_sheet(root: Path, page: str, pdf: Path) -> list[str]:
+    """Print one of `SHEETS` into a PDF; return what is wrong with it."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        html = Path(scratch) / "sheet.html"
+        html.write_text(sheet_html(root, page), encoding="utf-8")
+        pdf.parent.mkdir(parents=True, exist_ok=True)
+        call = [browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
+        call += ["--no-pdf-header-footer", f"--print-to-pdf={pdf.absolute()}", html.as_uri()]
+        try:
+            subprocess.run(call, capture_output=True, timeout=120, check=True)
+            pages = len(_A_PAGE.findall(pdf.read_bytes()))
+        except (OSError, subprocess.SubprocessError) as error:
+            return [f"{page} cannot be printed: {error}"]
+    return [] if pages == 1 else [f"{page} takes {pages} pages of paper, and shall take one."]
+
+
+def add_sheets(root: Path, folder: Path) -> list[str]:
+    """Print the sheets among the pages of a site, and link each from its page; return what is wrong."""
+    there = [page for page in SHEETS if (folder / page).is_file()]
+    if browser() is None:
+        print(f"{NO_BROWSER}: the site goes without the PDF of {', '.join(there)}.")
+        return []
+    faults = []
+    for page in there:
+        path = folder / page
+        faults += print_sheet(root, page, path.with_suffix(".pdf"))
+        title, _, rest = path.read_text(encoding="utf-8").partition("\n")
+        link = f"[On one sheet, to print]({path.stem}.pdf)"
+        path.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
+    return faults
