@@ -53,18 +53,10 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST) -> str
     except OSError as error:
         why = "a link leads to it" if error.errno == errno.ELOOP else error.strerror or error
         raise FileError(f"it cannot be read: {why}") from None
-    except ValueError as error:  # a name with a zero in it
-        raise FileError(str(error)) from None
 
 
 def parse(text: str, deepest: int = DEEPEST) -> Any:
-    """Return what JSON says.
-
-    Raises
-    ------
-    FileError
-        Where it is not JSON, or nested deeper than ``deepest``.
-    """
+    """Return what JSON says; FileError where it is none, or nested deeper than ``deepest``."""
     try:
         found = json.loads(text)
     except RecursionError:
@@ -89,12 +81,7 @@ def clean(text: str, most: int = 120) -> str:
 def replacing(path: Path) -> Iterator[Path]:
     """Give a place to write to; what stands there in the end takes the name of ``path`` in one move.
 
-    Killed or failed at any moment, ``path`` is what it was before. Folders are made.
-
-    Raises
-    ------
-    OSError
-        Where it cannot be written; its ``filename`` is set.
+    Killed or failed at any moment, ``path`` is what it was before. Folders are made. An OSError names ``path``.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:

@@ -202,15 +202,3 @@ def test_what_is_missing_is_a_failure_in_ci_only(monkeypatch):
     assert caught.typename == "Skipped"
     with pytest.raises(ValueError, match="reason"):
         skip(" ", today)
-
-
-def test_the_actions_that_run_on_github_are_named_by_commit():
-    used = [
-        line.partition("uses:")[2].strip()
-        for path in (ROOT / ".github" / "workflows").glob("*.yml")
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if "uses:" in line
-    ]
-    assert len(used) > 10
-    for action in used:
-        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+.*", action), action

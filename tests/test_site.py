@@ -386,7 +386,7 @@ def test_a_workflow_may_do_little_and_ends(path):
         assert 0 < job["timeout-minutes"] <= 60
     for step in steps(path):
         if "uses" in step:
-            assert re.fullmatch(r"actions/[\w-]+@v\d+", step["uses"])
+            assert re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", step["uses"])
 
 
 def test_the_tests_cover_what_the_course_promises():

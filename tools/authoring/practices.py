@@ -165,7 +165,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
                 Ratio("resnet50_step", FP32, HALF, where={"batch": 4}),
                 Ratio("amp_training", {"precision": ("fp32", "tf32")}, BF16),
             ],
-            "Of ResNet-50 and BERT: [claims](../claims.md#claim-amp-speed).",
+            "Of ResNet-50 and BERT: [claims](../claims_numbers.md#claim-amp-speed).",
         ),
         Practice(
             "the same, for memory",
@@ -245,7 +245,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "03",
             [_loop("4 pieces", "loader", "synchronisation", "launch", "memory", "compute")],
             "The gradient is that of the whole batch only with equal parts and without BatchNorm: "
-            "[claims](../claims.md#claim-accumulation).",
+            "[claims](../claims_numbers.md#claim-accumulation).",
             modelled=True,
         ),
         Practice(
