@@ -129,21 +129,15 @@ def find(text: str, most: int = 3) -> list[Entry]:
 def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
     """Return the first entry and the others' names; ``made`` makes a link of a name and a path."""
     first, *others = found
-    parts = [
-        link(first),
-        f"    {first.forms[0]}",
-        first.meaning,
-        f"**Remedy.** {first.remedy}",
-        first.lesson,
-    ]
-    parts += ["Near it, too: " + ", ".join(map(link, others))] if others else []
+    text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
+    text += f"**Remedy.** {first.remedy}\n\n{first.lesson}"
+    text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
 
     def turned(match: re.Match[str]) -> str:
-        name, path = match.groups()
-        here = posixpath.normpath(f"handbook/errors/{path}")
-        return made(name, path if "://" in path else here)
+        here = posixpath.normpath(f"handbook/errors/{match[2]}")
+        return made(match[1], match[2] if "://" in match[2] else here)
 
-    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", turned, "\n\n".join(parts))
+    return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", turned, text)
 
 
 def _in_notebook(name: str, path: str) -> str:
@@ -164,11 +158,8 @@ def in_terminal(name: str, path: str) -> str:
 def explain(error: BaseException | str | None = None) -> None:
     """Say what an error means, what to do, and which lesson builds it.
 
-    Parameters
-    ----------
-    error
-        An error, its message, or a part of that; by default the session's last error, also one
-        that was raised on purpose, or by your answer in a check.
+    Give an error, its message or some words of that; without it this takes the session's last error,
+    also one that was raised on purpose, or by your answer in a check.
     """
     from IPython.display import Markdown, display
 
@@ -177,8 +168,7 @@ def explain(error: BaseException | str | None = None) -> None:
     error = getattr(sys, "last_value", None) if error is None else error
     text = "Nothing has failed in this session yet. After an error, explain() says what it means."
     if error is not None:
-        found = find(
-            error if isinstance(error, str) else "".join(traceback.format_exception(error))
-        )
+        said = error if isinstance(error, str) else "".join(traceback.format_exception(error))
+        found = find(said)
         text = told(found, _in_notebook if in_notebook() else in_terminal) if found else NOTHING
     display(Markdown(text)) if in_notebook() else print(text)
