@@ -173,9 +173,8 @@ def test_a_sheet_that_is_too_long_is_refused(tmp_path, site):
     style = (ROOT / "site" / "sheet.css").read_text(encoding="utf-8")
     (site / "site" / "sheet.css").write_text(style, encoding="utf-8")
     text = (ROOT / CHEATSHEET).read_text(encoding="utf-8")
-    (site / CHEATSHEET).write_text(
-        text.replace("\n7. ", "\n\n```python\n" + "x\n" * 30 + "```\n\n7. ")
-    )
+    longer = text.replace("\n7. ", "\n\n```python\n" + "x\n" * 30 + "```\n\n7. ")
+    (site / CHEATSHEET).write_text(longer, encoding="utf-8")
     assert sheets.print_sheet(site, CHEATSHEET, tmp_path / "long.pdf") == [
         f"{CHEATSHEET} takes 2 pages of paper, and shall take one."
     ]
