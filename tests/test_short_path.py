@@ -89,7 +89,8 @@ def test_its_cells_run_alone(lesson, tmp_path):
     if lesson is ON_PATH[-1]:
         page = (ROOT / short_path.PAGE).read_text(encoding="utf-8")
         assert OWN in page, "what the page says of the simulated GPU is what runs here"
-        nb.cells.append(nbformat.v4.new_code_cell(OWN))
+        own = OWN.replace("..", ROOT.as_posix())
+        nb.cells.append(nbformat.v4.new_code_cell(f"%cd -q {tmp_path.as_posix()}\n{own}"))
     where = {"metadata": {"path": str(NOTEBOOKS)}}
     client = nbclient.NotebookClient(
         nb, timeout=CELL_TIMEOUT, kernel_name="python3", resources=where
