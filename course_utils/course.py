@@ -19,7 +19,8 @@ class CourseFileError(ValueError):
 class Lesson:
     """One lesson, as the table of contents describes it.
 
-    ``minutes`` is how long a learner needs; ``planned`` lessons have no notebook yet.
+    ``minutes`` is how long a learner needs; ``planned`` lessons have no notebook yet. ``short_path`` has the
+    sections for a learner in a hurry: a heading, minutes, and what ``catch_up`` gets before it.
     """
 
     id: str
@@ -31,6 +32,7 @@ class Lesson:
     hardware: str = ""
     needs: tuple[str, ...] = ()
     planned: bool = False
+    short_path: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -144,11 +146,11 @@ def _lesson(path: Path, entry: Any) -> Lesson:
     if extra := set(entry) - known:
         raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")
     try:
-        lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs")}
+        lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs", "short_path")}
         minutes = int(entry["minutes"])
     except (TypeError, ValueError) as error:
         raise CourseFileError(
-            f"{path}: lesson {entry['id']}: minutes is a whole number, objectives and needs are "
-            f"lists ({error})"
+            f"{path}: lesson {entry['id']}: minutes is a whole number, objectives, needs and "
+            f"short_path are lists ({error})"
         ) from error
     return Lesson(**{**entry, **lists, "id": str(entry["id"]), "minutes": minutes})

@@ -13,6 +13,7 @@ from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
 from course_utils.stubs import exercise_id
+from tools.authoring import short_path
 from tools.authoring.form import FIX, Problem, tags, tidy
 
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
@@ -139,9 +140,10 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
         " · ".join(fact for fact in facts if fact),
+        short_path.line(course, lesson),
         "*Run the folded cell below first: it finds or fetches the course's helpers.*",
     ]
-    return _markdown("header", "\n\n".join(parts))
+    return _markdown("header", "\n\n".join(filter(None, parts)))
 
 
 def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:

@@ -31,6 +31,7 @@ from tools.authoring.form import (
     uncomparable,
 )
 from tools.authoring.glossary import glossary_problems, linked
+from tools.authoring.short_path import path_problems
 
 CELL_SECONDS = 600
 
@@ -45,6 +46,7 @@ def problems(
     found += generated_problems(nb, course, lesson, exercises, file)
     found += anatomy_problems(nb, exercises, file)
     found += glossary_problems(nb, course, lesson)
+    found += path_problems(nb, lesson, file)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:

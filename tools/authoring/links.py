@@ -135,9 +135,9 @@ def anchors(path: Path) -> set[str]:
     seen: Counter[str] = Counter()
     names = set(re.findall(r"<a\b[^>]*?\b(?:id|name)=[\"']([^\"']+)", text))
     for heading in found:
-        slug = _slug(heading.text)
-        names.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
-        seen[slug] += 1
+        name = slug(heading.text)
+        names.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
     return names
 
 
@@ -168,7 +168,7 @@ def _dead(course: Course, path: Path, target: str) -> str | None:
         return "no such file"
     if fragment and goal.suffix in {".md", ".ipynb"}:
         wanted = unquote(fragment)
-        if wanted not in anchors(goal) and _slug(wanted) not in anchors(goal):
+        if wanted not in anchors(goal) and slug(wanted) not in anchors(goal):
             return f"no heading #{fragment} there"
     return None
 
@@ -214,7 +214,8 @@ def _inside(course: Course, prefix: str, rest: str) -> Iterator[tuple[str, str]]
         yield f"dead address {found[1]}: {fault}", "correct the address"
 
 
-def _slug(heading: str) -> str:
+def slug(heading: str) -> str:
+    """Return a heading's anchor, as GitHub and the site form it."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     text = re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text).lower()
     return re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")

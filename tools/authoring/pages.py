@@ -16,6 +16,7 @@ from pathlib import Path
 from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
+from tools.authoring import short_path
 from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import (
     NAME_IT,
@@ -113,6 +114,7 @@ PAGES = {
     "handbook/benchmark.md": {"beside": beside},
     "handbook/errors.md": {"entries": errors},
     "handbook/practices.md": {"practices": practices},
+    short_path.PAGE: {"short-path": short_path.table},
     "handbook/templates.md": {"programs": programs},
     "handbook/machines.md": {"cards": cards},
 }

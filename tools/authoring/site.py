@@ -22,6 +22,7 @@ from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
 from tools.authoring.cells import SEEN
 from tools.authoring.form import dumps
+from tools.authoring.links import slug
 from tools.authoring.pages import start
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
@@ -159,6 +160,8 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     carried = carried and goal.suffix != ".ipynb"
     if path in pages or carried:
         here = posixpath.dirname(pages.get(at, ""))
+        if path.endswith(".ipynb"):  # a notebook's own anchors are written in another way
+            end = end and f"#{slug(unquote(fragment))}"
         return posixpath.relpath(pages.get(path, path), here or ".") + end
     if not goal.exists():
         return target  # Sphinx will say that it is dead

@@ -1,0 +1,87 @@
+"""The short path of four hours: the sections marked in course.yml, as a header's line and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+
+from course_utils.course import Course, Lesson
+from tools.authoring.anatomy import notebook_headings
+from tools.authoring.form import Problem
+
+PAGE = "handbook/short_path.md"
+OWN_TRAINING = 25
+"""Minutes for the learner's own training, with which the path ends."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A section of the path, or a whole lesson; ``catch_up`` is a word of its heading if it needs what was skipped."""
+
+    minutes: int
+    section: str = ""
+    catch_up: str = ""
+
+
+def stops(lesson: Lesson) -> list[Stop]:
+    """Return a lesson's part of the path; an empty list where it has none."""
+    return [Stop(**entry) for entry in lesson.short_path]
+
+
+def minutes(lesson: Lesson) -> int:
+    """Return how long the path stays in a lesson."""
+    return sum(stop.minutes for stop in stops(lesson))
+
+
+def total(course: Course) -> int:
+    """Return the minutes of the whole path, the learner's own training among them."""
+    return sum(map(minutes, course.lessons)) + OWN_TRAINING
+
+
+def first(lesson: Lesson, stop: Stop) -> str:
+    """Return the call that makes what a section needs of those skipped above it."""
+    return f'`course_utils.catch_up("{lesson.id}", "{stop.catch_up}")`'
+
+
+def line(course: Course, lesson: Lesson) -> str:
+    """Return what a learner in a hurry does in a lesson, for its header; nothing off the path."""
+    taken = stops(lesson)
+    if not taken:
+        return ""
+    begin = f"[Short path]({course.page(PAGE)}), {minutes(lesson)} min: "
+    if not taken[0].section:
+        return f"{begin}the whole lesson."
+    text = f"{begin}{', '.join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
+    if calls := [f"{first(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
+        text += f" In a new cell run {', and '.join(calls)}."
+    return text
+
+
+def table(course: Course) -> str:
+    """Return the whole path, a row a section, as Markdown."""
+    rows = ["| Lesson | Section | Minutes |", "|---|---|---:|"]
+    for lesson in course.lessons:
+        file = f"../notebooks/{lesson.file}"
+        for i, stop in enumerate(stops(lesson)):
+            name = f"[{lesson.id} · {lesson.title}]({file})" if i == 0 else ""
+            what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
+            if stop.catch_up:
+                what += f"; before it {first(lesson, stop)}"
+            rows.append(f"| {name} | {what if stop.section else 'all'} | {stop.minutes} |")
+    rows.append(f"| [Your own training](#your-own-training) | | {OWN_TRAINING} |")
+    whole = total(course)
+    return "\n".join([*rows, f"| In all | | {whole} ({whole // 60} h {whole % 60} min) |"])
+
+
+def path_problems(nb: NotebookNode, lesson: Lesson, file: str) -> Iterator[Problem]:
+    """Say which sections of the path a lesson does not have, or has in another order."""
+    have = [heading.text for heading in notebook_headings(nb) if heading.level == 2]
+    want = [stop.section for stop in stops(lesson) if stop.section]
+    mend = "correct short_path in course.yml"
+    for section in want:
+        if section not in have:
+            yield Problem(file, "", f"has no section '{section}' for the short path", mend)
+    if [s for s in have if s in want] != [s for s in want if s in have]:
+        yield Problem(file, "", "has the sections of the short path in another order", mend)
