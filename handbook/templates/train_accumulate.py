@@ -40,14 +40,14 @@ def choose_device(name):
 
 
 def choose_dtype(name, device):
-    """Return the dtype to compute in: bfloat16 where the device has units for it, float16 on an older GPU."""
+    """Return the dtype to compute in: bfloat16 where the device has units for it, else float16."""
     if name != "auto":
         return getattr(torch, name)
     if device.type == "cuda" and torch.version.cuda:
         # is_bf16_supported() says yes to emulation, too
         native = torch.cuda.get_device_capability(device) >= (8, 0)
         return torch.bfloat16 if native else torch.float16
-    return torch.bfloat16
+    return torch.float16 if device.type == "mps" else torch.bfloat16
 
 
 def evaluate(model, loader, device, dtype):

@@ -72,7 +72,7 @@ CLAIMS: tuple[Claim, ...] = (
         "CPU that is not a large server.",
         numbers=(*(_gpu(name) for name in TRAINING), *PRINTED),
         word="Depends",
-        verdict="{inside} of {count} published pairs, all of convolutional networks; all: {range}. Very small networks were "
+        verdict="{inside} of {count} published pairs lie in that range; all of them, of convolutional networks: {range}. Very small networks were "
         "faster on the CPU.",
         short="GPU against CPU, training",
     ),
@@ -545,7 +545,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="The maker's way of counting: a lane that adds and multiplies is a core.",
         numbers=(Value("cores", "cores", {"kind": "GPU"}),),
         word="Holds",
-        verdict="{range} on the cards this course speaks of.",
+        verdict="{range} on the two cards that are cited.",
         short="Cores of a GPU",
         gpu=False,
     ),
