@@ -143,6 +143,11 @@ TYPED = {
     "backward through the graph second time": "Backward a second time",
     "mat1 and mat2 shapes cannot be multiplied": "Shapes cannot be multiplied",
     "no working c++ compiler": "No C++ compiler",
+    "RuntimeError: mat1 and mat2 shapes cannot be multiplied (64x512 and 2048x10)": "Shapes cannot be multiplied",
+    "RuntimeError: [gloo/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete": "Gloo: timed out waiting",
+    "[rank4]:[E1016 03:31:38 ProcessGroupNCCL.cpp:607] [Rank 4] Watchdog caught collective operation timeout: \
+WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064, Timeout(ms)=1800000) ran for 600071 \
+milliseconds before timing out.": "NCCL: watchdog caught a collective operation timeout",
     "not implemented for the MPS device": "MPS: an operator is not implemented",
 }
 
