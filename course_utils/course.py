@@ -32,7 +32,7 @@ class Lesson:
     hardware: str = ""
     needs: tuple[str, ...] = ()
     planned: bool = False
-    short_path: tuple[dict[str, Any], ...] = ()
+    short_path: tuple[dict[str, Any], ...] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True)
