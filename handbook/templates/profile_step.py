@@ -83,7 +83,7 @@ def main():
                     raise SystemExit(
                         f"The data ends after {step} steps. Try a smaller --batch-size."
                     )
-                x, y = (part.to(device, non_blocking=True) for part in batch)
+                x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in batch)
             with record_function("forward"):
                 loss = nn.functional.cross_entropy(model(x), y)
             with record_function("backward"):

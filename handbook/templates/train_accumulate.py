@@ -56,7 +56,7 @@ def evaluate(model, loader, device, dtype):
     right = torch.zeros((), device=device)
     with torch.inference_mode(), torch.autocast(device.type, dtype):
         for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=loader.pin_memory) for part in (x, y))
             right += (model(x).argmax(1) == y).sum()
     return right.item()
 
@@ -106,7 +106,7 @@ def main():
             samples = sum(len(y) for _, y in group)
             optimizer.zero_grad()
             for x, y in group:
-                x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+                x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
                 with torch.autocast(device.type, dtype):  # forward and loss only
                     loss = nn.functional.cross_entropy(model(x), y)
                 scaler.scale(loss * len(x) / samples).backward()  # sums up to the group's mean

@@ -76,7 +76,7 @@ def evaluate(model, loader, device):
     right = torch.zeros((), device=device)
     with torch.inference_mode():
         for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=loader.pin_memory) for part in (x, y))
             right += (model(x).argmax(1) == y).sum()
     dist.all_reduce(right)
     return right.item()
@@ -93,7 +93,6 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-    # The device and the data.
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = start()
@@ -115,7 +114,6 @@ def main():
         part.load_state_dict(state[name])
     ddp = DistributedDataParallel(model)  # averages the gradients in backward
     say(f"training on {ranks} x {device.type}, {state['epochs']} epochs are done")
-    # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(state["epochs"], args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
@@ -124,7 +122,7 @@ def main():
         model.train()
         total = torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
             loss = nn.functional.cross_entropy(ddp(x), y)
             optimizer.zero_grad()
             loss.backward()
@@ -141,6 +139,8 @@ def main():
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         if rank == 0:  # the weights are the same on all
             save({n: p.state_dict() for n, p in parts.items()} | {"epochs": epoch + 1}, args.folder)
+    del ddp  # before the group that it uses
+    dist.barrier()
     dist.destroy_process_group()
     if rank == 0:
         torch.save(model.state_dict(), args.folder / "model.pt")

@@ -80,7 +80,7 @@ def evaluate(model, loader, device):
     right = torch.zeros((), device=device)
     with torch.inference_mode():
         for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=loader.pin_memory) for part in (x, y))
             right += (model(x).argmax(1) == y).sum()
     dist.all_reduce(right)
     return right.item()
@@ -117,7 +117,6 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     first = load(model, optimizer, args.folder)
     say(f"training on {ranks} x {device.type}, {first} epochs are done")
-
     for epoch in range(first, args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
@@ -126,7 +125,7 @@ def main():
         model.train()
         total = torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
@@ -142,6 +141,7 @@ def main():
         accuracy = evaluate(model, test_loader, device) / even
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         save(model, optimizer, epoch + 1, args.folder)
+    dist.barrier()
     dist.destroy_process_group()
     say(f"checkpoints are in {args.folder}")
 

@@ -76,7 +76,7 @@ def evaluate(model, loader, device):
     right = torch.zeros((), device=device)
     with torch.inference_mode():
         for x, y in loader:
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=loader.pin_memory) for part in (x, y))
             right += (model(x).argmax(1) == y).sum()
     return right.item()
 
@@ -121,7 +121,7 @@ def main():
         model.train()
         total = torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
-            x, y = x.to(device, non_blocking=True), y.to(device, non_blocking=True)
+            x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
             loss = nn.functional.cross_entropy(model(x), y)
             optimizer.zero_grad()
             loss.backward()
