@@ -11,8 +11,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-os.environ.setdefault("COURSE_DEVICE", "cpu")  # what `lesson` shows is measured where it runs
-
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "simgpu" / "tests")]
 
@@ -108,6 +106,7 @@ def lesson() -> None:
 
 
 if __name__ == "__main__":
+    os.environ.setdefault("COURSE_DEVICE", "cpu")  # `lesson` shows what is measured where it runs
     plt.switch_backend("agg")
     use_style()
     for draw in (lesson, timeline, mountain):

@@ -248,7 +248,7 @@ def killed(work, folder, times):
                 work()
             finally:
                 os._exit(0)
-        time.sleep(draw.uniform(0, 1.2 * lasts))
+        time.sleep(draw.uniform(0, 3 * lasts))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         yield [path for path in folder.iterdir() if path.name[0] != "."]
@@ -271,7 +271,7 @@ def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkey
             content = json.loads(path.read_text(encoding="utf-8"))
             assert content["checksum"] == checksum(content)
             written += 1
-    assert 5 < written < 95
+    assert 0 < written < 100
 
 
 @pytest.mark.everywhere

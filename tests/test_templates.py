@@ -272,7 +272,12 @@ class Torchrun:
         self.agent = subprocess.Popen(
             [*start, *map(str, words)],
             cwd=folder,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            env=os.environ
+            | {
+                "OMP_NUM_THREADS": "1",
+                "PYTHONUNBUFFERED": "1",
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # else a restart may fail
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
