@@ -4,6 +4,7 @@ A process that has imported torch once forks most of the runs: a start then cost
 batch script, start as a user starts them.
 """
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -282,6 +284,9 @@ class Torchrun:
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        self.clock = threading.Timer(LIMIT, self._stop)  # a rank that waits for ever prints nothing
+        self.clock.daemon = True
+        self.clock.start()
 
     def until(self, word):
         """Wait until a line has this; return the lines to there."""
@@ -297,10 +302,15 @@ class Torchrun:
         return found
 
     def kill(self):
-        for process in [psutil.Process(self.agent.pid), *self._below()]:
-            process.kill()
+        self.clock.cancel()
+        self._stop()
         self.agent.wait()
         self.agent.stdout.close()
+
+    def _stop(self):
+        with contextlib.suppress(psutil.Error):
+            for process in [psutil.Process(self.agent.pid), *self._below()]:
+                process.kill()
 
     def _below(self):
         return psutil.Process(self.agent.pid).children(recursive=True)
