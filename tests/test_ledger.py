@@ -261,12 +261,14 @@ def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys)
     lost = world.ledger()
     lost.try_out("a", {"seconds": 0.5})
     (path,) = world.folder.glob("*.json")
-    for data in spoilt(path.read_bytes()):
+    whole = path.read_bytes()
+    harmless = whole.replace(b'"sha256"', b'"sha257"')  # no sum, as in a file of an older course
+    for data in (harmless, *spoilt(whole)):
         path.write_bytes(data)
         ledger = world.ledger()
         ledger.resume()
         for rung in ledger._earlier.values():
-            assert rung.as_found == lost.rungs[0].as_found
+            assert rung.speed_up.median == lost.rungs[0].speed_up.median
     assert capsys.readouterr().out.count("this climb begins anew") > 590
 
 
