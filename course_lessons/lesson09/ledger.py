@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -26,6 +25,7 @@ from torch import nn
 from course_lessons.lesson09.drawings import Height, ladder, report_card
 from course_utils.devices import abilities, synchronize
 from course_utils.exercises.judge import Todo
+from course_utils.files import write
 from course_utils.predictions import Prediction, predict
 from course_utils.show import show_table
 from course_utils.timing import Measurement, take_turns
@@ -427,12 +427,7 @@ class Ledger:
     def _put(self, path: Path) -> None:
         """Write all that is known, so that the file is whole at every moment (lesson 03)."""
         known = self.as_dict()
-        new = path.with_suffix(".new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump(known | {"sha256": _sum(known)}, file, indent=1, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
+        write(path, json.dumps(known | {"sha256": _sum(known)}, indent=1, ensure_ascii=False))
 
     def _stem(self, when: str) -> str:
         return f"{self._name}_{self.device.type}_{when}"

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from course_utils.files import write
+
 _BROKEN = (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError)
 _SUMS = "SHA256SUMS"
 
@@ -111,12 +113,7 @@ def seal(folder: str | Path) -> None:
     """
     if not dist.is_initialized() or dist.get_rank() == 0:
         lines = [f"{digest}  {name}\n" for name, digest in _digests(Path(folder)).items()]
-        new = Path(folder) / f"{_SUMS}.new"
-        with new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, Path(folder) / _SUMS)
+        write(Path(folder) / _SUMS, "".join(lines))
 
 
 def verify(folder: str | Path) -> None:
@@ -139,5 +136,5 @@ def verify(folder: str | Path) -> None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith(_SUMS))
+    files = sorted(p for p in folder.iterdir() if p.is_file() and _SUMS not in p.name)
     return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
