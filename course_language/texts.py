@@ -1,0 +1,208 @@
+"""Which strings of a program are texts for a reader, and a program with these texts in another language.
+
+One rule serves both: what ``tools.translate`` collects for the translators, and what is replaced when a module
+is compiled. A text is a string of two words or more, or a label of a figure; not a docstring, a key, what is compared,
+what is looked for, a program, or markup alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+_LABELS = {
+    *("annotate", "legend", "set_label", "set_title", "set_xlabel", "set_ylabel", "suptitle", "text", "title"),
+    *("xlabel", "ylabel", "axhline", "axvline", "plot", "bar", "barh", "scatter", "hist", "print", "Note"),
+}
+_LABEL_KEYWORDS = {"desc", "description", "label", "title", "text", "xlabel", "ylabel", "unit"}
+_NOT_READ = {
+    *("__import__", "compile", "edited", "eval", "exec", "fullmatch", "getattr", "glob", "hasattr", "match", "open"),
+    *("rglob", "run", "search", "setattr", "startswith", "endswith", "split", "strftime", "strptime", "sub", "finditer"),
+    *("findall", "add_parser", "Popen", "check_output", "dtype", "device", "encode", "removeprefix", "removesuffix"),
+    *("Path", "joinpath", "TypeVar", "Literal", "namedtuple", "import_module", "find_spec", "sched", "index", "find"),
+}
+_NOT_READ_KEYWORDS = {"id", "needs", "family", "encoding", "mode", "reference", "style", "css", "choices", "pattern"}
+_WORDS = re.compile(r"(?<![\w<&/#.-])[A-Za-z]['A-Za-z]+")
+
+
+def _bare(text: str) -> str:
+    """Return a text without markup, code spans and links' addresses."""
+    text = re.sub(r"<[^<>]*>|`[^`]*`|\]\([^)]*\)|https?://\S+|\$[^$]*\$", " ", text)
+    return re.sub(r"\{[^{}]*\}", " ", text)
+
+
+def _is_program(text: str) -> bool:
+    try:
+        tree = ast.parse(text.strip())
+    except (SyntaxError, ValueError):
+        return False
+    plain = [isinstance(part, ast.Expr) and isinstance(part.value, (ast.Compare, ast.BoolOp)) for part in tree.body]
+    return plain != [True] and plain != []
+
+
+def reads_as_text(text: str, label: bool = False) -> bool:
+    """Tell whether a string is written for a reader: words, not a program or markup."""
+    words = _WORDS.findall(_bare(text))
+    if label:
+        return bool(words) and not re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text)
+    if len(words) < 2 or " " not in text.strip():
+        return False
+    if re.search(r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", text, re.M) and "<" not in text:
+        return False
+    return not _is_program(text)
+
+
+def message(node: ast.expr) -> tuple[str, list[ast.FormattedValue]] | None:
+    """Return a string's text, its values as {name} or {0}, and the values; None for what is no string.
+
+    Braces that an f-string shows are doubled, as ``str.format`` wants them.
+    """
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value, []
+    if not isinstance(node, ast.JoinedStr):
+        return None
+    text, values = "", []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            text += part.value.replace("{", "{{").replace("}", "}}")
+        elif isinstance(part, ast.FormattedValue):
+            name = part.value.id if isinstance(part.value, ast.Name) else str(len(values))
+            name = str(len(values)) if "{" + name + "}" in text else name
+            text += "{" + name + "}"
+            values.append(part)
+    return text, values
+
+
+def fields(text: str) -> list[str]:
+    """Return the names of the values in a text, in their order."""
+    return re.findall(r"\{(\w+)\}", re.sub(r"\{\{|\}\}", "", text))
+
+
+class _Finder:
+    """Walk a program and hand each text to ``found``; what that returns takes its place."""
+
+    def __init__(self, found: Callable[[ast.expr], ast.expr], kept: set[str], raises=True, docs=False):
+        self.found, self.kept, self.raises, self.docs = found, kept, raises, docs
+
+    def change(self, node: ast.AST, label: bool = False, read: bool = True) -> ast.AST:
+        """Go through one node and below; return it, or what takes its place."""
+        if (got := message(node)) is not None:
+            return self._string(node, got, label, read)
+        if isinstance(node, ast.Call):
+            return self._call(node, label, read)
+        if isinstance(node, (ast.Compare, ast.Subscript, ast.Match)):
+            for name, value in ast.iter_fields(node):
+                inner = name in ("cases", "value") and read
+                setattr(node, name, self._each(value, label=False, read=inner))
+            return node
+        if isinstance(node, ast.Dict):
+            node.values = self._each(node.values, label, read)
+            return node
+        if isinstance(node, ast.Raise) and not self.raises:
+            return node
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not self.docs:
+            return node  # a docstring, or what stands below a name in its place
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if isinstance(node, ast.FunctionDef) and node.name in self.kept:
+                return node
+            if hasattr(node, "args"):
+                node.args = self.change(node.args)
+            node.body = self._each(node.body)
+            return node
+        inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred, ast.keyword))
+        for name, value in ast.iter_fields(node):
+            if name in ("annotation", "returns", "decorator_list", "type_comment"):
+                continue
+            setattr(node, name, self._each(value, label and inherit, read if inherit or not isinstance(node, ast.stmt) else True))
+        return node
+
+    def _each(self, value, label=False, read=True):
+        if isinstance(value, list):
+            return [self._each(item, label, read) for item in value]
+        return self.change(value, label, read) if isinstance(value, ast.AST) else value
+
+    def _string(self, node, got, label, read):
+        text, values = got
+        for value in values:
+            value.value = self.change(value.value, read=read)
+        if not read or text in self.kept or not reads_as_text(text, label):
+            return node
+        return ast.copy_location(self.found(node), node)
+
+    def _call(self, node, label, read):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        node.func = self.change(node.func, read=read)
+        named = name in _LABELS
+        node.args = [self._each(arg, label or named, read and name not in _NOT_READ) for arg in node.args]
+        for keyword in node.keywords:
+            shown = keyword.arg in _LABEL_KEYWORDS
+            keyword.value = self._each(keyword.value, label or shown, read and keyword.arg not in _NOT_READ_KEYWORDS)
+        return node
+
+
+def kept(tree: ast.AST) -> set[str]:
+    """Return what is no text though it reads like one: strings used as keys or compared, and references' names."""
+    names = set()
+    for node in ast.walk(tree):
+        places: list[ast.AST | None] = []
+        if isinstance(node, ast.Compare):
+            places = [node.left, *node.comparators]
+        elif isinstance(node, ast.Dict):
+            places = node.keys
+        elif isinstance(node, ast.Subscript):
+            places = [node.slice]
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
+            names |= {k.value.id for k in node.keywords if k.arg == "reference" and isinstance(k.value, ast.Name)}
+        for place in places:
+            for part in ast.walk(place) if place is not None else ():
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    names.add(part.value)
+    return names
+
+
+def found(tree: ast.AST, raises: bool = True, docs: bool = False) -> list[ast.expr]:
+    """Return the nodes of a program that are texts.
+
+    ``raises`` tells whether what a program raises is one: not where it repeats another library's own message. ``docs``
+    tells whether docstrings are: in a lesson's cell they are read.
+    """
+    seen: list[ast.expr] = []
+    _Finder(lambda node: seen.append(node) or node, kept(tree), raises, docs).change(tree)
+    return seen
+
+
+def translated(tree: ast.Module, look: Callable[[str], str | None], raises: bool = True) -> ast.Module:
+    """Return a program with its texts in another language, its values where that language wants them.
+
+    Parameters
+    ----------
+    tree
+        The program; it is changed.
+    look
+        Gives a text's translation, or None.
+    raises
+        See ``found``.
+    """
+
+    def change(node: ast.expr) -> ast.expr:
+        text, values = message(node)
+        other = look(text)
+        if other is None:
+            return node
+        if not isinstance(node, ast.JoinedStr):
+            return ast.Constant(other)
+        return ast.JoinedStr(list(_parts(other, dict(zip(fields(text), values, strict=True)))))
+
+    tree = _Finder(change, kept(tree), raises).change(tree)
+    return ast.fix_missing_locations(tree)
+
+
+def _parts(text: str, values: dict[str, ast.FormattedValue]) -> Iterator[ast.expr]:
+    for part in re.split(r"(\{\{|\}\}|\{\w+\})", text):
+        if part in ("{{", "}}"):
+            yield ast.Constant(part[0])
+        elif part.startswith("{"):
+            yield values[part[1:-1]]
+        elif part:
+            yield ast.Constant(part)

@@ -1,0 +1,1 @@
+"""The course in another language: what is to be translated, the catalogues, and what is made of them."""

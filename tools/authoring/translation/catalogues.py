@@ -1,0 +1,188 @@
+"""The catalogues of a language: what the course says, collected from its sources, and what it is in that language.
+
+One gettext file for each lesson, each package of helpers and content, and each page, in ``course_language/LANGUAGE/``.
+"""
+
+from __future__ import annotations
+
+import ast
+import datetime as dt
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from babel.messages.catalog import Catalog
+from babel.messages.pofile import read_po, write_po
+
+from course_language import texts
+from course_utils import files
+from course_utils.cli.bootstrap import ROOT
+from tools.authoring.translation import code, prose
+
+LANGUAGES = ROOT / "course_language"
+GENERATED = frozenset({"course-map", "lesson-links", "address", "start", "urls"})
+"""Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
+_DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)  # gettext wants one; a changing one would be a change
+_SIMULATED = ("__init__", "clock", "counters", "timeline", "cluster/__init__", "cluster/ranks", "cluster/scheduler")
+"""What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
+_TOOLS = ("tools/authoring/cells.py", "tools/authoring/pages.py", "tools/authoring/short_path.py")
+_PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md", "site/*.md")
+_NOT_LEARNERS = ("course_lessons/shared/claims/",)  # what claims.md is made of
+
+
+@dataclass(frozen=True)
+class Text:
+    """One text of the course and the places it stands at."""
+
+    english: str
+    place: str
+    note: str = ""
+
+
+def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
+    """Return what is translated: the name of each catalogue, and what yields its texts."""
+    found: dict[str, Callable[[], Iterator[Text]]] = {"course": lambda: _course(root)}
+    for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
+        found[f"notebooks/{path.stem}"] = lambda path=path: _notebook(path)
+    for name, paths in sorted(_packages(root).items()):
+        found[f"packages/{name}"] = lambda paths=paths: _programs(root, paths)
+    for pattern in _PAGES:
+        for path in sorted(root.glob(pattern)):
+            name = path.relative_to(root).as_posix()
+            found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(path, name)
+    return found
+
+
+def programs(root: Path = ROOT) -> Iterator[str]:
+    """Yield the modules whose texts are translated as they are compiled, as paths from the course's folder."""
+    for paths in _packages(root).values():
+        yield from paths
+
+
+def _packages(root: Path) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"tools": list(_TOOLS)}
+    found["simgpu"] = [f"simgpu/{name}.py" for name in _SIMULATED]
+    for package in ("course_utils", "course_lessons"):
+        for path in sorted((root / package).rglob("*.py")):
+            name = path.relative_to(root).as_posix()
+            if name.startswith(_NOT_LEARNERS):
+                continue
+            parts = name.split("/")
+            folder = package if package == "course_utils" or len(parts) < 3 else f"{package}.{parts[1]}"
+            found.setdefault(folder, []).append(name)
+    return found
+
+
+def _course(root: Path) -> Iterator[Text]:
+    raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
+    for lesson in raw["lessons"]:
+        goals = enumerate(lesson.get("objectives", ()), 1)
+        told = {name: lesson.get(name, "") for name in ("title", "question", "hardware")}
+        told |= {f"objective {number}": goal for number, goal in goals}
+        for name, text in told.items():
+            if text:
+                yield Text(str(text), f"{lesson['id']} {name}")
+
+
+def _notebook(path: Path) -> Iterator[Text]:
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        if "generated" in cell["metadata"].get("tags", ()):
+            continue
+        source = "".join(cell["source"])
+        taken = prose.pieces(source) if cell["cell_type"] == "markdown" else code.pieces(source)
+        for text in taken:
+            yield Text(text, cell["id"])
+
+
+def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
+    for path in paths:
+        tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        for node in texts.found(tree, raises=not path.startswith("simgpu")):
+            text, values = texts.message(node)
+            names = zip(texts.fields(text), values, strict=True) if values else ()
+            told = [f"{{{name}}} = {ast.unparse(value.value)}" for name, value in names if name.isdigit()]
+            yield Text(text, path, "; ".join(told))
+
+
+def _page(path: Path, name: str) -> Iterator[Text]:
+    for text in prose.pieces(path.read_text(encoding="utf-8"), GENERATED):
+        yield Text(text, name)
+
+
+def catalogue(name: str, language: str) -> Path:
+    """Return the file of a catalogue."""
+    return LANGUAGES / language / f"{name}.po"
+
+
+def load(path: Path, language: str = "zh_CN") -> Catalog:
+    """Read a catalogue; an empty one where there is no file."""
+    if not path.exists():
+        return _empty(language)
+    with path.open("rb") as file:
+        return read_po(file, locale=language)
+
+
+def _empty(language: str) -> Catalog:
+    return Catalog(
+        locale=language, project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
+        header_comment="# GPU Training with PyTorch", creation_date=_DATE, revision_date=_DATE,
+        last_translator="the course", language_team="the course",
+    )  # fmt: skip
+
+
+def fresh(name: str, language: str = "zh_CN") -> Catalog:
+    """Return a catalogue with all texts of its source and no translation."""
+    made = _empty(language)
+    for text in sources()[name]():
+        notes = [text.note] if text.note else []
+        made.add(text.english, locations=[(text.place, None)], auto_comments=notes)
+    return made
+
+
+def update(name: str, language: str, known: dict[str, str]) -> Catalog:
+    """Return a catalogue brought up to date: what changed is fuzzy, what is gone is left out.
+
+    ``known`` are translations of the same texts in other catalogues.
+    """
+    old, new = load(catalogue(name, language)), fresh(name)
+    old.update(new, update_creation_date=False)
+    old.obsolete.clear()
+    old.revision_date = old.creation_date = _DATE
+    for entry in old:
+        entry.flags.discard("python-format")
+        entry.flags.discard("python-brace-format")
+        if entry.id and (not entry.string or entry.fuzzy) and entry.id in known:
+            entry.string = known[entry.id]
+            entry.flags.discard("fuzzy")
+    return old
+
+
+def dumps(catalog: Catalog) -> bytes:
+    """Return a catalogue as it stands on disk."""
+    for entry in catalog:
+        entry.flags.discard("python-format")
+        entry.flags.discard("python-brace-format")
+    out = io.BytesIO()
+    write_po(out, catalog, width=0, sort_output=False, ignore_obsolete=True, include_lineno=False)
+    return out.getvalue()
+
+
+def save(catalog: Catalog, path: Path) -> None:
+    """Write a catalogue."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.write(path, dumps(catalog))
+
+
+def translations(language: str, prefix: str = "") -> dict[str, str]:
+    """Return all finished translations of a language, by the English text; ``prefix`` chooses catalogues."""
+    found: dict[str, str] = {}
+    for path in sorted((LANGUAGES / language).rglob("*.po")):
+        if not path.relative_to(LANGUAGES / language).as_posix().startswith(prefix):
+            continue
+        for entry in load(path):
+            if entry.id and entry.string and not entry.fuzzy:
+                found[entry.id] = entry.string
+    return found

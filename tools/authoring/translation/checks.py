@@ -1,0 +1,75 @@
+"""What is wrong with a translation, as far as a program can tell."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+_HAN = r"[\u4e00-\u9fff]"
+_CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
+_ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
+_NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
+_HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
+_VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+_MARK = re.compile(r"[,;:?!]")
+
+
+def _bare(text: str) -> str:
+    """Return a text with code as one sign, without addresses and markup."""
+    return _HTML.sub("", _ADDRESS.sub("](", _CODE.sub("`", text)))
+
+
+_SAME: dict[str, Callable[[str], Counter]] = {
+    "values": lambda text: Counter(_VALUE.findall(text.replace("{{", "").replace("}}", ""))),
+    "code": lambda text: Counter(_CODE.findall(text)),
+    "links": lambda text: Counter(next(filter(None, got), "") for got in _ADDRESS.findall(text)),
+    "tags": lambda text: Counter(re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)),
+    "numbers": lambda text: Counter(_NUMBER.findall(_VALUE.sub("", _bare(text)))),
+}
+
+
+@cache
+def terms(path: Path) -> tuple[tuple[str, str, str], ...]:
+    """Return the term base of a language: the English, its word, and a word that it must not be."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter="\t")
+        next(rows)
+        return tuple((row[0], row[1], row[2]) for row in rows)
+
+
+def problems(english: str, other: str, base: Path | None = None) -> list[str]:
+    """Return what is wrong with the translation of a text, a sentence each."""
+    if not other.strip():
+        return ["it is missing"]
+    if other == english:
+        return []  # a name, or a program
+    found = []
+    for what, parts in _SAME.items():
+        wanted, got = parts(english), parts(other)
+        if wanted != got:
+            lost, new = [*(wanted - got).elements()], [*(got - wanted).elements()]
+            found.append(f"other {what}: {lost or 'nothing'} became {new or 'nothing'}")
+    ends = [re.match(r"\s*", text).group() + "…" + re.search(r"\s*$", text).group() for text in (english, other)]
+    if ends[0] != ends[1]:
+        found.append(f"it begins or ends with other spaces: {ends[0]!r} became {ends[1]!r}")
+    if english.count("**") != other.count("**"):
+        found.append("it has not as many ** as the English")
+    bare = _bare(other)
+    if got := re.search(rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}", bare):
+        found.append(f"a space is missing between Chinese and Latin letters, digits or code: {got.group()!r}")
+    if got := re.search(rf"{_HAN}{_MARK.pattern}|{_HAN}\.(?!\w)|{_MARK.pattern}{_HAN}", bare):
+        found.append(f"punctuation is not full-width: {got.group()!r}")
+    if got := re.search(rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)):
+        found.append(f"parentheses are not full-width: {got.group()!r}")
+    if got := re.search(rf"\"[^\"]*{_HAN}[^\"]*\"|{_HAN}'", bare):
+        found.append(f"quotation marks are not “ ”: {got.group()!r}")
+    if got := re.search(r" [，。；：！？）”]|[，。；：！？（“] ", bare):
+        found.append(f"a space stands beside full-width punctuation: {got.group()!r}")
+    for name, word, never in terms(base) if base else ():
+        if never and never in other and re.search(rf"\b{re.escape(name)}", english, re.I):
+            found.append(f"{name!r} is {word}, not {never}")
+    return found

@@ -1,0 +1,150 @@
+"""The code of a cell: its comments and texts, and the same cell with others in their place.
+
+Positions inside an f-string are right from Python 3.12 on; an older one cannot do this.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Callable
+from unicodedata import east_asian_width
+
+from course_language import texts
+
+_MAGIC = re.compile(r"^(\s*)([%!])(.*)$", re.M)
+_DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|ruff:|!)")
+WIDTH = 96
+
+
+def _plain(source: str) -> str:
+    """Return the source of the same length with its magics as comments."""
+    return _MAGIC.sub(lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source)
+
+
+def _width(text: str) -> int:
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+
+
+def _comments(source: str) -> list[tuple[int, int, str, str]]:
+    """Return each comment as start, end, indentation (None beside code) and words; lines that follow one another are one."""
+    starts = [0]
+    for line in source.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    found: list[tuple[int, int, str | None, str]] = []
+    last = (-1, -1)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string):
+            continue
+        row, column = token.start
+        begin = starts[row - 1] + column
+        before = source[starts[row - 1] : begin]
+        alone = not before.strip()
+        words = token.string.lstrip("#").strip()
+        if alone and last == (row - 1, column) and found[-1][2] is not None:
+            begin, _, indent, old = found.pop()
+            found.append((begin, starts[row - 1] + column + len(token.string), indent, f"{old} {words}"))
+        else:
+            found.append((begin, begin + len(token.string), before if alone else None, words))
+        last = (row, column) if alone else (-1, -1)
+    return found
+
+
+def _literal(old: str, text: str, values: list[str] | None) -> str:
+    """Return a string's source like ``old``'s, with another text; ``values`` are an f-string's, as they stand in it."""
+    prefix, quote = re.match(r"([A-Za-z]*)('''|\"\"\"|'|\")", old).groups()
+    if values is None:
+        prefix = prefix.replace("f", "").replace("F", "")
+        parts = [text]
+    else:
+        prefix = "f"
+        parts = re.split(r"(\{\w+\})", text.replace("{{", "\0").replace("}}", "\1"))
+    named = dict(zip(texts.fields(text), [], strict=False)) if values is None else values
+    raw = "r" in prefix.lower()
+    written = ""
+    for part in parts:
+        if values is not None and re.fullmatch(r"\{\w+\}", part):
+            written += named[part[1:-1]]
+            continue
+        part = part.replace("\0", "{{").replace("\1", "}}")
+        if not raw:
+            part = part.replace("\\", "\\\\")
+        part = part.replace(quote, "\\" + quote) if len(quote) == 1 else part
+        written += part if len(quote) == 3 else part.replace("\n", "\\n").replace("\t", "\\t")
+    return prefix + quote + written + quote
+
+
+def rewrite(source: str, change: Callable[[str], str]) -> str:
+    """Return a cell's code with each comment and text handed to ``change``, and what that returns in its place.
+
+    Raises
+    ------
+    SyntaxError
+        Where the cell is no Python, magics apart.
+    """
+    plain = _plain(source)
+    lines = plain.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+
+    def place(row: int, column: int) -> int:
+        return starts[row - 1] + len(lines[row - 1].encode()[:column].decode())
+
+    def span(node: ast.AST) -> tuple[int, int]:
+        return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
+
+    found = texts.found(ast.parse(plain), docs=True)
+    spans = {span(node): node for node in found}
+
+    def render(begin: int, end: int) -> str:
+        """Return the source from here to there, with all texts in it replaced."""
+        out, at = "", begin
+        for (first, last), node in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
+            if first < at or last > end or (first, last) == (begin, end):
+                continue
+            out += source[at:first] + string(first, last, node)
+            at = last
+        return out + source[at:end]
+
+    def string(first: int, last: int, node: ast.expr) -> str:
+        text, parts = texts.message(node)
+        other = change(text)
+        if other == text and not any(first < b and e < last for b, e in spans):
+            return source[first:last]
+        values = None
+        if isinstance(node, ast.JoinedStr):
+            values = dict(zip(texts.fields(text), (render(*span(part)) for part in parts), strict=True))
+        return _literal(source[first:last], other, values)
+
+    edits = [(b, e, string(b, e, node)) for (b, e), node in spans.items()]
+    edits = [(b, e, new) for b, e, new in edits if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)]
+    for begin, end, indent, words in _comments(plain):
+        if source[begin] != "#" or not texts.reads_as_text(words, label=True):
+            continue
+        other = change(words)
+        if other != words:
+            edits.append((begin, end, _wrapped(other, indent) if indent is not None else f"# {other}"))
+    for begin, end, new in sorted(edits, reverse=True):
+        source = source[:begin] + new + source[end:]
+    return source
+
+
+def _wrapped(words: str, indent: str) -> str:
+    """Return a comment of several lines, none wider than a line of code."""
+    lines, line = [], ""
+    for part in re.findall(r"[\x21-\x7e]+|[ ]+|.", words):
+        if line and _width(indent + "# " + line + part) > WIDTH and part not in "，。；：！？）、”":
+            lines.append(line.rstrip())
+            line = ""
+        line += part if line or part.strip() else ""
+    return f"\n{indent}".join(f"# {line}" for line in [*lines, line.rstrip()] if line)
+
+
+def pieces(source: str) -> list[str]:
+    """Return the comments and texts of a cell, in no certain order."""
+    found: list[str] = []
+    rewrite(source, lambda piece: found.append(piece) or piece)
+    return found

@@ -1,0 +1,82 @@
+"""Markdown taken apart into the pieces that are translated, and put together again.
+
+A piece is a heading, a paragraph, an item of a list or a row of a table. Code, formulas, markup alone and what has no
+words stay as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_FENCE = re.compile(r"\s*(```|~~~|\$\$)")
+_ITEM = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?|\s*>\s?|#{1,6}\s+)(.*)", re.DOTALL)
+_WORDS = re.compile(r"[^\W\d_]{2,}")
+_NOT_WORDS = re.compile(
+    r"```.*?```|`[^`]*`|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)|<!--.*?-->|<[^<>]*>|https?://\S+|\$[^$]*\$", re.DOTALL
+)
+
+
+def has_words(text: str) -> bool:
+    """Tell whether a piece has words outside code, addresses, pictures, formulas and markup."""
+    return bool(_WORDS.search(_NOT_WORDS.sub(" ", text)))
+
+
+def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
+    """Return Markdown with each piece that has words handed to ``change``, and what that returns in its place.
+
+    ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken apart.
+    """
+    done: list[str] = []
+    held: list[str] = []
+
+    def finish() -> None:
+        if held:
+            first, rest = held[0], held[1:]
+            lead, text = _ITEM.fullmatch(first).groups() if _ITEM.fullmatch(first) else ("", first)
+            lead = lead or re.match(r"\s*", text).group()
+            whole = "\n".join([text.strip(), *(line.strip() for line in rest)])
+            whole = re.sub(r"(?<![\\])\n", " ", whole) if "<br" not in whole else whole
+            done.append(lead + (change(whole) if has_words(whole) else whole))
+            held.clear()
+
+    fenced = left = ""
+    for line in markdown.split("\n"):
+        if left or (named := re.match(r"<!-- ([\w-]+):begin -->", line)):
+            finish()
+            left = left or (named[1] if named[1] in leave else "")
+            left = "" if line == f"<!-- {left}:end -->" else left
+            done.append(line)
+        elif fenced or (fence := _FENCE.match(line)):
+            finish()
+            done.append(line)
+            if not fenced:
+                fenced = fence[1] if line.count(fence[1]) == 1 else ""
+            elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
+                fenced = ""
+        elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<[^<>]*>|<!--.*-->)\s*", line):
+            finish()
+            done.append(line)
+        elif line.lstrip().startswith(("|", "<")) or re.match(r"\s{4,}\S", line) and not held:
+            finish()
+            if line.lstrip().startswith(("|", "<")):
+                held.append(line)
+                finish()
+            else:
+                done.append(line)
+        elif _ITEM.fullmatch(line):
+            finish()
+            held.append(line)
+            if line.startswith("#"):
+                finish()
+        else:
+            held.append(line)
+    finish()
+    return "\n".join(done)
+
+
+def pieces(markdown: str, leave: frozenset[str] = frozenset()) -> list[str]:
+    """Return the pieces of a text that have words, in their order."""
+    found: list[str] = []
+    rewrite(markdown, lambda piece: found.append(piece) or piece, leave)
+    return found
