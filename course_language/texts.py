@@ -26,6 +26,12 @@ _NOT_READ_KEYWORDS = {"id", "needs", "family", "encoding", "mode", "reference", 
 _WORDS = re.compile(r"(?<![\w<&/#.-])[A-Za-z]['A-Za-z]+")
 
 
+_CODE_LIKE = re.compile(  # a part of a program
+    r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|[<>=]=|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |^for .* in \w+$|"""
+    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$"""
+)
+
+
 def _bare(text: str) -> str:
     """Return a text without markup, code spans and links' addresses."""
     text = re.sub(r"<[^<>]*>|`[^`]*`|\]\([^)]*\)|https?://\S+|\$[^$]*\$", " ", text)
@@ -37,8 +43,9 @@ def _is_program(text: str) -> bool:
         tree = ast.parse(text.strip())
     except (SyntaxError, ValueError):
         return False
-    plain = [isinstance(part, ast.Expr) and isinstance(part.value, (ast.Compare, ast.BoolOp)) for part in tree.body]
-    return plain != [True] and plain != []
+    value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
+    words = isinstance(value, ast.BoolOp) or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
+    return not words and tree.body != []
 
 
 def reads_as_text(text: str, label: bool = False) -> bool:
@@ -49,6 +56,8 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if len(words) < 2 or " " not in text.strip():
         return False
     if re.search(r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", text, re.M) and "<" not in text:
+        return False
+    if _CODE_LIKE.search(text) and "`" not in text and len(words) < 9 and not text.endswith("."):
         return False
     return not _is_program(text)
 
@@ -97,7 +106,8 @@ class _Finder:
                 setattr(node, name, self._each(value, label=False, read=inner))
             return node
         if isinstance(node, ast.Dict):
-            node.values = self._each(node.values, label, read)
+            edits = any(map(_is_edited, node.keys))
+            node.values = self._each(node.values, label, read and not edits)
             return node
         if isinstance(node, ast.Raise) and not self.raises:
             return node
@@ -109,6 +119,9 @@ class _Finder:
             if hasattr(node, "args"):
                 node.args = self.change(node.args)
             node.body = self._each(node.body)
+            return node
+        if isinstance(node, ast.Attribute):
+            node.value = self.change(node.value, read=read)
             return node
         inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred, ast.keyword))
         for name, value in ast.iter_fields(node):
@@ -132,7 +145,12 @@ class _Finder:
 
     def _call(self, node, label, read):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        node.func = self.change(node.func, read=read)
+        node.func = self.change(node.func, read=read and name not in _NOT_READ)
+        if name.lstrip("_").startswith(("twin", "edit", "variant")):
+            return node  # pieces of programs
+        if name == "word" and node.args:
+            node.args = [ast.copy_location(self.found(arg), arg) for arg in node.args]
+            return node
         named = name in _LABELS
         node.args = [self._each(arg, label or named, read and name not in _NOT_READ) for arg in node.args]
         for keyword in node.keywords:
@@ -141,23 +159,42 @@ class _Finder:
         return node
 
 
+def _is_edited(key: ast.expr | None) -> bool:
+    """Tell whether a key is a piece of a program, which the value takes the place of."""
+    if isinstance(key, ast.Name):
+        return key.id.startswith("_") and key.id.isupper()
+    return isinstance(key, ast.Constant) and bool(re.search(r"[()=\[\]+]|^return |^for ", str(key.value)))
+
+
 def kept(tree: ast.AST) -> set[str]:
     """Return what is no text though it reads like one: strings used as keys or compared, and references' names."""
-    names = set()
+    names, keys = set(), set()
     for node in ast.walk(tree):
         places: list[ast.AST | None] = []
         if isinstance(node, ast.Compare):
             places = [node.left, *node.comparators]
         elif isinstance(node, ast.Dict):
             places = node.keys
+            keys |= {key.id for key in node.keys if isinstance(key, ast.Name)}
         elif isinstance(node, ast.Subscript):
             places = [node.slice]
+        elif isinstance(node, ast.Attribute) and node.attr == "split" and isinstance(node.value, ast.Name):
+            keys.add(node.value.id)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
             names |= {k.value.id for k in node.keywords if k.arg == "reference" and isinstance(k.value, ast.Name)}
         for place in places:
             for part in ast.walk(place) if place is not None else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     names.add(part.value)
+    for node in ast.walk(tree):  # a name that is a key, and what it stands for
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                both = [target], [node.value]
+                if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                    both = target.elts, node.value.elts
+                for name, value in zip(*both, strict=False):
+                    if getattr(name, "id", None) in keys and isinstance(value, ast.Constant):
+                        names.add(value.value)
     return names
 
 

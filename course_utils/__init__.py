@@ -9,6 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+import course_language
+
+course_language.install()
 __version__ = "0.1.0"
 
 _HOME = {

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from course_language import chosen, say
+
 _PACKAGE = Path(__file__).parent
 
 
@@ -113,6 +115,11 @@ def load_course(path: Path | str | None = None) -> Course:
     )
 
 
+def notebooks() -> str:
+    """Return the folder of the lessons in the learner's language, from the course's."""
+    return "notebooks" if chosen() == "en" else f"notebooks/{chosen()}"
+
+
 def fresh_notebook(lesson: Lesson) -> str:
     """Return the text of a lesson as the course ships it, never of a file that a learner edited.
 
@@ -123,11 +130,11 @@ def fresh_notebook(lesson: Lesson) -> str:
     CourseFileError
         Where neither is there; the message says what to do.
     """
-    carried = _PACKAGE / "notebooks" / lesson.file
+    carried = _PACKAGE / notebooks() / lesson.file
     if carried.is_file():
         return carried.read_text(encoding="utf-8")
     # In UTF-8 whatever the system's own encoding is; quiet about what git itself says.
-    show = ["git", "show", f"HEAD:./notebooks/{lesson.file}"]
+    show = ["git", "show", f"HEAD:./{notebooks()}/{lesson.file}"]
     try:
         done = subprocess.run(show, cwd=_PACKAGE.parent, capture_output=True, check=True)
         return done.stdout.decode("utf-8")
@@ -153,4 +160,6 @@ def _lesson(path: Path, entry: Any) -> Lesson:
             f"{path}: lesson {entry['id']}: minutes is a whole number, objectives, needs and "
             f"short_path are lists ({error})"
         ) from error
-    return Lesson(**{**entry, **lists, "id": str(entry["id"]), "minutes": minutes})
+    said = {key: say(entry.get(key, "")) for key in ("title", "question", "hardware")}
+    lists["objectives"] = tuple(map(say, lists["objectives"]))
+    return Lesson(**{**entry, **lists, **said, "id": str(entry["id"]), "minutes": minutes})

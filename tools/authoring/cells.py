@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
+from course_language import chosen
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
@@ -26,10 +27,12 @@ _OWN_ID = re.compile(r"header|setup|footer|task-.+")
 SETUP = """\
 # @title Setup: run this cell first
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
-clone = Path.cwd().parent
+os.environ["COURSE_LANGUAGE"] = "{language}"
+clone = next((p for p in Path.cwd().parents if (p / "course_utils").is_dir()), Path.cwd().parent)
 if (clone / "course_utils").is_dir() and str(clone) not in sys.path:
     sys.path.insert(0, str(clone))
 if importlib.util.find_spec("course_utils") is None:  # Colab, Kaggle: the course's helpers only
@@ -158,7 +161,7 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
     if not source and course.repository:
         source = f"git+https://github.com/{course.repository}@{course.branch}"
     fetch, sentence = FROM_SOURCE if source else UPLOADED_ONLY
-    text = SETUP.format(fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id)
+    text = SETUP.format(fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id, language=chosen())
     cell = nbformat.v4.new_code_cell(text, id="setup")
     cell.metadata.update(
         {"cellView": "form", "jupyter": {"source_hidden": True}}

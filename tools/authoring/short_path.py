@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbformat import NotebookNode
 
+from course_language import chosen, say
 from course_utils.course import Course, Lesson
 from tools.authoring.anatomy import notebook_headings
 from tools.authoring.form import Problem
@@ -27,7 +28,11 @@ class Stop:
 
 def stops(lesson: Lesson) -> list[Stop]:
     """Return a lesson's part of the path; an empty list where it has none."""
-    return [Stop(**entry) for entry in lesson.short_path]
+    found = [Stop(**entry) for entry in lesson.short_path]
+    if chosen() == "en":
+        return found
+    told = [replace(stop, section=say(stop.section)) for stop in found]
+    return [replace(stop, catch_up=stop.section if stop.catch_up else "") for stop in told]
 
 
 def minutes(lesson: Lesson) -> int:

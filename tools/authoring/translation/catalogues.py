@@ -11,19 +11,22 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import yaml
 from babel.messages.catalog import Catalog
+from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
 from course_language import texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
+from course_utils.course import load_course
 from tools.authoring.translation import code, prose
 
 LANGUAGES = ROOT / "course_language"
-GENERATED = frozenset({"course-map", "lesson-links", "address", "start", "urls"})
+GENERATED = frozenset({"course-map", "lesson-links", "start"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)  # gettext wants one; a changing one would be a change
 _SIMULATED = ("__init__", "clock", "counters", "timeline", "cluster/__init__", "cluster/ranks", "cluster/scheduler")
@@ -82,29 +85,48 @@ def _course(root: Path) -> Iterator[Text]:
         goals = enumerate(lesson.get("objectives", ()), 1)
         told = {name: lesson.get(name, "") for name in ("title", "question", "hardware")}
         told |= {f"objective {number}": goal for number, goal in goals}
+        told |= {f"section {stop['section']}": stop["section"] for stop in lesson.get("short_path", ()) if "section" in stop}
         for name, text in told.items():
             if text:
                 yield Text(str(text), f"{lesson['id']} {name}")
 
 
 def _notebook(path: Path) -> Iterator[Text]:
+    course = load_course(path.parent / "course.yml")
+    home = course.page("") if course.repository else ""  # a course with a name links to GitHub
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         if "generated" in cell["metadata"].get("tags", ()):
             continue
         source = "".join(cell["source"])
         taken = prose.pieces(source) if cell["cell_type"] == "markdown" else code.pieces(source)
         for text in taken:
-            yield Text(text, cell["id"])
+            yield Text(text.replace(home, "../") if home else text, cell["id"])
 
 
 def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
+    keys = _keys(root)
     for path in paths:
         tree = ast.parse((root / path).read_text(encoding="utf-8"))
         for node in texts.found(tree, raises=not path.startswith("simgpu")):
             text, values = texts.message(node)
+            if text in keys and text not in _marked(tree):
+                continue
             names = zip(texts.fields(text), values, strict=True) if values else ()
             told = [f"{{{name}}} = {ast.unparse(value.value)}" for name, value in names if name.isdigit()]
             yield Text(text, path, "; ".join(told))
+
+
+@cache
+def _keys(root: Path) -> frozenset[str]:
+    """Return the strings that are keys, or compared, in any module: none of them may change."""
+    trees = (ast.parse((root / path).read_text(encoding="utf-8")) for path in programs(root))
+    return frozenset().union(*map(texts.kept, trees))
+
+
+def _marked(tree: ast.AST) -> set[str]:
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    marks = [call for call in calls if getattr(call.func, "id", getattr(call.func, "attr", "")) == "word"]
+    return {arg.value for call in marks for arg in call.args if isinstance(arg, ast.Constant)}
 
 
 def _page(path: Path, name: str) -> Iterator[Text]:
@@ -186,3 +208,13 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
             if entry.id and entry.string and not entry.fuzzy:
                 found[entry.id] = entry.string
     return found
+
+
+def runtime(language: str) -> bytes:
+    """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
+    made = _empty("zh_CN" if language == "zh" else language)
+    for english, other in (translations(language, "packages/") | translations(language, "course.po")).items():
+        made.add(english, other)
+    out = io.BytesIO()
+    write_mo(out, made)
+    return out.getvalue()

@@ -13,13 +13,14 @@ _FENCE = re.compile(r"\s*(```|~~~|\$\$)")
 _ITEM = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?|\s*>\s?|#{1,6}\s+)(.*)", re.DOTALL)
 _WORDS = re.compile(r"[^\W\d_]{2,}")
 _NOT_WORDS = re.compile(
-    r"```.*?```|`[^`]*`|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)|<!--.*?-->|<[^<>]*>|https?://\S+|\$[^$]*\$", re.DOTALL
+    r"```.*?```|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^<>]*>|https?://\S+|\$[^$]*\$", re.DOTALL
 )
+_ALT = re.compile(r"\b(?:alt|title)=\"([^\"]*)\"")
 
 
 def has_words(text: str) -> bool:
     """Tell whether a piece has words outside code, addresses, pictures, formulas and markup."""
-    return bool(_WORDS.search(_NOT_WORDS.sub(" ", text)))
+    return any(map(_WORDS.search, [_NOT_WORDS.sub(" ", text), *_ALT.findall(text)]))
 
 
 def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
@@ -54,7 +55,7 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
                 fenced = fence[1] if line.count(fence[1]) == 1 else ""
             elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
                 fenced = ""
-        elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<[^<>]*>|<!--.*-->)\s*", line):
+        elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<!--.*-->)\s*", line):
             finish()
             done.append(line)
         elif line.lstrip().startswith(("|", "<")) or re.match(r"\s{4,}\S", line) and not held:

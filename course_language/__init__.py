@@ -1,0 +1,98 @@
+"""The language the course speaks: English as it is written, another from its catalogue.
+
+``COURSE_LANGUAGE=zh`` chooses; a Chinese lesson sets it in its first cell. Texts are replaced while a module is
+compiled (as pytest rewrites ``assert``), so the course's own source stays plain English, f-strings and all, and
+English costs nothing. ``texts.py`` says what is a text; ``zh/`` has the catalogues, the font and the terms.
+"""
+
+from __future__ import annotations
+
+import ast
+import gettext
+import importlib.machinery
+import locale
+import os
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from course_language import texts
+
+HERE = Path(__file__).parent
+PACKAGES = ("course_utils", "course_lessons", "simgpu")
+AUTHORING = ("tools.authoring.cells", "tools.authoring.pages", "tools.authoring.short_path")
+
+
+def languages() -> tuple[str, ...]:
+    """Return the languages there are: English, and each folder with a catalogue."""
+    return ("en", *sorted(found.parent.name for found in HERE.glob("*/messages.mo")))
+
+
+def chosen() -> str:
+    """Return the language that ``COURSE_LANGUAGE`` names; English for one that the course does not have."""
+    asked = os.environ.get("COURSE_LANGUAGE", "").strip().lower().replace("_", "-").partition("-")[0]
+    return asked if asked in languages() else "en"
+
+
+def from_system() -> None:
+    """Choose the system's language where ``COURSE_LANGUAGE`` says nothing: for commands, not for lessons."""
+    if "COURSE_LANGUAGE" in os.environ:
+        return
+    told = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), None)
+    if told is None and sys.platform in ("win32", "darwin"):
+        told = locale.getlocale()[0] or ""
+        told = "zh" if told.startswith("Chinese") else told  # Windows' own name
+    if told and (short := told.partition("_")[0].partition(".")[0].lower()) in languages():
+        os.environ["COURSE_LANGUAGE"] = short
+
+
+@cache
+def _catalogue(language: str) -> gettext.NullTranslations:
+    if language == "en":
+        return gettext.NullTranslations()
+    with (HERE / language / "messages.mo").open("rb") as file:
+        return gettext.GNUTranslations(file)
+
+
+def say(english: str) -> str:
+    """Return a text in the chosen language: for words that are keys as well, such as ``"measured"``."""
+    return _catalogue(chosen()).gettext(english) if english else english
+
+
+def word(english: str) -> str:
+    """Return the text. It marks a single word for the catalogue, which takes its place when compiled."""
+    return english
+
+
+def install() -> None:
+    """From now on compile the course's modules in the chosen language."""
+    if chosen() != "en" and not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds the course's modules as Python does, and has them compiled with their texts replaced."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        if name.partition(".")[0] not in PACKAGES and name not in AUTHORING:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        tree = ast.parse(self.get_data(path), path)
+        catalogue = _catalogue(chosen())
+
+        def look(text: str) -> str | None:
+            other = catalogue.gettext(text)
+            return None if other == text else other
+
+        tree = texts.translated(tree, look, raises=not fullname.startswith("simgpu"))
+        return compile(tree, path, "exec", dont_inherit=True)

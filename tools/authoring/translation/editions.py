@@ -1,0 +1,145 @@
+"""The course in another language: its notebooks and pages, made of the English ones and the catalogues.
+
+Run as a program with ``COURSE_LANGUAGE`` set it prints them as JSON, so that what generates headers, tasks and
+footers is compiled in that language: ``COURSE_LANGUAGE=zh python -m tools.authoring.translation.editions``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import nbformat
+
+import course_language
+from course_utils.cli.bootstrap import ROOT
+from tools.authoring.translation import catalogues, code, prose
+
+_SUFFIX = {"zh": "zh-CN"}
+_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|#)([^)\s#\"]+)")
+
+
+def place(path: str, language: str) -> str:
+    """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
+    folder, _, name = path.partition("/")
+    if not name:
+        return f"{path.removesuffix('.md')}.{_SUFFIX.get(language, language)}.md"
+    return f"{folder}/{language}/{name}"
+
+
+def sources() -> list[str]:
+    """Return the notebooks and pages that have a translation, as paths from the course's folder."""
+    found = [name.removeprefix("pages/") + ".md" for name in catalogues.sources() if name.startswith("pages/")]
+    return found + [f"{name}.ipynb" for name in catalogues.sources() if name.startswith("notebooks/")]
+
+
+def stale(language: str) -> dict[str, str]:
+    """Return the notebooks and pages of a language that are not as they would be made now, and their text."""
+    return {path: text for path, text in made(language).items() if _read(ROOT / path) != text}
+
+
+def made(language: str) -> dict[str, str]:
+    """Return all notebooks and pages of a language, by their path from the course's folder."""
+    env = {**os.environ, "COURSE_LANGUAGE": language, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+    call = [sys.executable, "-m", __name__]
+    done = subprocess.run(call, env=env, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    return json.loads(done.stdout)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def relinked(text: str, path: str, language: str, known: Iterable[str]) -> str:
+    """Return Markdown with its relative links as they are from where the translation stands.
+
+    A link to what is translated goes to the translation, any other to the file it went to.
+    """
+    here = posixpath.dirname(place(path, language))
+
+    def there(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[1]))
+        if link[1].endswith("/") or target.startswith(".."):
+            return link[1] if target.startswith("..") else posixpath.relpath(target, here or ".") + "/"
+        return posixpath.relpath(place(target, language) if target in known else target, here or ".")
+
+    return _LINK.sub(there, text)
+
+
+def _addresses(text: str, home: str, language: str, known: Iterable[str]) -> str:
+    """Return a text with addresses of the course on GitHub, in Colab and in Kaggle as those of the translation."""
+    pattern = re.escape(home.removeprefix("https://github.com/")) + r"([\w./-]+)"
+
+    def there(found: re.Match[str]) -> str:
+        path = place(found[1], language) if found[1] in known else found[1]
+        return found[0].removesuffix(found[1]) + path
+
+    return re.sub(pattern, there, text)
+
+
+class _Edition:
+    """One language's course, in a process of that language."""
+
+    def __init__(self, language: str):
+        from course_utils.course import load_course
+
+        self.language, self.known, self.course = language, frozenset(sources()), load_course()
+        self.home = self.course.page("") if self.course.repository else ""
+
+    def all(self) -> dict[str, str]:
+        return {place(path, self.language): self.one(path) for path in sorted(self.known)}
+
+    def one(self, path: str) -> str:
+        text = (ROOT / path).read_text(encoding="utf-8")
+        name = f"{path.rpartition('.')[0]}.po" if path.endswith(".ipynb") else f"pages/{path.removesuffix('.md')}.po"
+        words = catalogues.translations(self.language, name)
+        return self.notebook(path, text, words) if path.endswith(".ipynb") else self.page(path, text, words)
+
+    def markdown(self, path: str, text: str) -> str:
+        text = relinked(text, path, self.language, self.known)
+        return _addresses(text, self.home, self.language, self.known) if self.home else text
+
+    def page(self, path: str, text: str, words: Mapping[str, str]) -> str:
+        from tools.authoring import pages
+
+        text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
+        for name, part in pages.PAGES.get(path, {}).items():
+            if name in catalogues.GENERATED:
+                begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+                before, _, rest = text.partition(begin)
+                text = "\n".join([before + begin, part(self.course), end + rest.partition(end)[2]])
+        return self.markdown(path, text)
+
+    def notebook(self, path: str, text: str, words: Mapping[str, str]) -> str:
+        from course_utils.exercises import lesson as exercises_of
+        from tools.authoring.cells import regenerate
+        from tools.authoring.form import dumps
+
+        notebook = nbformat.reads(text, as_version=4)
+        lesson = next(lesson for lesson in self.course.lessons if path.endswith(lesson.file))
+        for cell in notebook.cells:
+            generated = "generated" in cell.metadata.get("tags", ())
+            if cell.cell_type == "code":
+                cell.outputs, cell.execution_count = [], None
+                if "nbval-check-output" in cell.metadata.get("tags", ()):
+                    cell.metadata["tags"].remove("nbval-check-output")
+                if not generated:
+                    cell.source = code.rewrite(cell.source, lambda piece: words.get(piece, piece))
+            elif not generated:
+                source = cell.source.replace(self.home, "../") if self.home else cell.source
+                cell.source = prose.rewrite(source, lambda piece: words.get(piece, piece))
+        notebook = regenerate(notebook, self.course, lesson, exercises_of(lesson.id))
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = self.markdown(path, cell.source)
+        return dumps(notebook)
+
+
+if __name__ == "__main__":
+    json.dump(_Edition(course_language.chosen()).all(), sys.stdout, ensure_ascii=False)
