@@ -1,4 +1,4 @@
-"""The language the course speaks: English as it is written, another from its catalogue.
+"""The language the course speaks: English as it is written, another from its catalogue. Needs Python alone.
 
 ``COURSE_LANGUAGE=zh`` chooses; a Chinese lesson sets it in its first cell. Texts are replaced while a module is
 compiled (as pytest rewrites ``assert``), so the course's own source stays plain English, f-strings and all, and
@@ -13,11 +13,9 @@ import importlib.machinery
 import locale
 import os
 import sys
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
-
-from course_language import texts
 
 HERE = Path(__file__).parent
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
@@ -31,7 +29,9 @@ def languages() -> tuple[str, ...]:
 
 def chosen() -> str:
     """Return the language that ``COURSE_LANGUAGE`` names; English for one that the course does not have."""
-    asked = os.environ.get("COURSE_LANGUAGE", "").strip().lower().replace("_", "-").partition("-")[0]
+    asked = (
+        os.environ.get("COURSE_LANGUAGE", "").strip().lower().replace("_", "-").partition("-")[0]
+    )
     return asked if asked in languages() else "en"
 
 
@@ -39,11 +39,14 @@ def from_system() -> None:
     """Choose the system's language where ``COURSE_LANGUAGE`` says nothing: for commands, not for lessons."""
     if "COURSE_LANGUAGE" in os.environ:
         return
-    told = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), None)
+    told = next(
+        filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_MESSAGES", "LANG"))), None
+    )
     if told is None and sys.platform in ("win32", "darwin"):
         told = locale.getlocale()[0] or ""
         told = "zh" if told.startswith("Chinese") else told  # Windows' own name
-    if told and (short := told.partition("_")[0].partition(".")[0].lower()) in languages():
+    short = (told or "").partition("_")[0].partition(".")[0].lower()
+    if short in languages():
         os.environ["COURSE_LANGUAGE"] = short
 
 
@@ -75,7 +78,9 @@ class _Finder:
     """Finds the course's modules as Python does, and has them compiled with their texts replaced."""
 
     @staticmethod
-    def find_spec(name: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        name: str, path: Any = None, target: Any = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if name.partition(".")[0] not in PACKAGES and name not in AUTHORING:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
@@ -86,6 +91,8 @@ class _Finder:
 
 class _Loader(importlib.machinery.SourceFileLoader):
     def get_code(self, fullname: str) -> Any:
+        from course_language import texts
+
         path = self.get_filename(fullname)
         tree = ast.parse(self.get_data(path), path)
         catalogue = _catalogue(chosen())

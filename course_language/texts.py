@@ -12,17 +12,95 @@ import re
 from collections.abc import Callable, Iterator
 
 _LABELS = {
-    *("annotate", "legend", "set_label", "set_title", "set_xlabel", "set_ylabel", "suptitle", "text", "title"),
-    *("xlabel", "ylabel", "axhline", "axvline", "plot", "bar", "barh", "scatter", "hist", "print", "Note"),
+    *(
+        "annotate",
+        "legend",
+        "set_label",
+        "set_title",
+        "set_xlabel",
+        "set_ylabel",
+        "suptitle",
+        "text",
+        "title",
+    ),
+    *(
+        "xlabel",
+        "ylabel",
+        "axhline",
+        "axvline",
+        "plot",
+        "bar",
+        "barh",
+        "scatter",
+        "hist",
+        "print",
+        "Note",
+    ),
 }
 _LABEL_KEYWORDS = {"desc", "description", "label", "title", "text", "xlabel", "ylabel", "unit"}
 _NOT_READ = {
-    *("__import__", "compile", "edited", "eval", "exec", "fullmatch", "getattr", "glob", "hasattr", "match", "open"),
-    *("rglob", "run", "search", "setattr", "startswith", "endswith", "split", "strftime", "strptime", "sub", "finditer"),
-    *("findall", "add_parser", "Popen", "check_output", "dtype", "device", "encode", "removeprefix", "removesuffix"),
-    *("Path", "joinpath", "TypeVar", "Literal", "namedtuple", "import_module", "find_spec", "sched", "index", "find"),
+    *(
+        "__import__",
+        "compile",
+        "edited",
+        "eval",
+        "exec",
+        "fullmatch",
+        "getattr",
+        "glob",
+        "hasattr",
+        "match",
+        "open",
+    ),
+    *(
+        "rglob",
+        "run",
+        "search",
+        "setattr",
+        "startswith",
+        "endswith",
+        "split",
+        "strftime",
+        "strptime",
+        "sub",
+        "finditer",
+    ),
+    *(
+        "findall",
+        "add_parser",
+        "Popen",
+        "check_output",
+        "dtype",
+        "device",
+        "encode",
+        "removeprefix",
+        "removesuffix",
+    ),
+    *(
+        "Path",
+        "joinpath",
+        "TypeVar",
+        "Literal",
+        "namedtuple",
+        "import_module",
+        "find_spec",
+        "sched",
+        "index",
+        "find",
+    ),
 }
-_NOT_READ_KEYWORDS = {"id", "needs", "family", "encoding", "mode", "reference", "style", "css", "choices", "pattern"}
+_NOT_READ_KEYWORDS = {
+    "id",
+    "needs",
+    "family",
+    "encoding",
+    "mode",
+    "reference",
+    "style",
+    "css",
+    "choices",
+    "pattern",
+}
 _WORDS = re.compile(r"(?<![\w<&/#.-])[A-Za-z]['A-Za-z]+")
 
 
@@ -44,7 +122,9 @@ def _is_program(text: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
-    words = isinstance(value, ast.BoolOp) or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
+    words = isinstance(value, ast.BoolOp) or isinstance(
+        getattr(value, "ops", [None])[0], (ast.In, ast.Is)
+    )
     return not words and tree.body != []
 
 
@@ -55,7 +135,14 @@ def reads_as_text(text: str, label: bool = False) -> bool:
         return bool(words) and not re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text)
     if len(words) < 2 or " " not in text.strip():
         return False
-    if re.search(r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", text, re.M) and "<" not in text:
+    if (
+        re.search(
+            r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:",
+            text,
+            re.M,
+        )
+        and "<" not in text
+    ):
         return False
     if _CODE_LIKE.search(text) and "`" not in text and len(words) < 9 and not text.endswith("."):
         return False
@@ -91,7 +178,9 @@ def fields(text: str) -> list[str]:
 class _Finder:
     """Walk a program and hand each text to ``found``; what that returns takes its place."""
 
-    def __init__(self, found: Callable[[ast.expr], ast.expr], kept: set[str], raises=True, docs=False):
+    def __init__(
+        self, found: Callable[[ast.expr], ast.expr], kept: set[str], raises=True, docs=False
+    ):
         self.found, self.kept, self.raises, self.docs = found, kept, raises, docs
 
     def change(self, node: ast.AST, label: bool = False, read: bool = True) -> ast.AST:
@@ -123,11 +212,21 @@ class _Finder:
         if isinstance(node, ast.Attribute):
             node.value = self.change(node.value, read=read)
             return node
-        inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred, ast.keyword))
+        inherit = isinstance(
+            node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred, ast.keyword)
+        )
         for name, value in ast.iter_fields(node):
             if name in ("annotation", "returns", "decorator_list", "type_comment"):
                 continue
-            setattr(node, name, self._each(value, label and inherit, read if inherit or not isinstance(node, ast.stmt) else True))
+            setattr(
+                node,
+                name,
+                self._each(
+                    value,
+                    label and inherit,
+                    read if inherit or not isinstance(node, ast.stmt) else True,
+                ),
+            )
         return node
 
     def _each(self, value, label=False, read=True):
@@ -152,10 +251,14 @@ class _Finder:
             node.args = [ast.copy_location(self.found(arg), arg) for arg in node.args]
             return node
         named = name in _LABELS
-        node.args = [self._each(arg, label or named, read and name not in _NOT_READ) for arg in node.args]
+        node.args = [
+            self._each(arg, label or named, read and name not in _NOT_READ) for arg in node.args
+        ]
         for keyword in node.keywords:
             shown = keyword.arg in _LABEL_KEYWORDS
-            keyword.value = self._each(keyword.value, label or shown, read and keyword.arg not in _NOT_READ_KEYWORDS)
+            keyword.value = self._each(
+                keyword.value, label or shown, read and keyword.arg not in _NOT_READ_KEYWORDS
+            )
         return node
 
 
@@ -163,7 +266,9 @@ def _is_edited(key: ast.expr | None) -> bool:
     """Tell whether a key is a piece of a program, which the value takes the place of."""
     if isinstance(key, ast.Name):
         return key.id.startswith("_") and key.id.isupper()
-    return isinstance(key, ast.Constant) and bool(re.search(r"[()=\[\]+]|^return |^for ", str(key.value)))
+    return isinstance(key, ast.Constant) and bool(
+        re.search(r"[()=\[\]+]|^return |^for ", str(key.value))
+    )
 
 
 def kept(tree: ast.AST) -> set[str]:
@@ -178,10 +283,18 @@ def kept(tree: ast.AST) -> set[str]:
             keys |= {key.id for key in node.keys if isinstance(key, ast.Name)}
         elif isinstance(node, ast.Subscript):
             places = [node.slice]
-        elif isinstance(node, ast.Attribute) and node.attr == "split" and isinstance(node.value, ast.Name):
+        elif (
+            isinstance(node, ast.Attribute)
+            and node.attr == "split"
+            and isinstance(node.value, ast.Name)
+        ):
             keys.add(node.value.id)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
-            names |= {k.value.id for k in node.keywords if k.arg == "reference" and isinstance(k.value, ast.Name)}
+            names |= {
+                k.value.id
+                for k in node.keywords
+                if k.arg == "reference" and isinstance(k.value, ast.Name)
+            }
         for place in places:
             for part in ast.walk(place) if place is not None else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -209,7 +322,9 @@ def found(tree: ast.AST, raises: bool = True, docs: bool = False) -> list[ast.ex
     return seen
 
 
-def translated(tree: ast.Module, look: Callable[[str], str | None], raises: bool = True) -> ast.Module:
+def translated(
+    tree: ast.Module, look: Callable[[str], str | None], raises: bool = True
+) -> ast.Module:
     """Return a program with its texts in another language, its values where that language wants them.
 
     Parameters

@@ -18,6 +18,10 @@ def main():
             "python3.12 -m course_utils lab\n"
         )
         return 1
+    import course_language
+
+    course_language.from_system()
+    course_language.install()
     from course_utils.cli import run
 
     return run(sys.argv[1:])

@@ -21,6 +21,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
+from course_language import font
+
 from .number_format import amount, is_share
 from .show import Bundle, show
 from .this_machine import in_notebook
@@ -67,6 +69,7 @@ _STYLE = {
 def use_style() -> None:
     """Use the course's style for every figure from now on."""
     plt.rcParams.update(_STYLE)
+    font.use()
 
 
 def present(fig: Figure, alt: str) -> None:

@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": "say what this machine can do, and what stands in the way of a GPU",
     "explain": "say what an error message means, and what to do",
     "notebooks": "check, repair or run the notebooks (for authors)",
+    "translate": "bring a translation up to date, and make its notebooks and pages",
     "links": "write where on GitHub the course is into every notebook and page",
     "template": "write a complete program to begin your own with",
     "record": "measure what the lessons quote, on this machine",

@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import course_language
 from course_utils.cli import bootstrap, environment
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
+from course_utils.course import notebooks
 
 LESSON = "00_start_here.ipynb"
 
@@ -41,6 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--port", type=int, help="the port of the server (Jupyter's choice without it)"
     )
+    words = "the lessons' language (default: COURSE_LANGUAGE, else the system's)"
+    parser.add_argument("--language", choices=course_language.languages(), help=words)
     parser.add_argument("--check", action="store_true", help="set up and verify; start no server")
     add_torch_argument(parser)
 
@@ -48,23 +52,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(args: argparse.Namespace) -> int:
     """Set up, then start JupyterLab at the first lesson."""
     started = time.monotonic()
+    os.environ["COURSE_LANGUAGE"] = args.language or course_language.chosen()
     python = bootstrap.prepare("lab", args.torch)
     venv = ROOT / ".venv"
     env = bootstrap.child_environment(venv)
-    notebooks = ROOT / "notebooks"
-    if not (notebooks / LESSON).is_file():
-        raise SetupError(
-            f"notebooks/{LESSON} is missing:  {bootstrap.COMMAND} reset 00  brings it back."
-        )
+    lesson = f"{notebooks()}/{LESSON}"
+    if not (ROOT / lesson).is_file():
+        raise SetupError(f"{lesson} is missing:  {bootstrap.COMMAND} reset 00  brings it back.")
     print(f"The set-up in .venv is complete ({time.monotonic() - started:.1f} s).", flush=True)
     if args.check:
         return _check(python, env)
     print("Starting JupyterLab. To stop it, press Ctrl-C here twice.", flush=True)
-    return bootstrap.hand_over(_jupyter(python, args), env, notebooks)
+    return bootstrap.hand_over(_jupyter(python, args), env, ROOT / "notebooks")
 
 
 def _jupyter(python: Path, args: argparse.Namespace) -> list[str]:
-    call = [str(python), "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{LESSON}"]
+    lesson = f"{notebooks()}/{LESSON}".partition("/")[2]
+    call = [str(python), "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{lesson}"]
     if args.no_browser:
         call.append("--no-browser")
     if args.port is not None:
@@ -101,5 +105,5 @@ def _check(python: Path, env: dict[str, str]) -> int:
             file=sys.stderr,
         )
         return 1
-    print(f"All is ready: {bootstrap.COMMAND} lab  opens notebooks/{LESSON}.")
+    print(f"All is ready: {bootstrap.COMMAND} lab  opens {notebooks()}/{LESSON}.")
     return 0

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import course_utils
 from course_utils import files
-from course_utils.course import Course, CourseFileError, Lesson, fresh_notebook, load_course
+from course_utils.course import (
+    Course,
+    CourseFileError,
+    Lesson,
+    fresh_notebook,
+    load_course,
+    notebooks,
+)
 from course_utils.set_aside import RELOAD, set_aside
 
 NEEDS = ("yaml",)
@@ -61,7 +68,9 @@ def _lesson(course: Course, word: str) -> Lesson:
 def _folder(course: Course) -> Path:
     """Return where the learner's notebooks are: in a clone or a bundle beside course.yml."""
     installed = Path(course_utils.__file__).parent
-    return Path.cwd() if course.path.parent == installed else course.path.parent
+    return (
+        Path.cwd() if course.path.parent == installed else course.path.parent.parent / notebooks()
+    )
 
 
 def _reset(path: Path, text: str) -> bool:

@@ -11,7 +11,7 @@ from course_utils.cli.git import Clone
 from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.set_aside import RELOAD, set_aside
 
-_NOTEBOOK = re.compile(r"notebooks/[^/]+\.ipynb")
+_NOTEBOOK = re.compile(r"notebooks/(?:\w+/)?[^/]+\.ipynb")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,7 +86,7 @@ def _advance(clone: Clone, newest: str, both: list[str], news: dict[str, str]) -
     Returns
     -------
     dict
-        The dated name of each notebook that was set aside, by its own name.
+        The dated name of each notebook that was set aside, by its path in the clone.
     """
     moved: dict[Path, Path] = {}
     try:
@@ -104,15 +104,15 @@ def _advance(clone: Clone, newest: str, both: list[str], news: dict[str, str]) -
         if isinstance(error, (SetupError, OSError)):
             raise SetupError(f"Nothing was changed: {error}") from error
         raise
-    return {path.name: mine.name for path, mine in moved.items()}
+    return {path.relative_to(clone.root).as_posix(): mine.name for path, mine in moved.items()}
 
 
 def _report(news: dict[str, str], kept: dict[str, str]) -> None:
     print(f"The course is up to date: {len(news)} file{'s' * (len(news) > 1)} changed.")
     for name, mine in kept.items():
-        gone = news[f"notebooks/{name}"] == "D"
+        gone = news[name] == "D"
         state = "is no longer in the course" if gone else "has changed and is in place"
-        print(f"{name} {state}; yours is kept as {mine}.")
+        print(f"{Path(name).name} {state}; yours is kept as {mine}.")
     if kept:
         print(RELOAD)
     if "pyproject.toml" in news:

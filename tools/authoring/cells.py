@@ -161,7 +161,9 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
     if not source and course.repository:
         source = f"git+https://github.com/{course.repository}@{course.branch}"
     fetch, sentence = FROM_SOURCE if source else UPLOADED_ONLY
-    text = SETUP.format(fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id, language=chosen())
+    text = SETUP.format(
+        fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id, language=chosen()
+    )
     cell = nbformat.v4.new_code_cell(text, id="setup")
     cell.metadata.update(
         {"cellView": "form", "jupyter": {"source_hidden": True}}

@@ -28,11 +28,28 @@ from tools.authoring.translation import code, prose
 LANGUAGES = ROOT / "course_language"
 GENERATED = frozenset({"course-map", "lesson-links", "start"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
-_DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)  # gettext wants one; a changing one would be a change
-_SIMULATED = ("__init__", "clock", "counters", "timeline", "cluster/__init__", "cluster/ranks", "cluster/scheduler")
+_DATE = dt.datetime(
+    2026, 11, 23, tzinfo=dt.timezone.utc
+)  # gettext wants one; a changing one would be a change
+_SIMULATED = (
+    "__init__",
+    "clock",
+    "counters",
+    "timeline",
+    "cluster/__init__",
+    "cluster/ranks",
+    "cluster/scheduler",
+)
 """What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
 _TOOLS = ("tools/authoring/cells.py", "tools/authoring/pages.py", "tools/authoring/short_path.py")
-_PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md", "site/*.md")
+_PAGES = (
+    "README.md",
+    "colab_links.md",
+    "workshop/*.md",
+    "handbook/*.md",
+    "handbook/errors/*.md",
+    "site/*.md",
+)
 _NOT_LEARNERS = ("course_lessons/shared/claims/",)  # what claims.md is made of
 
 
@@ -55,7 +72,9 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
     for pattern in _PAGES:
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root).as_posix()
-            found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(path, name)
+            found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(
+                path, name
+            )
     return found
 
 
@@ -74,7 +93,9 @@ def _packages(root: Path) -> dict[str, list[str]]:
             if name.startswith(_NOT_LEARNERS):
                 continue
             parts = name.split("/")
-            folder = package if package == "course_utils" or len(parts) < 3 else f"{package}.{parts[1]}"
+            folder = (
+                package if package == "course_utils" or len(parts) < 3 else f"{package}.{parts[1]}"
+            )
             found.setdefault(folder, []).append(name)
     return found
 
@@ -85,7 +106,11 @@ def _course(root: Path) -> Iterator[Text]:
         goals = enumerate(lesson.get("objectives", ()), 1)
         told = {name: lesson.get(name, "") for name in ("title", "question", "hardware")}
         told |= {f"objective {number}": goal for number, goal in goals}
-        told |= {f"section {stop['section']}": stop["section"] for stop in lesson.get("short_path", ()) if "section" in stop}
+        told |= {
+            f"section {stop['section']}": stop["section"]
+            for stop in lesson.get("short_path", ())
+            if "section" in stop
+        }
         for name, text in told.items():
             if text:
                 yield Text(str(text), f"{lesson['id']} {name}")
@@ -112,7 +137,11 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
             if text in keys and text not in _marked(tree):
                 continue
             names = zip(texts.fields(text), values, strict=True) if values else ()
-            told = [f"{{{name}}} = {ast.unparse(value.value)}" for name, value in names if name.isdigit()]
+            told = [
+                f"{{{name}}} = {ast.unparse(value.value)}"
+                for name, value in names
+                if name.isdigit()
+            ]
             yield Text(text, path, "; ".join(told))
 
 
@@ -125,7 +154,9 @@ def _keys(root: Path) -> frozenset[str]:
 
 def _marked(tree: ast.AST) -> set[str]:
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    marks = [call for call in calls if getattr(call.func, "id", getattr(call.func, "attr", "")) == "word"]
+    marks = [
+        call for call in calls if getattr(call.func, "id", getattr(call.func, "attr", "")) == "word"
+    ]
     return {arg.value for call in marks for arg in call.args if isinstance(arg, ast.Constant)}
 
 
@@ -213,8 +244,26 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
 def runtime(language: str) -> bytes:
     """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
     made = _empty("zh_CN" if language == "zh" else language)
-    for english, other in (translations(language, "packages/") | translations(language, "course.po")).items():
+    for english, other in (
+        translations(language, "packages/") | translations(language, "course.po")
+    ).items():
         made.add(english, other)
     out = io.BytesIO()
     write_mo(out, made)
     return out.getvalue()
+
+
+def compiled(language: str) -> Path:
+    """Return the file of ``runtime``."""
+    return LANGUAGES / language / "messages.mo"
+
+
+def renew(language: str) -> None:
+    """Bring all catalogues of a language up to date, drop those of what is gone, and compile them."""
+    known, names = translations(language), sources()
+    for path in (LANGUAGES / language).rglob("*.po"):
+        if path.relative_to(LANGUAGES / language).as_posix().removesuffix(".po") not in names:
+            path.unlink()
+    for name in names:
+        save(update(name, language, known), catalogue(name, language))
+    files.write(compiled(language), runtime(language))

@@ -27,7 +27,9 @@ _SAME: dict[str, Callable[[str], Counter]] = {
     "values": lambda text: Counter(_VALUE.findall(text.replace("{{", "").replace("}}", ""))),
     "code": lambda text: Counter(_CODE.findall(text)),
     "links": lambda text: Counter(next(filter(None, got), "") for got in _ADDRESS.findall(text)),
-    "tags": lambda text: Counter(re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)),
+    "tags": lambda text: Counter(
+        re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)
+    ),
     "numbers": lambda text: Counter(_NUMBER.findall(_VALUE.sub("", _bare(text)))),
 }
 
@@ -53,17 +55,24 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         if wanted != got:
             lost, new = [*(wanted - got).elements()], [*(got - wanted).elements()]
             found.append(f"other {what}: {lost or 'nothing'} became {new or 'nothing'}")
-    ends = [re.match(r"\s*", text).group() + "…" + re.search(r"\s*$", text).group() for text in (english, other)]
+    ends = [
+        re.match(r"\s*", text).group() + "…" + re.search(r"\s*$", text).group()
+        for text in (english, other)
+    ]
     if ends[0] != ends[1]:
         found.append(f"it begins or ends with other spaces: {ends[0]!r} became {ends[1]!r}")
     if english.count("**") != other.count("**"):
         found.append("it has not as many ** as the English")
     bare = _bare(other)
     if got := re.search(rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}", bare):
-        found.append(f"a space is missing between Chinese and Latin letters, digits or code: {got.group()!r}")
+        found.append(
+            f"a space is missing between Chinese and Latin letters, digits or code: {got.group()!r}"
+        )
     if got := re.search(rf"{_HAN}{_MARK.pattern}|{_HAN}\.(?!\w)|{_MARK.pattern}{_HAN}", bare):
         found.append(f"punctuation is not full-width: {got.group()!r}")
-    if got := re.search(rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)):
+    if got := re.search(
+        rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)
+    ):
         found.append(f"parentheses are not full-width: {got.group()!r}")
     if got := re.search(rf"\"[^\"]*{_HAN}[^\"]*\"|{_HAN}'", bare):
         found.append(f"quotation marks are not “ ”: {got.group()!r}")

@@ -21,7 +21,9 @@ WIDTH = 96
 
 def _plain(source: str) -> str:
     """Return the source of the same length with its magics as comments."""
-    return _MAGIC.sub(lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source)
+    return _MAGIC.sub(
+        lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source
+    )
 
 
 def _width(text: str) -> int:
@@ -45,7 +47,9 @@ def _comments(source: str) -> list[tuple[int, int, str, str]]:
         words = token.string.lstrip("#").strip()
         if alone and last == (row - 1, column) and found[-1][2] is not None:
             begin, _, indent, old = found.pop()
-            found.append((begin, starts[row - 1] + column + len(token.string), indent, f"{old} {words}"))
+            found.append(
+                (begin, starts[row - 1] + column + len(token.string), indent, f"{old} {words}")
+            )
         else:
             found.append((begin, begin + len(token.string), before if alone else None, words))
         last = (row, column) if alone else (-1, -1)
@@ -102,7 +106,9 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
     def render(begin: int, end: int) -> str:
         """Return the source from here to there, with all texts in it replaced."""
         out, at = "", begin
-        for (first, last), node in sorted(spans.items(), key=lambda item: (item[0][0], -item[0][1])):
+        for (first, last), node in sorted(
+            spans.items(), key=lambda item: (item[0][0], -item[0][1])
+        ):
             if first < at or last > end or (first, last) == (begin, end):
                 continue
             out += source[at:first] + string(first, last, node)
@@ -116,17 +122,25 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
             return source[first:last]
         values = None
         if isinstance(node, ast.JoinedStr):
-            values = dict(zip(texts.fields(text), (render(*span(part)) for part in parts), strict=True))
+            values = dict(
+                zip(texts.fields(text), (render(*span(part)) for part in parts), strict=True)
+            )
         return _literal(source[first:last], other, values)
 
     edits = [(b, e, string(b, e, node)) for (b, e), node in spans.items()]
-    edits = [(b, e, new) for b, e, new in edits if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)]
+    edits = [
+        (b, e, new)
+        for b, e, new in edits
+        if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)
+    ]
     for begin, end, indent, words in _comments(plain):
         if source[begin] != "#" or not texts.reads_as_text(words, label=True):
             continue
         other = change(words)
         if other != words:
-            edits.append((begin, end, _wrapped(other, indent) if indent is not None else f"# {other}"))
+            edits.append(
+                (begin, end, _wrapped(other, indent) if indent is not None else f"# {other}")
+            )
     for begin, end, new in sorted(edits, reverse=True):
         source = source[:begin] + new + source[end:]
     return source

@@ -35,8 +35,14 @@ def place(path: str, language: str) -> str:
 
 def sources() -> list[str]:
     """Return the notebooks and pages that have a translation, as paths from the course's folder."""
-    found = [name.removeprefix("pages/") + ".md" for name in catalogues.sources() if name.startswith("pages/")]
-    return found + [f"{name}.ipynb" for name in catalogues.sources() if name.startswith("notebooks/")]
+    found = [
+        name.removeprefix("pages/") + ".md"
+        for name in catalogues.sources()
+        if name.startswith("pages/")
+    ]
+    return found + [
+        f"{name}.ipynb" for name in catalogues.sources() if name.startswith("notebooks/")
+    ]
 
 
 def stale(language: str) -> dict[str, str]:
@@ -48,7 +54,9 @@ def made(language: str) -> dict[str, str]:
     """Return all notebooks and pages of a language, by their path from the course's folder."""
     env = {**os.environ, "COURSE_LANGUAGE": language, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
     call = [sys.executable, "-m", __name__]
-    done = subprocess.run(call, env=env, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True)
+    done = subprocess.run(
+        call, env=env, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True
+    )
     return json.loads(done.stdout)
 
 
@@ -66,8 +74,12 @@ def relinked(text: str, path: str, language: str, known: Iterable[str]) -> str:
     def there(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[1]))
         if link[1].endswith("/") or target.startswith(".."):
-            return link[1] if target.startswith("..") else posixpath.relpath(target, here or ".") + "/"
-        return posixpath.relpath(place(target, language) if target in known else target, here or ".")
+            return (
+                link[1] if target.startswith("..") else posixpath.relpath(target, here or ".") + "/"
+            )
+        return posixpath.relpath(
+            place(target, language) if target in known else target, here or "."
+        )
 
     return _LINK.sub(there, text)
 
@@ -97,9 +109,17 @@ class _Edition:
 
     def one(self, path: str) -> str:
         text = (ROOT / path).read_text(encoding="utf-8")
-        name = f"{path.rpartition('.')[0]}.po" if path.endswith(".ipynb") else f"pages/{path.removesuffix('.md')}.po"
+        name = (
+            f"{path.rpartition('.')[0]}.po"
+            if path.endswith(".ipynb")
+            else f"pages/{path.removesuffix('.md')}.po"
+        )
         words = catalogues.translations(self.language, name)
-        return self.notebook(path, text, words) if path.endswith(".ipynb") else self.page(path, text, words)
+        return (
+            self.notebook(path, text, words)
+            if path.endswith(".ipynb")
+            else self.page(path, text, words)
+        )
 
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known)

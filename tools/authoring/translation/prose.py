@@ -23,7 +23,9 @@ def has_words(text: str) -> bool:
     return any(map(_WORDS.search, [_NOT_WORDS.sub(" ", text), *_ALT.findall(text)]))
 
 
-def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()) -> str:
+def rewrite(
+    markdown: str, change: Callable[[str], str], leave: frozenset[str] = frozenset()
+) -> str:
     """Return Markdown with each piece that has words handed to ``change``, and what that returns in its place.
 
     ``leave`` names generated parts (``<!-- NAME:begin -->`` to ``<!-- NAME:end -->``) that are not taken apart.
@@ -53,12 +55,14 @@ def rewrite(markdown: str, change: Callable[[str], str], leave: frozenset[str] =
             done.append(line)
             if not fenced:
                 fenced = fence[1] if line.count(fence[1]) == 1 else ""
-            elif line.strip().startswith(fenced) or (fenced == "$$" and line.rstrip().endswith("$$")):
+            elif line.strip().startswith(fenced) or (
+                fenced == "$$" and line.rstrip().endswith("$$")
+            ):
                 fenced = ""
         elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<!--.*-->)\s*", line):
             finish()
             done.append(line)
-        elif line.lstrip().startswith(("|", "<")) or re.match(r"\s{4,}\S", line) and not held:
+        elif line.lstrip().startswith(("|", "<")) or (re.match(r"\s{4,}\S", line) and not held):
             finish()
             if line.lstrip().startswith(("|", "<")):
                 held.append(line)

@@ -1,0 +1,26 @@
+"""A font for figures in a language whose letters matplotlib's own lacks."""
+
+from __future__ import annotations
+
+from course_language import HERE, chosen
+
+
+def use() -> None:
+    """Let matplotlib take from the language's own font what its usual one lacks; nothing to do in English."""
+    path = HERE / chosen() / "font.otf"
+    if not path.is_file():
+        return
+    import dataclasses
+
+    import matplotlib
+    from matplotlib import font_manager
+
+    name = font_manager.FontProperties(fname=path).get_name()
+    if name not in font_manager.fontManager.get_font_names():
+        font_manager.fontManager.addfont(path)
+        bold = dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700)
+        font_manager.fontManager.ttflist.append(
+            bold
+        )  # it has one weight, and says so at each bold title else
+    families = matplotlib.rcParams["font.family"]
+    matplotlib.rcParams["font.family"] = [*(family for family in families if family != name), name]

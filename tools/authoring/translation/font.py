@@ -1,0 +1,57 @@
+"""The font of a language's figures: of Noto Sans, the signs that the catalogues use.
+
+``python -m tools.authoring.translation.font zh NotoSansCJK-Regular.ttc`` makes it again (Debian's package fonts-noto-cjk
+has that file). matplotlib takes Latin letters from its own font and these signs from this one.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from fontTools.subset import Options, Subsetter
+from fontTools.ttLib import TTCollection, TTFont
+
+from tools.authoring.translation import catalogues
+
+NAME = "Course Sans"
+FACES = {"zh": "Noto Sans CJK SC"}
+
+
+def signs(language: str) -> set[str]:
+    """Return the signs that a figure may need and matplotlib's own font lacks: letters of that script, its punctuation."""
+    texts = catalogues.translations(language).values()
+    return {sign for text in texts for sign in text if ord(sign) >= 0x2E80}
+
+
+def covered(path: Path) -> set[str]:
+    """Return the signs of a font file."""
+    return set(map(chr, TTFont(path).getBestCmap()))
+
+
+def build(language: str, source: Path, target: Path) -> int:
+    """Write the subset of a collection's face; return its bytes."""
+    font = next(
+        face
+        for face in TTCollection(source).fonts
+        if face["name"].getDebugName(4) == FACES[language]
+    )
+    options = Options(
+        desubroutinize=True,
+        notdef_outline=True,
+        name_IDs=[0, 1, 2, 3, 4, 6, 13, 14],
+        layout_features=[],
+    )
+    subsetter = Subsetter(options)
+    subsetter.populate(unicodes=[ord(sign) for sign in signs(language)])
+    subsetter.subset(font)
+    for record in font["name"].names:
+        if record.nameID in (1, 4, 6):
+            record.string = NAME.replace(" ", "") if record.nameID == 6 else NAME
+    font.save(target)
+    return target.stat().st_size
+
+
+if __name__ == "__main__":
+    language, source = sys.argv[1], Path(sys.argv[2])
+    print(f"{build(language, source, catalogues.LANGUAGES / language / 'font.otf'):,} bytes")

@@ -1,0 +1,60 @@
+"""How far a translation is, and what in it is out of step with the English."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tools.authoring.translation import catalogues, checks
+
+
+def table(language: str) -> list[str]:
+    """Return a line for each catalogue: how many of its texts are translated."""
+    lines = []
+    for name in catalogues.sources():
+        entries = [
+            entry for entry in catalogues.load(catalogues.catalogue(name, language)) if entry.id
+        ]
+        done = sum(bool(entry.string) and not entry.fuzzy for entry in entries)
+        share = done / len(entries) if entries else 1
+        lines.append(f"{name:40} {done:5} of {len(entries):5}  {share:6.1%}")
+    return lines
+
+
+def problems(language: str) -> list[str]:
+    """Return all that is wrong: texts without a translation, changed, gone, or translated into something else."""
+    base = catalogues.LANGUAGES / language / "terms.tsv"
+    found = [problem for name in catalogues.sources() for problem in _of(name, language, base)]
+    for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
+        name = path.relative_to(catalogues.LANGUAGES / language).as_posix().removesuffix(".po")
+        if name not in catalogues.sources():
+            found.append(f"{name}: a catalogue of nothing; remove it")
+    if catalogues.compiled(language).read_bytes() != catalogues.runtime(language):
+        found.append("messages.mo: not as the catalogues make it")
+    return found
+
+
+def _of(name: str, language: str, base) -> Iterator[str]:
+    have = {
+        entry.id: entry
+        for entry in catalogues.load(catalogues.catalogue(name, language))
+        if entry.id
+    }
+    want = {entry.id: entry for entry in catalogues.fresh(name) if entry.id}
+    for english, entry in want.items():
+        place = f"{name}, {entry.locations[0][0]}: {_brief(english)}"
+        mine = have.pop(english, None)
+        if mine is None:
+            yield f"{place}: new or changed, and not in the catalogue"
+        elif mine.fuzzy:
+            yield f"{place}: changed; its translation is of the text before"
+        else:
+            yield from (
+                f"{place}: {problem}" for problem in checks.problems(english, mine.string, base)
+            )
+    for english in have:
+        yield f"{name}: {_brief(english)}: no longer in the course"
+
+
+def _brief(text: str) -> str:
+    text = " ".join(text.split())
+    return repr(text if len(text) <= 70 else text[:67] + "…")

@@ -1,0 +1,58 @@
+"""``translate``: bring the catalogues up to date with the English, and make notebooks, pages and messages of them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import course_language
+from course_utils import files
+from course_utils.cli.bootstrap import ROOT
+
+NEEDS = ("babel", "nbformat", "yaml")
+SHOWN = 20
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="write nothing; say what is missing or wrong, text by text",
+    )
+    parser.add_argument("language", nargs="?", default="zh", help="default: zh")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Do what was asked; 0 if nothing is left to do, else 1."""
+    if sys.version_info < (3, 12):
+        print(
+            "translate needs Python 3.12 or newer: an older one does not say where in an f-string a value stands.",
+            file=sys.stderr,
+        )
+        return 1
+    from tools.authoring.translation import catalogues, editions, progress
+
+    if not (catalogues.LANGUAGES / args.language).is_dir():
+        known = ", ".join(course_language.languages()[1:])
+        print(
+            f"There is no folder course_language/{args.language}: there is {known}.",
+            file=sys.stderr,
+        )
+        return 1
+    if not args.check:
+        catalogues.renew(args.language)
+    problems = progress.problems(args.language)
+    print("\n".join(progress.table(args.language)))
+    if not args.check:
+        for path, text in editions.stale(args.language).items():
+            files.write(ROOT / path, text)
+            print(f"{path}: written")
+    else:
+        problems += [
+            f"{path}: not as the catalogues make it" for path in editions.stale(args.language)
+        ]
+    print(*problems[:SHOWN], sep="\n")
+    if len(problems) > SHOWN:
+        print(f"and {len(problems) - SHOWN} more")
+    return 1 if problems else 0
