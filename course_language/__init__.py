@@ -13,7 +13,7 @@ import importlib.machinery
 import locale
 import os
 import sys
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def from_system() -> None:
         os.environ["COURSE_LANGUAGE"] = short
 
 
-@cache
+@lru_cache(8)
 def _catalogue(language: str) -> gettext.NullTranslations:
     if language == "en":
         return gettext.NullTranslations()
@@ -101,5 +101,5 @@ class _Loader(importlib.machinery.SourceFileLoader):
             other = catalogue.gettext(text)
             return None if other == text else other
 
-        tree = texts.translated(tree, look, raises=not fullname.startswith("simgpu"))
+        tree = texts.translated(tree, look, **texts.rules(path))
         return compile(tree, path, "exec", dont_inherit=True)

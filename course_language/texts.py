@@ -11,102 +11,38 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-_LABELS = {
-    *(
-        "annotate",
-        "legend",
-        "set_label",
-        "set_title",
-        "set_xlabel",
-        "set_ylabel",
-        "suptitle",
-        "text",
-        "title",
-    ),
-    *(
-        "xlabel",
-        "ylabel",
-        "axhline",
-        "axvline",
-        "plot",
-        "bar",
-        "barh",
-        "scatter",
-        "hist",
-        "print",
-        "Note",
-    ),
-}
-_LABEL_KEYWORDS = {"desc", "description", "label", "title", "text", "xlabel", "ylabel", "unit"}
-_NOT_READ = {
-    *(
-        "__import__",
-        "compile",
-        "edited",
-        "eval",
-        "exec",
-        "fullmatch",
-        "getattr",
-        "glob",
-        "hasattr",
-        "match",
-        "open",
-    ),
-    *(
-        "rglob",
-        "run",
-        "search",
-        "setattr",
-        "startswith",
-        "endswith",
-        "split",
-        "strftime",
-        "strptime",
-        "sub",
-        "finditer",
-    ),
-    *(
-        "findall",
-        "add_parser",
-        "Popen",
-        "check_output",
-        "dtype",
-        "device",
-        "encode",
-        "removeprefix",
-        "removesuffix",
-    ),
-    *(
-        "Path",
-        "joinpath",
-        "TypeVar",
-        "Literal",
-        "namedtuple",
-        "import_module",
-        "find_spec",
-        "sched",
-        "index",
-        "find",
-    ),
-}
-_NOT_READ_KEYWORDS = {
-    "id",
-    "needs",
-    "family",
-    "encoding",
-    "mode",
-    "reference",
-    "style",
-    "css",
-    "choices",
-    "pattern",
-}
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_LABELS = _words(
+    "annotate axhline axvline bar barh card curves hist legend plot print scatter set_label set_title set_xlabel "
+    "set_ylabel show_table suptitle table text title xlabel ylabel"
+)
+_LABEL_KEYWORDS = _words("desc description expected label note seen text title unit xlabel ylabel")
+_NOT_READ = _words(
+    "Literal Path Popen TypeVar __import__ add_parser check_output compile device dtype edited encode endswith eval exec "
+    "find find_spec findall finditer fullmatch get getattr glob hasattr import_module index joinpath match namedtuple open "
+    "pop removeprefix removesuffix rglob run search setattr split startswith strftime strptime sub"
+)
+_NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern reference style")
+_NOT_WORDS = _words(  # matplotlib's and Python's own
+    "None True False auto axes baseline black bold both bottom box center column data dashed dotted equal figure gray grey "
+    "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
+    "post pre right round row small solid tight top upper vertical white x y"
+)
 _WORDS = re.compile(r"(?<![\w<&/#.-])[A-Za-z]['A-Za-z]+")
 
 
 _CODE_LIKE = re.compile(  # a part of a program
     r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|[<>=]=|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |^for .* in \w+$|"""
-    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$"""
+    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$|^\{\w+\} in \w+$"""
+)
+
+
+_STATEMENT = re.compile(
+    r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", re.MULTILINE
 )
 
 
@@ -131,20 +67,15 @@ def _is_program(text: str) -> bool:
 def reads_as_text(text: str, label: bool = False) -> bool:
     """Tell whether a string is written for a reader: words, not a program or markup."""
     words = _WORDS.findall(_bare(text))
+    part = _CODE_LIKE.search(text) and "`" not in text and len(words) < 9 and not text.endswith(".")
+    if part:
+        return False
     if label:
-        return bool(words) and not re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text)
+        names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text) or set(text.split()) <= _NOT_WORDS
+        return bool(words) and not names
     if len(words) < 2 or " " not in text.strip():
         return False
-    if (
-        re.search(
-            r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:",
-            text,
-            re.M,
-        )
-        and "<" not in text
-    ):
-        return False
-    if _CODE_LIKE.search(text) and "`" not in text and len(words) < 9 and not text.endswith("."):
+    if len(words) <= 12 and _STATEMENT.search(text) and "<" not in text:
         return False
     return not _is_program(text)
 
@@ -179,9 +110,15 @@ class _Finder:
     """Walk a program and hand each text to ``found``; what that returns takes its place."""
 
     def __init__(
-        self, found: Callable[[ast.expr], ast.expr], kept: set[str], raises=True, docs=False
+        self,
+        found: Callable[[ast.expr], ast.expr],
+        kept: set[str],
+        raises: bool = True,
+        docs: bool = False,
+        labels: bool = False,
     ):
-        self.found, self.kept, self.raises, self.docs = found, kept, raises, docs
+        self.found, self.kept = found, kept
+        self.raises, self.docs, self.labels = raises, docs, labels
 
     def change(self, node: ast.AST, label: bool = False, read: bool = True) -> ast.AST:
         """Go through one node and below; return it, or what takes its place."""
@@ -212,21 +149,12 @@ class _Finder:
         if isinstance(node, ast.Attribute):
             node.value = self.change(node.value, read=read)
             return node
-        inherit = isinstance(
-            node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred, ast.keyword)
-        )
+        inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred))
+        label = self.labels or (label and inherit)
+        read = read or (isinstance(node, ast.stmt) and not inherit)
         for name, value in ast.iter_fields(node):
-            if name in ("annotation", "returns", "decorator_list", "type_comment"):
-                continue
-            setattr(
-                node,
-                name,
-                self._each(
-                    value,
-                    label and inherit,
-                    read if inherit or not isinstance(node, ast.stmt) else True,
-                ),
-            )
+            if name not in ("annotation", "returns", "decorator_list", "type_comment"):
+                setattr(node, name, self._each(value, label, read))
         return node
 
     def _each(self, value, label=False, read=True):
@@ -257,7 +185,7 @@ class _Finder:
         for keyword in node.keywords:
             shown = keyword.arg in _LABEL_KEYWORDS
             keyword.value = self._each(
-                keyword.value, label or shown, read and keyword.arg not in _NOT_READ_KEYWORDS
+                keyword.value, shown, read and keyword.arg not in _NOT_READ_KEYWORDS
             )
         return node
 
@@ -311,19 +239,33 @@ def kept(tree: ast.AST) -> set[str]:
     return names
 
 
-def found(tree: ast.AST, raises: bool = True, docs: bool = False) -> list[ast.expr]:
+def rules(path: str) -> dict[str, bool]:
+    """Return how a module is read, by its path: see ``found``."""
+    parts = path.replace("\\", "/").split("/")
+    return {
+        "raises": "simgpu" not in parts,
+        "labels": parts[-1] in ("drawings.py", "explorers.py", "explorer.py"),
+    }
+
+
+def found(
+    tree: ast.AST, raises: bool = True, docs: bool = False, labels: bool = False
+) -> list[ast.expr]:
     """Return the nodes of a program that are texts.
 
     ``raises`` tells whether what a program raises is one: not where it repeats another library's own message. ``docs``
-    tells whether docstrings are: in a lesson's cell they are read.
+    tells whether docstrings are: in a lesson's cell they are read. ``labels`` tells whether single words are: in drawings.
     """
     seen: list[ast.expr] = []
-    _Finder(lambda node: seen.append(node) or node, kept(tree), raises, docs).change(tree)
+    _Finder(lambda node: seen.append(node) or node, kept(tree), raises, docs, labels).change(tree)
     return seen
 
 
 def translated(
-    tree: ast.Module, look: Callable[[str], str | None], raises: bool = True
+    tree: ast.Module,
+    look: Callable[[str], str | None],
+    raises: bool = True,
+    labels: bool = False,
 ) -> ast.Module:
     """Return a program with its texts in another language, its values where that language wants them.
 
@@ -333,7 +275,7 @@ def translated(
         The program; it is changed.
     look
         Gives a text's translation, or None.
-    raises
+    raises, labels
         See ``found``.
     """
 
@@ -346,7 +288,7 @@ def translated(
             return ast.Constant(other)
         return ast.JoinedStr(list(_parts(other, dict(zip(fields(text), values, strict=True)))))
 
-    tree = _Finder(change, kept(tree), raises).change(tree)
+    tree = _Finder(change, kept(tree), raises, labels=labels).change(tree)
     return ast.fix_missing_locations(tree)
 
 
