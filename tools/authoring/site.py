@@ -18,6 +18,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
+from course_language import languages
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
 from tools.authoring.cells import SEEN
@@ -180,6 +181,7 @@ def _pages(course: Course, lessons: Collection[str]) -> dict[str, str]:
 def handbook_pages(root: Path) -> list[str]:
     """Return the handbook's pages, as places in the repository: those of its own folder first."""
     found = [p.relative_to(root).as_posix() for p in (root / HANDBOOK).rglob("*.md")]
+    found = [place for place in found if place.split("/")[1] not in languages()]
     return sorted(found, key=lambda place: (place.count("/"), place))
 
 

@@ -19,6 +19,7 @@ import nbformat
 
 import course_language
 from course_utils.cli.bootstrap import ROOT
+from tools.authoring.links import slug
 from tools.authoring.translation import catalogues, code, prose
 
 _SUFFIX = {"zh": "zh-CN"}
@@ -102,6 +103,8 @@ class _Edition:
         from course_utils.course import load_course
 
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
+        texts = ((ROOT / path).read_text(encoding="utf-8") for path in self.known)
+        self.anchors = {name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)}
         self.home = self.course.page("") if self.course.repository else ""
 
     def all(self) -> dict[str, str]:
@@ -128,6 +131,7 @@ class _Edition:
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:
         from tools.authoring import pages
 
+        text = re.sub(r"(?m)^#{2,6} (.+)$", self._anchored, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
         for name, part in pages.PAGES.get(path, {}).items():
             if name in catalogues.GENERATED:
@@ -135,6 +139,11 @@ class _Edition:
                 before, _, rest = text.partition(begin)
                 text = "\n".join([before + begin, part(self.course), end + rest.partition(end)[2]])
         return self.markdown(path, text)
+
+    def _anchored(self, heading: re.Match[str]) -> str:
+        """Return a heading below its English anchor, where something links to that."""
+        name = slug(heading[1])
+        return f'<a id="{name}"></a>\n\n{heading[0]}' if name in self.anchors else heading[0]
 
     def notebook(self, path: str, text: str, words: Mapping[str, str]) -> str:
         from course_utils.exercises import lesson as exercises_of
