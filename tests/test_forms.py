@@ -82,6 +82,17 @@ def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wro
     assert told(form, both) == ("minus", "0 for a=1, b=2", "3")
 
 
+def test_none_is_shown_as_a_value_like_any_other():
+    form = OverCases(
+        lambda size: None if size > 2 else [size],
+        ((1,), (3,), (4,)),
+        {},
+        read=lambda judge, got: got,
+    )
+    assert told(form, lambda size: None) == ("wrong-value", "None for size=1", "[1]")
+    assert told(form, lambda size: [size]) == ("wrong-value", "[3] for size=3", "None")
+
+
 def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():
     def breaks(numbers, skip):
         return 100.0 / (len(numbers) - 1) if len(numbers) > 2 else numbers[9]
