@@ -8,7 +8,7 @@ import itertools
 import pytest
 from test_exercises import EXERCISES
 
-from course_utils.exercises import Judge
+from course_utils.exercises import Judge, lesson
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.judge import NotYet
@@ -91,6 +91,14 @@ def test_none_is_shown_as_a_value_like_any_other():
     )
     assert told(form, lambda size: None) == ("wrong-value", "None for size=1", "[1]")
     assert told(form, lambda size: [size]) == ("wrong-value", "[3] for size=3", "None")
+
+
+def test_an_error_is_shown_with_the_case_in_which_it_came():
+    exercise = lesson("01").smallest_winner
+    looks_first = edited(exercise.reference, {"for n in sizes": "sizes[0]\nfor n in sizes"})
+    result = exercise.result(looks_first)
+    assert (result.outcome, result.diagnosis) == ("raised", "IndexError")
+    assert dict(result.details)["Case"].startswith("sizes [], CPU 1e+11 FLOP/s")
 
 
 def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():

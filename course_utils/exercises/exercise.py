@@ -165,9 +165,8 @@ class Exercise:
         def explain() -> None:
             shown.append(self._explain(problems.pop()))
 
-        if (
-            not self._warm
-        ):  # what a check imports is there before the clock runs: no limit cuts an import short
+        # What a check imports is there before the clock runs: no limit cuts an import short.
+        if not self._warm:
             self._warm = True
             right = self.reference() if self.wants_value else self.reference
             with redirect_stdout(_Output()):
@@ -202,11 +201,8 @@ class Exercise:
         if not callable(answer):
             judge.no("not-a-function", seen=answer, expected=f"the function {self.slug}")
         if not _same_arguments(answer, self.reference):
-            judge.no(
-                "wrong-arguments",
-                seen=f"{self.slug}{_signature(answer)}",
-                expected=f"{self.slug}{_signature(self.reference)}",
-            )
+            seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
+            judge.no("wrong-arguments", seen=seen, expected=expected)
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
 
     def _explain(self, problem: BaseException) -> Result:
@@ -229,7 +225,7 @@ class Exercise:
             "raised",
             brief(type(error).__name__),
             _NO_ROOM if no_room else "The check called your code, and this came out:",
-            _where(error, in_answer=isinstance(problem, Raised)),
+            (*_where(error, in_answer=isinstance(problem, Raised)), *getattr(problem, "case", ())),
         )
 
 
