@@ -6,6 +6,7 @@ import inspect
 import itertools
 
 import pytest
+import torch
 from test_exercises import EXERCISES
 
 from course_utils.exercises import Judge, lesson
@@ -99,6 +100,22 @@ def test_an_error_is_shown_with_the_case_in_which_it_came():
     result = exercise.result(looks_first)
     assert (result.outcome, result.diagnosis) == ("raised", "IndexError")
     assert dict(result.details)["Case"].startswith("sizes [], CPU 1e+11 FLOP/s")
+
+
+def test_a_check_computes_on_one_thread_and_gives_the_others_back():
+    seen = set()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        looks = edited(
+            lesson("04").lost.reference,
+            {"nonzero =": "seen.add(torch.get_num_threads())\nnonzero ="},
+            seen=seen,
+        )
+        assert lesson("04").lost.result(looks).outcome == "right"
+        assert seen == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():

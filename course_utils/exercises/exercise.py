@@ -130,9 +130,8 @@ class Exercise:
             self._say(f"That was the last hint. `ex.{self.slug}.solution()` shows the answer.")
             return
         self._hints_given += 1
-        self._say(
-            f"**Hint {self._hints_given} of {len(self.hints)}.** {self.hints[self._hints_given - 1]}"
-        )
+        given, of = self._hints_given, len(self.hints)
+        self._say(f"**Hint {given} of {of}.** {self.hints[given - 1]}")
 
     def solution(self) -> None:
         """Show the reference solution: the code that the course's tests run."""
@@ -185,7 +184,7 @@ class Exercise:
             guard.run(explain, 1.0, None, self)
         # The last error, for explain(); without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
-        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
+        return shown[0] if shown else Result(self.id, "raised", "error", _MUTE)
 
     def _judge(self, answer: Any) -> None:
         if isinstance(answer, Todo):
@@ -229,9 +228,7 @@ class Exercise:
         )
 
 
-_NO_WORDS = (
-    "The check called your code, and an error came out that cannot be shown: it fails itself."
-)
+_MUTE = "The check called your code, and an error came out that cannot be shown: it fails itself."
 _NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
 
 
