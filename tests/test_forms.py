@@ -6,9 +6,10 @@ import inspect
 import itertools
 
 import pytest
+import torch
 from test_exercises import EXERCISES
 
-from course_utils.exercises import Judge
+from course_utils.exercises import Judge, lesson
 from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.judge import NotYet
@@ -80,6 +81,41 @@ def test_the_case_that_is_shown_is_one_where_the_fault_that_is_told_alone_is_wro
         {"minus": (lambda a, b: a - b, both), "one": lambda a, b: a + b + (a == 1)},
     )
     assert told(form, both) == ("minus", "0 for a=1, b=2", "3")
+
+
+def test_none_is_shown_as_a_value_like_any_other():
+    form = OverCases(
+        lambda size: None if size > 2 else [size],
+        ((1,), (3,), (4,)),
+        {},
+        read=lambda judge, got: got,
+    )
+    assert told(form, lambda size: None) == ("wrong-value", "None for size=1", "[1]")
+    assert told(form, lambda size: [size]) == ("wrong-value", "[3] for size=3", "None")
+
+
+def test_an_error_is_shown_with_the_case_in_which_it_came():
+    exercise = lesson("01").smallest_winner
+    looks_first = edited(exercise.reference, {"for n in sizes": "sizes[0]\nfor n in sizes"})
+    result = exercise.result(looks_first)
+    assert (result.outcome, result.diagnosis) == ("raised", "IndexError")
+    assert dict(result.details)["Case"].startswith("sizes [], CPU 1e+11 FLOP/s")
+
+
+def test_a_check_computes_on_one_thread_and_gives_the_others_back():
+    seen = set()
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        looks = edited(
+            lesson("04").lost.reference,
+            {"nonzero =": "seen.add(torch.get_num_threads())\nnonzero ="},
+            seen=seen,
+        )
+        assert lesson("04").lost.result(looks).outcome == "right"
+        assert seen == {1} and torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_what_an_answer_does_after_its_first_wrong_case_is_no_reason_to_stop():

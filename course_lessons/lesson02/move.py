@@ -128,7 +128,8 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
                 expected=f"{expected!r}",
             )
     elif given and got is given and _holds_tensors(given):
-        told = "not-entered" if not depth or hasattr(given, "_fields") else "one-level"
+        told = "one-level" if depth else "not-entered"
+        told = "named-not-entered" if hasattr(given, "_fields") else told
         judge.no(
             told, seen=f"the {kind} itself, {_deep(depth)}", expected=f"its tensors on {device}"
         )
@@ -217,20 +218,21 @@ EXERCISE = Exercise(
     why="Libraries for training carry such a function, so that a loop has one line for every kind of batch. Now you know "
     "what it does, and what it leaves alone.",
     diagnoses={
-        "stays": "A tensor was left where it was. `.to(device)` gives a new tensor back: use what it returns.",
+        "stays": "A tensor came back where it was. What `.to(device)` returns is on the device.",
         "left-behind": "A tensor in a container was left where it was, though the container is a new one.",
         "other-shape": "A tensor came back with another shape. Only its place should change.",
         "more": "A container came back with more things than it had.",
         "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
-        "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into "
-        "this kind. A named tuple is a tuple too, but `type(batch) is tuple` does not say so.",
+        "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into this kind.",
+        "named-not-entered": "A named tuple came back untouched, with its tensors where they were. It is a tuple too, but "
+        "`type(batch) is tuple` does not say so.",
         "other-device": "The tensors are on another device than the one that was asked for: `device` can be any, the CPU too.",
         "other-dtype": "A tensor came back with another dtype. Only its place should change.",
         "no-tensor": "In the place of a tensor something else came back.",
         "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
         "copied": "Something that is no tensor came back as a copy. It should be the same object.",
         "duck": "Something that is no tensor was moved. Not all that has a method `.to` is a tensor.",
-        "other-container": "A container came back as another type. A tuple in, a tuple out.",
+        "other-container": "A container came back as another type.",
         "empty": "An empty container came back as something else.",
         "lost": "Something is missing from a container that came back.",
         "other-order": "What a container holds came back in another order.",

@@ -54,21 +54,25 @@ class _Watch:
         self.synced: list[dict[str, object]] = []
         self._fsync, self._replace = os.fsync, os.replace
 
-    def fsync(self, file: int) -> None:
-        self._fsync(file)
+    def fsync(self, fd: Any) -> None:  # a number, or a file that has one
+        self._fsync(fd)
         if not self.renames:
-            at = os.fstat(file).st_ino
+            at = os.fstat(fd if isinstance(fd, int) else fd.fileno()).st_ino
             files = [
                 p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
             ]
             self.synced.append({p.name: _value_in(p) for p in files})
 
-    def replace(self, source: Any, target: Any, **_: Any) -> None:
+    def replace(self, src: Any, dst: Any, **more: Any) -> None:
         held = _value_in(self.path) if self.path.exists() else _GONE
-        self.renames.append((Path(source).resolve(), held))
+        self.renames.append((Path(os.fsdecode(src)).resolve(), held))
         if self.crash:
             raise _Crash("simulated: the process was killed before the rename")
-        self._replace(source, target)
+        self._replace(src, dst, **more)
+
+    def moved(self, path: Path, target: Any) -> Path:
+        self.replace(path, target)
+        return type(path)(target)
 
     @contextmanager
     def watching(self) -> Iterator[_Watch]:
@@ -76,8 +80,8 @@ class _Watch:
             mock.patch("os.fsync", self.fsync),
             mock.patch("os.replace", self.replace),
             mock.patch("os.rename", self.replace),
-            mock.patch("pathlib.Path.replace", lambda a, b: self.replace(a, b)),
-            mock.patch("pathlib.Path.rename", lambda a, b: self.replace(a, b)),
+            mock.patch("pathlib.Path.replace", lambda path, target: self.moved(path, target)),
+            mock.patch("pathlib.Path.rename", lambda path, target: self.moved(path, target)),
         ):
             yield self
 
@@ -107,6 +111,7 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
             answer(_saved(2), path)
         _expect_value(judge, path, 2, "after the second save")
         _judge_disk(watch, path, judge)
+        _judge_left(path, judge, "kept-beside")
 
         _crashing(raw, {**_saved(3), "bomb": _Bomb()}, path)
         if _value_in(path) != 2:
@@ -131,9 +136,9 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_left(path, judge)
 
 
-def _judge_left(path: Path, judge: Judge) -> None:
+def _judge_left(path: Path, judge: Judge, diagnosis: str = "leftovers") -> None:
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
-        judge.no("leftovers", seen=f"files left: {', '.join(left)}", expected="only last.pt")
+        judge.no(diagnosis, seen=f"files left: {', '.join(left)}", expected="only last.pt")
 
 
 def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
@@ -243,6 +248,7 @@ rename.
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",
+        "kept-beside": "A save without any crash leaves a file beside the checkpoint.",
         "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A fixed name for the new "
         "file is written over by the next save.",
     },

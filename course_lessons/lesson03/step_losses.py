@@ -220,7 +220,7 @@ from the device once at the end, not once a step: the check counts.
         "after-step": "These losses were computed anew after each step. The losses that the steps used are asked for.",
         "weighted": "The losses were scaled by the size of the batch. Each is the mean that `cross_entropy` gives.",
         "running": "Each number holds the losses before it as well. One loss for each step is asked for.",
-        "one-tensor": "All numbers are the same: the list holds one tensor several times, which went on changing.",
+        "one-tensor": "All numbers are the same. Each step has a loss of its own.",
         "averaged": "All numbers are the same: the mean of the losses. One loss for each step is asked for.",
         "backwards": "The losses come in the opposite order.",
         "in-order-of-size": "The losses were sorted. They come in the order of the steps.",

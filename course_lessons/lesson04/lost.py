@@ -57,6 +57,9 @@ _TWINS = {
     "zero-before": (
         edited(lost, _ZEROS),
         edited(lost, {_GONE: "gradients.to(dtype) == 0"}),
+        edited(
+            lost, {_GONE: "gradients.to(dtype) == 0", _SHARE: f"{_SHARE} if len(nonzero) else 0"}
+        ),
     ),
     "subnormals": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"}),
     "threshold": edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
@@ -172,6 +175,6 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         "rounded": "A value that changes is rounded, not lost. Count those that become zero.",
         "dtype-ignored": "The answer is that for one format, whichever is asked for.",
         "per-cent": "That is in per cent. The task asks for a number from 0 to 1.",
-        "nothing-to-lose": "Where no entry is nonzero, nothing is lost: 0. A division of 0 by 0 gives nan.",
+        "nothing-to-lose": "Where no entry is nonzero, nothing is lost: 0.",
     },
 )

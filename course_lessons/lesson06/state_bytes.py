@@ -100,8 +100,8 @@ _TWINS = {
                 "model.buffers()": "model.buffers(recurse=False)",
             },
         ),
-        edited(state_bytes, {"model.buffers()": "model.buffers(recurse=False)"}),
     ),
+    "own-buffers": edited(state_bytes, {"model.buffers()": "model.buffers(recurse=False)"}),
     "no-buffers": edited(state_bytes, {"size(model.buffers())": "0"}),
     "float-buffers": edited(
         state_bytes, {"model.buffers()": "b for b in model.buffers() if b.is_floating_point()"}
@@ -201,6 +201,7 @@ gradient nor a state. Dtypes differ, and a tensor that two layers share is there
         "one-too-many": "The optimizer's figure has the gradients in it. They have a line of their own.",
         "trained-only": "A frozen parameter is in memory too, and counts among the parameters.",
         "not-within": "Only what the model itself holds is counted, not what its layers hold.",
+        "own-buffers": "Only the buffers that the model itself holds are counted, not those of its layers.",
         "no-buffers": "The buffers are left out.",
         "float-buffers": "Only floating-point buffers are counted. Whole numbers take memory too.",
         "buffers-in-both": "The buffers are counted among the parameters as well.",

@@ -162,8 +162,7 @@ list of the row numbers whose label `F.cross_entropy` would refuse. `labels` is 
         "last-class": "The label `classes` - 1 is the last one that is in range.",
         "class-zero": "The label 0 is in range: it is the first class.",
         "both-at-once": "No label is too small and too large at once. Combine the two masks with `|`.",
-        "one-side": "The exception holds for one of the two sides only: `&` binds before `|`, so put the two "
-        "sides in parentheses.",
+        "one-side": "The exception holds for one of the two sides only. (`&` binds before `|`.)",
         "too-large-forgotten": "A label of `classes` and above is out of range too.",
         "only-ignored": "These are the rows of the labels that are ignored.",
         "one-by-one": "The first row has the number 0.",

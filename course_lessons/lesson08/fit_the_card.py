@@ -65,7 +65,7 @@ TWINS = {
         "no-margin": {"0.9 * capacity": "capacity"},
         "only-a-tenth": {"0.9 * capacity": "0.1 * capacity"},
         "just-full": {f"{_BYTES} <=": f"{_BYTES} <"},
-        "does-not-fit": {"fixed + ": ""},
+        "no-fixed": {"fixed + ": ""},
         "fixed-for-each-row": {_BYTES: "(fixed + per_sample) * rows"},
         "swapped": (
             {"name, rows, parts)": "name, parts, rows)"},
@@ -162,7 +162,8 @@ sample.
     "fewest bytes: on a card without units for it, a 16-bit format can be the slow one.",
     diagnoses={
         "other-batch": "The parts do not add up to the batch of the recipe.",
-        "does-not-fit": "This needs more than the card has. There is a fixed part, whatever the batch.",
+        "does-not-fit": "This needs more than the card has.",
+        "no-fixed": "The fixed bytes are left out. They are there whatever the batch.",
         "no-margin": "This leaves less than a tenth of the card free.",
         "only-a-tenth": "A tenth stays free. Nine tenths may be used, not one.",
         "just-full": "A plan that leaves just a tenth free may be used.",

@@ -55,11 +55,14 @@ def _cases() -> list[tuple[Tensor, Tensor, Tensor]]:
         _masked_case((1, 3, 4, 5, 8), rows=9),
         _masked_case((1, 2, 5), lost=[2]),
         _masked_case((0, 1), rows=4, lost=[0, 1]),
+        _masked_case((0, 3, 4), rows=7, lost=[1]),
+        _masked_case((2,), rows=4, lost=[0, 3]),
+        _masked_case((), rows=4, lost=[0, 3]),
     ]
 
 
 class Trained(NamedTuple):
-    """A loss, and the gradient of the logits; None where the loss has no graph."""
+    """A loss, and the gradient of the logits that are numbers; None where the loss has no graph."""
 
     loss: float
     gradient: Any
@@ -72,7 +75,8 @@ def _look(got: Any, logits: Tensor, targets: Tensor, mask: Tensor) -> Trained:
         judge.no("not-one", seen=f"a tensor of shape {tuple(got.shape)}", expected="one number")
     if got.requires_grad:
         got.sum().backward()
-    return Trained(got.item(), logits.grad)
+    numbers = ~logits.detach().isnan().any(1)
+    return Trained(got.item(), None if logits.grad is None else logits.grad[numbers])
 
 
 def _alike(got: Trained, right: Trained) -> bool:
@@ -100,6 +104,23 @@ TWINS = {
         edited(masked_loss, {_COUNT: f"(mask.sum() + {extra})"}) for extra in (1, 0.01, 1e-3)
     ),
     "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
+    "nan-in-padding": edited(
+        masked_loss,
+        {
+            _FILL: "targets.clamp(min=0)",
+            _TOTAL: '(F.cross_entropy(logits, kept, reduction="none") * mask).sum()',
+        },
+    ),
+    "upside-down": tuple(
+        edited(
+            masked_loss,
+            {
+                _FILL: "targets.clamp(min=0).masked_fill(mask, -100)",
+                _COUNT: f"{count}.clamp(min=1)",
+            },
+        )
+        for count in ("mask.sum()", "(~mask).sum()")
+    ),
     "divided-twice": tuple(
         edited(masked_loss, {_TOTAL: mean}) for mean in (_MEAN, f"{_MEAN}.nan_to_num()")
     ),
@@ -145,9 +166,10 @@ def _why(got: Trained, right: Trained, *_: Any) -> str:
 
 
 def _situation(logits: Tensor, targets: Tensor, mask: Tensor) -> str:
-    lost = int((logits[:, 0].isnan() & mask).sum())
+    nan = logits[:, 0].isnan()
     text = f"{int(mask.sum())} of {len(mask)} rows that count"
-    return f"{text}, {lost} of them with NaN" if lost else text
+    text += f", {lost} of them with NaN" if (lost := int((nan & mask).sum())) else ""
+    return f"{text}, NaN in the padding" if (nan & ~mask).any() else text
 
 
 def _shown(trained: Trained) -> str:
@@ -203,8 +225,8 @@ EXERCISE = Exercise(
     task="""
 Text is padded, and padding must not count. The usual line, `F.cross_entropy(logits[mask], targets[mask])`, lets
 the host wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where
-`mask` is True, as a tensor with its graph, and without a wait. In the other rows the target is -1. Where no row
-counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
+`mask` is True, as a tensor with its graph, and without a wait. In the other rows the target is -1, and the
+logits may be NaN. Where no row counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
 """,
     hints=(
         "Why must the host wait for `logits[mask]`? What does it not know?",
@@ -226,6 +248,8 @@ counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
         "adds-to-count": "Something was added to the number of rows that count, so the mean is too small. At least 1 is `.clamp(min=1)`.",
         "divided-twice": "`cross_entropy` has divided by the number of rows already. Here it is divided again.",
         "padding-in-sum": "The rows of padding are in the sum.",
+        "nan-in-padding": "A NaN in the padding spoils the loss: 0 × NaN is NaN. `torch.where` chooses, and does not multiply.",
+        "upside-down": "The padding counts here, and the rows that should count do not.",
         "padding-in-mean": "The rows of padding are in the mean.",
         "zeroed-logits": "Logits of zero have a loss too, that of a guess: the rows of padding still count.",
         "hides-nan": "A loss that is NaN has become a number. Where training diverged, the loss must show it.",

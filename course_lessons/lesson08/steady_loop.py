@@ -125,9 +125,11 @@ _RETURN = "return hits.item()"
 TWINS = {
     "no-zero": edited(steady_loop, {"optimizer.zero_grad()": ""}),
     "no-step": edited(steady_loop, {"optimizer.step()": ""}),
+    "shares-added": edited(
+        steady_loop, {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"}
+    ),
     "fraction": (
         edited(steady_loop, {_RETURN: "return hits.item() / sum(len(y) for _, y in batches)"}),
-        edited(steady_loop, {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"}),
         edited(
             steady_loop,
             {
@@ -230,6 +232,7 @@ right, each by the output of its own step.
         "one needs most.",
         "grows": "With each step more memory is held: something keeps a tensor of every step.",
         "waits": "The host waits more often than in the loop as it was. The sum can stay on the device until the end.",
+        "shares-added": "The batches' shares were added. How many samples were right is asked for.",
         "fraction": "That is a share. How many samples were right is asked for.",
         "last-batch": "That is how many were right in the last batch alone.",
         "after-step": "Those were classified after the step. The output of the step itself is asked for.",

@@ -130,9 +130,8 @@ class Exercise:
             self._say(f"That was the last hint. `ex.{self.slug}.solution()` shows the answer.")
             return
         self._hints_given += 1
-        self._say(
-            f"**Hint {self._hints_given} of {len(self.hints)}.** {self.hints[self._hints_given - 1]}"
-        )
+        given, of = self._hints_given, len(self.hints)
+        self._say(f"**Hint {given} of {of}.** {self.hints[given - 1]}")
 
     def solution(self) -> None:
         """Show the reference solution: the code that the course's tests run."""
@@ -165,9 +164,8 @@ class Exercise:
         def explain() -> None:
             shown.append(self._explain(problems.pop()))
 
-        if (
-            not self._warm
-        ):  # what a check imports is there before the clock runs: no limit cuts an import short
+        # What a check imports is there before the clock runs: no limit cuts an import short.
+        if not self._warm:
             self._warm = True
             right = self.reference() if self.wants_value else self.reference
             with redirect_stdout(_Output()):
@@ -186,7 +184,7 @@ class Exercise:
             guard.run(explain, 1.0, None, self)
         # The last error, for explain(); without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
-        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS)
+        return shown[0] if shown else Result(self.id, "raised", "error", _MUTE)
 
     def _judge(self, answer: Any) -> None:
         if isinstance(answer, Todo):
@@ -202,11 +200,8 @@ class Exercise:
         if not callable(answer):
             judge.no("not-a-function", seen=answer, expected=f"the function {self.slug}")
         if not _same_arguments(answer, self.reference):
-            judge.no(
-                "wrong-arguments",
-                seen=f"{self.slug}{_signature(answer)}",
-                expected=f"{self.slug}{_signature(self.reference)}",
-            )
+            seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
+            judge.no("wrong-arguments", seen=seen, expected=expected)
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
 
     def _explain(self, problem: BaseException) -> Result:
@@ -229,13 +224,11 @@ class Exercise:
             "raised",
             brief(type(error).__name__),
             _NO_ROOM if no_room else "The check called your code, and this came out:",
-            _where(error, in_answer=isinstance(problem, Raised)),
+            (*_where(error, in_answer=isinstance(problem, Raised)), *getattr(problem, "case", ())),
         )
 
 
-_NO_WORDS = (
-    "The check called your code, and an error came out that cannot be shown: it fails itself."
-)
+_MUTE = "The check called your code, and an error came out that cannot be shown: it fails itself."
 _NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
 
 

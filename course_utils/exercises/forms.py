@@ -74,10 +74,14 @@ class OverCases:
         got: list[Any] = []
         wrong = False
         for case, expected in zip(self.made(), right, strict=True):
-            # After the first wrong value an error is one more wrong value, and no reason to stop.
-            got.append(
-                _outcome(self._value, checked, case) if wrong else self._value(checked, case)
-            )
+            try:
+                got.append(self._value(checked, case))
+            except Exception as error:
+                if not wrong:
+                    error.case = (("Case", self._said(self.made()[len(got)])),)
+                    raise
+                # After the first wrong value it is one more wrong value, and no reason to stop.
+                got.append(_Failed())
             wrong = wrong or not agree(self.alike, got[-1], expected)
         if not wrong:
             return

@@ -74,7 +74,8 @@ class Judge:
         seen, expected
             What the answer did and what was asked for: two texts, or two values, which are cut to where they differ.
         """
-        raise NotYet(diagnosis, *apart(seen, expected))
+        texts = zip((seen, expected), apart(seen, expected), strict=True)
+        raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
 
     @contextmanager
     def own_generator(self) -> Iterator[None]:

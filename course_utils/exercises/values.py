@@ -11,9 +11,7 @@ SHORT = 60
 
 
 def brief(value: object, most: int = 300) -> str:
-    """Write a value in at most ``most`` characters; a text stays as it is, None gives nothing."""
-    if value is None:
-        return ""
+    """Write a value in at most ``most`` characters; a text stays as it is."""
     try:
         text = str.__str__(value if isinstance(value, str) else repr(value))
     except Exception as error:  # noqa: BLE001  (a learner's own __repr__ can do anything)

@@ -135,7 +135,11 @@ def _keep_hooks() -> Undo:
 
 
 def _keep_switches() -> Undo:
+    """What is switched on, and threads: small tensors take one, a second spins on a busy machine."""
+    import torch
+
     before = [read() for read, _ in _switches()]
+    torch.set_num_threads(1)
 
     def back() -> None:
         for old, (read, put) in zip(before, _switches(), strict=True):

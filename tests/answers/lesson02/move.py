@@ -81,12 +81,9 @@ if isinstance(batch, tuple):
     return tuple(move(value, device) for value in batch)"""
         },
     ),
-    "not-entered": (
-        edited(
-            move,
-            {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"},
-        ),
-        edited(move, {"(list, tuple)": "list"}),
+    "not-entered": edited(move, {"(list, tuple)": "list"}),
+    "named-not-entered": edited(
+        move, {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"}
     ),
     "copied": lambda batch, device: move(copy.deepcopy(batch), device),
     "other-container": edited(move, {_NAMED: "", "type(batch)(move": "list(move"}),

@@ -118,9 +118,22 @@ WRONG = {
             save_atomic, {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"}
         ),
     ),
+    "kept-beside": edited(
+        save_atomic,
+        {_REPLACE: f'{_REPLACE}\nshutil.copy(path, path.with_name("last.bak"))'},
+        shutil=shutil,
+    ),
     "leftovers": edited(
         save_atomic,
         {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
     ),
 }
-RIGHT = {"a temporary name, and a synced folder": _temporary_name_and_synced_folder}
+RIGHT = {
+    "a temporary name, and a synced folder": _temporary_name_and_synced_folder,
+    "arguments by name, a file handed to fsync": edited(
+        save_atomic, {_SYNC: "os.fsync(fd=file)", _REPLACE: "os.replace(src=new, dst=path)"}
+    ),
+    "a path's own move, with the name it gives back": edited(
+        save_atomic, {_REPLACE: "assert new.rename(target=path) == path"}
+    ),
+}

@@ -20,9 +20,9 @@ def _by_where(logits, targets, mask):
     return torch.where(mask, losses, 0.0).sum() / torch.clamp(mask.sum(), min=1)
 
 
-def _by_product(logits, targets, mask):
+def _by_gather(logits, targets, mask):
     scores = logits.log_softmax(1).gather(1, targets.clamp(min=0)[:, None]).squeeze(1)
-    return -(scores * mask).sum() / mask.sum().clamp_min(1)
+    return -scores.masked_fill(~mask, 0).sum() / mask.sum().clamp_min(1)
 
 
 WRONG = {
@@ -32,4 +32,4 @@ WRONG = {
     "other-gradient": edited(masked_loss, {"(logits, kept": "(2 * logits - logits.detach(), kept"}),
     "other-loss": edited(masked_loss, {"return total": "return 2 * total"}),
 }
-RIGHT = {"where": _by_where, "product": _by_product}
+RIGHT = {"where": _by_where, "gather": _by_gather}
