@@ -45,7 +45,7 @@ def five_doors(report: Any) -> None:
         ax.text(
             x + 0.45,
             2.0,
-            f"{i + 1}. {door.name.replace(' ', chr(10))}",
+            f"{i + 1}. {chr(10).join(door.name.rsplit(' ', 1))}",
             ha="center",
             va="bottom",
             fontsize=9,

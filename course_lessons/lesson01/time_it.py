@@ -179,7 +179,7 @@ _OVER_DEVICES = OverCases(
     draw=_draw,
     read=lambda judge, got: got,
     otherwise="other-time",
-    situation=lambda jobs, first, queued, repeats: f"{repeats} repeats",
+    situation=lambda jobs, first, queued, repeats: f"repeats={repeats}",
     shown=_ms,
 )
 

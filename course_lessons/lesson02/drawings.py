@@ -36,7 +36,7 @@ def two_memories() -> None:
     for y, ends, words in ((1.5, (3.8, 6.2), ".to(device)"), (0.6, (6.2, 3.8), ".cpu()")):
         ax.add_patch(FancyArrowPatch((ends[0], y), (ends[1], y), **_ARROW))
         ax.text(5, y + 0.2, words, ha="center", family="monospace", fontsize=9)
-    ax.text(5, 0.15, "the bus: slow; it makes copies", ha="center", fontsize=8, color="#555555")
+    ax.text(5, 0.15, "the bus: slow", ha="center", fontsize=8, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 2.8))
     ax.set_axis_off()
     present(
@@ -95,9 +95,9 @@ def pinned_route() -> None:
     ):
         ax.add_patch(FancyArrowPatch((start, y), (end, y), **_ARROW))
         ax.text((start + end) / 2, y + 0.1, words, ha="center", va="bottom", fontsize=9)
-    ax.axvline(7.15, color="#888888", linestyle=":", linewidth=1)
-    ax.text(7.05, 2.75, "host", ha="right", fontsize=9, color="#555555")
-    ax.text(7.25, 2.75, "device", ha="left", fontsize=9, color="#555555")
+    ax.axvline(7.75, color="#888888", linestyle=":", linewidth=1)
+    ax.text(7.65, 2.75, "host", ha="right", fontsize=9, color="#555555")
+    ax.text(7.85, 2.75, "device", ha="left", fontsize=9, color="#555555")
     ax.set(xlim=(-0.1, 10.1), ylim=(-0.1, 3.0))
     ax.set_axis_off()
     present(

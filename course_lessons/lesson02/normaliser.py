@@ -184,9 +184,9 @@ EXERCISE = Exercise(
         "stays": "`.to(device)` left a constant that `forward` uses where it was: to a module, a tensor that is a plain attribute is "
         "like any other Python object.",
         "made-there": "A constant was put on one device when it was made, and the batch came on another. The module should "
-        "work on the CPU until *it* is moved, and then take its constants along.",
+        "work on the CPU until **it** is moved, and then take its constants along.",
         "wrong-place": "`forward` takes the batch to another place. Let it stay where it is, and bring the constants there.",
-        "trained": "As parameters the constants move, but an optimiser will also *train* them.",
+        "trained": "As parameters the constants move, but an optimiser will also **train** them.",
         "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. Let it use "
         "what the module holds, which moves once and is in a checkpoint.",
         "not-held": "`forward` computes with constants that are not the module's buffers: a checkpoint would not "

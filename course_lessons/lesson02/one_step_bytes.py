@@ -128,7 +128,7 @@ EXERCISE = Exercise(
         "noise": "You counted the noise. On which device is it made?",
         "no-images": "The images start on the host, and the model on the device needs them.",
         "no-labels": "The labels start on the host, and the loss on the device needs them.",
-        "numbers": "This is how many *numbers* the model has. How many bytes has each?",
+        "numbers": "This is how many **numbers** the model has. How many bytes has each?",
         "to-device": "The bytes to the device do not add up. Take model, images and labels one by one, each with "
         "the size of its numbers.",
         "gradients-back": "The gradients are computed on the device, from tensors on the device. They need no "

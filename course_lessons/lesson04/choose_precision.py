@@ -119,8 +119,8 @@ An accelerator without them (any kind, not only CUDA): float16. A CPU without th
         "bf16-missed": "This device has units for bfloat16, `can.bf16` says so: bfloat16, whatever kind of device it is.",
         "cpu-float16": "This is a CPU without the units. From 16 bits it gains nothing: float32. Compare "
         "`can.device.type` with a name; `can.device` itself is no text.",
-        "accelerator-float32": "This is an accelerator, and no CPU, if without units for bfloat16: float16. Compare "
-        "`can.device.type` with a name; `can.device` itself is no text.",
+        "accelerator-float32": "This is an accelerator without units for bfloat16: float16, whatever kind it is. Only "
+        "where `can.device.type` is `'cpu'` is the answer float32.",
         "other-format": "The task names three formats: bfloat16, float16 and float32.",
         "not-a-pair": "The answer must be a pair, the `torch.dtype` first.",
         "not-a-bool": "The second of the pair, `use_scaler`, must be True for yes, False for no.",

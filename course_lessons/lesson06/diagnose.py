@@ -203,11 +203,11 @@ EXERCISE = Exercise(
     why="The three have different cures: a smaller batch does not help against another process, and "
     "`expandable_segments` does nothing for a model that is too large.",
     diagnoses={
-        "less-than": "A request of exactly as many bytes fits: the task says *no more than*.",
-        "half-the-reach": "What is free *and* what is unallocated counts, both together.",
+        "less-than": "A request of exactly as many bytes fits: the task says **no more than**.",
+        "half-the-reach": "What is free **and** what is unallocated counts, both together.",
         "others-alone": "With all that others hold, what is free and what is unallocated still count: all three together.",
         "others-too-many": "That counts for others what is not theirs. They hold what is neither free nor this process's.",
-        "allocated": "What is allocated is in use: tensors are in it. Idle is what is *unallocated*.",
+        "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",
         "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
         "first.",
         "always-the-same": "The answer is the same for every message.",

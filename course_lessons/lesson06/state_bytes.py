@@ -211,6 +211,6 @@ gradient nor a state. Dtypes differ, and a tensor that two layers share is there
         "optimizer": "The optimizer's figure is not right. Parameters and gradients are.",
         "buffers": "The buffers' figure is not right. All others are.",
         "no-gradient-yet": "No gradient exists yet: before the first backward, `p.grad` is None. Compute what "
-        "the gradients *will* take.",
+        "the gradients **will** take.",
     },
 )

@@ -116,7 +116,7 @@ launches.
     diagnoses={
         "other-name": "The answer is none of the five names.",
         "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
-        "at-least-busy": "*At least* 0.75 includes 0.75 itself: a device that is busy for so long sets the pace.",
+        "at-least-busy": "**At least** 0.75 includes 0.75 itself: a device that is busy for so long sets the pace.",
         "low-shares": "A busy device sets the pace, even where both of its shares are low: the larger names the limit.",
         "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, memory where "
         "the bytes/s are.",
@@ -125,7 +125,7 @@ launches.
         "not say why.",
         "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only launches.",
         "long-enough": "A share of the host's reaches 0.2 here, and one is enough: it does more than launch.",
-        "at-least-host": "*At least* 0.2 includes 0.2 itself: so long a share is no launching.",
+        "at-least-host": "**At least** 0.2 includes 0.2 itself: so long a share is no launching.",
         "longer": "Of loading and waiting, the longer names the regime.",
         "equal-host": "Where loading and waiting are equally long, the loader is the limit.",
     },

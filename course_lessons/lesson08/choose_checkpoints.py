@@ -261,7 +261,7 @@ use and the least time is added; None where no choice fits.
         "nothing-freed": "You count everything that is kept at every turn. What a block kept is free after its turn.",
         "entry-forgotten": "A checkpointed block keeps its entry.",
         "inside-kept": "The entries of the blocks before are in memory too.",
-        "turned-round": "Backward goes from the last block to the first: the blocks *before* one are still in memory at its turn.",
+        "turned-round": "Backward goes from the last block to the first: the blocks **before** one are still in memory at its turn.",
         "fewest": "That is the choice with the fewest blocks. The least time is asked for.",
         "least-memory": "That is the choice with the lowest peak. Of those that fit, the least time is asked for.",
         "most-time": "That is the choice that adds the most time.",

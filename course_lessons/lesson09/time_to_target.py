@@ -216,7 +216,7 @@ the seconds until then. A run that never gets there takes longer than any other:
         "end-of-run": "That is when the run ended, not when it reached the target.",
         "last-hit": "That is the last evaluation with at least that accuracy. Stop at the first.",
         "when-best": "That is when the run was at its best. It had reached the target before.",
-        "above-only": "*At least* the target: equal counts.",
+        "above-only": "**At least** the target: equal counts.",
         "below-it": "You take evaluations that are at the target, and those below it. Turn the comparison round.",
         "swapped": "In a pair the seconds come first, then the accuracy.",
         "accuracy": "You collect accuracies. The seconds are asked for.",
