@@ -73,10 +73,9 @@ def link(entry: Entry) -> str:
 def normal(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’]s\b|['’`]", "", text.lower())
-    text = text.replace("timed out", "timeout").replace("optimis", "optimiz")
-    text = re.sub(r"\boom\b", "out of memory", text)
+    text = re.sub(r"\boom\b", "out of memory", text.replace("timed out", "timeout"))
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
-    return " ".join("cuda" if word == "sim" else word for word in words)
+    return " ".join("cuda" if w == "sim" else w for w in words).replace("optimis", "optimiz")
 
 
 def says(form: str, said: str) -> bool:
@@ -114,8 +113,7 @@ def find(text: str, most: int = 3) -> list[Entry]:
     query = {}
     for word in set(asked) - _PLAIN:
         if word not in tells and not word.isdigit():
-            longer = sorted(tell for tell in tells if len(word) > 3 and tell.startswith(word))
-            word = (difflib.get_close_matches(word, tells, 1, 0.82) + longer + [word])[0]
+            word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
         if word in tells or not word.isdigit():  # an unknown number is only this time's
             query[word] = tells.get(word, math.log(1 + len(words)))
     enough, ranked = max(_WEIGHT, _SHARE * sum(query.values())), []
