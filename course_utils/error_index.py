@@ -72,10 +72,10 @@ def link(entry: Entry) -> str:
 
 def normal(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
-    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’`]", "", text.lower())
+    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’]s\b|['’`]", "", text.lower())
     text = re.sub(r"\boom\b", "out of memory", text.replace("timed out", "timeout"))
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
-    return " ".join("cuda" if word == "sim" else word for word in words)
+    return " ".join("cuda" if w == "sim" else w for w in words).replace("optimis", "optimiz")
 
 
 def says(form: str, said: str) -> bool:

@@ -18,7 +18,7 @@ from .show import Bundle, real_gpus_link, show
 Verdict = Literal["close", "near", "off"]
 
 HEADLINES = {"close": "Close", "near": "Near", "off": "A surprise", "": "The answer"}
-_COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": "#888888"}
+_COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10
 """A found number counts as a range of at least this share of itself to either side."""

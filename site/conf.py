@@ -24,6 +24,8 @@ nb_merge_streams = True
 nb_code_prompt_show = "Show the setup cell"  # the only cell that is folded
 nb_code_prompt_hide = "Hide the setup cell"
 myst_heading_anchors = 4
+myst_enable_extensions = ["tasklist"]  # a list to tick, of the short path
+myst_enable_checkboxes = True
 suppress_warnings = ["misc.highlighting_failure"]  # a fragment need not be a whole program
 
 linkcheck_anchors = False  # many pages make their anchors with a script

@@ -149,6 +149,16 @@ TYPED = {
 WorkNCCL(SeqNum=9141, OpType=_ALLGATHER_BASE, NumelIn=19008, NumelOut=152064, Timeout(ms)=1800000) ran for 600071 \
 milliseconds before timing out.": "NCCL: watchdog caught a collective operation timeout",
     "not implemented for the MPS device": "MPS: an operator is not implemented",
+    "gpu not detected": "No GPU is detected: torch.cuda.is_available() is False",
+    "fork cuda subprocess": "CUDA in a forked process",
+    "cannot find nccl": "NCCL without a GPU",
+    "loss is nan fp16": "Gradients become nan, found by anomaly detection",
+    "weights_only error loading checkpoint": "Weights only load failed: unsupported global",
+    "segmentation fault dataloader": "A worker is killed",
+    "model on cpu data on gpu": "Tensors on two devices",
+    "gpu memory not freed": "CUDA out of memory",
+    "kernel died": "Killed, exit code 137",
+    "optimizer param group size mismatch": "The optimiser's state does not fit",
 }
 
 

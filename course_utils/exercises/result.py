@@ -64,7 +64,7 @@ class Result:
         )
 
 
-_COLOURS = {"not_tried": "#888888", "raised": "#c0392b", "not_yet": "#c77700", "right": "#2a9d5c"}
+_COLOURS = {"not_tried": "", "raised": "#c0392b", "not_yet": "#c77700", "right": "#2a9d5c"}
 
 
 def _inline(text: str) -> str:

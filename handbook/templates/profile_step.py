@@ -78,7 +78,7 @@ def main():
     model.train()
     with profile(activities=kinds(device), schedule=plan, record_shapes=True) as profiler:
         for step in range(skipped + args.steps):
-            with record_function("data"):
+            with record_function("data"):  # for Nsight Systems: torch.cuda.nvtx.range("data")
                 if (batch := next(batches, None)) is None:
                     raise SystemExit(
                         f"The data ends after {step} steps. Try a smaller --batch-size."
