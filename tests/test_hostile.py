@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import hostile
 import pytest
 import torch
 from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
@@ -46,9 +47,11 @@ class Tally:
     hung: list[str] = field(default_factory=list)
 
 
-def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = None) -> None:
+def feed(
+    tally: Tally, folder: Path, share: int, of: int, most: int | None = None, first: int | None = 0
+) -> None:
     """Judge a share of the answers; after a death or a hang go on behind it, in a new process."""
-    first, case = 0, share
+    case = share
     while first is not None:
         name = ""
         command = [
@@ -151,6 +154,42 @@ def test_some_hostile_answers_end_no_kernel_and_hang_no_cell(tmp_path):
     feed(tally, tmp_path, 3, 11, most=130)
     assert not faults(tally), "\n".join(faults(tally))
     assert len(tally.found) == 12
+
+
+@pytest.mark.usefixtures("posix")
+@pytest.mark.slow
+def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path):
+    tally, end = Tally(), len(hostile.BODIES)
+    feed(tally, tmp_path, 0, 1, most=end, first=end - hostile.LATER)
+    assert not faults(tally), "\n".join(faults(tally))
+    assert len(tally.found) == hostile.LATER
+
+
+@pytest.mark.usefixtures("posix")
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("core.Judge.no = lambda *a, **k: None\nreturn 0.1", "Judge.no"),
+        ("core.Exercise.result = None\nreturn RIGHT(*ARGS)", "Exercise.result"),
+        ("math.isclose = lambda *a, **k: True\nreturn 0.1", "math.isclose"),
+        ("torch.matmul = lambda *a: 0\nreturn RIGHT(*ARGS)", "torch.matmul"),
+        ("builtins.len = lambda *a: 0\nreturn RIGHT(*ARGS)", "builtins.len"),
+    ],
+)
+def test_what_an_answer_replaces_is_told_and_put_back_and_makes_nothing_right(body, name):
+    exercise = lesson("01").speedup
+    result = exercise.result(hostile.make_function(exercise, body))
+    assert result.outcome != "right"
+    assert f"Your answer changed: {name}; put back" in result.bundle().text
+    assert exercise.result(exercise.reference).outcome == "right"
+    assert exercise.result(lambda cpu_seconds, device_seconds: 0.1).outcome == "not_yet"
+
+
+def test_a_check_within_its_own_check_is_told_where_it_belongs():
+    exercise = lesson("01").speedup
+    result = exercise.result(hostile.make_function(exercise, "return CHECK(RIGHT)"))
+    assert result.outcome == "raised"
+    assert "call check() below the function, not in it" in result.bundle().text
 
 
 KERNEL = """

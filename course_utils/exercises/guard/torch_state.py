@@ -185,11 +185,4 @@ def _keep_simulated() -> Undo:
     return back
 
 
-KEEP = (
-    _keep_thread,
-    _keep_modes,
-    _keep_autocast,
-    _keep_hooks,
-    _keep_switches,
-    _keep_simulated,
-)
+KEEP = (_keep_thread, _keep_modes, _keep_autocast, _keep_hooks, _keep_switches, _keep_simulated)
