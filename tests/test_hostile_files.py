@@ -5,6 +5,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -230,6 +232,19 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
             files.write(path, "new")
     assert caught.value.filename == str(path)
     assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
+
+
+def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
+    if os.name == "nt":
+        skip("Windows cannot ask whether a process lives", until="2027-11-30")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path = tmp_path / "a [1].json"
+    others = [f".{path.name}.{os.getppid()}.new", ".other.1.new", f".{path.name}.mine.new"]
+    for name in (f".{path.name}.{dead.pid}.new", *others):
+        (tmp_path / name).write_text("half", encoding="utf-8")
+    files.write(path, "whole")
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, *others}
 
 
 def killed(work, folder, times):

@@ -173,9 +173,7 @@ class Exercise:
         def explain() -> None:
             shown.append(self._explain(problems.pop()))
 
-        if (
-            not self._warm
-        ):  # what a check imports is there before the clock runs: no limit cuts an import short
+        if not self._warm:  # what a check imports is there before the clock runs: no limit cuts it
             self._warm = True
             right = self.reference() if self.wants_value else self.reference
             with redirect_stdout(_Output()):

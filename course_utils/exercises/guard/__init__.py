@@ -35,7 +35,7 @@ _BUILTINS = vars(builtins)
 def run(
     work: Callable[[], None], limit: float, answer: object, *owners: Any
 ) -> tuple[bool, list[str]]:
-    """Run ``work`` for ``limit`` seconds at most, and put back what it changed in the process.
+    """Run ``work`` for ``limit`` seconds at most, and put back what it changed in the process; not within itself.
 
     Parameters
     ----------
@@ -54,21 +54,13 @@ def run(
         Whether it came to its end.
     list of str
         The functions that it had replaced.
-
-    Raises
-    ------
-    NotInACheckError
-        Where another check is running: an answer has called it.
     """
     if not _running.acquire(blocking=False):
-        raise refusals.NotInACheckError(
-            "An answer cannot be checked within a check: call check() below the function, not in it."
-        )
-    undo: list[restore.Undo] = []
-    replaced: list[str] = []
+        raise refusals.NotInACheckError("call check() below the function, not in it")
+    undo, replaced = list[restore.Undo](), list[str]()
     originals = _BUILTINS.copy()
     try:
-        for keep in (*torch_state.KEEP, *restore.KEEP):
+        for keep in (*torch_state.KEEP, *restore.KEEP, restore.keep_memory):
             undo.append(keep())
         own = answer.__globals__ if type(answer) is FunctionType else {}
         undo.append(refusals.refuse(own))

@@ -89,10 +89,8 @@ def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
 def _owners() -> tuple[Any, ...]:
     import torch
 
-    names = (
-        "os time random math copy gc warnings itertools functools inspect traceback io html numpy"
-    )
-    modules = [importlib.import_module(name) for name in names.split()]
+    names = "os time random math copy gc warnings itertools functools inspect traceback io html"
+    modules = [importlib.import_module(name) for name in (*names.split(), "numpy")]
     modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
     modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data, torch.linalg, torch.amp]
     modules += [torch.nn.utils, torch.utils.checkpoint]

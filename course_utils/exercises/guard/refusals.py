@@ -23,9 +23,7 @@ def refuse(own: dict[str, Any]) -> Undo:
     put: list[tuple[dict[str, Any], str, Any]] = []
 
     def refused(owner: ModuleType, name: str) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
+        original = getattr(owner, name)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +45,7 @@ def refuse(own: dict[str, Any]) -> Undo:
         setattr(owner, name, call)
 
     for owner, names in _REFUSED.items():
-        for name in names.split() if owner in sys.modules else ():
+        for name in filter(functools.partial(hasattr, sys.modules.get(owner)), names.split()):
             refused(sys.modules[owner], name)
     put.append((vars(sys), "setrecursionlimit", sys.setrecursionlimit))
     sys.setrecursionlimit = lambda limit: None
@@ -78,8 +76,7 @@ _SIGNALS = "setitimer alarm raise_signal pthread_kill"
 _ENDS = "_exit abort kill killpg fork forkpty closerange execv execve "
 _REFUSED = {
     "os": _ENDS + " ".join(n for n in dir(os) if n[:4] == "exec" and n not in _ENDS.split()),
-    "posix": _ENDS,
-    "nt": _ENDS,
+    os.name: _ENDS,
     "signal": _SIGNALS + " signal pthread_sigmask",
     "_signal": _SIGNALS,
     "resource": "setrlimit prlimit",

@@ -57,7 +57,7 @@ def is_learners(frame: FrameType | None, end: FrameType | None = None) -> bool:
     return False
 
 
-def _keep_memory() -> Undo:
+def keep_memory() -> Undo:
     """Limit the memory, so that the system ends no process: by what is writable, not by addresses, of which CUDA takes many."""
     try:
         import resource
@@ -214,5 +214,4 @@ def random_states() -> dict[str, Any]:
     }
 
 
-KEEP = (_keep_random, _keep_process, _keep_signals, _keep_shell, _keep_threads)
-KEEP = (*KEEP, _keep_children, _keep_memory)
+KEEP = (_keep_random, _keep_process, _keep_signals, _keep_shell, _keep_threads, _keep_children)
