@@ -6,6 +6,7 @@ What an attack of November 2026 tried, and the test that tries it now (`python3 
 
 | tried | held then | holds now |
 |---|---|---|
+| `update` killed | none lost; 6 empty files | not tried again: notebooks are renamed, git does the rest |
 | `reset` killed | no work lost; 8 empty files | reset_killed_a_hundred_times |
 | `hand-in`, `bundle` killed | not tried | killed_a_hundred_times, killed_writers |
 | a full disk | notebook kept | full_disk |
