@@ -118,10 +118,7 @@ def _sections(nb: NotebookNode) -> list[_Section]:
 
 
 def _goal(
-    nb: NotebookNode,
-    sections: list[_Section],
-    wanted: int | str | None,
-    exercises: LessonExercises,
+    nb: NotebookNode, sections: list[_Section], wanted: int | str | None, exercises: LessonExercises
 ) -> _Section:
     if wanted is None:
         return _first_unsolved(nb, sections, exercises)

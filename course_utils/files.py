@@ -9,6 +9,7 @@ import stat
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,13 @@ def replacing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
             new.unlink()  # of a process that died; a link is not followed
+        # What other writers left that were killed. Windows cannot ask whether a process lives.
+        for left in path.parent.glob(f".{escape(path.name)}.*.new") if os.name == "posix" else ():
+            with suppress(OSError, ValueError, OverflowError):
+                try:
+                    os.kill(int(left.name.split(".")[-2]), 0)
+                except ProcessLookupError:
+                    left.unlink()
         yield new
         with new.open("rb+") as file:
             os.fsync(file.fileno())

@@ -60,21 +60,11 @@ def note(exercise: str, outcome: str, diagnosis: str = "") -> None:
 
 
 def note_prediction(
-    prediction: str,
-    verdict: str,
-    guess: float | str,
-    found: list[float] | str,
-    unit: str = "",
+    prediction: str, verdict: str, guess: float | str, found: list[float] | str, unit: str = ""
 ) -> None:
     """Append a prediction that was scored, with what was guessed and the range that was found."""
     _append(
-        {
-            "prediction": prediction,
-            "verdict": verdict,
-            "guess": guess,
-            "found": found,
-            "unit": unit,
-        }
+        {"prediction": prediction, "verdict": verdict, "guess": guess, "found": found, "unit": unit}
     )
 
 

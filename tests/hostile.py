@@ -20,6 +20,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy
 import torch
 from answers import every_wrong
 from mutation import mutants
@@ -34,6 +35,7 @@ EXERCISES = [e for entry in load_course().ready for e in lesson(entry.id)]
 FUNCTIONS = ("01.speedup", "03.train_epoch", "07.mend_e")
 VALUES = ("00.shut_door", "02.one_step_bytes", "08.memory_ledger")
 MUTANTS = 40
+OTHER = next(e for e in EXERCISES if e.id == "01.intensity")
 
 # The body of a function with the stub's arguments; RIGHT(*ARGS) is what the reference would return.
 BODIES = {
@@ -152,7 +154,27 @@ BODIES = {
             "float('inf')", "10**5000", "'x' * 10**7", "{1: {2: {}}}", "NotImplemented",
         )
     },
+    # later ideas: each got through once
+    "later: checks in its check": "CHECK(RIGHT)",
+    "later: an error whose class loops": "class E(Exception):\n    __class__ = property(loops)\nclass A(float):\n    def __eq__(self, other): raise E\n    __float__ = __mul__ = __eq__\nreturn A(1)",
+    "later: a name taken before": "_exit(1)",
+    "later: the module below": "posix._exit(1)",
+    "later: a limit of the processor's time": "resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nfor _ in range(10**9): pass",
+    **{
+        f"later: {code}": f"{code}\nreturn RIGHT(*ARGS)"
+        for code in (
+            "threading.Timer(0.05, lambda: os._exit(1)).start()",
+            "sys.path.clear()",
+            "os.umask(0o777)",
+            "threading.settrace(lambda *a: 1 / 0)",
+            "sys.setswitchinterval(1000)",
+            "numpy.allclose = torch.linalg.norm = torch.nn.utils.clip_grad_norm_ = None",
+            "torch.autocast.__enter__ = torch.amp.GradScaler.step = None",
+            "OTHER.check_answer = OTHER.reference = None",
+        )
+    },
 }  # fmt: skip
+LATER = sum(name.startswith("later: ") for name in BODIES)
 
 # What is handed over in the place of a function.
 ANSWERS = {
@@ -167,7 +189,8 @@ ANSWERS = {
 
 PRELUDE = """
 import _thread, builtins, contextlib, functools, gc, itertools, math, os, queue, random, re, signal
-import subprocess, sys, threading, time, warnings
+import posix, resource, subprocess, sys, threading, time, warnings
+from os import _exit
 import numpy, torch
 from torch.overrides import TorchFunctionMode as Function
 from course_utils.exercises import exercise as core
@@ -216,7 +239,7 @@ def cases() -> Iterator[Case]:
     by_id = {e.id: e for e in EXERCISES}
     for exercise in map(by_id.get, FUNCTIONS):
         for name, body in BODIES.items():
-            yield Case(name, exercise, lambda e=exercise, b=body: _function(e, b), True)
+            yield Case(name, exercise, lambda e=exercise, b=body: make_function(e, b), True)
         for name in ANSWERS:
             yield Case(f"is: {name}", exercise, lambda n=name: _value(n), True)
     for exercise in map(by_id.get, VALUES):
@@ -248,12 +271,14 @@ def _names() -> dict[str, Any]:
     return names
 
 
-def _function(exercise: Exercise, body: str) -> Any:
+def make_function(exercise: Exercise, body: str) -> Any:
+    """Return an answer with the stub's name and arguments."""
     signature = inspect.signature(exercise.reference)
     source = f"def {exercise.slug}{signature}:\n" + textwrap.indent(body, "    ")
     arguments = ", ".join(signature.parameters)
     source = source.replace("*ARGS", arguments)
-    return _named(exercise, source, _names() | {"RIGHT": exercise.reference})
+    names = _names() | {"CHECK": exercise.result, "OTHER": OTHER}
+    return _named(exercise, source, names | {"RIGHT": exercise.reference})
 
 
 def _value(code: str) -> Any:
@@ -293,6 +318,13 @@ def state() -> dict[str, Any]:
         "methods": [torch.nn.Linear.forward, torch.nn.Linear.__call__, torch.Tensor.__add__],
         "course": [core.Judge.no, core.Exercise.result, core.same],
         "hook": threading.excepthook,
+        "path": [*sys.path],
+        "threads' trace": threading.gettrace(),
+        "timers": sum(isinstance(t, threading.Timer) and not t.finished.is_set() for t in threading.enumerate()),
+        "mask": (mask := os.umask(0o022), os.umask(mask))[0],
+        "interval": sys.getswitchinterval(),
+        "libraries": [numpy.allclose, torch.linalg.norm, torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.step],
+        "another exercise": [OTHER.check_answer, OTHER.reference],
         "hooks of modules": len(torch.nn.modules.module._global_forward_hooks),
         "spinning threads": [t.name for t in threading.enumerate() if "(f)" in t.name],
         "limits": _limits(),

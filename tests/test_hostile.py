@@ -1,6 +1,25 @@
 """No answer ends a kernel, no cell hangs, and the next right answer is right.
 
 A thousand answers go to processes that stand for a kernel (`hostile.py`); some to a real one.
+
+What an attack of November 2026 tried, and the test that tries it now (`python3 -m course_utils test --everywhere -- -k NAME`):
+
+| tried | held then | holds now |
+|---|---|---|
+| `update` killed | none lost; 6 empty files | not tried again: notebooks are renamed, git does the rest |
+| `reset` killed | no work lost; 8 empty files | reset_killed_a_hundred_times |
+| `hand-in`, `bundle` killed | not tried | killed_a_hundred_times, killed_writers |
+| a full disk | notebook kept | full_disk |
+| wrong arguments and files | 5 tracebacks of 75 | hostile_records, wrong_lesson, damaged_file |
+| the progress file, bad lines of it | 15 of 16 | hostile_progress_file |
+| class-report, hostile rooms | 48 of 54 | room_of_hostile_files, names_links_and_pipes, test_workshop |
+| hostile answers | 572 of 672 | a_thousand_answers, real_kernel_outlives |
+| answers that replace the check's functions | 0 of 10 each | what_an_answer_replaces |
+| a check within its check | 6 of 9 | within_its_own_check |
+| a checkpoint, one bit wrong or cut | lesson 05: 426 of 500 wrong | test_checkpoints, test_templates, test_ledger |
+
+Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings after the check, an
+exit taken from its module before, an error whose class never answers, a limit of the processor's time, a list of paths emptied.
 """
 
 from __future__ import annotations
@@ -19,6 +38,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import hostile
 import pytest
 import torch
 from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
@@ -46,9 +66,11 @@ class Tally:
     hung: list[str] = field(default_factory=list)
 
 
-def feed(tally: Tally, folder: Path, share: int, of: int, most: int | None = None) -> None:
+def feed(
+    tally: Tally, folder: Path, share: int, of: int, most: int | None = None, first: int | None = 0
+) -> None:
     """Judge a share of the answers; after a death or a hang go on behind it, in a new process."""
-    first, case = 0, share
+    case = share
     while first is not None:
         name = ""
         command = [
@@ -151,6 +173,42 @@ def test_some_hostile_answers_end_no_kernel_and_hang_no_cell(tmp_path):
     feed(tally, tmp_path, 3, 11, most=130)
     assert not faults(tally), "\n".join(faults(tally))
     assert len(tally.found) == 12
+
+
+@pytest.mark.usefixtures("posix")
+@pytest.mark.slow
+def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path):
+    tally, end = Tally(), len(hostile.BODIES)
+    feed(tally, tmp_path, 0, 1, most=end, first=end - hostile.LATER)
+    assert not faults(tally), "\n".join(faults(tally))
+    assert len(tally.found) == hostile.LATER
+
+
+@pytest.mark.usefixtures("posix")
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("core.Judge.no = lambda *a, **k: None\nreturn 0.1", "Judge.no"),
+        ("core.Exercise.result = None\nreturn RIGHT(*ARGS)", "Exercise.result"),
+        ("math.isclose = lambda *a, **k: True\nreturn 0.1", "math.isclose"),
+        ("torch.matmul = lambda *a: 0\nreturn RIGHT(*ARGS)", "torch.matmul"),
+        ("builtins.len = lambda *a: 0\nreturn RIGHT(*ARGS)", "builtins.len"),
+    ],
+)
+def test_what_an_answer_replaces_is_told_and_put_back_and_makes_nothing_right(body, name):
+    exercise = lesson("01").speedup
+    result = exercise.result(hostile.make_function(exercise, body))
+    assert result.outcome != "right"
+    assert f"Your answer changed: {name}; put back" in result.bundle().text
+    assert exercise.result(exercise.reference).outcome == "right"
+    assert exercise.result(lambda cpu_seconds, device_seconds: 0.1).outcome == "not_yet"
+
+
+def test_a_check_within_its_own_check_is_told_where_it_belongs():
+    exercise = lesson("01").speedup
+    result = exercise.result(hostile.make_function(exercise, "return CHECK(RIGHT)"))
+    assert result.outcome == "raised"
+    assert "call check() below the function, not in it" in result.bundle().text
 
 
 KERNEL = """

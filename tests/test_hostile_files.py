@@ -5,6 +5,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -15,6 +17,7 @@ from support import skip
 from test_workshop import NOW, entry, run, write_hand_in
 
 from course_utils import files, progress_file
+from course_utils.cli import reset
 from course_utils.hand_in import checksum
 from tools.classroom import preflight
 
@@ -232,6 +235,19 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
     assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
 
 
+def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
+    if os.name == "nt":
+        skip("Windows cannot ask whether a process lives", until="2027-11-30")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    path = tmp_path / "a [1].json"
+    others = [f".{path.name}.{os.getppid()}.new", ".other.1.new", f".{path.name}.mine.new"]
+    for name in (f".{path.name}.{dead.pid}.new", *others):
+        (tmp_path / name).write_text("half", encoding="utf-8")
+    files.write(path, "whole")
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, *others}
+
+
 def killed(work, folder, times):
     """Kill some work at random moments; yield what stands in the folder each time, but for hidden files."""
     work()  # what it imports is there from now on
@@ -272,6 +288,25 @@ def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkey
             assert content["checksum"] == checksum(content)
             written += 1
     assert 0 < written < 100
+
+
+@pytest.mark.slow
+def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(tmp_path, capfd):
+    if not hasattr(os, "fork"):
+        skip("Windows has no fork", until="2027-11-30")
+    folder, mine, fresh = tmp_path / "notebooks", "mine" * 500_000, "fresh" * 500_000
+
+    def work():
+        files.write(folder / "01_devices.ipynb", mine)
+        reset._reset(folder / "01_devices.ipynb", fresh)
+
+    last = set()
+    for found in killed(work, folder, 100):
+        texts = {path.read_text(encoding="utf-8") for path in found}
+        assert texts <= {mine, fresh}
+        assert mine in texts or not texts
+        last.add(len(texts))
+    assert last >= {1, 2}
 
 
 @pytest.mark.everywhere

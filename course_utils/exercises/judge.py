@@ -22,6 +22,7 @@ COMMON = {
     "wrong-value": "The result differs from the expected one.",
     "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
+    "replaced": "Your code put something else in the place of functions that others use too, this check among them. They are back. Run it without that.",
 }
 """Diagnoses that any exercise can give."""
 

@@ -7,8 +7,7 @@ answer runs in a thread of its own, which gets the exception at its next line of
 back is left behind, and the notebook goes on.
 
 Nothing in the process ends a loop in C that looks at no signal (``deque(count())``), a segmentation
-fault, or one long operation of PyTorch on the main thread before it is over. Names taken from a module
-before the check keep what they were: a refused function can be reached that way. Memory is limited on
+fault, or one long operation of PyTorch on the main thread before it is over. Memory is limited on
 Linux only; macOS and Windows have no such limit for one part of a program.
 """
 
@@ -33,15 +32,17 @@ _running = threading.Lock()
 _BUILTINS = vars(builtins)
 
 
-def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) -> bool:
-    """Run ``work`` for ``limit`` seconds at most, and put back what it changed in the process.
+def run(
+    work: Callable[[], None], limit: float, answer: object, *owners: Any
+) -> tuple[bool, list[str]]:
+    """Run ``work`` for ``limit`` seconds at most, and put back what it changed in the process; not within itself.
 
     Parameters
     ----------
     work
         What to run. It keeps its own results and catches its own errors.
     limit
-        Seconds, of a machine that has time for it. A check within a check has those of the outer one.
+        Seconds, of a machine that has time for it.
     answer
         The learner's answer, which ``work`` judges.
     owners
@@ -51,32 +52,33 @@ def run(work: Callable[[], None], limit: float, answer: object, *owners: Any) ->
     -------
     bool
         Whether it came to its end.
+    list of str
+        The functions that it had replaced.
     """
     if not _running.acquire(blocking=False):
-        work()
-        return True
-    undo: list[restore.Undo] = []
-    originals = dict(_BUILTINS)
+        raise refusals.NotInACheckError("call check() below the function, not in it")
+    undo, replaced = list[restore.Undo](), list[str]()
+    originals = _BUILTINS.copy()
     try:
-        for keep in (
-            *torch_state.KEEP,
-            *restore.KEEP,
-            lambda: names.keep(owners),
-            restore.keep_memory,
-        ):
+        for keep in (*torch_state.KEEP, *restore.KEEP, restore.keep_memory):
             undo.append(keep())
-        refusals.refuse()
-        if type(answer) is FunctionType:
-            undo.append(refusals.loop_in_python(answer.__globals__))
+        own = answer.__globals__ if type(answer) is FunctionType else {}
+        undo.append(refusals.refuse(own))
+        undo.append(names.keep(owners, replaced))
+        undo.append(refusals.loop_in_python(own))
+        originals = _BUILTINS.copy()
         main = threading.current_thread() is threading.main_thread()
-        return (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
+        ended = (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
     finally:
+        patched = _BUILTINS.copy()
         _BUILTINS.update(originals)  # first: what follows needs them
+        replaced += [f"builtins.{n}" for n, f in originals.items() if patched.get(n) is not f]
         _at_each_instruction(None)
         for back in reversed(undo):
             with suppress(Exception):
                 back()
         _running.release()
+    return ended, replaced
 
 
 # --- In time
@@ -159,7 +161,7 @@ def _simulates(frame: FrameType | None) -> bool:
 
 
 def _is_within(file: str, frame: FrameType | None) -> bool:
-    while frame is not None and is_librarys(frame):
+    while frame is not None and is_librarys(frame.f_code):
         if frame.f_code.co_filename.startswith(file):
             return True
         frame = frame.f_back

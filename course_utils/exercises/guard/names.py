@@ -11,9 +11,10 @@ import sys
 import threading
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
+from .restore import is_librarys
 from .torch_state import Undo
 
 
@@ -43,8 +44,8 @@ class _AsLoaded:
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
 
 
-def keep(further: tuple[Any, ...]) -> Undo:
-    """Functions and classes that an answer could replace, in the modules where that would be felt."""
+def keep(further: tuple[Any, ...], replaced: list[str]) -> Undo:
+    """Functions and classes that an answer could replace, where that would be felt; those it did are named in ``replaced``."""
     import simgpu
 
     owners = [*_owners(), *further]
@@ -62,22 +63,26 @@ def keep(further: tuple[Any, ...]) -> Undo:
             if len(now) == len(names) and all(map(operator.is_, now.values(), names.values())):
                 continue
             if not (ours and "torch" in str(getattr(owner, "__module__", owner))):
-                _put_back(owner, names)
+                replaced.extend(_put_back(owner, names))
 
     return back
 
 
-def _put_back(owner: Any, names: dict[str, Any]) -> None:
-    """Functions, classes and properties; of ``sys`` and of objects, everything."""
+def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
+    """Functions, classes and properties; of ``sys`` and of objects, everything. Return what was the learner's work."""
     now, every = vars(owner), owner is sys or not isinstance(owner, (ModuleType, type))
+    said, theirs = getattr(owner, "__qualname__", getattr(owner, "__name__", "Exercise")), []
     for name, value in names.items():
-        ours = every or callable(value) or hasattr(value, "__get__")
-        if ours and now.get(name, _put_back) is not value:
+        ours, new = every or callable(value) or hasattr(value, "__get__"), now.get(name)
+        if ours and (new is not value or name not in now):
+            if callable(value) and not (type(new) is FunctionType and is_librarys(new.__code__)):
+                theirs.append(f"{said}.{name}")
             with suppress(AttributeError, TypeError):
                 setattr(owner, name, value)
     for name in [name for name in now if name not in names]:
-        if isinstance(owner, type) and hasattr(now[name], "__get__"):
+        if isinstance(owner, type) and hasattr(type(now[name]), "__get__"):
             delattr(owner, name)
+    return theirs
 
 
 @functools.cache
@@ -85,20 +90,15 @@ def _owners() -> tuple[Any, ...]:
     import torch
 
     names = "os time random math copy gc warnings itertools functools inspect traceback io html"
-    modules = [importlib.import_module(name) for name in names.split()]
+    modules = [importlib.import_module(name) for name in (*names.split(), "numpy")]
     modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
-    modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data]
-    core, judge, result = (
-        importlib.import_module(f"course_utils.exercises.{name}")
-        for name in ("exercise", "judge", "result")
-    )
-    modules += [
-        core,
-        judge,
-        result,
-        *(m for name, m in sys.modules.items() if name.startswith(__package__)),
-    ]
-    classes = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
-    for module in (torch.nn, torch.optim, torch.utils.data):
-        classes += [kind for kind in vars(module).values() if isinstance(kind, type)]
-    return (*modules, *classes)
+    modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data, torch.linalg, torch.amp]
+    modules += [torch.nn.utils, torch.utils.checkpoint]
+    course = [m for n, m in sys.modules.items() if n.startswith(("course_utils", "course_lessons"))]
+    core = importlib.import_module("course_utils.exercises.exercise")
+    found = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
+    for module in (torch.nn, torch.optim, torch.utils.data, torch.autograd, torch.amp):
+        found += [kind for kind in vars(module).values() if isinstance(kind, type)]
+    for module in course:
+        found += [one for one in vars(module).values() if isinstance(one, core.Exercise)]
+    return (*modules, *course, *found)

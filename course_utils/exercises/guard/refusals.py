@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import os
 import signal
@@ -18,14 +17,13 @@ class NotInACheckError(RuntimeError):
     """Raised where an answer calls what would end, double or hang the notebook's process."""
 
 
-def refuse() -> None:
-    """Refuse what would end, double or hang the process; `names.keep` puts the names back."""
+def refuse(own: dict[str, Any]) -> Undo:
+    """Refuse what would end, double or hang the process, also where the learner's code has taken it from its module."""
     home = os.getpid()
+    put: list[tuple[dict[str, Any], str, Any]] = []
 
     def refused(owner: ModuleType, name: str) -> None:
-        original = getattr(owner, name, None)
-        if original is None:
-            return
+        original = getattr(owner, name)
 
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -40,12 +38,18 @@ def refuse() -> None:
                 return original(*args, **kwargs)
             raise NotInACheckError(f"{owner.__name__}.{name}() is not possible within a check.")
 
+        taken = [n for n, f in own.items() if f is original]
+        own.update(dict.fromkeys(taken, call))
+        put.extend((own, n, original) for n in taken)
+        put.append((vars(owner), name, original))
         setattr(owner, name, call)
 
     for owner, names in _REFUSED.items():
-        for name in names.split():
-            refused(owner, name)
+        for name in filter(functools.partial(hasattr, sys.modules.get(owner)), names.split()):
+            refused(sys.modules[owner], name)
+    put.append((vars(sys), "setrecursionlimit", sys.setrecursionlimit))
     sys.setrecursionlimit = lambda limit: None
+    return lambda: [names.update({name: original}) for names, name, original in put]
 
 
 def loop_in_python(names: dict[str, Any]) -> Undo:
@@ -68,8 +72,13 @@ def _item_by_item(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+_SIGNALS = "setitimer alarm raise_signal pthread_kill"
+_ENDS = "_exit abort kill killpg fork forkpty closerange execv execve "
 _REFUSED = {
-    os: "_exit abort kill killpg fork forkpty " + " ".join(n for n in dir(os) if n[:4] == "exec"),
-    signal: "signal setitimer alarm raise_signal pthread_kill pthread_sigmask",
-    builtins: "input breakpoint",
+    "os": _ENDS + " ".join(n for n in dir(os) if n[:4] == "exec" and n not in _ENDS.split()),
+    os.name: _ENDS,
+    "signal": _SIGNALS + " signal pthread_sigmask",
+    "_signal": _SIGNALS,
+    "resource": "setrlimit prlimit",
+    "builtins": "input breakpoint",
 }

@@ -18,7 +18,7 @@ import time
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 from .torch_state import Undo
@@ -43,15 +43,15 @@ def raise_in(thread: threading.Thread, kind: type[BaseException] = Stop) -> None
     )
 
 
-def is_librarys(frame: FrameType) -> bool:
-    """Whether a frame is of the course, of Python's or of an installed library's."""
-    return frame.f_code.co_filename.startswith(_LIBRARIES)
+def is_librarys(code: CodeType) -> bool:
+    """Whether code is of the course, of Python's or of an installed library's."""
+    return code.co_filename.startswith(_LIBRARIES)
 
 
 def is_learners(frame: FrameType | None, end: FrameType | None = None) -> bool:
     """Whether a frame, or one that led to it, is neither the course's nor a library's."""
     while frame is not None and frame is not end:
-        if not is_librarys(frame):
+        if not is_librarys(frame.f_code):
             return True
         frame = frame.f_back
     return False
@@ -92,6 +92,10 @@ def _keep_process() -> Undo:
     environment, collects = dict(os.environ), gc.isenabled()
     folder = os.getcwd() if os.path.isdir(".") else os.curdir
     trace, profile, deepest = sys.gettrace(), sys.getprofile(), sys.getrecursionlimit()
+    hooks, interval = (threading.gettrace(), threading.getprofile()), sys.getswitchinterval()
+    lists = [(now, now[:]) for now in (sys.path, sys.meta_path, sys.path_hooks, gc.callbacks)]
+    mask = os.umask(0o077)
+    os.umask(mask)
     warned = warnings.catch_warnings()
     warned.__enter__()
     depth, frame = 0, sys._getframe()
@@ -104,6 +108,12 @@ def _keep_process() -> Undo:
         set_deepest(deepest)
         sys.settrace(trace)
         sys.setprofile(profile)
+        threading.settrace(hooks[0])
+        threading.setprofile(hooks[1])
+        sys.setswitchinterval(interval)
+        os.umask(mask)
+        for now, old in lists:  # what a library has added may stay
+            now[:] = [*old, *(one for one in now if not any(one is o for o in old))]
         (gc.enable if collects else gc.disable)()
         warned.__exit__(None, None, None)
         if dict(os.environ) != environment:
@@ -153,6 +163,8 @@ def _keep_threads() -> Undo:
     def back() -> None:
         frames = sys._current_frames()
         new = set(threading.enumerate()) - before
+        for timer in [t for t in new if isinstance(t, threading.Timer)]:
+            timer.cancel()
         for thread in [t for t in new if _runs_learners(t) or is_learners(frames.get(t.ident))]:
             raise_in(thread, SystemExit)  # ends it without a word
             thread.join(0.2)
@@ -163,7 +175,7 @@ def _keep_threads() -> Undo:
 def _runs_learners(thread: threading.Thread) -> bool:
     work = getattr(thread, "_target", None) or type(thread).run
     code = getattr(work, "__code__", None)
-    return code is not None and not code.co_filename.startswith(_LIBRARIES)
+    return code is not None and not is_librarys(code)
 
 
 def _keep_children() -> Undo:
@@ -202,11 +214,4 @@ def random_states() -> dict[str, Any]:
     }
 
 
-KEEP = (
-    _keep_random,
-    _keep_process,
-    _keep_signals,
-    _keep_shell,
-    _keep_threads,
-    _keep_children,
-)
+KEEP = (_keep_random, _keep_process, _keep_signals, _keep_shell, _keep_threads, _keep_children)

@@ -117,10 +117,8 @@ def _keep_hooks() -> Undo:
 
     hooks = [d for n, d in vars(module).items() if n[:7] == "_global" and isinstance(d, dict)]
     before = [dict(d) for d in hooks]
-    top, pop = (
-        getattr(torch._C._autograd, f"_{verb}_saved_tensors_default_hooks")
-        for verb in ("top", "pop")
-    )
+    saved = "_{}_saved_tensors_default_hooks".format
+    top, pop = (getattr(torch._C._autograd, saved(verb)) for verb in ("top", "pop"))
     saving = top(True)
 
     def back() -> None:
@@ -154,19 +152,10 @@ def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
 
     cudnn = torch.backends.cudnn
 
-    def deterministic() -> tuple[bool, bool]:
-        return (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-        )
-
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.get_num_threads, torch.set_num_threads),
-        (
-            deterministic,
-            lambda pair: torch.use_deterministic_algorithms(pair[0], warn_only=pair[1]),
-        ),
+        (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
         (lambda: cudnn.benchmark, lambda on: setattr(cudnn, "benchmark", on)),
         (lambda: cudnn.deterministic, lambda on: setattr(cudnn, "deterministic", on)),
@@ -189,11 +178,4 @@ def _keep_simulated() -> Undo:
     return back
 
 
-KEEP = (
-    _keep_thread,
-    _keep_modes,
-    _keep_autocast,
-    _keep_hooks,
-    _keep_switches,
-    _keep_simulated,
-)
+KEEP = (_keep_thread, _keep_modes, _keep_autocast, _keep_hooks, _keep_switches, _keep_simulated)
