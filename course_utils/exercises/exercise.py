@@ -172,17 +172,13 @@ class Exercise:
         def explain() -> None:
             shown.append(self._explain(problems.pop()))
 
-<<<<<<< HEAD
-        # What a check imports is there before the clock runs: no limit cuts an import short.
-        if not self._warm:
-=======
         if not self._warm:  # what a check imports is there before the clock runs: no limit cuts it
->>>>>>> h20
             self._warm = True
             right = self.reference() if self.wants_value else self.reference
             with redirect_stdout(_Output()):
                 guard.run(lambda: judge(right), 300.0, None, self)
             problems.clear()
+            shown.clear()
         ended, replaced = guard.run(judge, self.limit, answer, self)
         kinds = [type(problem) for problem in problems]  # isinstance() would ask a learner's class
         if not ended or kinds == [guard.Stop]:
@@ -196,11 +192,7 @@ class Exercise:
             guard.run(explain, 1.0, None, self)
         # The last error, for explain(); without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
-<<<<<<< HEAD
-        return shown[0] if shown else Result(self.id, "raised", "error", _MUTE)
-=======
-        return shown[0] if shown else Result(self.id, "raised", "error", _NO_WORDS), replaced
->>>>>>> h20
+        return shown[0] if shown else Result(self.id, "raised", "error", _MUTE), replaced
 
     def _judge(self, answer: Any) -> None:
         if isinstance(answer, Todo):
