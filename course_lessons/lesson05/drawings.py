@@ -184,7 +184,9 @@ def chunks(run: Run) -> None:
     if any(c > 1 for state in states for values in state for v in values for c in _digits(v, n)):
         looks.append(Rectangle((0, 0), 1, 1, linewidth=0, **_TWICE))
         words.append("more than once")
-    fig.legend(looks, words, loc="outside lower center", ncols=4, fontsize=9)
+    fig.legend(
+        looks, words, loc="outside lower center", ncols=len(looks) if n < 5 else 4, fontsize=9
+    )
     full = sum(all(c == 1 for c in _digits(v, n)) for state in states for v in state[-1])
     present(
         fig,

@@ -150,7 +150,7 @@ def _otherwise(got: Any, right: Any) -> str:
 
 
 def _stripped(strip: Callable[[str], str]) -> tuple[Callable[..., Any], ...]:
-    """Return twins that change each key for itself: one takes what comes, one refuses what does not fit."""
+    """Return twins that change each key for itself: one refuses what does not fit, one takes what comes."""
 
     def taking(state: dict[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
         return {strip(key): value for key, value in state.items()}
@@ -161,7 +161,7 @@ def _stripped(strip: Callable[[str], str]) -> tuple[Callable[..., Any], ...]:
             raise ValueError
         return found
 
-    return taking, refusing
+    return refusing, taking
 
 
 def _first_words(key: str) -> str:

@@ -139,6 +139,7 @@ _TWINS: dict[str, Any] = {
     "mean-of-means": (
         lambda ranks, rank: _average([_of(batches) for batches in ranks]),
         lambda ranks, rank: _average([_of(batches) for batches in ranks if batches]),
+        lambda ranks, rank: _average([_of(batches) or math.nan for batches in ranks]),
     ),
     "mean-of-batches": lambda ranks, rank: _average([loss for loss, _ in _all(ranks)]),
     "mean-of-both": (

@@ -165,7 +165,9 @@ def pipeline(run: Run) -> None:
             width = 1e3 * (span.end - span.start)
             look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
             ax.add_patch(Rectangle((1e3 * span.start, span.rank - 0.4), width, 0.8, **look))
-            _number(ax, 500 * (span.start + span.end), span.rank, span.name[1:])
+            number = span.name[1:]
+            if width > 11 * len(number) * run.seconds:  # else it would run into the next one's
+                _number(ax, 500 * (span.start + span.end), span.rank, number)
             busy[span.rank] += span.end - span.start
     ax.set_yticks(range(stages), [f"stage {n}" for n in range(stages)])
     ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel="ms (modelled)")

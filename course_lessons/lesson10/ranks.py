@@ -94,7 +94,9 @@ def table(name: str, sent: Sent, net: nn.Module) -> None:
     kept = sum(local(g).nbytes for g in _gradients(net))
     both = [f"{sent.calls[kind]} {kind}" for kind in ("all_gather", "reduce_scatter")]
     total = sum(sent.bytes.values()) / count
-    say(f"{name:26}| {', '.join(both)} | gradients kept: {kept / 1e6:.2f} MB | {total:.4g} B")
+    say(
+        f"{name:26}| {', '.join(both)} | gradients kept: {kept / 1e6:.2f} MB | a parameter: {total:.4g} B"
+    )
 
 
 def _gradients(net: nn.Module) -> Iterator[torch.Tensor]:

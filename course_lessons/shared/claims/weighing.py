@@ -317,12 +317,12 @@ def card(claim: Claim) -> Bundle:
         if rows
         else ""
     )
-    last = " ".join(line for line in (todo, more) if line)
+    last = [line for line in (todo, more) if line]
     return Bundle(
-        text="\n".join(line for line in (title, verdict, text, last) if line),
+        text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
         f"<div>{html.escape(title)}</div><div><b>{claim.word}.</b> {html.escape(claim.sentence)}</div>"
-        f'{page}<div style="opacity:.8">{html.escape(last)}</div></div>',
+        f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
     )
 
 

@@ -86,7 +86,10 @@ WRONG = {
     ),
     "rows-left-out": _unhang_shortest,
     "own-rows": edited(unhang, {_SEND: ""}),
-    "mean-of-means": edited(unhang, _OF_RANKS),
+    "mean-of-means": (
+        edited(unhang, _OF_RANKS),
+        edited(unhang, {**_OF_RANKS, _SEND: _OF_RANKS[_SEND].replace(".clamp(min=1)", "")}),
+    ),
     "mean-of-batches": edited(unhang, _OF_BATCHES),
     "mean-of-both": edited(unhang, {**_OF_RANKS, **_OF_BATCHES}),
     "of-rank-0": edited(unhang, {_SEND: "dist.broadcast(total, 0)"}),
