@@ -29,9 +29,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "simgpu" / "tests")]
 from answers import every_wrong, right  # noqa: E402
 from mutation import mutants  # noqa: E402
 
+from course_lessons.shared.edited import edited  # noqa: E402
 from course_utils.course import load_course  # noqa: E402
 from course_utils.exercises import Exercise, lesson  # noqa: E402
-from course_utils.exercises.edited import edited  # noqa: E402
 
 PAGE = ROOT / "checkers.md"
 MOST = 24

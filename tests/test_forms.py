@@ -9,8 +9,8 @@ import pytest
 import torch
 from test_exercises import EXERCISES
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Judge, lesson
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.judge import NotYet
 from course_utils.exercises.values import agree, apart, nearly, same

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import time
 
 import nbformat

@@ -6,8 +6,8 @@ import operator
 from collections.abc import Callable
 from random import Random
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 

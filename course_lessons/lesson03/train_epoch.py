@@ -7,8 +7,8 @@ from typing import Any
 
 from torch.nn import functional as F
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 
 from .checking import made_batches, over, python_float, sgd, small_model, weights_after
 

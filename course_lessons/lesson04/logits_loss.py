@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 

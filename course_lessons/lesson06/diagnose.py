@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lessons.shared import memory
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 

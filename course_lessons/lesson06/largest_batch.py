@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 import simgpu
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import apart, nearly
 from course_utils.number_format import seconds

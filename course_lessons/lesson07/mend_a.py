@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Judge
-from course_utils.exercises.edited import edited
 
 from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins

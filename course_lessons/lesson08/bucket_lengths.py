@@ -10,8 +10,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases, several
 
 

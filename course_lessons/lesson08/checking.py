@@ -13,7 +13,7 @@ from torch import Tensor
 
 import simgpu
 from course_lessons.shared import memory
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 from course_utils.exercises.judge import Todo
 
 

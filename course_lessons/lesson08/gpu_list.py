@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 from .checking import unguarded

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 from .checking import other_device

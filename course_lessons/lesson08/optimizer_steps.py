@@ -6,8 +6,8 @@ import math
 from random import Random
 from typing import Any
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 
 from .checking import combined

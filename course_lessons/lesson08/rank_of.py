@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.edited import edited
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson01.least_seconds import least_seconds
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _RETURNED = "return max(compute, memory), limit"
 WRONG = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson01.pick_device import PICK_TWINS, pick_device
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _BOTH = "kind in available and works(kind)"
 WRONG = {

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson01.smallest_winner import smallest_winner
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _TRANSFERS = "3 * 4 * n**2 / bus_bytes"
 WRONG = {

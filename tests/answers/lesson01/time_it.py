@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson01.time_it import TIME_TWINS, time_it
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _MEDIAN = "statistics.median(times)"
 _ONE_MORE = {"range(repeats)": "range(repeats + 1)"}

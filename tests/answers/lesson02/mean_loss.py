@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson02.mean_loss import _TWINS, mean_loss
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 from course_utils.exercises.forms import several
 
 _STEP = "step(batch.to(device, non_blocking=True))"

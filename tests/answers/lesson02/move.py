@@ -7,7 +7,7 @@ import copy
 import torch
 
 from course_lessons.lesson02.move import Sample, move
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _DICT = "return {key: move(value, device) for key, value in batch.items()}"
 _NAMED = """\

@@ -9,7 +9,7 @@ from torch import nn
 
 from course_lessons.lesson02.checking import second
 from course_lessons.lesson02.tower import _TWINS, tower
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _IN_A_LIST = edited(tower, {"nn.ModuleList(": "list("})
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson02.train_step import train_step
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _LABELS, _IMAGES = "labels = labels.to(device)", "images = images.to(device)"
 

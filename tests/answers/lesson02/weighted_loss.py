@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson02.weighted_loss import _TWINS, weighted_loss
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 from course_utils.exercises.forms import several
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"

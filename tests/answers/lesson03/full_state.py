@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson03.full_state import full_state
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _with(part, other):

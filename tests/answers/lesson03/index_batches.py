@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson03.index_batches import index_batches
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _shuffled(shuffle):

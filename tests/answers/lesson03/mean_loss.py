@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.mean_loss import _TWINS, mean_loss
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 from course_utils.exercises.forms import several
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from course_lessons.lesson03.save_atomic import save_atomic
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _in_place_at_once(state, path):

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.step_losses import _GIVES, _LEARNS, step_losses
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _losses_without_training(model, batches, optimizer):

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.train_accumulated import _TWINS, train_accumulated
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _accumulate_by_k(model, batches, optimizer, k):

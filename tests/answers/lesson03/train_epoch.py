@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.train_epoch import _GIVES, _LEARNS, train_epoch
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}

@@ -6,7 +6,7 @@ import torch
 
 from course_lessons.lesson04.accumulate import TWINS, accumulate
 from course_lessons.lesson04.amp_step import amp_step
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _joined(model, batches, loss_fn, optimizer, scaler, dtype):

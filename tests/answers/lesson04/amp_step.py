@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson04.amp_step import BACK, TWINS, amp_step
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _FORWARD = "with torch.autocast(x.device.type, dtype=dtype):\n    loss = loss_fn(model(x), y)"
 _PARTED = "with torch.autocast(x.device.type, dtype=dtype):\n    outputs = model(x)\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from course_lessons.lesson04.checkpoint import checkpoint
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _MODEL, _SCALER = "model.state_dict()", "scaler.state_dict()"
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson04.choose_precision import choose_precision
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_the_library(can):

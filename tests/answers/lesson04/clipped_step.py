@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson04.clipped_step import BACK, TWINS, clipped_step
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):

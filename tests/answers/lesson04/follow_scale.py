@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson04.follow_scale import follow_scale
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_the_scaler_itself(overflows, init_scale, growth_interval):

@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.lesson04.logits_loss import TWINS, logits_loss, of
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _of_sigmoid(logits, targets):

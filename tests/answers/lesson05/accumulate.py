@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import torch
 
 from course_lessons.lesson05.accumulate import accumulate
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _accumulate_forward_outside(model, parts, loss_fn, optimizer):

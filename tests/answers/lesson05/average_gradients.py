@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson05.average_gradients import average_gradients
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _average_not_kept(model, dist):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from course_lessons.lesson05.rescue import TWINS, rescue
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _rescue_in_place(state, model):

@@ -11,7 +11,7 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from course_lessons.lesson05.shard import shard
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _shard_in_order(n, rank, world_size, epoch, seed):

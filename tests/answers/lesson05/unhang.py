@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson05.unhang import unhang
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _unhang_given(model, batches, dist, log):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson06.average_loss import LOSS_TWINS, average_loss
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _average_of_list(model, batches, loss_fn):

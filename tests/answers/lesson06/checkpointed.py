@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 
 from course_lessons.lesson06.checkpointed import TWINS, checkpointed, in_order
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _checkpointed_whole(blocks, x):

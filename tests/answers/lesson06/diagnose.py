@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson06.diagnose import diagnose
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 WRONG = {
     "not-enough": edited(

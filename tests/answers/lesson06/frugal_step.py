@@ -12,7 +12,7 @@ from course_lessons.lesson06.frugal_step import (
     frugal_step,
     plain_step,
 )
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _frugal_on_cpu(model, x, y, loss_fn, optimizer):

@@ -7,7 +7,7 @@ import gc
 import torch
 
 from course_lessons.lesson06.largest_batch import TWINS, largest_batch
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _largest_by_doubling(works, start=1, limit=None):

@@ -10,7 +10,7 @@ import torch
 
 import simgpu
 from course_lessons.lesson07.event_seconds import event_seconds
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 from course_utils.timing import host_clock
 
 

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from answers.lesson07 import stepped
 from course_lessons.lesson07.mend_a import A_TWINS, mend_a
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _a_without_norms(model, batches, optimizer):

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_b import B_TWINS, mend_b
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _b_pinned(model, images, labels, order, optimizer, device):

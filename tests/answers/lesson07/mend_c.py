@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_c import C_TWINS, mend_c
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _c_with(**options: Any) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_e import E_TWINS, mend_e
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _e_loss_only(model, batches, optimizer):

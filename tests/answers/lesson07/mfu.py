@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson07.mfu import MFU_TWINS, mfu
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _TEST = "if share > 1:"
 _REFUSAL = 'raise ValueError(f"{share:.2f} of the peak: one of the three numbers is wrong")'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson07.regime import regime
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _regime_by_table(facts):

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson08.accumulation_gap import GAP_TWINS, accumulation_gap
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_autograd(model, loss_fn, x, y, size):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson08.as_numpy import as_numpy
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _IS_BFLOAT16 = "host.dtype == torch.bfloat16"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from course_lessons.lesson08.averaged import averaged
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_the_formula(states, decay):

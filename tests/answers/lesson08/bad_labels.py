@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.bad_labels import bad_labels
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _one_by_one(labels, classes, ignore_index=-100):

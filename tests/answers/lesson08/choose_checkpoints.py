@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from course_lessons.lesson08.choose_checkpoints import choose_checkpoints, peak_of
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _all(blocks, budget):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lessons.lesson08.compare import EDITS, compare
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _warming_up_first(formats, seeds, train, accuracy, machine):

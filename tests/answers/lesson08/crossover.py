@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.crossover import crossover
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _from_below(rows):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.first_that_runs import first_that_runs
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _every(work, devices):

@@ -7,7 +7,7 @@ import contextlib
 import torch
 
 from course_lessons.lesson08.first_tokens import first_tokens
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _copied_by_indexing(encoder, batches):

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.fit_mixed import fit_mixed
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _half_model(model, batches, optimizer):

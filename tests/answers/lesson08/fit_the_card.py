@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lessons.lesson08.fit_the_card import fit_the_card
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_divisors(capacity, batch, formats):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.gather_rows import gather_rows
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _as_is(rows, dist):

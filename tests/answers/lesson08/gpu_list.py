@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.gpu_list import GPU_TWINS, gpu_list
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_name(cuda):

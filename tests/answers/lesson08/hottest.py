@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.hottest import HOT_TWINS, hottest
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by(time):

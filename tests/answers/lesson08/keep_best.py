@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from course_lessons.lesson08.keep_best import keep_best
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_clones(model, train_epoch, score, epochs):

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from course_lessons.lesson08.left_behind import TWINS, left_behind
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _registered(module, device):

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.masked_loss import TWINS, masked_loss
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_index(logits, targets, mask):

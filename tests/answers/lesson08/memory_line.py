@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from course_lessons.lesson08.memory_line import memory_line
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _line_all_at_once(make_step, batches, meter):

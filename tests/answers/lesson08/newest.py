@@ -8,7 +8,7 @@ import pickle
 import re
 
 from course_lessons.lesson08.newest import TWINS, newest
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _newest_loads_all(folder, load):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.predictions import TWINS, predictions
+from course_lessons.shared.edited import edited
 from course_utils.devices import synchronize
-from course_utils.exercises.edited import edited
 
 
 def _as_lists(model, batches, landing, device):

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from course_lessons.lesson08.prefetch import END, prefetch
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:

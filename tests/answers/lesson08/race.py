@@ -8,8 +8,8 @@ import numpy as np
 import torch
 
 from course_lessons.lesson08.race import race
+from course_lessons.shared.edited import edited
 from course_utils.devices import synchronize
-from course_utils.exercises.edited import edited
 
 
 def _moved_matrices(sizes, devices, measure):

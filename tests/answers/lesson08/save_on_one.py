@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.save_on_one import save_on_one
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _save_as_it_comes(model, dist, save):

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.steady_loop import TWINS, careful_loop, steady_loop
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _without_a_tensor(model, batches, optimizer, device):

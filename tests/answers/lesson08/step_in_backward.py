@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.step_in_backward import step_in_backward
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _late_binding(model, make_optimizer):

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.train_logged import LOSSES, RATES, STEPS, train_logged
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _by_groups(model, batches, optimizer, every, clock, log):

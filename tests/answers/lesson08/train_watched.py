@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson08.train_watched import TWINS, train_watched
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _reading_a_flag(model, batches, optimizer, every):

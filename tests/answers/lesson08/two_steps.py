@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.two_steps import TWO_TWINS, two_steps
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.lesson08.without_sigmoid import without_sigmoid
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _in_other_words(model):

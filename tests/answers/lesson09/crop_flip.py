@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson09.crop_flip import crop_flip
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _crop_with(*, top=None, coin=None, axis=3, edge=1, same=False):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson09.gain import GAIN_TWINS, gain
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _gain_in_blocks(old, new, rounds, clock):

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson09.learning_rate import learning_rate
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _RISE, _FALL = "(step + 1) / warm", "(steps - step) / (steps - warm + 1)"
 _RATE = f"peak * min({_RISE}, {_FALL})"

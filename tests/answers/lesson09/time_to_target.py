@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from course_lessons.lesson09.time_to_target import time_to_target
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 
 def _target_by_loops(runs, target):

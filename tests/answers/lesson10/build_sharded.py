@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson10.build_sharded import build_sharded
-from course_utils.exercises.edited import edited
+from course_lessons.shared.edited import edited
 
 _META = 'with torch.device("meta"):\n    net = make_net()'
 _BLOCKS = "for block in net.blocks:\n    fully_shard(block)"

@@ -104,7 +104,9 @@ class _Edition:
 
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
         texts = ((ROOT / path).read_text(encoding="utf-8") for path in self.known)
-        self.anchors = {name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)}
+        self.anchors = {
+            name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)
+        }
         self.home = self.course.page("") if self.course.repository else ""
 
     def all(self) -> dict[str, str]:
