@@ -32,7 +32,7 @@ _NOT_WORDS = _words(  # matplotlib's and Python's own
     "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
     "post pre right round row small solid tight top upper vertical white x y"
 )
-_WORDS = re.compile(r"(?<![\w<&/#.-])[A-Za-z]['A-Za-z]+")
+_WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|a(?= ))")
 
 
 _CODE_LIKE = re.compile(  # a part of a program
@@ -73,7 +73,8 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if label:
         names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text) or set(text.split()) <= _NOT_WORDS
         return bool(words) and not names
-    if len(words) < 2 or " " not in text.strip():
+    beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,} \W*\{\w+\}", text))
+    if len(words) + beside_value < 2 or " " not in text.strip():
         return False
     if len(words) <= 12 and _STATEMENT.search(text) and "<" not in text:
         return False
@@ -211,6 +212,8 @@ def kept(tree: ast.AST) -> set[str]:
             keys |= {key.id for key in node.keys if isinstance(key, ast.Name)}
         elif isinstance(node, ast.Subscript):
             places = [node.slice]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _NOT_READ:
+            places = node.args
         elif (
             isinstance(node, ast.Attribute)
             and node.attr == "split"

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from course_language import word
+
 from . import predictions, progress_file, storage
 from .course import CourseFileError, Lesson, fresh_notebook, load_course
 from .exercises import Exercise, LessonExercises
@@ -141,7 +143,7 @@ def _first_unsolved(
     for i, cell in enumerate(nb.cells):
         if exercise_id(cell) in open_ids:
             return [s for s in sections if s.cell <= i][-1]
-    return next((s for s in sections if s.heading == "Summary"), sections[-1])
+    return next((s for s in sections if s.heading == word("Summary")), sections[-1])
 
 
 def _run(

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from course_language import say, word
+
 from . import progress_file
 from .exercises.judge import Todo
 from .exercises.values import brief
@@ -17,7 +19,12 @@ from .show import Bundle, real_gpus_link, show
 
 Verdict = Literal["close", "near", "off"]
 
-HEADLINES = {"close": "Close", "near": "Near", "off": "A surprise", "": "The answer"}
+HEADLINES = {
+    "close": word("Close"),
+    "near": word("Near"),
+    "off": "A surprise",
+    "": "The answer",
+}
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10
@@ -107,14 +114,15 @@ class Prediction:
         else:
             span = f"{figure(answer.low)} to {figure(answer.high)}"
             span = f" ({span})" if figure(answer.low) != figure(answer.high) else ""
-            kind = f", {answer.kind}" if answer.kind else ""
+            kinds = ", ".join(map(say, answer.kind.split(", ")))
+            kind = f", {kinds}" if kinds else ""
             lines.append(f"Found: {self._written(answer.middle)}{span}{kind}.")
         lines += [said] if said else []
         picture = ""
         if isinstance(answer, Found) and isinstance(self.guess, float):
             picture = scale(self.guess, answer, self.unit)
         right = verdict == "close" and isinstance(answer, str)
-        colour, headline = _COLOURS[verdict], "Right" if right else HEADLINES[verdict]
+        colour, headline = _COLOURS[verdict], word("Right") if right else HEADLINES[verdict]
         return Bundle(
             text=f"{headline} · {self.id}\n{' '.join(lines)}",
             html=f'<div style="border-left:4px solid {colour};padding:.4em .9em;margin:.3em 0">'
@@ -183,32 +191,33 @@ def predict(
 
 def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
     """Compare a guess with what was found; return the verdict and one sentence. See `Prediction.reveal`."""
-    side = "high" if guess > found.high else "low"
+    high = guess > found.high
+    side = "too high" if high else "too low"
     beyond = max(found.low - guess, guess - found.high, 0.0)
     if unit == "%":
         verdict: Verdict = "off"
         if beyond <= POINTS[1]:
             verdict = "close" if beyond <= POINTS[0] else "near"
-        off_by = f"{figure(beyond)} points too {side}"
+        off_by = f"{figure(beyond)} points {side}"
     else:
         if found.low * (1 - WIDTH) <= guess <= found.high * (1 + WIDTH):
             return "close", _within(found, beyond, unit)
-        nearest = found.high if side == "high" else found.low
+        nearest = found.high if high else found.low
         factor = math.inf
         if min(guess, nearest) > 0:
             factor = max(guess / nearest, nearest / guess)
         other_side = unit == "×" and (guess - 1) * (nearest - 1) < 0
         verdict = "near" if factor <= FACTOR and not other_side else "off"
-        off_by = f"Too {side}" + (f" by a factor of {figure(factor)}" * math.isfinite(factor))
+        off_by = side + (f" by a factor of {figure(factor)}" * math.isfinite(factor))
         off_by += ", and on the other side of 1" * other_side
     if verdict == "close":
         return verdict, _within(found, beyond, unit)
-    return verdict, f"{off_by[0].upper()}{off_by[1:]}." + f" {_WHY}" * (verdict == "off")
+    return verdict, f"{off_by[0].upper()}{off_by[1:]}{word('.')}" + f" {_WHY}" * (verdict == "off")
 
 
 def _within(found: Found, beyond: float, unit: str) -> str:
     if not beyond:
-        return "Exactly." if found.low == found.high else "Inside the range."
+        return word("Exactly.") if found.low == found.high else "Inside the range."
     within = f"{POINTS[0]:.0f} points" if unit == "%" else f"{100 * WIDTH:.0f} %"
     return f"Within {within} of it."
 

@@ -28,6 +28,7 @@ def full_state(model, optimizer, scheduler):
     }
 
 
+_UNLOADABLE = "it cannot be loaded"
 _KEYS = ("model", "optimizer", "scheduler", "torch_rng", "python_rng")
 
 
@@ -93,7 +94,7 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
         if not found:
             continue
         told = key
-        if found.startswith("it cannot"):
+        if found.startswith(_UNLOADABLE):
             swapped = any(
                 not _resumed({**complete, other: got[key]}, run.everything())
                 for other in _KEYS
@@ -156,7 +157,7 @@ def _resumed(state: dict[str, Any], expected: torch.Tensor) -> str:
     try:
         again.restore(copy.deepcopy(state))
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
-        return f"it cannot be loaded ({type(error).__name__})"
+        return f"{_UNLOADABLE} ({type(error).__name__})"
     again.go(6)
     apart = float((again.everything() - expected).abs().max())
     return f"the resumed run is off by up to {apart:.2g}" if apart else ""

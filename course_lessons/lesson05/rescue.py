@@ -80,7 +80,7 @@ def _copied(value: Any, state: Mapping[str, Tensor]) -> str:
     same = (
         key for key, kept in state.items() if isinstance(value, Tensor) and torch.equal(value, kept)
     )
-    return next((f"a copy of {key}" for key in same), "no tensor of the checkpoint")
+    return next((_copy_of(key) for key in same), "no tensor of the checkpoint")
 
 
 def _check_rescue(answer: Callable[..., Any], judge: Judge) -> None:
@@ -133,20 +133,18 @@ def _outcome(twin: Callable[..., Any], state: dict[str, Tensor], model: nn.Modul
         return "LookupError"
 
 
+def _copy_of(key: str) -> str:
+    return f"a copy of {key}"
+
+
 def _otherwise(got: Any, right: Any) -> str:
     if _REFUSED in (got, right):
         return "refused" if got == _REFUSED else "not-refused"
     if got.keys() != right.keys():
         return "other-keys"
-    copies = [value.startswith("a copy of") for value in got.values()]
-    return (
-        "copied"
-        if all(
-            value == f"a copy of {right[key]}" or value == right[key] for key, value in got.items()
-        )
-        and any(copies)
-        else "other-tensors"
-    )
+    copies = {key: value == _copy_of(right[key]) for key, value in got.items()}
+    same = all(copies[key] or value == right[key] for key, value in got.items())
+    return "copied" if same and any(copies.values()) else "other-tensors"
 
 
 def _stripped(strip: Callable[[str], str]) -> tuple[Callable[..., Any], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -81,7 +82,7 @@ def report_card(
     fig.suptitle(textwrap.fill(f"Capstone · {title}", 90), fontsize=10.5)
     for column, name in enumerate(large):
         x = (column + 0.5) / len(large)
-        figure = results[name].split(" (")[0]
+        figure = re.split(r" ?[(（]", results[name])[0]
         top.text(x, 0.65, figure, ha="center", va="center", fontsize=25, weight="bold", color=BLUE)
         caption = textwrap.fill(name, 84 // len(large))
         top.text(x, 0.32, caption, ha="center", va="top", fontsize=9.5)

@@ -21,6 +21,8 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from course_language import word
+
 from .. import progress_file
 from ..show import show
 from ..this_machine import in_notebook
@@ -182,7 +184,7 @@ class Exercise:
         ended, replaced = guard.run(judge, self.limit, answer, self)
         kinds = [type(problem) for problem in problems]  # isinstance() would ask a learner's class
         if not ended or kinds == [guard.Stop]:
-            seen = (("Seen", f"more than {self.limit:g} s"),)
+            seen = ((word("Seen"), f"more than {self.limit:g} s"),)
             return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen), replaced
         if not problems:
             found = shown[0] if shown else Result(self.id, "right", text=self.why)
@@ -222,7 +224,7 @@ class Exercise:
             )
         if isinstance(problem, NotYet):
             text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]
-            pairs = (("Seen", problem.seen), ("Expected", problem.expected))
+            pairs = ((word("Seen"), problem.seen), (word("Expected"), problem.expected))
             details = tuple((name, value) for name, value in pairs if value)
             return Result(self.id, "not_yet", problem.diagnosis, text, details)
         error = problem.error if isinstance(problem, Raised) else problem
@@ -325,7 +327,7 @@ def _where(error: BaseException, in_answer: bool) -> tuple[tuple[str, str], ...]
     message = "".join(traceback.format_exception_only(type(error), error)).strip()
     mine = own[-1:] or (frames[:1] if in_answer else [])  # a forward is called by the check's model
     lines = [(f"Line {frame.lineno}, in {frame.name}", frame.line or "") for frame in mine]
-    return (*lines, ("Error", brief(message, 600)))
+    return (*lines, (word("Error"), brief(message, 600)))
 
 
 class _Output(io.StringIO):

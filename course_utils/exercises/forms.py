@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from course_language import word
+
 from .judge import Judge
 from .values import agree, apart, brief, nearly
 
@@ -78,7 +80,7 @@ class OverCases:
                 got.append(self._value(checked, case))
             except Exception as error:
                 if not wrong:
-                    error.case = (("Case", self._said(self.made()[len(got)])),)
+                    error.case = ((word("Case"), self._said(self.made()[len(got)])),)
                     raise
                 # After the first wrong value it is one more wrong value, and no reason to stop.
                 got.append(_Failed())

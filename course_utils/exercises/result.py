@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from course_language import word
+
 from ..show import Bundle
 
 Outcome = Literal["not_tried", "raised", "not_yet", "right"]
@@ -18,7 +20,7 @@ HEADLINES: Mapping[Outcome, str] = {
     "not_tried": "Not tried yet",
     "raised": "Your code stopped with an error",
     "not_yet": "Not yet",
-    "right": "Right",
+    "right": word("Right"),
 }
 
 
