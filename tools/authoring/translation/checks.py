@@ -15,6 +15,7 @@ _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?:/
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
+_PLURAL = re.compile(r"(?<=[a-z])\{\w+\}")
 _MARK = re.compile(r"[,;:?!]")
 
 
@@ -52,15 +53,17 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
     found = []
     for what, parts in _SAME.items():
         wanted, got = parts(english), parts(other)
-        if wanted != got:
-            lost, new = [*(wanted - got).elements()], [*(got - wanted).elements()]
-            found.append(f"other {what}: {lost or 'nothing'} became {new or 'nothing'}")
-    ends = [
-        re.match(r"\s*", text).group() + "…" + re.search(r"\s*$", text).group()
-        for text in (english, other)
-    ]
-    if ends[0] != ends[1]:
-        found.append(f"it begins or ends with other spaces: {ends[0]!r} became {ends[1]!r}")
+        lost, new = wanted - got, got - wanted
+        if what == "values":
+            lost -= Counter(_PLURAL.findall(english))  # an s that Chinese does not have
+        if lost or new:
+            shown = [", ".join(map(repr, one.elements())) or "nothing" for one in (lost, new)]
+            found.append(f"other {what}: {shown[0]} became {shown[1]}")
+    for edge in (r"\A\s*", r"\s*\Z"):
+        was, now = (re.search(edge, text).group() for text in (english, other))
+        full = other[0 if "A" in edge else -1] in "，。；：！？（）、“”"  # has its own space
+        if was != now and not (full and now == "" and "\n" not in was):
+            found.append(f"it begins or ends with other spaces: {was!r} became {now!r}")
     if english.count("**") != other.count("**"):
         found.append("it has not as many ** as the English")
     bare = _bare(other)
