@@ -15,13 +15,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from course_language import chosen
+
 from .content import handbook
 
 _ENTRY = re.compile(
     r"(?P<title>[^\n]+)\n\n```text\n(?P<forms>.+?)\n```\n\n(?P<meaning>.+?)\n\n"
     r"(?:```python (?P<where>[^\n]+)\n(?P<program>.+?)\n```\n\n)?"
-    r"(?:(?P<source>Seen in: [^\n]+)\n\n)?"
-    r"\*\*Remedy\.\*\* (?P<remedy>.+)\n\n(?P<lesson>(?:Lesson|Handbook)[^\n]+)\n*",
+    r"(?:(?P<source>(?:Seen in: |见于：)[^\n]+)\n\n)?"
+    r"\*\*(?:Remedy\.\*\* |解决办法\*\*：)(?P<remedy>.+)\n\n(?P<lesson>(?:Lesson|Handbook|见)[^\n]+)\n*",
     re.DOTALL,
 )
 _WORDS = """a an and are at attribute be but can code do does error for from get got have help how i in is it
@@ -50,11 +52,13 @@ class Entry:
 
 
 @cache
-def entries() -> tuple[Entry, ...]:
-    """Read all pages; ValueError, with the title, for an entry in another form."""
+def entries(language: str = "en") -> tuple[Entry, ...]:
+    """Read all pages, in the same order in each language; ValueError, with the title, for another form."""
     found = []
-    for path in sorted((handbook() / "errors").glob("*.md")):
-        for text in re.split(r"(?m)^## ", path.read_text(encoding="utf-8"))[1:]:
+    home = handbook() / ("" if language == "en" else language) / "errors"
+    for path in sorted(home.glob("*.md")):
+        page = re.sub(r'<a id="[^"]*"></a>\n\n', "", path.read_text(encoding="utf-8"))
+        for text in re.split(r"(?m)^## ", page)[1:]:
             match = _ENTRY.fullmatch(text)
             if match is None:
                 raise ValueError(f"{path.name}: not an entry's form: {text.splitlines()[0]}")
@@ -62,6 +66,25 @@ def entries() -> tuple[Entry, ...]:
             forms = tuple(fields.pop("forms").splitlines())
             found.append(Entry(path.stem, forms=forms, **fields))
     return tuple(found)
+
+
+def _here(entry: Entry) -> Entry:
+    """Return an entry in the chosen language, or as it is where that has none."""
+    return dict(zip(entries(), entries(chosen()), strict=False)).get(entry, entry)
+
+
+def _pairs(text: str) -> set[str]:
+    """Return each two Chinese letters that stand side by side."""
+    return set(re.findall(r"(?=([\u4e00-\u9fff]{2}))", text))
+
+
+def _find_pairs(asked: set[str]) -> list[Entry]:
+    """Return the entries whose Chinese shares the question's rarer pairs of letters, best first."""
+    has = [_pairs(f"{e.title} {e.meaning} {e.remedy}") for e in entries("zh")]
+    tells = {pair: math.log(len(has) / max(1, sum(pair in one for one in has))) for pair in asked}
+    told = [sum(tells[pair] for pair in asked & one) for one in has]
+    ranked = sorted(zip(told, range(len(told)), entries(), strict=False), reverse=True)
+    return [entry for share, _, entry in ranked if share >= 0.4 * sum(tells.values())]
 
 
 def link(entry: Entry) -> str:
@@ -106,6 +129,8 @@ def find(text: str, most: int = 3) -> list[Entry]:
     First come entries whose message is in the text, then those whose message has the text in it,
     then those that share its rare words; typing errors are allowed for.
     """
+    if (pairs := _pairs(re.sub("显存溢出|爆显存", "显存不足", text))) and not normal(text):
+        return _find_pairs(pairs)[:most]
     tells, words = _words()
     start = r"(?m)^(?:\[rank\d+\]: ?)?[\w.]+(?:Error|Exception|Warning)\b"
     last = [match.start() for match in re.finditer(start, text)][-1:]
@@ -129,13 +154,15 @@ def find(text: str, most: int = 3) -> list[Entry]:
 
 def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
     """Return the first entry and the others' names; ``made`` makes a link of a name and a path."""
-    first, *others = found
+    first, *others = map(_here, found)
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
     text += f"**Remedy.** {first.remedy}\n\n{first.lesson}"
     text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
 
+    pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
+
     def turned(match: re.Match[str]) -> str:
-        here = posixpath.normpath(f"handbook/errors/{match[2]}")
+        here = posixpath.normpath(f"{pages}/{match[2]}")
         return made(match[1], match[2] if "://" in match[2] else here)
 
     return re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", turned, text)
