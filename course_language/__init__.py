@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+NAMES = {"en": "English", "zh": "中文"}
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
 AUTHORING = ("tools.authoring.cells", "tools.authoring.pages", "tools.authoring.short_path")
 

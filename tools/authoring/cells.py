@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import chosen
+from course_language import NAMES, chosen, languages
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
@@ -138,7 +138,9 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         )
     parts = [
         f"# {label(lesson)}",
-        opens,
+        " · ".join(
+            [opens, *(f"[{NAMES[code]}]({code}/{lesson.file})" for code in languages()[1:])]
+        ),
         f"*{lesson.question}*",
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),

@@ -18,6 +18,7 @@ from pathlib import Path
 import nbformat
 
 import course_language
+from course_language import NAMES
 from course_utils.cli.bootstrap import ROOT
 from tools.authoring.links import slug
 from tools.authoring.translation import catalogues, code, prose
@@ -128,6 +129,8 @@ class _Edition:
 
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known)
+        english = posixpath.relpath(path, posixpath.dirname(place(path, self.language)) or ".")
+        text = re.sub(rf"\[{NAMES[self.language]}\]\([^)]*\)", f"[{NAMES['en']}]({english})", text)
         return _addresses(text, self.home, self.language, self.known) if self.home else text
 
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:

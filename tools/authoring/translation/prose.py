@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 _FENCE = re.compile(r"\s*(```|~~~|\$\$)")
 _ITEM = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?|\s*>\s?|#{1,6}\s+)(.*)", re.DOTALL)
-_WORDS = re.compile(r"[^\W\d_]{2,}")
+_WORDS = re.compile(r"[A-Za-z]{2,}")
 _NOT_WORDS = re.compile(
     r"```.*?```|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^<>]*>|https?://\S+|\$[^$]*\$", re.DOTALL
 )
