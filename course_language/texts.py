@@ -73,7 +73,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if label:
         names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text) or set(text.split()) <= _NOT_WORDS
         return bool(words) and not names
-    beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,} \W*\{\w+\}", text))
+    beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,}\W* \W*\{\w+\}", text))
     if len(words) + beside_value < 2 or " " not in text.strip():
         return False
     if len(words) <= 12 and _STATEMENT.search(text) and "<" not in text:

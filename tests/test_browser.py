@@ -52,7 +52,7 @@ def lab(tmp_path_factory):
 def jupyterlab(folder):
     """Start a JupyterLab on a copy of the course; give its address, its token and the learner's folder."""
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for part in ("course_utils", "course_lessons", "simgpu", "notebooks"):
+    for part in ("course_utils", "course_language", "course_lessons", "simgpu", "notebooks"):
         shutil.copytree(ROOT / part, folder / "course" / part, ignore=leave)
     for name, values in SETTINGS.items():
         path = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"

@@ -76,6 +76,7 @@ def course(tmp_path):
         else:
             target.parent.mkdir(exist_ok=True)
             shutil.copy(source, target)
+    shutil.copytree(ROOT / "course_language", tmp_path / "course_language")
     (tmp_path / "notebooks").mkdir()
     for path in [NOTEBOOKS / "course.yml", *NOTEBOOKS.glob("0[01]_*.ipynb")]:
         if not is_dated(path.name):

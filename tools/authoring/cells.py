@@ -138,9 +138,7 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         )
     parts = [
         f"# {label(lesson)}",
-        " · ".join(
-            [opens, *(f"[{NAMES[code]}]({code}/{lesson.file})" for code in languages()[1:])]
-        ),
+        " · ".join([opens, *_other_languages(course, lesson)]),
         f"*{lesson.question}*",
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),
@@ -149,6 +147,13 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
         "*Run the folded cell below first: it finds or fetches the course's helpers.*",
     ]
     return _markdown("header", "\n\n".join(filter(None, parts)))
+
+
+def _other_languages(course: Course, lesson: Lesson) -> list[str]:
+    """Return links to the lesson in the other languages that it has."""
+    places = {code: f"{code}/{lesson.file}" for code in languages()[1:]}
+    there = {code: at for code, at in places.items() if (course.path.parent / at).is_file()}
+    return [f"[{NAMES[code]}]({at})" for code, at in there.items()]
 
 
 def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:

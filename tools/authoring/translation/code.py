@@ -19,7 +19,7 @@ _DIRECTIVE = re.compile(r"#\s*(noqa|type:|fmt:|ruff:|!)")
 WIDTH = 96
 
 
-def _plain(source: str) -> str:
+def plain(source: str) -> str:
     """Return the source of the same length with its magics as comments."""
     return _MAGIC.sub(
         lambda line: f"{line[1]}0#{line[3][1:]}" if line[1] else f"#{line[3]}", source
@@ -30,7 +30,7 @@ def _width(text: str) -> int:
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
-def _comments(source: str) -> list[tuple[int, int, str, str]]:
+def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
     """Return each comment as start, end, indentation (None beside code) and words; lines that follow one another are one."""
     starts = [0]
     for line in source.split("\n"):
@@ -39,6 +39,8 @@ def _comments(source: str) -> list[tuple[int, int, str, str]]:
     last = (-1, -1)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string):
+            continue
+        if magics and token.start[0] in magics:
             continue
         row, column = token.start
         begin = starts[row - 1] + column
@@ -88,8 +90,8 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
     SyntaxError
         Where the cell is no Python, magics apart.
     """
-    plain = _plain(source)
-    lines = plain.split("\n")
+    bare = plain(source)
+    lines = bare.split("\n")
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
@@ -100,7 +102,7 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
     def span(node: ast.AST) -> tuple[int, int]:
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    found = texts.found(ast.parse(plain), docs=True)
+    found = texts.found(ast.parse(bare), docs=True)
     spans = {span(node): node for node in found}
 
     def render(begin: int, end: int) -> str:
@@ -133,8 +135,10 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
         for b, e, new in edits
         if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)
     ]
-    for begin, end, indent, words in _comments(plain):
-        if source[begin] != "#" or not texts.reads_as_text(words, label=True):
+    for begin, end, indent, words in _comments(
+        bare, {n for n, line in enumerate(source.split("\n"), 1) if _MAGIC.match(line)}
+    ):
+        if not texts.reads_as_text(words, label=True):
             continue
         other = change(words)
         if other != words:

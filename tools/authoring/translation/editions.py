@@ -24,7 +24,7 @@ from tools.authoring.links import slug
 from tools.authoring.translation import catalogues, code, prose
 
 _SUFFIX = {"zh": "zh-CN"}
-_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|#)([^)\s#\"]+)")
+_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|#)([^)\s#\"]+)(#[^)\s\"]*)?")
 
 
 def place(path: str, language: str) -> str:
@@ -66,10 +66,13 @@ def _read(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def relinked(text: str, path: str, language: str, known: Iterable[str]) -> str:
+def relinked(
+    text: str, path: str, language: str, known: Iterable[str], headings: Mapping[str, str]
+) -> str:
     """Return Markdown with its relative links as they are from where the translation stands.
 
-    A link to what is translated goes to the translation, any other to the file it went to.
+    A link to what is translated goes to the translation, any other to the file it went to. ``headings`` are the
+    anchors of notebooks' headings, which have no other name.
     """
     here = posixpath.dirname(place(path, language))
 
@@ -104,6 +107,10 @@ class _Edition:
         from course_utils.course import load_course
 
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
+        titles = catalogues.translations(language, "notebooks/")
+        self.headings = {
+            one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()
+        }
         texts = ((ROOT / path).read_text(encoding="utf-8") for path in self.known)
         self.anchors = {
             name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)
@@ -128,7 +135,7 @@ class _Edition:
         )
 
     def markdown(self, path: str, text: str) -> str:
-        text = relinked(text, path, self.language, self.known)
+        text = relinked(text, path, self.language, self.known, self.headings)
         english = posixpath.relpath(path, posixpath.dirname(place(path, self.language)) or ".")
         text = re.sub(rf"\[{NAMES[self.language]}\]\([^)]*\)", f"[{NAMES['en']}]({english})", text)
         return _addresses(text, self.home, self.language, self.known) if self.home else text
@@ -147,8 +154,9 @@ class _Edition:
 
     def _anchored(self, heading: re.Match[str]) -> str:
         """Return a heading below its English anchor, where something links to that."""
-        name = slug(heading[1])
-        return f'<a id="{name}"></a>\n\n{heading[0]}' if name in self.anchors else heading[0]
+        plain = re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-")
+        name = next((name for name in (slug(heading[1]), plain) if name in self.anchors), "")
+        return f'<a id="{name}"></a>\n\n{heading[0]}' if name else heading[0]
 
     def notebook(self, path: str, text: str, words: Mapping[str, str]) -> str:
         from course_utils.exercises import lesson as exercises_of
