@@ -78,13 +78,13 @@ def relinked(
 
     def there(link: re.Match[str]) -> str:
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), link[1]))
-        if link[1].endswith("/") or target.startswith(".."):
-            return (
-                link[1] if target.startswith("..") else posixpath.relpath(target, here or ".") + "/"
-            )
-        return posixpath.relpath(
-            place(target, language) if target in known else target, here or "."
-        )
+        if target.startswith(".."):
+            return link[0]
+        end = link[2] or ""
+        if target in known and target.endswith(".ipynb"):
+            end = "#" * bool(end) + headings.get(end[1:], end[1:])
+        goal = place(target, language) if target in known else target
+        return posixpath.relpath(goal, here or ".") + "/" * link[1].endswith("/") + end
 
     return _LINK.sub(there, text)
 
