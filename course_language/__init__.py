@@ -18,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+KEYS = (
+    *("measured", "recorded", "modelled", "published", "open", "shut", "unknown"),
+    *("where", "processor", "memory", "free disk", "versions"),
+)
+"""Words that programs use as keys and people read: shown through `say`."""
 NAMES = {"en": "English", "zh": "中文"}
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
 AUTHORING = ("tools.authoring.cells", "tools.authoring.pages", "tools.authoring.short_path")

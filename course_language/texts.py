@@ -289,10 +289,17 @@ def translated(
             return node
         if not isinstance(node, ast.JoinedStr):
             return ast.Constant(other)
+        for value in values:
+            if getattr(value.value, "attr", getattr(value.value, "id", "")) == "kind":
+                value.value = _said(value.value)  # of a number: a key, and a word that is read
         return ast.JoinedStr(list(_parts(other, dict(zip(fields(text), values, strict=True)))))
 
     tree = _Finder(change, kept(tree), raises, labels=labels).change(tree)
     return ast.fix_missing_locations(tree)
+
+
+def _said(value: ast.expr) -> ast.expr:
+    return ast.parse(f"__import__('course_language').say({ast.unparse(value)})", mode="eval").body
 
 
 def _parts(text: str, values: dict[str, ast.FormattedValue]) -> Iterator[ast.expr]:

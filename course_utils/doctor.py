@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from course_language import say
+
 from .machine_facts import gather
 from .this_machine import CLICKS, old_torch
 
@@ -64,9 +66,10 @@ class Report:
 
     def __str__(self) -> str:
         rows = [
-            (f"{i}. {door.name}", door.state, door.seen) for i, door in enumerate(self.doors, 1)
+            (f"{i}. {door.name}", say(door.state), door.seen)
+            for i, door in enumerate(self.doors, 1)
         ]
-        rows += [(name, "", value) for name, value in self.machine.items()]
+        rows += [(say(name), "", value) for name, value in self.machine.items()]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c}".rstrip() for a, b, c in rows]
         lines.insert(len(self.doors), "")
@@ -81,7 +84,7 @@ class Report:
             for i, door in enumerate(self.doors, 1)
         )
         machine = "".join(
-            f'<tr><td style="text-align:left">{html.escape(name)}</td><td></td>'
+            f'<tr><td style="text-align:left">{html.escape(say(name))}</td><td></td>'
             f'<td style="text-align:left">{html.escape(value)}</td></tr>'
             for name, value in self.machine.items()
         )
@@ -347,7 +350,7 @@ def _gpu_names(facts: Facts) -> str:
 def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
     colour = {"open": "#0b6bcb", "shut": "#b45309", "unknown": "#6b7280"}[state]
-    return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{state}</span>'
+    return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{say(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:

@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
+from course_language import word
 from simgpu.profiles import Spread
 
 from . import content
@@ -258,7 +259,7 @@ def _between(m: Measurement) -> str:
     if low is None or high is None or low == high:
         return ""
     written = (amount(end, m.unit, m.quantity) for end in (low, high))
-    return " – ".join(written) + ", likely" * bool(m.likely)
+    return " – ".join(written) + word(", likely") * bool(m.likely)
 
 
 def _basis(likely: Spread) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+from course_language import say
+
 from .course import load_course
 from .this_machine import in_notebook
 
@@ -52,7 +54,7 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    cells = [[str(cell) for cell in row] for row in rows]
+    cells = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in rows]
     widths = [max(len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

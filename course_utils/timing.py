@@ -126,12 +126,12 @@ class Measurement:
 
     def __str__(self) -> str:
         low, high = (amount(end or 0, self.unit, self.quantity) for end in self.ends)
-        spread = f" ({'likely ' * bool(self.likely)}{low} to {high}), n = {self.n}"
-        place = self.source if self.kind == "published" else self.device
-        return (
-            f"{self.label}: {self.written()}{spread if self.q1 is not None else ''}, "
-            f"{self.kind} {'in' if self.kind == 'published' else 'on'} {place}"
-        )
+        span = f"likely {low} to {high}" if self.likely else f"{low} to {high}"
+        spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
+        what = f"{self.label}: {self.written()}{spread}, "
+        if self.kind == "published":
+            return what + f"{self.kind} in {self.source}"
+        return what + f"{self.kind} on {self.device}"
 
     @property
     def likely(self) -> profiles.Spread | None:

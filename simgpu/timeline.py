@@ -159,7 +159,7 @@ class Timeline:
             x, y = (span.start - self.start) * scale, lanes.index(span.lane)
             (marker,) = ax.plot(x, y - 0.36, "v", color="#D55E00", label="race", clip_on=False)
             legend += [marker] if span is self.races[0] else []
-        ax.set_yticks(range(len(lanes)), lanes)
+        ax.set_yticks(range(len(lanes)), map(_named, lanes))
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)
         if length:
             ax.set_xlim(-0.02 * length * scale, 1.02 * length * scale)
@@ -174,7 +174,9 @@ class Timeline:
         """Return one sentence that says what the picture shows."""
         if not self.spans:
             return "An empty modelled timeline."
-        parts = [f"{lane} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes]
+        parts = [
+            f"{_named(lane)} is busy for {seconds(self.busy_seconds(lane))}" for lane in self.lanes
+        ]
         return f"Modelled timeline of {seconds(self.seconds)}: {', '.join(parts)}."
 
     def export(self, path: str | Path) -> Path:
@@ -194,6 +196,26 @@ class Timeline:
         trace = {"displayTimeUnit": "ms", "traceEvents": _events(self.spans, self.lanes)}
         path.write_text(json.dumps(trace), encoding="utf-8")
         return path
+
+
+def word(text: str) -> str:
+    """Return the text; a translation takes its place."""
+    return text
+
+
+_LANES = {
+    "host": word("host"),
+    "compute": word("compute"),
+    "host to device": word("host to device"),
+    "device to host": word("device to host"),
+    "device to device": word("device to device"),
+}
+
+
+def _named(lane: str) -> str:
+    """Return a lane's name as it is read."""
+    device, _, engine = lane.rpartition(" ") if lane == "host" else lane.partition(" ")
+    return f"{device} {_LANES[engine]}".strip()
 
 
 def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]:
