@@ -20,6 +20,7 @@ from typing import Any
 HERE = Path(__file__).parent
 KEYS = (
     *("measured", "recorded", "modelled", "published", "open", "shut", "unknown"),
+    *("Holds", "Depends", "Not seen", "Cannot be so", "Open"),
     *("where", "processor", "memory", "free disk", "versions"),
 )
 """Words that programs use as keys and people read: shown through `say`."""
@@ -66,7 +67,7 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 
 def say(english: str) -> str:
     """Return a text in the chosen language: for words that are keys as well, such as ``"measured"``."""
-    return _catalogue(chosen()).gettext(english) if english else english
+    return _catalogue(chosen()).pgettext("word", english) if english else english
 
 
 def word(english: str) -> str:
@@ -103,8 +104,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
         tree = ast.parse(self.get_data(path), path)
         catalogue = _catalogue(chosen())
 
-        def look(text: str) -> str | None:
-            other = catalogue.gettext(text)
+        def look(text: str, context: str) -> str | None:
+            other = catalogue.pgettext(context, text) if context else catalogue.gettext(text)
             return None if other == text else other
 
         tree = texts.translated(tree, look, **texts.rules(path))

@@ -21,6 +21,7 @@ _LABELS = _words(
     "set_ylabel show_table suptitle table text title xlabel ylabel"
 )
 _LABEL_KEYWORDS = _words("desc description expected label note seen text title unit xlabel ylabel")
+_HEADS = ("head", "_HEAD")  # names of a table's first row
 _NOT_READ = _words(
     "Literal Path Popen TypeVar __import__ add_parser check_output compile device dtype edited encode endswith eval exec "
     "find find_spec findall finditer fullmatch get getattr glob hasattr import_module index joinpath match namedtuple open "
@@ -32,6 +33,7 @@ _NOT_WORDS = _words(  # matplotlib's and Python's own
     "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
     "post pre right round row small solid tight top upper vertical white x y"
 )
+WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|a(?= ))")
 
 
@@ -58,8 +60,11 @@ def _is_program(text: str) -> bool:
     except (SyntaxError, ValueError):
         return False
     value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
-    words = isinstance(value, ast.BoolOp) or isinstance(
-        getattr(value, "ops", [None])[0], (ast.In, ast.Is)
+    told = tree.body and isinstance(tree.body[0], ast.AnnAssign)  # "Found: 3"
+    words = (
+        told
+        or isinstance(value, ast.BoolOp)
+        or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
     )
     return not words and tree.body != []
 
@@ -100,6 +105,11 @@ def message(node: ast.expr) -> tuple[str, list[ast.FormattedValue]] | None:
             text += "{" + name + "}"
             values.append(part)
     return text, values
+
+
+def context(node: ast.expr) -> str:
+    """Return the context of a text in a catalogue: that of single words, or none."""
+    return WORD if getattr(node, "is_word", False) else ""
 
 
 def fields(text: str) -> list[str]:
@@ -150,6 +160,9 @@ class _Finder:
         if isinstance(node, ast.Attribute):
             node.value = self.change(node.value, read=read)
             return node
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
+            node.value = self.change(node.value, label=True)
+            return node
         inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred))
         label = self.labels or (label and inherit)
         read = read or (isinstance(node, ast.stmt) and not inherit)
@@ -177,6 +190,10 @@ class _Finder:
         if name.lstrip("_").startswith(("twin", "edit", "variant")):
             return node  # pieces of programs
         if name == "word" and node.args:
+            for arg in node.args:
+                arg.is_word = (
+                    True  # its translation is for this place, not for a key of the same letters
+                )
             node.args = [ast.copy_location(self.found(arg), arg) for arg in node.args]
             return node
         named = name in _LABELS
@@ -266,7 +283,7 @@ def found(
 
 def translated(
     tree: ast.Module,
-    look: Callable[[str], str | None],
+    look: Callable[[str, str], str | None],
     raises: bool = True,
     labels: bool = False,
 ) -> ast.Module:
@@ -277,14 +294,14 @@ def translated(
     tree
         The program; it is changed.
     look
-        Gives a text's translation, or None.
+        Gives the translation of a text, with its context, or None.
     raises, labels
         See ``found``.
     """
 
     def change(node: ast.expr) -> ast.expr:
         text, values = message(node)
-        other = look(text)
+        other = look(text, context(node))
         if other is None:
             return node
         if not isinstance(node, ast.JoinedStr):

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 import simgpu
+from course_language import word
 
 from .show import Bundle, show
 from .this_machine import CLICKS, cpu_flags, cpu_name, old_torch, usable_cores, where
@@ -166,17 +167,17 @@ def abilities(device: torch.device | str) -> Abilities:
 def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     """Return the card that `get_device` shows."""
     can = abilities(device)
-    rows = [("Device", f"{device}: {can.name}")]
+    rows = [(word("Device"), f"{device}: {can.name}")]
     if device.type == "cpu":
         rows.append(("Cores", f"{usable_cores()} usable, {torch.get_num_threads()} in use"))
     if can.memory:
-        rows.append(("Memory", f"{can.memory / 2**30:.1f} GiB"))
+        rows.append((word("Memory"), f"{can.memory / 2**30:.1f} GiB"))
     if can.capability:
         rows.append(("Compute capability", can.capability))
     rows.append(("Native bfloat16", "yes" if can.bf16 else "no"))
     if device.type in ("cuda", "xpu", "sim"):
         rows.append(("TF32", "yes" if can.tf32 else "no"))
-    rows.append(("Here", _advice(can)))
+    rows.append((word("Here"), _advice(can)))
     rows += [("Note", note) for note in notes or []]
     return Bundle(
         text="\n".join(f"{name}: {value}" for name, value in rows),

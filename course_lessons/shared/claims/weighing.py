@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from course_language import say, word
 from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
@@ -292,7 +293,7 @@ def between(low: float | None, high: float | None, unit: str) -> str:
     if unit == "error" and low is None:
         return "equal, up to rounding"
     if high is None:
-        return "faster" if unit == "×" else f"at least {written(low, unit)}"
+        return word("faster") if unit == "×" else f"at least {written(low, unit)}"
     if written(low, unit) == written(high, unit):
         return written(high, unit)
     first = written(low, unit)
@@ -307,10 +308,11 @@ def card(claim: Claim) -> Bundle:
         for group in places
         for number, what in [said_of(group, claim.unit)]
     ]
-    head = ("Found", "Kind", "Where", "What")
+    head = (word("Found"), word("Kind"), word("Where"), word("What"))
     text, page = table(head, rows, [group[0].kind for group in places]) if rows else ("", "")
     title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
-    verdict = f"{claim.word}. {claim.sentence}"
+    stop = word(". ")
+    verdict = f"{say(claim.word)}{stop}{claim.sentence}"
     todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
     more = (
         f"Each number with its source: claims_numbers.md, {claim.short or claim.id}."
@@ -321,7 +323,7 @@ def card(claim: Claim) -> Bundle:
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
-        f"<div>{html.escape(title)}</div><div><b>{claim.word}.</b> {html.escape(claim.sentence)}</div>"
+        f"<div>{html.escape(title)}</div><div><b>{say(claim.word)}{stop}</b>{html.escape(claim.sentence)}</div>"
         f'{page}<div style="opacity:.8">{"<br>".join(map(html.escape, last))}</div></div>',
     )
 

@@ -60,6 +60,7 @@ class Text:
     english: str
     place: str
     note: str = ""
+    context: str = ""
 
 
 def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
@@ -101,7 +102,7 @@ def _packages(root: Path) -> dict[str, list[str]]:
 
 
 def _course(root: Path) -> Iterator[Text]:
-    yield from (Text(key, "a key that is read as well") for key in KEYS)
+    yield from (Text(key, "a key that is read as well", context=texts.WORD) for key in KEYS)
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
@@ -135,7 +136,7 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
         tree = ast.parse((root / path).read_text(encoding="utf-8"))
         for node in texts.found(tree, **texts.rules(path)):
             text, values = texts.message(node)
-            if text in keys and text not in _marked(tree):
+            if text in keys and not texts.context(node):
                 continue
             names = zip(texts.fields(text), values, strict=True) if values else ()
             told = [
@@ -143,7 +144,7 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
                 for name, value in names
                 if name.isdigit()
             ]
-            yield Text(text, path, "; ".join(told))
+            yield Text(text, path, "; ".join(told), texts.context(node))
 
 
 @cache
@@ -151,14 +152,6 @@ def _keys(root: Path) -> frozenset[str]:
     """Return the strings that are keys, or compared, in any module: none of them may change."""
     trees = (ast.parse((root / path).read_text(encoding="utf-8")) for path in programs(root))
     return frozenset().union(*map(texts.kept, trees))
-
-
-def _marked(tree: ast.AST) -> set[str]:
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    marks = [
-        call for call in calls if getattr(call.func, "id", getattr(call.func, "attr", "")) == "word"
-    ]
-    return {arg.value for call in marks for arg in call.args if isinstance(arg, ast.Constant)}
 
 
 def _page(path: Path, name: str) -> Iterator[Text]:
@@ -192,7 +185,8 @@ def fresh(name: str, language: str = "zh_CN") -> Catalog:
     made = _empty(language)
     for text in sources()[name]():
         notes = [text.note] if text.note else []
-        made.add(text.english, locations=[(text.place, None)], auto_comments=notes)
+        where, context = [(text.place, None)], text.context or None
+        made.add(text.english, locations=where, auto_comments=notes, context=context)
     return made
 
 
@@ -245,10 +239,11 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
 def runtime(language: str) -> bytes:
     """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
     made = _empty("zh_CN" if language == "zh" else language)
-    for english, other in (
-        translations(language, "packages/") | translations(language, "course.po")
-    ).items():
-        made.add(english, other)
+    for name in sources():
+        if not name.startswith(("notebooks/", "pages/")):
+            for entry in load(catalogue(name, language)):
+                if entry.id and entry.string and not entry.fuzzy:
+                    made.add(entry.id, entry.string, context=entry.context)
     out = io.BytesIO()
     write_mo(out, made)
     return out.getvalue()

@@ -35,14 +35,15 @@ def problems(language: str) -> list[str]:
 
 def _of(name: str, language: str, base) -> Iterator[str]:
     have = {
-        entry.id: entry
+        (entry.id, entry.context): entry
         for entry in catalogues.load(catalogues.catalogue(name, language))
         if entry.id
     }
-    want = {entry.id: entry for entry in catalogues.fresh(name) if entry.id}
-    for english, entry in want.items():
+    want = {(entry.id, entry.context): entry for entry in catalogues.fresh(name) if entry.id}
+    for key, entry in want.items():
+        english = entry.id
         place = f"{name}, {entry.locations[0][0]}: {_brief(english)}"
-        mine = have.pop(english, None)
+        mine = have.pop(key, None)
         if mine is None:
             yield f"{place}: new or changed, and not in the catalogue"
         elif mine.fuzzy:
@@ -51,7 +52,7 @@ def _of(name: str, language: str, base) -> Iterator[str]:
             yield from (
                 f"{place}: {problem}" for problem in checks.problems(english, mine.string, base)
             )
-    for english in have:
+    for english, _ in have:
         yield f"{name}: {_brief(english)}: no longer in the course"
 
 
