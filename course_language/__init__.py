@@ -67,7 +67,11 @@ def _catalogue(language: str) -> gettext.NullTranslations:
 
 def say(english: str) -> str:
     """Return a text in the chosen language: for words that are keys as well, such as ``"measured"``."""
-    return _catalogue(chosen()).pgettext("word", english) if english else english
+    if not english:
+        return english
+    catalogue = _catalogue(chosen())
+    told = catalogue.pgettext("word", english)
+    return catalogue.gettext(english) if told == english else told
 
 
 def word(english: str) -> str:

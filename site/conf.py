@@ -5,30 +5,38 @@ calls Sphinx there; nothing is fetched, then or by the reader.
 """
 
 import json
+import re
 from pathlib import Path
 
 from docutils import nodes
 
+from course_language import NAMES, chosen
 from course_utils.course import load_course
+from tools.authoring.site import WORDS
 
-course = load_course()
+course, edition = load_course(), chosen()
+words = WORDS[edition]
+OTHER = "zh" if edition == "en" else "en"
 ALTERNATIVES = json.loads(Path(__file__).with_name("alternatives.json").read_text(encoding="utf-8"))
 
-project = "GPU Training with PyTorch"
+project = words["title"]
 html_title = project
-language = "en"
+language = "en" if edition == "en" else "zh_CN"
+templates_path = ["_templates"]
 extensions = ["myst_nb", "sphinx.ext.githubpages"]
 
 nb_execution_mode = "off"  # the lessons were executed before
 nb_merge_streams = True
-nb_code_prompt_show = "Show the setup cell"  # the only cell that is folded
-nb_code_prompt_hide = "Hide the setup cell"
+nb_code_prompt_show = words["show"]  # the only cell that is folded
+nb_code_prompt_hide = words["hide"]
 myst_heading_anchors = 4
+myst_url_schemes = ["http", "https", "mailto", "ftp", "site"]  # the last from page_text
 myst_enable_extensions = ["tasklist"]  # a list to tick, of the short path
 myst_enable_checkboxes = True
 suppress_warnings = ["misc.highlighting_failure"]  # a fragment need not be a whole program
 
 linkcheck_anchors = False  # many pages make their anchors with a script
+linkcheck_ignore = [r"(?!\w+:)"]  # the site's own pages
 linkcheck_retries = 2
 linkcheck_timeout = 20
 
@@ -39,14 +47,15 @@ html_theme_options = {
     "use_download_button": False,  # it would offer the executed copy; the lesson is in the repository
     "home_page_in_toc": True,
     "show_toc_level": 2,
+    "article_header_end": ["switch.html", "article-header-buttons.html"],
     "footer_content_items": ["extra-footer"],
-    "extra_footer": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
+    "extra_footer": words["licence"],
 }
 if course.repository:
     html_theme_options |= {
         "repository_url": f"https://github.com/{course.repository}",
         "repository_branch": course.branch,
-        "path_to_docs": "notebooks",
+        "path_to_docs": "notebooks" if edition == "en" else f"notebooks/{edition}",
         "use_repository_button": True,
         "launch_buttons": {"colab_url": "https://colab.research.google.com"},
     }
@@ -61,8 +70,39 @@ def describe_pictures(app, doctree):
     for image in doctree.findall(nodes.image):
         if alt := ALTERNATIVES.get(Path(image["uri"]).stem):
             image["alt"] = alt
+    for link in doctree.findall(nodes.reference):  # page_text has found where it leads
+        if link.get("refuri", "").startswith("site:"):
+            link["refuri"] = link["refuri"].removeprefix("site:")
+
+
+def find_twin(app, pagename, templatename, context, doctree):
+    """Tell the switch where the page is in the other language: that language's first page, if nowhere."""
+    there = Path(app.srcdir).with_name(OTHER)
+    if there.is_dir():
+        made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
+        twin = pagename if made or pagename in ("search", "genindex") else "index"
+        up = "../" * (pagename.count("/") + (edition != "en")) + ("zh/" if OTHER == "zh" else "")
+        context["twin"] = {"href": f"{up}{twin}.html", "lang": OTHER, "said": NAMES[OTHER]}
+
+
+def search_by_pairs():
+    """Return a search that knows Chinese by pairs of signs: Sphinx's own finds none without another package."""
+    from sphinx.search.zh import SearchChinese
+
+    pairs = r"(?=([\u4e00-\u9fff]{2}))|(\w+)"
+
+    class Pairs(SearchChinese):
+        js_splitter_code = f"function splitQuery(query) {{ return [...query.matchAll(/{pairs}/g)].map(m => m[1] || m[2]); }}"
+
+        def split(self, text):
+            return [pair or latin for pair, latin in re.findall(pairs, text, re.ASCII)]
+
+    return Pairs
 
 
 def setup(app):
     """Connect what this file adds to Sphinx."""
     app.connect("doctree-read", describe_pictures)
+    app.connect("html-page-context", find_twin)
+    if edition == "zh":
+        app.add_search_language(search_by_pairs())

@@ -110,6 +110,41 @@ def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
     assert text == f"[x]({HOME}/notebooks/00_start_here.ipynb)"
 
 
+@pytest.mark.parametrize(
+    ("at", "target", "leads_to"),
+    [
+        ("notebooks/zh/01_devices.ipynb", "00_start_here.ipynb", "00_start_here.ipynb"),
+        (
+            "notebooks/zh/01_devices.ipynb",
+            "../../handbook/zh/templates.md",
+            "handbook/templates.md",
+        ),
+        ("notebooks/zh/01_devices.ipynb", "../../images/map.svg", "images/map.svg"),
+        (
+            "notebooks/zh/01_devices.ipynb",
+            "../../README.zh-CN.md#course-map",
+            "site:index.html#course-map",
+        ),
+        ("handbook/zh/templates.md", "../../claims.md", "site:../../claims.html"),
+        ("handbook/zh/templates.md", "../templates/train_amp.py", "templates/train_amp.py"),
+        ("handbook/zh/templates.md", f"{HOME}/LICENSE", f"{HOME}/LICENSE"),
+        ("site/zh/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
+    ],
+)
+def test_a_chinese_page_leads_to_chinese_pages_and_else_to_english_ones(at, target, leads_to):
+    text = site.page_text(NAMED, f"[x]({target})", at, FILES, "zh")
+    assert text == f"[x]({leads_to})"
+
+
+def test_the_chinese_pages_are_laid_out_whole(tmp_path):
+    site.lay_out(COURSE, {}, tmp_path / "zh", "zh")
+    index = (tmp_path / "zh" / "index.md").read_text(encoding="utf-8")
+    assert "@" not in re.sub(r"`[^`]*`", "", index) and "git clone" in index
+    named = re.findall(r"(?m)^[\w/]+\.md$", index)
+    assert "handbook/routes.md" in named and "colab_links.md" in named and "claims.md" not in named
+    assert all((tmp_path / "zh" / name).is_file() for name in named)
+
+
 def test_badges_become_buttons_and_comments_go():
     lesson = COURSE.lesson("01")
     nb = nbformat.v4.new_notebook(cells=[header_cell(NAMED, lesson)])
@@ -156,6 +191,9 @@ def test_a_page_says_on_what_it_ran_and_leaves_out_what_is_not_for_readers():
     said = page.cells[1].source
     for words in ("3 November 2026", "PyTorch 2.13.0", "NVIDIA H200 on AMD EPYC, 2 cores"):
         assert words in said
+    told = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES, "zh").cells[1].source
+    for words in ("2026 年 11 月 3 日", "PyTorch 2.13.0", "AMD EPYC 上的 NVIDIA H200，2 个核"):
+        assert words in told
     assert "hide-input" in page.cells[2].metadata.tags
     assert set(page.cells[4].outputs[0].data) == {"text/html", "text/plain"}
 
@@ -461,6 +499,8 @@ LOOKED_AT = (
     "colab_links",
     "handbook/cheatsheet",
     "handbook/practices",
+    "zh/index",
+    "zh/02_moving_data",
 )
 CONTRAST = """
 () => {
@@ -489,10 +529,10 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder of a site of every lesson."""
+    """The folder of a site of every lesson, in both languages."""
     folder = tmp_path_factory.mktemp("site")
     notebooks = {}
-    for lesson in LESSONS:
+    for lesson in command.every_lesson(COURSE):
         notebooks[lesson.file] = (
             copies.executed_copy(COURSE, lesson, EXECUTED / "site", "sim")
             if lesson.id in RUNNABLE
@@ -551,7 +591,7 @@ def test_every_page_reads_well(browser, address, width, scheme):
         assert page.evaluate(CONTRAST) == [], name
         if name in LOOKED_AT:
             clip = {"x": 0, "y": 0, "width": width, "height": 3000}
-            path = screens / f"site_{Path(name).name}_{width}_{scheme}.png"
+            path = screens / f"site_{name.replace('/', '_')}_{width}_{scheme}.png"
             page.screenshot(path=path, full_page=True, clip=clip)
     assert (foreign, complaints) == ([], [])
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
@@ -583,7 +623,34 @@ def test_a_reader_finds_the_way(browser, address):
     results = page.locator("#search-results a")
     results.first.wait_for()
     assert any("02_moving_data.html" in a.get_attribute("href") for a in results.all())
+    page.goto(f"{address}/zh/search.html?q=锁页内存")
+    results.first.wait_for()
+    assert any("02_moving_data.html" in a.get_attribute("href") for a in results.all())
+    page.goto(f"{address}/02_moving_data.html")
+    page.get_by_role("link", name="中文", exact=True).click()
+    assert page.url == f"{address}/zh/02_moving_data.html"
+    page.get_by_role("link", name="English", exact=True).click()
+    assert page.url == f"{address}/02_moving_data.html"
     page.close()
+
+
+@pytest.mark.everywhere
+def test_every_page_leads_to_itself_in_the_other_language(built):
+    pages = [path.relative_to(built) for path in sorted(built.rglob("*.html"))]
+    pages = [page for page in pages if "_static" not in page.parts]
+    assert len([page for page in pages if page.parts[0] == "zh"]) > 30
+    for page in pages:
+        html = (built / page).read_text(encoding="utf-8")
+        chinese = page.parts[0] == "zh"
+        assert f'<html lang="{"zh-CN" if chinese else "en"}"' in html, page
+        (switch,) = re.findall(r'<a class="language" href="([^"]+)"', html)
+        twin = Path(*page.parts[1:]) if chinese else Path("zh", page)
+        if not (built / twin).is_file():
+            twin = Path("index.html") if chinese else Path("zh", "index.html")
+        assert (built / page.parent / switch).resolve() == (built / twin).resolve(), page
+    twins = {page.as_posix() for page in pages}
+    alone = {page for page in twins if not page.startswith("zh/") and f"zh/{page}" not in twins}
+    assert alone == {"claims.html", "claims_numbers.html", "fidelity.html", "checkers.html"}
 
 
 @pytest.mark.everywhere

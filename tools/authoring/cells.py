@@ -111,7 +111,8 @@ def site(repository: str) -> str:
 
 def seen_url(course: Course, lesson: Lesson) -> str:
     """Return the address of the executed lesson on the course's site."""
-    return f"{site(course.repository)}{lesson.file.removesuffix('.ipynb')}.html"
+    below = "" if chosen() == "en" else f"{chosen()}/"
+    return f"{site(course.repository)}{below}{lesson.file.removesuffix('.ipynb')}.html"
 
 
 def seen(course: Course, lesson: Lesson) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import posixpath
 import re
 import tempfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from course_language import languages
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import Course, Lesson
@@ -22,7 +24,7 @@ from tools.authoring.form import dumps, parse, read
 from tools.authoring.lesson import executed
 
 SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
-_RUN = ("course_utils", "course_lessons", "simgpu")
+_RUN = ("course_utils", "course_language", "course_lessons", "simgpu")
 _NOT_RUN = {"__pycache__", "cli", "tests"}  # what no lesson uses
 _USERS_OWN = re.compile(r"COURSE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$")
 
@@ -77,7 +79,7 @@ def executed_copy(
     """
     nb = read(course.path.parent / lesson.file)
     run = facts(device)
-    key = _key(dumps(nb), run)
+    key = _key(dumps(nb), run, posixpath.dirname(lesson.file))
     kept = folder / lesson.file
     if kept.is_file():
         try:
@@ -118,12 +120,13 @@ def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> Noteb
         return parse(text)
 
 
-def _key(text: str, run: dict[str, Any]) -> str:
+def _key(text: str, run: dict[str, Any], language: str) -> str:
     """Tell apart what would run differently: the lesson, what it imports, PyTorch and the machine."""
+    unused = _NOT_RUN | {*languages()} - {language}
     sums = hashlib.sha256(text.encode())
     sums.update(repr([run[name] for name in ("torch", "device", "cpu", "cores")]).encode())
     for path in sorted(path for name in _RUN for path in (ROOT / name).rglob("*")):
         parts = path.relative_to(ROOT).parts
-        if path.is_file() and not _NOT_RUN & set(parts):
+        if path.is_file() and not unused & set(parts) and path.suffix != ".po":
             sums.update("/".join(parts).encode() + path.read_bytes())
     return sums.hexdigest()

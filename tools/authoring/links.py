@@ -21,6 +21,7 @@ from tools.authoring.form import Problem, cell_name, read
 PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md")
 RENAME = "python -m course_utils links"
 
+_SUFFIX = {"zh": "zh-CN"}
 _TARGET = re.compile(
     r"\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)"  # [text](target "title")
     r"|^ {0,3}\[[^\]^]+\]:\s*<?([^\s>]+)"  # [name]: target
@@ -31,6 +32,16 @@ _HOME = re.compile(
     r"(git\+https://github\.com/|github\.com/|google\.com/github/|raw\.githubusercontent\.com/)"
     r"([\w.-]+)/([\w.-]*[\w-])([^\s\"'<>)\]`]*)"
 )
+
+
+def place(path: str, language: str) -> str:
+    """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
+    if language == "en":
+        return path
+    folder, _, name = path.partition("/")
+    if not name:
+        return f"{path.removesuffix('.md')}.{_SUFFIX.get(language, language)}.md"
+    return f"{folder}/{language}/{name}"
 
 
 def check_repository(repository: str) -> str:
@@ -217,7 +228,7 @@ def _inside(course: Course, prefix: str, rest: str) -> Iterator[tuple[str, str]]
 def slug(heading: str) -> str:
     """Return a heading's anchor, as GitHub and the site form it."""
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
-    text = re.sub(r"[`*]|(?<!\w)_|_(?!\w)", "", text).lower()
+    text = re.sub(r"(?<!\w)_([^_]+)_(?!\w)", r"\1", re.sub("[`*]", "", text)).lower()
     return re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
 
 

@@ -8,6 +8,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import course_language
+from tools.authoring.links import place
+from tools.authoring.site import WORDS
+
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
 """The pages that are printed, and how each lies on its sheet."""
 
@@ -33,27 +37,30 @@ def browser() -> str | None:
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
-def sheet_html(root: Path, page: str) -> str:
+def sheet_html(root: Path, page: str, language: str = "en") -> str:
     """Return one of `SHEETS` as HTML that fills one side of A4."""
     from nbconvert.filters.markdown import markdown2html
 
-    lies, text = SHEETS[page], (root / page).read_text(encoding="utf-8")
+    lies, text = SHEETS[page], (root / place(page, language)).read_text(encoding="utf-8")
     title = text.partition("\n")[0].removeprefix("# ")
     first, *rest = _HEAD.split(markdown2html(text))
     body = first + "".join(f"<section>{part}</section>" for part in rest)
     style = f"@page {{ size: A4 {lies}; margin: {MARGINS[lies]}; }}\n"
     style += (root / "site" / "sheet.css").read_text(encoding="utf-8")
+    font = course_language.HERE / language / "font.otf"
+    if font.is_file():
+        style += f'@font-face {{ font-family: "Course Sans"; src: url("{font.as_uri()}"); }}\n'
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html><html lang="{language}"><head><meta charset="utf-8"><title>{title}</title>'
         f'<style>{style}</style></head><body><main class="{lies}">{body}</main></body></html>'
     )
 
 
-def print_sheet(root: Path, page: str, pdf: Path) -> list[str]:
+def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[str]:
     """Print one of `SHEETS` into a PDF; return what is wrong with it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         html = Path(scratch) / "sheet.html"
-        html.write_text(sheet_html(root, page), encoding="utf-8")
+        html.write_text(sheet_html(root, page, language), encoding="utf-8")
         pdf.parent.mkdir(parents=True, exist_ok=True)
         call = [browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
         call += ["--no-pdf-header-footer", f"--print-to-pdf={pdf.absolute()}", html.as_uri()]
@@ -65,7 +72,7 @@ def print_sheet(root: Path, page: str, pdf: Path) -> list[str]:
     return [] if pages == 1 else [f"{page} takes {pages} pages of paper, and shall take one."]
 
 
-def add_sheets(root: Path, folder: Path) -> list[str]:
+def add_sheets(root: Path, folder: Path, language: str = "en") -> list[str]:
     """Print the sheets among the pages of a site, and link each from its page; return what is wrong."""
     there = [page for page in SHEETS if (folder / page).is_file()]
     if browser() is None:
@@ -74,8 +81,8 @@ def add_sheets(root: Path, folder: Path) -> list[str]:
     faults = []
     for page in there:
         path = folder / page
-        faults += print_sheet(root, page, path.with_suffix(".pdf"))
+        faults += print_sheet(root, page, path.with_suffix(".pdf"), language)
         title, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        link = f"[On one sheet, to print]({path.stem}.pdf)"
+        link = f"[{WORDS[language]['print']}]({path.stem}.pdf)"
         path.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
     return faults

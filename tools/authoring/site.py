@@ -18,31 +18,68 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import languages
+from course_language import NAMES, languages
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
-from tools.authoring.cells import SEEN
+from tools.authoring.cells import site
 from tools.authoring.form import dumps
-from tools.authoring.links import slug
-from tools.authoring.pages import start
+from tools.authoring.links import place, slug
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
 CLAIMS = ("claims.md", "claims_numbers.md")
 SHARED = ("colab_links.md", *CLAIMS, "fidelity.md", "checkers.md")  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
-FROM_README = ("routes", "course-map")  # parts of README.md whose place in index.md is @routes@, …
-START = "@start@"  # in index.md, the place of the lines that fetch the course
+FROM_README = (
+    "start",
+    "routes",
+    "course-map",
+)  # parts of README.md: their place in index.md is @start@, …
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
+WORDS = {  # what the site says of itself
+    "en": {
+        "title": "GPU Training with PyTorch",
+        "show": "Show the setup cell",
+        "hide": "Hide the setup cell",
+        "licence": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
+        "Lessons": "Lessons",
+        "Handbook": "Handbook",
+        "More": "More",
+        "print": "On one sheet, to print",
+        "unknown": "This copy does not say where and when it ran.",
+        "run": "The outputs are those of one run, on {day.day} {day:%B} {day.year}: PyTorch {torch}, {where}, {cores}. "
+        "Yours will differ.",
+        "on": "{device} on {cpu}",
+        "cores": ("1 core", "{} cores"),
+        "left": " Predictions are left empty and exercises unanswered.",
+    },
+    "zh": {
+        "title": "用 PyTorch 做 GPU 训练",
+        "show": "显示准备单元格",
+        "hide": "收起准备单元格",
+        "licence": "文字和图片：CC BY 4.0。代码：Apache-2.0。",
+        "Lessons": "课程",
+        "Handbook": "手册",
+        "More": "更多",
+        "print": "一页纸的打印版",
+        "unknown": "这份副本没有说明它何时、在什么上面运行。",
+        "run": "输出来自 {day.year} 年 {day.month} 月 {day.day} 日的一次运行：PyTorch {torch}，{where}，{cores}。"
+        "你的会不同。",
+        "on": "{cpu} 上的 {device}",
+        "cores": ("1 个核", "{} 个核"),
+        "left": "预测留空，练习未作答。",
+    },
+}
 
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
-_BADGE = re.compile(r"\[!\[(Open in \w+)\]\([^)]*\)\]\(([^)\s]+)\)")
+_BADGE = re.compile(r"\[!\[([^\]]+)\]\(https:[^)]*\)\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
-_SEEN = re.compile(rf" ?\[{SEEN}\]\([^)]*\)")
 _NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # while the course has no name
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
 
 
-def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) -> None:
+def lay_out(
+    course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
+) -> None:
     """Write what Sphinx needs into an empty folder.
 
     Parameters
@@ -53,61 +90,77 @@ def lay_out(course: Course, copies: Mapping[str, NotebookNode], folder: Path) ->
         The executed lessons, by file name.
     folder
         Where to write; it is made.
+    language
+        Of the lessons, and of the pages.
     """
     root = course.path.parent.parent
     shutil.copytree(root / "site" / "_static", folder / "_static")
+    shutil.copytree(root / "site" / "_templates", folder / "_templates")
     shutil.copytree(root / "images", folder / "images")
     shutil.copy2(root / "site" / "conf.py", folder)
     if (root / HANDBOOK).is_dir():
-        pages_only = shutil.ignore_patterns("*.ipynb")  # Sphinx would take each for a page
-        shutil.copytree(root / HANDBOOK, folder / HANDBOOK, ignore=pages_only)
-    pages = _pages(course, copies)
+        no_page = shutil.ignore_patterns("*.ipynb", "*.md", *languages())  # each page comes below
+        shutil.copytree(root / HANDBOOK, folder / HANDBOOK, ignore=no_page)
+    pages, readme = _pages(course, copies, language), place("README.md", language)
     for at, name in pages.items():
-        if not at.endswith(".md") or at == "README.md":
+        if not at.endswith(".md") or at == readme:
             continue
         text = (root / at).read_text(encoding="utf-8")
-        text = page_text(course, text.replace(START, start(course)), at, copies)
+        text = page_text(course, text, at, copies, language)
         if name == "index.md":
-            readme = (root / "README.md").read_text(encoding="utf-8")
+            whole = (root / readme).read_text(encoding="utf-8")
             for part in FROM_README:
-                found = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)<!-- {part}:end -->", readme)
-                text = text.replace(f"@{part}@", page_text(course, found[1], "README.md", copies))
-            text += _contents(pages)
+                found = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)\n<!-- {part}:end -->", whole)
+                found = page_text(course, found[1], readme, copies, language)
+                text = text.replace(f"@{part}@", found)
+            text += _contents(pages, WORDS[language])
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     texts: dict[str, str] = {}
     for file, nb in copies.items():
-        (folder / file).write_text(dumps(lesson_page(course, nb, file, copies)), encoding="utf-8")
+        page = lesson_page(course, nb, file, copies, language)
+        (folder / file).write_text(dumps(page), encoding="utf-8")
         texts |= alternatives(nb)
     (folder / "alternatives.json").write_text(json.dumps(texts), encoding="utf-8")
 
 
 def lesson_page(
-    course: Course, nb: NotebookNode, file: str, lessons: Collection[str]
+    course: Course, nb: NotebookNode, file: str, lessons: Collection[str], language: str = "en"
 ) -> NotebookNode:
     """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
     nb = copy.deepcopy(nb)
     cells, online = [], course.page("fidelity.md")
+    fidelity = posixpath.relpath("fidelity.html", "." if language == "en" else language)
+    own = [
+        rf" · \[({'|'.join(NAMES.values())})\]\([^)]*\)"
+    ]  # it is this page, or the switch leads there
+    if course.repository:
+        own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:
         if cell.get("id") == "footer":  # the site has its own way back and on
             continue
         if cell.cell_type == "markdown":
-            cell.source = page_text(course, cell.source, f"notebooks/{file}", lessons)
-            cell.source = _SEEN.sub("", cell.source)  # it is this page
+            if cell.get("id") == "header":
+                cell.source = re.sub("|".join(own), "", cell.source)
+            at = place(f"notebooks/{file}", language)
+            cell.source = page_text(course, cell.source, at, lessons, language)
         for output in cell.get("outputs", ()):
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
             if "text/html" in data:
-                data["text/html"] = data["text/html"].replace(online, "fidelity.html")
+                data["text/html"] = data["text/html"].replace(online, fidelity)
         cells.append(cell)
         if cell.get("id") == "header":
-            cells.append(_about_run(nb.metadata.get("course", {}).get("run")))
+            cells.append(_about_run(nb.metadata.get("course", {}).get("run"), WORDS[language]))
         elif cell.get("id") == "setup":
             cell.metadata.setdefault("tags", []).append("hide-input")
     nb.cells = cells
     return nb
 
 
-def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> str:
+def page_text(
+    course: Course, text: str, at: str, lessons: Collection[str], language: str = "en"
+) -> str:
     """Return Markdown of the repository as Markdown of the site.
 
     Comments go; badges, which are pictures from elsewhere, become buttons; a link to a page of the site
@@ -119,11 +172,14 @@ def page_text(course: Course, text: str, at: str, lessons: Collection[str]) -> s
         Where the text stands in the repository, such as ``"notebooks/01_devices.ipynb"``.
     lessons
         The lessons' files that the site has.
+    language
+        Of the text. What a translation lacks is linked in English, and its anchors, whose names may stand on
+        several pages, as they are: both as ``site:PAGE.html``.
     """
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
-    text = _ANCHOR.sub(r"(\1)=", text)
-    text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons), text)
+    text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
+    text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons, language), text)
     return _NOWHERE.sub(r"\1", text)
 
 
@@ -143,7 +199,7 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
     return found
 
 
-def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> str:
+def _target(course: Course, at: str, target: str, lessons: Collection[str], language: str) -> str:
     home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
     if target == REPOSITORY:
         return home
@@ -151,16 +207,21 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     if course.repository and target.startswith(course.page("")):
         target, folder = target.removeprefix(course.page("")), ""
     if re.match(r"[a-zA-Z][\w+.-]*:|//|#", target):
-        return target
-    place, _, fragment = target.partition("#")
-    path = posixpath.normpath(posixpath.join(folder, unquote(place)))
+        return f"site:{target}" if target[0] == "#" and language != "en" else target
+    file, _, fragment = target.partition("#")
+    path = posixpath.normpath(posixpath.join(folder, unquote(file)))
     end = f"#{fragment}" if fragment else ""
-    pages = _pages(course, lessons)
+    pages, english = (_pages(course, lessons, name) for name in (language, "en"))
     goal = course.path.parent.parent / path
     carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
     carried = carried and goal.suffix != ".ipynb"
+    here = posixpath.dirname(pages.get(at, ""))
+    goes = posixpath.join(language, pages[path]) if path in pages else english.get(path, "")
+    marked = fragment and goal.suffix == ".md" and f'<a id="{fragment}">' in goal.read_text("utf-8")
+    if language != "en" and goes and (marked or path not in pages):
+        page = posixpath.splitext(goes)[0] + ".html"
+        return f"site:{posixpath.relpath(page, posixpath.join(language, here))}{end}"
     if path in pages or carried:
-        here = posixpath.dirname(pages.get(at, ""))
         if path.endswith(".ipynb"):  # a notebook's own anchors are written in another way
             end = end and f"#{slug(unquote(fragment))}"
         return posixpath.relpath(pages.get(path, path), here or ".") + end
@@ -170,12 +231,16 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str]) -> s
     return f"{home}/{kind}/{course.branch}/{path}{end}"
 
 
-def _pages(course: Course, lessons: Collection[str]) -> dict[str, str]:
-    """Return the place on the site of each page, by its place in the repository."""
+def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str, str]:
+    """Return the place on a language's site of each page, by its place in the repository."""
     root = course.path.parent.parent
     pages = {"README.md": "index.md", **{f"site/{name}": name for name in OWN}}
     pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {p: p for p in SHARED}
-    return pages | {p: p for p in handbook_pages(root)}
+    pages |= {p: p for p in handbook_pages(root)}
+    if language != "en":
+        pages = {place(at, language): name for at, name in pages.items()}
+        pages = {at: name for at, name in pages.items() if (root / at).is_file()}
+    return pages
 
 
 def handbook_pages(root: Path) -> list[str]:
@@ -185,31 +250,28 @@ def handbook_pages(root: Path) -> list[str]:
     return sorted(found, key=lambda place: (place.count("/"), place))
 
 
-def _about_run(run: Mapping[str, Any] | None) -> NotebookNode:
-    if run is None:
-        said = "This copy does not say where and when it ran."
-    else:
-        day = date.fromisoformat(run["date"])
-        where = run["device"]
-        if where != run["cpu"]:
-            where += f" on {run['cpu']}"
-        cores = "1 core" if run["cores"] == 1 else f"{run['cores']} cores"
-        said = (
-            f"The outputs are those of one run, on {day.day} {day:%B %Y}: PyTorch {run['torch']}, {where}, "
-            f"{cores}. Yours will differ."
+def _about_run(run: Mapping[str, Any] | None, words: Mapping[str, Any]) -> NotebookNode:
+    said = words["unknown"]
+    if run is not None:
+        where = run["cpu"] if run["device"] == run["cpu"] else words["on"].format(**run)
+        said = words["run"].format(
+            day=date.fromisoformat(run["date"]),
+            torch=run["torch"],
+            where=where,
+            cores=words["cores"][run["cores"] > 1].format(run["cores"]),
         )
-    source = f'<p class="run">{said} Predictions are left empty and exercises unanswered.</p>'
+    source = f'<p class="run">{said}{words["left"]}</p>'
     return nbformat.v4.new_markdown_cell(source, id="about-run")
 
 
-def _contents(pages: Mapping[str, str]) -> str:
+def _contents(pages: Mapping[str, str], words: Mapping[str, Any]) -> str:
     parts = {
-        "Lessons": [name for at, name in pages.items() if at.startswith("notebooks/")],
-        "Handbook": [name for at, name in pages.items() if at.startswith(f"{HANDBOOK}/")],
-        "More": ["about.md", *SHARED],
+        "Lessons": [name for name in pages.values() if name.endswith(".ipynb")],
+        "Handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
+        "More": [name for name in ("about.md", *SHARED) if name in pages.values()],
     }
     blocks = [
-        "\n".join(["```{toctree}", ":hidden:", f":caption: {caption}", "", *names, "```"])
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {words[caption]}", "", *names, "```"])
         for caption, names in parts.items()
         if names
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import os
 import shutil
@@ -19,7 +20,7 @@ from course_utils.cli.bootstrap import ROOT
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-    from course_utils.course import Course
+    from course_utils.course import Course, Lesson
 
 PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
 MARK = ".buildinfo"  # Sphinx made this folder: only such a folder is ever replaced
@@ -108,7 +109,7 @@ def build(
     course
         The table of contents.
     copies
-        The executed lessons, by file name.
+        The executed lessons, by file name, those in Chinese as ``zh/FILE``: a site has their languages.
     output
         Where the site goes; what is there is replaced.
     visit
@@ -124,13 +125,21 @@ def build(
     from tools.authoring.site import lay_out
 
     with tempfile.TemporaryDirectory() as scratch:
-        source, pages = Path(scratch) / "source", Path(scratch) / "pages"
-        source.mkdir()
-        lay_out(course, copies, source)
-        faults = add_sheets(ROOT, source)
-        faults += _sphinx("html", source, pages)
-        if visit:
-            faults += _sphinx("linkcheck", source, Path(scratch) / "visited")
+        pages, faults = Path(scratch) / "pages", []
+        editions: dict[str, dict[str, NotebookNode]] = {}
+        for place, nb in copies.items():
+            language, _, file = place.rpartition("/")
+            editions.setdefault(language or "en", {})[file] = nb
+        for language, lessons in editions.items():
+            source = Path(scratch) / language
+            source.mkdir()
+            lay_out(course, lessons, source, language)
+            faults += add_sheets(ROOT, source, language)
+        for language in editions:  # each looks for its pages' twins among the others
+            source, below = Path(scratch) / language, "" if language == "en" else language
+            faults += _sphinx("html", source, pages / below)
+            if visit:
+                faults += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
             faults += built_problems(pages)
             if output.exists():
@@ -172,15 +181,16 @@ def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
     call = [sys.executable, "-m", "sphinx", "-b", builder, "-q", "-W", "--keep-going", "--no-color"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
-        [*call, "-d", str(source.parent / "doctrees"), str(source), str(output)],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"},
+        [*call, "-d", str(source.parent / f"{source.name}.trees"), str(source), str(output)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1", "COURSE_LANGUAGE": source.name},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",
         errors="replace",
         check=False,
     )
-    said = [line.replace(f"{source}{os.sep}", "") for line in done.stdout.splitlines() if line]
+    own = source if source.name == "en" else source.parent
+    said = [line.replace(f"{own}{os.sep}", "") for line in done.stdout.splitlines() if line]
     return said or [f"Sphinx ended with status {done.returncode}."] if done.returncode else []
 
 
@@ -190,10 +200,11 @@ def _run(course: Course, device: str) -> dict[str, NotebookNode]:
     from tools.authoring.copies import executed_copy
     from tools.authoring.form import read
 
-    sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in course.ready]
+    lessons = every_lesson(course)
+    sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in lessons]
     copies = {}
     with bar(total=sum(sizes), bar_format=LINE) as progress:
-        for i, lesson in enumerate(course.ready):
+        for i, lesson in enumerate(lessons):
             before = sum(sizes[:i])
             progress.set_description(lesson.file)
             try:
@@ -210,11 +221,21 @@ def _run(course: Course, device: str) -> dict[str, NotebookNode]:
     return copies
 
 
+def every_lesson(course: Course) -> list[Lesson]:
+    """Return the lessons in every language there is, the translated as ``zh/FILE``."""
+    from course_language import languages
+
+    lessons = list(course.ready)
+    for name in languages()[1:]:
+        lessons += [dataclasses.replace(one, file=f"{name}/{one.file}") for one in course.ready]
+    return [lesson for lesson in lessons if (course.path.parent / lesson.file).is_file()]
+
+
 def _taken(course: Course, folder: Path) -> dict[str, NotebookNode]:
     from course_utils.stubs import AuthoringError
     from tools.authoring.form import read
 
     try:
-        return {lesson.file: read(folder / lesson.file) for lesson in course.ready}
+        return {lesson.file: read(folder / lesson.file) for lesson in every_lesson(course)}
     except AuthoringError as error:
         raise AuthoringError(f"{folder} lacks an executed lesson: {error}") from None

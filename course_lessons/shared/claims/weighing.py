@@ -348,7 +348,7 @@ def said_of(group: Sequence[Found], unit: str) -> tuple[str, str]:
 
 def kind_of(found: Found) -> str:
     """Name the kind of a number; what is not weighed is called related."""
-    return found.kind if found.weighed else f"{found.kind}, related"
+    return say(found.kind) if found.weighed else f"{found.kind}, related"
 
 
 # --- numbers from records -----------------------------------------------------------------------

@@ -20,19 +20,12 @@ import nbformat
 import course_language
 from course_language import NAMES
 from course_utils.cli.bootstrap import ROOT
-from tools.authoring.links import slug
+from tools.authoring.links import place, slug
 from tools.authoring.translation import catalogues, code, prose
 
-_SUFFIX = {"zh": "zh-CN"}
-_LINK = re.compile(r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|#)([^)\s#\"]+)(#[^)\s\"]*)?")
-
-
-def place(path: str, language: str) -> str:
-    """Return where the translation of a notebook or a page stands: ``handbook/zh/…``, ``README.zh-CN.md``."""
-    folder, _, name = path.partition("/")
-    if not name:
-        return f"{path.removesuffix('.md')}.{_SUFFIX.get(language, language)}.md"
-    return f"{folder}/{language}/{name}"
+_LINK = re.compile(
+    r"(?:(?<=\]\()|(?<=src=\")|(?<=href=\"))(?![a-z]+:|[#@])([^)\s#\"]+)(#[^)\s\"]*)?"
+)
 
 
 def sources() -> list[str]:
