@@ -61,6 +61,8 @@ def _is_program(text: str) -> bool:
         return False
     value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
     told = tree.body and isinstance(tree.body[0], ast.AnnAssign)  # "Found: 3"
+    if isinstance(value, ast.Tuple):  # "{0}, related"
+        told = all(isinstance(part, (ast.Name, ast.Set)) for part in value.elts)
     words = (
         told
         or isinstance(value, ast.BoolOp)

@@ -19,8 +19,8 @@ from .show import Bundle, real_gpus_link, show
 
 Verdict = Literal["close", "near", "off"]
 
-_NAMED = (word("Close"), word("Near"), "A surprise", "The answer")
-HEADLINES = dict(zip(("close", "near", "off", ""), _NAMED, strict=True))
+_SAID = (word("Close"), word("Near"), "A surprise", "The answer")
+HEADLINES = dict(zip(("close", "near", "off", ""), _SAID, strict=True))
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10

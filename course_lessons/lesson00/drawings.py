@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Polygon, Rectangle
 
+from course_language import say
 from course_utils.plots import GREEN, ORANGE, present
 
 
@@ -23,8 +24,8 @@ def five_doors(report: Any) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.6, 2.7), layout="constrained")
     looks = {
-        "open": (GREEN, "open"),
-        "shut": (ORANGE, "shut"),
+        "open": (GREEN, say("open")),
+        "shut": (ORANGE, say("shut")),
         "unknown": ("#888888", "not reached"),
     }
     *path, _ = report.doors

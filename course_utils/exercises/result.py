@@ -41,7 +41,7 @@ class Result:
         headline = f"{HEADLINES[self.outcome]} · {self.exercise}"
         details = [*self.details, *([("Your code printed", self.printed)] if self.printed else [])]
         lines = [headline, *([self.text] if self.text else [])]
-        lines += [f"{name}: {value}" for name, value in details]
+        lines += [f"{name}{word(': ')}{value}" for name, value in details]
         lines += [self.aside] if self.aside else []
         colour = _COLOURS[self.outcome]
         body = "".join(

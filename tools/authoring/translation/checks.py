@@ -13,6 +13,9 @@ _HAN = r"[\u4e00-\u9fff]"
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
+_LARGE = re.compile(
+    r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)"
+)  # counted in another way
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 _PLURAL = re.compile(r"(?<=[a-z])\{\w+\}")
@@ -31,7 +34,7 @@ _SAME: dict[str, Callable[[str], Counter]] = {
     "tags": lambda text: Counter(
         re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)
     ),
-    "numbers": lambda text: Counter(_NUMBER.findall(_VALUE.sub("", _bare(text)))),
+    "numbers": lambda text: Counter(_NUMBER.findall(_LARGE.sub("", _VALUE.sub("", _bare(text))))),
 }
 
 
