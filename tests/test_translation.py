@@ -376,7 +376,7 @@ def english(nb, language):
             for line in text.splitlines():
                 if "missing from font" in line:
                     yield f"cell {cell.id}: {line}"
-                for found in _ENGLISH.finditer(line):
+                for found in _ENGLISH.finditer(re.sub(r"\w+Error: .*", "", line)):
                     words = found[0].strip(" ,")
                     if words in _ours() and words not in _kept(language):
                         yield f"cell {cell.id}: {line[:160]}"

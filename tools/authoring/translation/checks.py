@@ -34,7 +34,7 @@ _SAME: dict[str, Callable[[str], Counter]] = {
     "tags": lambda text: Counter(
         re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)
     ),
-    "numbers": lambda text: Counter(_NUMBER.findall(_LARGE.sub("", _VALUE.sub("", _bare(text))))),
+    "numbers": lambda text: Counter(_NUMBER.findall(_VALUE.sub("", _bare(text)))),
 }
 
 
@@ -59,6 +59,9 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         lost, new = wanted - got, got - wanted
         if what == "values":
             lost -= Counter(_PLURAL.findall(english))  # an s that Chinese does not have
+        if what == "numbers" and (lost or new):
+            wanted, got = (parts(_LARGE.sub("", text)) for text in (english, other))
+            lost, new = wanted - got, got - wanted
         if lost or new:
             shown = [", ".join(map(repr, one.elements())) or "nothing" for one in (lost, new)]
             found.append(f"other {what}: {shown[0]} became {shown[1]}")
