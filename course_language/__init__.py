@@ -20,6 +20,7 @@ from typing import Any
 HERE = Path(__file__).parent
 KEYS = (
     *("measured", "recorded", "modelled", "published", "open", "shut", "unknown"),
+    *("yes", "no", "operator", "network"),
     *("Holds", "Depends", "Not seen", "Cannot be so", "Open"),
     *("where", "processor", "memory", "free disk", "versions"),
 )

@@ -31,10 +31,10 @@ _NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern r
 _NOT_WORDS = _words(  # matplotlib's and Python's own
     "None True False auto axes baseline black bold both bottom box center column data dashed dotted equal figure gray grey "
     "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
-    "post pre right round row small solid tight top upper vertical white x y"
+    "measured modelled post pre published recorded right round row small solid tight top upper vertical white x y"
 )
 WORD = "word"
-_WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|a(?= ))")
+_WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 
 
 _CODE_LIKE = re.compile(  # a part of a program
@@ -182,8 +182,10 @@ class _Finder:
         text, values = got
         for value in values:
             value.value = self.change(value.value, read=read)
-        if not read or text in self.kept or not reads_as_text(text, label):
+        shown = reads_as_text(text, label) or any(map(_is_kind, values))
+        if not read or text in self.kept or not shown:
             return node
+        node.is_word = label and " " not in text.strip()
         return ast.copy_location(self.found(node), node)
 
     def _call(self, node, label, read):
@@ -266,7 +268,7 @@ def rules(path: str) -> dict[str, bool]:
     parts = path.replace("\\", "/").split("/")
     return {
         "raises": "simgpu" not in parts,
-        "labels": parts[-1] in ("drawings.py", "explorers.py", "explorer.py"),
+        "labels": parts[-1] in ("drawings.py", "explorers.py"),
     }
 
 
@@ -303,18 +305,21 @@ def translated(
 
     def change(node: ast.expr) -> ast.expr:
         text, values = message(node)
+        for value in filter(_is_kind, values):
+            value.value = _said(value.value)  # of a number: a key, and a word that is read
         other = look(text, context(node))
         if other is None:
             return node
         if not isinstance(node, ast.JoinedStr):
             return ast.Constant(other)
-        for value in values:
-            if getattr(value.value, "attr", getattr(value.value, "id", "")) == "kind":
-                value.value = _said(value.value)  # of a number: a key, and a word that is read
         return ast.JoinedStr(list(_parts(other, dict(zip(fields(text), values, strict=True)))))
 
     tree = _Finder(change, kept(tree), raises, labels=labels).change(tree)
     return ast.fix_missing_locations(tree)
+
+
+def _is_kind(value: ast.FormattedValue) -> bool:
+    return getattr(value.value, "attr", getattr(value.value, "id", "")) == "kind"
 
 
 def _said(value: ast.expr) -> ast.expr:

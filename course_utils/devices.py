@@ -169,16 +169,16 @@ def device_card(device: torch.device, notes: list[str] | None = None) -> Bundle:
     can = abilities(device)
     rows = [(word("Device"), f"{device}: {can.name}")]
     if device.type == "cpu":
-        rows.append(("Cores", f"{usable_cores()} usable, {torch.get_num_threads()} in use"))
+        rows.append((word("Cores"), f"{usable_cores()} usable, {torch.get_num_threads()} in use"))
     if can.memory:
         rows.append((word("Memory"), f"{can.memory / 2**30:.1f} GiB"))
     if can.capability:
         rows.append(("Compute capability", can.capability))
-    rows.append(("Native bfloat16", "yes" if can.bf16 else "no"))
+    rows.append(("Native bfloat16", word("yes") if can.bf16 else word("no")))
     if device.type in ("cuda", "xpu", "sim"):
-        rows.append(("TF32", "yes" if can.tf32 else "no"))
+        rows.append(("TF32", word("yes") if can.tf32 else word("no")))
     rows.append((word("Here"), _advice(can)))
-    rows += [("Note", note) for note in notes or []]
+    rows += [(word("Note"), note) for note in notes or []]
     return Bundle(
         text="\n".join(f"{name}: {value}" for name, value in rows),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em;'

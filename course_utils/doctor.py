@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from course_language import say
+from course_language import say, word
 
 from .machine_facts import gather
 from .this_machine import CLICKS, old_torch
@@ -210,13 +210,13 @@ def _driver(facts: Facts) -> Door:
         remedy = _SWITCH_ON[place]
         if place == "local":
             remedy = f"if this machine has a GPU, install its driver; else {remedy}"
-        return Door("driver", "shut", "no GPU driver was found", remedy)
+        return Door(word("driver"), "shut", "no GPU driver was found", remedy)
     seen = f"{_DRIVERS[kind]} {driver.get('version') or ''}".strip()
     if driver.get("gpus"):
         seen += f" ({_gpu_names(facts)})"
     problem = driver.get("problem")
     if not problem:
-        return Door("driver", "open", seen)
+        return Door(word("driver"), "open", seen)
     cuda = facts["torch"].get("cuda")
     remedy = (
         f"install a newer driver for the GPU, or an older build of PyTorch: {_SETUP} --torch cu126"
@@ -228,7 +228,7 @@ def _driver(facts: Facts) -> Door:
     wanted = (
         f", which torch for CUDA {cuda} does not accept" if cuda and "too old" in problem else ""
     )
-    return Door("driver", "shut", f"{seen}{wanted}: {problem}", remedy)
+    return Door(word("driver"), "shut", f"{seen}{wanted}: {problem}", remedy)
 
 
 def _architectures(facts: Facts) -> Door:

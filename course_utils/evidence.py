@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from course_language import word
+from course_language import say, word
 from simgpu.profiles import Spread
 
 from . import content
@@ -264,7 +264,11 @@ def _between(m: Measurement) -> str:
 
 def _basis(likely: Spread) -> str:
     cards = "all cards" if likely.card == "all" else f"the {likely.card}"
-    work = f"single {likely.work}s" if likely.work == "operator" else f"steps of {likely.work}s"
+    work = (
+        f"single {say(likely.work)}s"
+        if likely.work == "operator"
+        else f"steps of {say(likely.work)}s"
+    )
     return f"Likely: of {likely.n:,} {work} timed on {cards}, 8 of 10 lay within such a range."
 
 

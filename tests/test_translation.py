@@ -341,11 +341,7 @@ _ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
 @cache
 def _ours() -> str:
     """Return all that the course's programs and cells say in English."""
-    paths = [
-        path
-        for room in ("course_utils", "course_lessons", "simgpu")
-        for path in (ROOT / room).rglob("*.py")
-    ]
+    paths = [ROOT / path for path in catalogues.programs()]
     cells = [
         cell.source
         for lesson in LESSONS
@@ -356,7 +352,7 @@ def _ours() -> str:
 
 @cache
 def _kept(language: str) -> str:
-    """Return what stays English on purpose: keys, and what the catalogues give back as it is."""
+    """Return what stays English on purpose: keys, records, and what the catalogues give back as it is."""
     same = [text for english, text in catalogues.translations(language).items() if english == text]
     trees = [ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in catalogues.programs()]
     cells = (
@@ -365,7 +361,10 @@ def _kept(language: str) -> str:
         for cell in code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
     )
     trees += [ast.parse(code.plain(source)) for source in cells]
-    return "\n".join([*same, *(key for tree in trees for key in texts.kept(tree))])
+    records = [
+        path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")
+    ]
+    return "\n".join([*same, *records, *(key for tree in trees for key in texts.kept(tree))])
 
 
 def english(nb, language):

@@ -10,6 +10,7 @@ import torch
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 import simgpu
+from course_language import say
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from course_utils.timing import seconds
 from simgpu.timeline import Timeline
@@ -65,7 +66,7 @@ def what_moves() -> None:
             colour = GREEN if mark == "yes" else ORANGE
             box = Rectangle((column - 0.45, y + 0.08), 0.9, 0.84, facecolor=colour, alpha=0.85)
             ax.add_patch(box)
-            ax.text(column, y + 0.5, mark, ha="center", va="center", color="white")
+            ax.text(column, y + 0.5, say(mark), ha="center", va="center", color="white")
     ax.set(xlim=(-0.1, 8.2), ylim=(-0.1, 5.8))
     ax.set_axis_off()
     present(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from course_language import word
 from course_lessons.shared.explorer import Explorer, slider
 from course_utils.plots import BLUE, MARKERS, ORANGE, log_ticks, present
 from simgpu import latency
@@ -122,7 +123,7 @@ def explore() -> None:
         ax.set_xticks(range(-1, 5), ["0.1", "1", "10", "100", "1,000", "10,000"])
         ax.set_yticks(range(10, 16), ["0.01", "0.1", "1", "10", "100", "1,000"])
         ax.set(xlabel="arithmetic intensity, FLOPs a byte", ylabel="TFLOP/s (modelled)")
-        side = "memory" if x < ridge else "computing"
+        side = word("memory") if x < ridge else word("computing")
         words = f"{rate / 1e12:.3g} TFLOP/s, {rate / peak:.0%} of the peak; {side} limits it"
         ax.set_title(f"{card}, {dtype}, batch {batch}\n{words}")
         return (

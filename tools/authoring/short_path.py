@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from nbformat import NotebookNode
 
-from course_language import chosen, say
+from course_language import chosen, say, word
 from course_utils.course import Course, Lesson
 from tools.authoring.anatomy import notebook_headings
 from tools.authoring.form import Problem
@@ -74,7 +74,7 @@ def table(course: Course) -> str:
             what = f"[{stop.section}]({file}#{stop.section.replace(' ', '-')})"
             if stop.catch_up:
                 what += f"; before it {first(lesson, stop)}"
-            rows.append(f"| {name} | {what if stop.section else 'all'} | {stop.minutes} |")
+            rows.append(f"| {name} | {what if stop.section else word('all')} | {stop.minutes} |")
     rows.append(f"| [Your own training](#your-own-training) | | {OWN_TRAINING} |")
     whole = total(course)
     return "\n".join([*rows, f"| In all | | {whole} ({whole // 60} h {whole % 60} min) |"])

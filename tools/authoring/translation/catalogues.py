@@ -26,7 +26,7 @@ from course_utils.course import load_course
 from tools.authoring.translation import code, prose
 
 LANGUAGES = ROOT / "course_language"
-GENERATED = frozenset({"course-map", "lesson-links", "start"})
+GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
 _DATE = dt.datetime(
     2026, 11, 23, tzinfo=dt.timezone.utc

@@ -79,7 +79,10 @@ def relinked(
         goal = place(target, language) if target in known else target
         return posixpath.relpath(goal, here or ".") + "/" * link[1].endswith("/") + end
 
-    return _LINK.sub(there, text)
+    parts = re.split(r"(?ms)(^ *```.*?^ *```)", text)  # a program's brackets are no link
+    parts[::2] = [_LINK.sub(there, part) for part in parts[::2]]
+    parts[1::2] = [part.replace("%run ../", "%run ../../") for part in parts[1::2]]
+    return "".join(parts)
 
 
 def _addresses(text: str, home: str, language: str, known: Iterable[str]) -> str:
@@ -101,6 +104,7 @@ class _Edition:
 
         self.language, self.known, self.course = language, frozenset(sources()), load_course()
         titles = catalogues.translations(language, "notebooks/")
+        self.sections = catalogues.translations(language, "course.po")
         self.headings = {
             one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()
         }
@@ -138,12 +142,18 @@ class _Edition:
 
         text = re.sub(r"(?m)^#{2,6} (.+)$", self._anchored, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
+        text = re.sub(r'(catch_up\("\d\d", )"([^"]+)"', self._section, text)
         for name, part in pages.PAGES.get(path, {}).items():
             if name in catalogues.GENERATED:
                 begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
                 before, _, rest = text.partition(begin)
                 text = "\n".join([before + begin, part(self.course), end + rest.partition(end)[2]])
         return self.markdown(path, text)
+
+    def _section(self, call: re.Match[str]) -> str:
+        """Return a call of catch_up with the heading that it means, in this language."""
+        said = (other for one, other in self.sections.items() if call[2].lower() in one.lower())
+        return f'{call[1]}"{next(said, call[2])}"'
 
     def _anchored(self, heading: re.Match[str]) -> str:
         """Return a heading below its English anchor, where something links to that."""
