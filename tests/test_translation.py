@@ -340,14 +340,15 @@ _ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
 
 @cache
 def _ours() -> str:
-    """Return all that the course's programs and cells say in English."""
-    paths = [ROOT / path for path in catalogues.programs()]
-    cells = [
-        cell.source
-        for lesson in LESSONS
-        for cell in code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
-    ]
-    return "\n".join([*(path.read_text(encoding="utf-8") for path in paths), *cells])
+    """Return all strings of the course's programs and cells, without docstrings and programs in a string."""
+    sources = [(ROOT / path).read_text(encoding="utf-8") for path in catalogues.programs()]
+    for lesson in LESSONS:
+        cells = code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
+        sources += [code.plain(cell.source) for cell in cells]
+    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
+    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    found = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in told]
+    return "\n".join(text for text in found if isinstance(text, str) and "import " not in text)
 
 
 @cache
