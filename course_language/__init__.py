@@ -20,7 +20,11 @@ from typing import Any
 HERE = Path(__file__).parent
 KEYS = (
     *("measured", "recorded", "modelled", "published", "open", "shut", "unknown"),
-    *("yes", "no", "operator", "network"),
+    *("yes", "no", "operator", "network", "time"),
+    *("computing", "copying", "launching", "loading", "waiting", "waits", "race"),
+    *("forward", "backward", "computed again", "optimizer", "gradients", "parameters"),
+    *("training", "evaluation", "training loss", "with zero_grad", "without"),
+    *("blocking", "the call returns", "the data are there"),
     *("Holds", "Depends", "Not seen", "Cannot be so", "Open"),
     *("where", "processor", "memory", "free disk", "versions"),
 )

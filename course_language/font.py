@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from course_language import HERE, chosen
+from typing import Any
+
+from course_language import HERE, chosen, say
 
 
 def use() -> None:
@@ -24,3 +26,12 @@ def use() -> None:
         )  # it has one weight, and says so at each bold title else
     families = matplotlib.rcParams["font.family"]
     matplotlib.rcParams["font.family"] = [*(family for family in families if family != name), name]
+
+
+def speak(fig: Any) -> None:
+    """Put a figure's words that are keys in the program into the chosen language."""
+    if chosen() != "en":
+        from matplotlib.text import Text
+
+        for text in fig.findobj(Text):
+            text.set_text("\n".join(map(say, text.get_text().split("\n"))))

@@ -21,7 +21,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
-from course_language import font
+from course_language import font, say, word
 
 from .number_format import amount, is_share
 from .show import Bundle, show
@@ -197,8 +197,8 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     ax.set_ylim(len(names) - 0.5, -0.5)
     alike = f", {kinds.pop()}" if len(kinds) == 1 else ""
     likely = any(m.likely for m in measurements)
-    bars = f"quartiles{', or likely range where modelled' if likely else ''}{alike}"
-    ax.set_xlabel(f"{quantity}: median and {bars}")
+    bars = f"{word('quartiles')}{', or likely range where modelled' if likely else ''}{alike}"
+    ax.set_xlabel(f"{say(quantity)}: median and {bars}")
     each = "; ".join(
         f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
     )
@@ -336,6 +336,7 @@ class _Figure(Bundle):
 
 def _picture(fig: Figure, alt: str) -> Bundle:
     buffer = io.BytesIO()
+    font.speak(fig)
     fig.savefig(buffer, format="png", metadata={"Description": alt})
     png = base64.b64encode(buffer.getvalue()).decode("ascii")
     return _Figure(text=alt, html=html.escape(alt), extra={"image/png": png})
