@@ -47,6 +47,11 @@ def chosen() -> str:
     return asked if asked in languages() else "en"
 
 
+def notebooks() -> str:
+    """Return the folder of the lessons in the chosen language, from the course's."""
+    return "notebooks" if chosen() == "en" else f"notebooks/{chosen()}"
+
+
 def from_system() -> None:
     """Choose the system's language where ``COURSE_LANGUAGE`` says nothing: for commands, not for lessons."""
     if "COURSE_LANGUAGE" in os.environ:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_language import chosen, say
+from course_language import notebooks, say
 
 _PACKAGE = Path(__file__).parent
 
@@ -113,11 +113,6 @@ def load_course(path: Path | str | None = None) -> Course:
         lessons=lessons,
         path=path,
     )
-
-
-def notebooks() -> str:
-    """Return the folder of the lessons in the learner's language, from the course's."""
-    return "notebooks" if chosen() == "en" else f"notebooks/{chosen()}"
 
 
 def fresh_notebook(lesson: Lesson) -> str:

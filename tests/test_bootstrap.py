@@ -119,7 +119,7 @@ def make_clone(folder: Path) -> Path:
         ignore=shutil.ignore_patterns("__pycache__"),
     )
     leave = shutil.ignore_patterns("record.py", "tests", "__pycache__")
-    for room in ("tools/commands", "simgpu"):
+    for room in ("tools/commands", "simgpu", "course_language"):
         shutil.copytree(ROOT / room, folder / room, ignore=leave)
     shutil.copy(ROOT / "tools" / "__init__.py", folder / "tools")
     (folder / "pyproject.toml").write_text(PYPROJECT, encoding="utf-8")

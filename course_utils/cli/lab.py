@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import course_language
+from course_language import notebooks
 from course_utils.cli import bootstrap, environment
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
-from course_utils.course import notebooks
 
 LESSON = "00_start_here.ipynb"
 

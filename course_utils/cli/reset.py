@@ -7,15 +7,9 @@ import sys
 from pathlib import Path
 
 import course_utils
+from course_language import notebooks
 from course_utils import files
-from course_utils.course import (
-    Course,
-    CourseFileError,
-    Lesson,
-    fresh_notebook,
-    load_course,
-    notebooks,
-)
+from course_utils.course import Course, CourseFileError, Lesson, fresh_notebook, load_course
 from course_utils.set_aside import RELOAD, set_aside
 
 NEEDS = ("yaml",)
