@@ -37,6 +37,7 @@ WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 
 
+_TAG = re.compile(r"<[^<>]*>")
 _CODE_LIKE = re.compile(  # a part of a program
     r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|[<>=]=|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |^for .* in \w+$|"""
     r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$|^\{\w+\} in \w+$"""
@@ -74,7 +75,12 @@ def _is_program(text: str) -> bool:
 def reads_as_text(text: str, label: bool = False) -> bool:
     """Tell whether a string is written for a reader: words, not a program or markup."""
     words = _WORDS.findall(_bare(text))
-    part = _CODE_LIKE.search(text) and "`" not in text and len(words) < 9 and not text.endswith(".")
+    part = (
+        _CODE_LIKE.search(_TAG.sub("", text))
+        and "`" not in text
+        and len(words) < 9
+        and not text.endswith(".")
+    )
     if part:
         return False
     if label:
