@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from course_utils.course import Course
     from course_utils.exercises import Exercise
 
-PACKAGES = ("torch", "nbformat", "nbclient", "ruff", "yaml")
+PACKAGES = ("torch", "nbformat", "nbclient", "ruff", "yaml", "babel")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -81,9 +81,28 @@ def move(
         files.write(path, text)
         print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
     status = notebooks.fix(new_course, (), exercises_of or exercises.lesson)
+    if new_course.path.parent.parent == bootstrap.ROOT:
+        status = _translations() or status
     if repository:
         print(
             f"The course is at https://github.com/{repository}, branch {branch}: commit what changed, and push. "
             f"{site(repository)} is its site once Settings > Pages > Source says GitHub Actions."
         )
     return status
+
+
+def _translations() -> int:
+    """Write the notebooks and pages of the other languages, whose links are another's too; 1 where that cannot be."""
+    import course_language
+    from course_utils import files
+
+    if sys.version_info < (3, 12):
+        print("Then, with Python 3.12 or newer:  python -m course_utils translate", file=sys.stderr)
+        return 1
+    from tools.authoring.translation import editions
+
+    for language in course_language.languages()[1:]:
+        for path, text in editions.stale(language).items():
+            files.write(bootstrap.ROOT / path, text)
+            print(f"{path}: written")
+    return 0
