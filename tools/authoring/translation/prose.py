@@ -15,6 +15,7 @@ _WORDS = re.compile(r"[A-Za-z]{2,}")
 _NOT_WORDS = re.compile(
     r"```.*?```|`[^`]*`|\]\([^)]*\)|<!--.*?-->|<[^<>]*>|https?://\S+|\$[^$]*\$", re.DOTALL
 )
+_BADGE = re.compile(r" ?\[!\[[^\]]*\]\([^)]*\)\]\([^)]*\)")
 _ALT = re.compile(r"\b(?:alt|title)=\"([^\"]*)\"")
 
 
@@ -40,7 +41,9 @@ def rewrite(
             lead = lead or re.match(r"\s*", text).group()
             whole = "\n".join([text.strip(), *(line.strip() for line in rest)])
             whole = re.sub(r"(?<![\\])\n", " ", whole) if "<br" not in whole else whole
-            done.append(lead + (change(whole) if has_words(whole) else whole))
+            badges = "".join(_BADGE.findall(whole))  # there only while the course has a name
+            bare = _BADGE.sub("", whole)
+            done.append(lead + (change(bare) + badges if has_words(bare) else whole))
             held.clear()
 
     fenced = left = ""
