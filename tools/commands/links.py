@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import sys
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
@@ -81,8 +82,8 @@ def move(
         files.write(path, text)
         print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
     status = notebooks.fix(new_course, (), exercises_of or exercises.lesson)
-    if new_course.path.parent.parent == bootstrap.ROOT:
-        status = _translations() or status
+    if ((root := new_course.path.parent.parent) / "course_language").is_dir():
+        status = _translations(root) or status
     if repository:
         print(
             f"The course is at https://github.com/{repository}, branch {branch}: commit what changed, and push. "
@@ -91,7 +92,7 @@ def move(
     return status
 
 
-def _translations() -> int:
+def _translations(root: Path) -> int:
     """Write the notebooks and pages of the other languages, whose links are another's too; 1 where that cannot be."""
     import course_language
     from course_utils import files
@@ -102,7 +103,7 @@ def _translations() -> int:
     from tools.authoring.translation import editions
 
     for language in course_language.languages()[1:]:
-        for path, text in editions.stale(language).items():
-            files.write(bootstrap.ROOT / path, text)
+        for path, text in editions.stale(language, root).items():
+            files.write(root / path, text)
             print(f"{path}: written")
     return 0

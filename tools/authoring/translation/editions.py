@@ -40,17 +40,17 @@ def sources() -> list[str]:
     ]
 
 
-def stale(language: str) -> dict[str, str]:
+def stale(language: str, root: Path = ROOT) -> dict[str, str]:
     """Return the notebooks and pages of a language that are not as they would be made now, and their text."""
-    return {path: text for path, text in made(language).items() if _read(ROOT / path) != text}
+    return {path: text for path, text in made(language, root).items() if _read(root / path) != text}
 
 
-def made(language: str) -> dict[str, str]:
-    """Return all notebooks and pages of a language, by their path from the course's folder."""
-    env = {**os.environ, "COURSE_LANGUAGE": language, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
+def made(language: str, root: Path = ROOT) -> dict[str, str]:
+    """Return all notebooks and pages of a language, by their path from the course's folder ``root``."""
+    env = {**os.environ, "COURSE_LANGUAGE": language, "PYTHONPATH": str(root), "PYTHONUTF8": "1"}
     call = [sys.executable, "-m", __name__]
     done = subprocess.run(
-        call, env=env, cwd=ROOT, stdout=subprocess.PIPE, encoding="utf-8", check=True
+        call, env=env, cwd=root, stdout=subprocess.PIPE, encoding="utf-8", check=True
     )
     return json.loads(done.stdout)
 
