@@ -20,10 +20,10 @@ def use() -> None:
     name = font_manager.FontProperties(fname=path).get_name()
     if name not in font_manager.fontManager.get_font_names():
         font_manager.fontManager.addfont(path)
-        bold = dataclasses.replace(font_manager.fontManager.ttflist[-1], weight=700)
-        font_manager.fontManager.ttflist.append(
-            bold
-        )  # it has one weight, and says so at each bold title else
+        fonts = (
+            font_manager.fontManager.ttflist
+        )  # of one weight: else matplotlib says so at each bold title
+        fonts.append(dataclasses.replace(fonts[-1], weight=700))
     families = matplotlib.rcParams["font.family"]
     matplotlib.rcParams["font.family"] = [*(family for family in families if family != name), name]
 

@@ -1,6 +1,6 @@
 """Which strings of a program are texts for a reader, and a program with these texts in another language.
 
-One rule serves both: what ``tools.translate`` collects for the translators, and what is replaced when a module
+One rule serves both: what the command ``translate`` collects for the translators, and what is replaced when a module
 is compiled. A text is a string of two words or more, or a label of a figure; not a docstring, a key, what is compared,
 what is looked for, a program, or markup alone.
 """
@@ -36,14 +36,11 @@ _NOT_WORDS = _words(  # matplotlib's and Python's own
 WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 
-
 _TAG = re.compile(r"<[^<>]*>")
 _CODE_LIKE = re.compile(  # a part of a program
     r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|[<>=]=|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |^for .* in \w+$|"""
     r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$|^\{\w+\} in \w+$"""
 )
-
-
 _STATEMENT = re.compile(
     r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", re.MULTILINE
 )

@@ -81,7 +81,7 @@ def _pairs(text: str) -> set[str]:
 def _find_pairs(asked: set[str]) -> list[Entry]:
     """Return the entries whose Chinese shares the question's rarer pairs of letters, best first."""
     has = [_pairs(f"{e.title} {e.meaning} {e.remedy}") for e in entries("zh")]
-    tells = {pair: math.log(len(has) / max(1, sum(pair in one for one in has))) for pair in asked}
+    tells = {p: math.log(max(1, len(has)) / max(1, sum(p in one for one in has))) for p in asked}
     told = [sum(tells[pair] for pair in asked & one) for one in has]
     ranked = sorted(zip(told, range(len(told)), entries(), strict=False), reverse=True)
     return [entry for share, _, entry in ranked if share >= 0.4 * sum(tells.values())]

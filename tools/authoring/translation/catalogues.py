@@ -19,7 +19,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from course_language import KEYS, texts
+from course_language import AUTHORING, KEYS, texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
@@ -28,9 +28,8 @@ from tools.authoring.translation import code, prose
 LANGUAGES = ROOT / "course_language"
 GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
-_DATE = dt.datetime(
-    2026, 11, 23, tzinfo=dt.timezone.utc
-)  # gettext wants one; a changing one would be a change
+_DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
+"""gettext wants one; a changing one would be a change of every file."""
 _SIMULATED = (
     "__init__",
     "clock",
@@ -41,7 +40,7 @@ _SIMULATED = (
     "cluster/scheduler",
 )
 """What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
-_TOOLS = ("tools/authoring/cells.py", "tools/authoring/pages.py", "tools/authoring/short_path.py")
+_TOOLS = tuple(f"{name.replace('.', '/')}.py" for name in AUTHORING)
 _PAGES = (
     "README.md",
     "colab_links.md",
@@ -50,7 +49,6 @@ _PAGES = (
     "handbook/errors/*.md",
     "site/*.md",
 )
-_NOT_LEARNERS: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,6 @@ def _packages(root: Path) -> dict[str, list[str]]:
     for package in ("course_utils", "course_lessons"):
         for path in sorted((root / package).rglob("*.py")):
             name = path.relative_to(root).as_posix()
-            if name.startswith(_NOT_LEARNERS):
-                continue
             parts = name.split("/")
             folder = (
                 package if package == "course_utils" or len(parts) < 3 else f"{package}.{parts[1]}"
@@ -200,8 +196,6 @@ def update(name: str, language: str, known: dict[str, str]) -> Catalog:
     old.obsolete.clear()
     old.revision_date = old.creation_date = _DATE
     for entry in old:
-        entry.flags.discard("python-format")
-        entry.flags.discard("python-brace-format")
         if entry.id and (not entry.string or entry.fuzzy) and entry.id in known:
             entry.string = known[entry.id]
             entry.flags.discard("fuzzy")

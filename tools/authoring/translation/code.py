@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
 import re
 import tokenize
 from collections.abc import Callable
@@ -26,21 +27,25 @@ def plain(source: str) -> str:
     )
 
 
+def _starts(source: str) -> list[int]:
+    """Return where each line begins."""
+    lengths = (len(line) + 1 for line in source.split("\n"))
+    return list(itertools.accumulate(lengths, initial=0))
+
+
 def _width(text: str) -> int:
     return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
     """Return each comment as start, end, indentation (None beside code) and words; lines that follow one another are one."""
-    starts = [0]
-    for line in source.split("\n"):
-        starts.append(starts[-1] + len(line) + 1)
+    starts = _starts(source)
     found: list[tuple[int, int, str | None, str]] = []
     last = (-1, -1)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or _DIRECTIVE.match(token.string):
             continue
-        if magics and token.start[0] in magics:
+        if token.start[0] in magics:
             continue
         row, column = token.start
         begin = starts[row - 1] + column
@@ -58,7 +63,7 @@ def _comments(source: str, magics: set[int]) -> list[tuple[int, int, str, str]]:
     return found
 
 
-def _literal(old: str, text: str, values: list[str] | None) -> str:
+def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
     """Return a string's source like ``old``'s, with another text; ``values`` are an f-string's, as they stand in it."""
     prefix, quote = re.match(r"([A-Za-z]*)('''|\"\"\"|'|\")", old).groups()
     if values is None:
@@ -67,12 +72,11 @@ def _literal(old: str, text: str, values: list[str] | None) -> str:
     else:
         prefix = "f"
         parts = re.split(r"(\{\w+\})", text.replace("{{", "\0").replace("}}", "\1"))
-    named = dict(zip(texts.fields(text), [], strict=False)) if values is None else values
     raw = "r" in prefix.lower()
     written = ""
     for part in parts:
         if values is not None and re.fullmatch(r"\{\w+\}", part):
-            written += named[part[1:-1]]
+            written += values[part[1:-1]]
             continue
         part = part.replace("\0", "{{").replace("\1", "}}")
         if not raw:
@@ -91,10 +95,7 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
         Where the cell is no Python, magics apart.
     """
     bare = plain(source)
-    lines = bare.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line) + 1)
+    lines, starts = bare.split("\n"), _starts(bare)
 
     def place(row: int, column: int) -> int:
         return starts[row - 1] + len(lines[row - 1].encode()[:column].decode())
