@@ -11,6 +11,7 @@ import ast
 import contextlib
 import ensurepip
 import errno
+import hashlib
 import http.server
 import itertools
 import json
@@ -348,6 +349,24 @@ def test_the_test_extra_covers_lab_and_constraints_hold(clone, wheels):
     env["COURSE_CONSTRAINTS"] = "not there.txt"
     done = run(clone, env, "lab", "--check")
     assert done.returncode == 1 and "not there.txt" in one_sentence(done.stderr)
+
+
+@pytest.mark.slow
+def test_a_package_of_another_hash_is_refused_where_uv_installs(clone, wheels):
+    constraints = clone / "exact versions.txt"
+    env = variables(wheels, COURSE_CONSTRAINTS=str(constraints))
+    (wheel,) = Path(wheels).glob("tqdm-4.69-*.whl")
+    true = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    constraints.write_text(f"tqdm==4.69 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 1 and "gave another file" in one_sentence(done.stderr)
+    constraints.write_text(f"tqdm==4.69 --hash=sha256:{true}\n", encoding="utf-8")
+    done = run(clone, env, "lab", "--check")
+    assert done.returncode == 0, done.stderr
+    assert python_in(clone, "import tqdm; print(tqdm.__version__)") == "4.69"
+    shutil.rmtree(clone / ".venv")
+    done = run(clone, {**env, "COURSE_INSTALLER": "pip"}, "lab", "--check")
+    assert done.returncode == 0, f"pip can check all hashes or none: {done.stderr}"
 
 
 class Stall(http.server.BaseHTTPRequestHandler):

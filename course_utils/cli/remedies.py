@@ -23,6 +23,7 @@ _SIGNS = {
     r"|getaddrinfo failed|Tunnel connection failed|No route to host|tcp connect error"
     r"|error sending request|operation timed out|connection closed": "network",
     r"Permission denied|([Ee]rrno|os error) (13|30)\b|Read-only file|(WinE|os e)rror 5\b": "right",
+    "Hash mismatch": "hash",
     "ResolutionImpossible|conflicting dependencies": "contradiction",
     r"No matching distribution found for (?P<what>\S+)": "missing",
     r"(?P<what>\S+) (was|were) not found in the|no versions? of (?P<of>\S+)": "missing",
@@ -42,6 +43,8 @@ _SENTENCES = {
     "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, "
     f"or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
     "because it carries CUDA).",
+    "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use it; ask "
+    "where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another one.",
     "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
     "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
     "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} bit) on "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -35,13 +36,26 @@ class Pair:
     @property
     def torch(self) -> str:
         """Its PyTorch, as a requirement."""
-        return self._find(r"(?m)^(torch==\S+)$")
+        return self._find(r"(?m)^(torch==\S+)")
+
+    def constraints(self, folder: Path, torch: str | None) -> Path:
+        """Return a file of its versions, with their hashes where they are those of this machine's files and PyTorch."""
+        if (sys.platform, platform.machine()) == ("linux", "x86_64") and torch in (None, self.torch):
+            return self.file
+        plain = folder / f".venv.{self.name}.txt"
+        plain.write_text(without_hashes(self.file.read_text(encoding="utf-8")), encoding="utf-8")
+        return plain
 
     def _find(self, pattern: str) -> str:
         found = re.search(pattern, self.file.read_text(encoding="utf-8"))
         if found is None:
             raise SetupError(f"{self.file} names no Python in its first line, or no torch.")
         return found[1]
+
+
+def without_hashes(versions: str) -> str:
+    """Return exact versions alone, a line each."""
+    return re.sub(r" --hash=\S+", "", versions)
 
 
 def all_pairs(root: Path) -> dict[str, Pair]:

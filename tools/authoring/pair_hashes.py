@@ -1,0 +1,43 @@
+"""Write beside each exact version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which is what CI takes.
+
+``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change after
+that, under the same version, uv refuses them.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+
+from course_utils.cli.bootstrap import ROOT
+from tools.commands.pairs import Pair, all_pairs, without_hashes
+
+ELSEWHERE = re.compile(r"musllinux|cp3\d+t-")
+"""Wheels that uv lists for the platform, and a common Linux does not take."""
+
+
+def hashed(pair: Pair) -> str:
+    """Return the pair's lines, each with the hashes of its wheels, or of the source where there is none."""
+    words = ("--no-deps", "--format", "pylock.toml", "--python-version", f"{pair.python}.99")
+    words += ("--python-platform", "x86_64-manylinux_2_28", "-")
+    plain = without_hashes(pair.file.read_text(encoding="utf-8"))
+    call = [sys.executable, "-m", "uv", "pip", "compile", "-q", *words]
+    done = subprocess.run(call, input=plain, stdout=subprocess.PIPE, text=True, check=True)
+    known = {p["name"]: p for p in tomllib.loads(done.stdout)["packages"]}
+
+    def line(one: str) -> str:
+        if not (found := known.get(one.partition("==")[0])):
+            return one
+        wheels = [w for w in found.get("wheels", []) if not ELSEWHERE.search(w["url"])]
+        sums = {file["hashes"]["sha256"] for file in wheels or [found["sdist"]]}
+        return " ".join([one, *(f"--hash=sha256:{one}" for one in sorted(sums))])
+
+    return "".join(f"{line(one)}\n" for one in plain.splitlines())
+
+
+if __name__ == "__main__":
+    for each in all_pairs(ROOT).values():
+        each.file.write_text(hashed(each), encoding="utf-8")
+        print(f"{each.file.relative_to(ROOT)} written")
