@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+
 import tomllib
 
 from course_utils.cli.bootstrap import ROOT

@@ -40,7 +40,10 @@ class Pair:
 
     def constraints(self, folder: Path, torch: str | None) -> Path:
         """Return a file of its versions, with their hashes where they are those of this machine's files and PyTorch."""
-        if (sys.platform, platform.machine()) == ("linux", "x86_64") and torch in (None, self.torch):
+        if (sys.platform, platform.machine()) == ("linux", "x86_64") and torch in (
+            None,
+            self.torch,
+        ):
             return self.file
         plain = folder / f".venv.{self.name}.txt"
         plain.write_text(without_hashes(self.file.read_text(encoding="utf-8")), encoding="utf-8")
