@@ -81,7 +81,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if part:
         return False
     if label:
-        names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*", text) or set(text.split()) <= _NOT_WORDS
+        names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*(?<!:)", text) or set(text.split()) <= _NOT_WORDS
         return bool(words) and not names
     beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,}\W* \W*\{\w+\}", text))
     if len(words) + beside_value < 2 or " " not in text.strip():
@@ -168,8 +168,12 @@ class _Finder:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
             node.value = self.change(node.value, label=True)
             return node
-        inherit = isinstance(node, (ast.IfExp, ast.BinOp, ast.List, ast.Tuple, ast.Starred))
-        label = self.labels or (label and inherit)
+        inherit = isinstance(
+            node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
+        )
+        branches = [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
+        beside = any(reads_as_text(*m[:1]) for m in map(message, branches) if m)
+        label = self.labels or (label and inherit) or beside
         read = read or (isinstance(node, ast.stmt) and not inherit)
         for name, value in ast.iter_fields(node):
             if name not in ("annotation", "returns", "decorator_list", "type_comment"):
@@ -183,8 +187,9 @@ class _Finder:
 
     def _string(self, node, got, label, read):
         text, values = got
-        for value in values:
-            value.value = self.change(value.value, read=read)
+        for value in values:  # of the words that a program chooses among, the reader sees one
+            chosen = isinstance(value.value, (ast.IfExp, ast.BoolOp))
+            value.value = self.change(value.value, label=chosen, read=read)
         shown = reads_as_text(text, label) or any(map(_is_kind, values))
         if not read or text in self.kept or not shown:
             return node

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import NAMES, chosen, languages
+from course_language import NAMES, chosen, languages, word
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
@@ -289,7 +289,7 @@ def _needs(course: Course, lesson: Lesson) -> str:
     links = [o.id if o.planned else f"[{o.id}]({o.file})" for o in needed]
     if not links:
         return ""
-    return f"needs lesson{'s' if len(links) > 1 else ''} {' and '.join(links)}"
+    return f"needs lesson{'s' if len(links) > 1 else ''} {word(' and ').join(links)}"
 
 
 def _markdown(ident: str, source: str) -> NotebookNode:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from course_language import word
 from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
@@ -44,7 +45,7 @@ def course_map(course: Course) -> str:
     total = sum(lesson.minutes for lesson in course.lessons)
     head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open")
     rows = [
-        (_linked(o), str(o.minutes), ", ".join(o.needs), o.question, _open(course, o))
+        (_linked(o), str(o.minutes), word(", ").join(o.needs), o.question, _open(course, o))
         for o in course.lessons
     ]
     rows.append((f"In all {total / 60:.1f} hours", f"{total:,}", "", "", ""))

@@ -58,9 +58,9 @@ def line(course: Course, lesson: Lesson) -> str:
     begin = f"[Short path]({course.page(PAGE)}), {minutes(lesson)} min: "
     if not taken[0].section:
         return f"{begin}the whole lesson."
-    text = f"{begin}{', '.join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
+    text = f"{begin}{word(', ').join(f'*{stop.section}*' for stop in taken)}; skip the others, cells too."
     if calls := [f"{first(lesson, s)} before *{s.section}*" for s in taken if s.catch_up]:
-        text += f" In a new cell run {', and '.join(calls)}."
+        text += f" In a new cell run {word(', and ').join(calls)}."
     return text
 
 

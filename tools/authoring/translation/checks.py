@@ -16,6 +16,7 @@ _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
 _LARGE = re.compile(
     r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)"
 )  # counted in another way
+_BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 _PLURAL = re.compile(r"(?<=[a-z])\{\w+\}")
@@ -24,7 +25,7 @@ _MARK = re.compile(r"[,;:?!]")
 
 def _bare(text: str) -> str:
     """Return a text with code as one sign, without addresses and markup."""
-    return _HTML.sub("", _ADDRESS.sub("](", _CODE.sub("`", text)))
+    return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("](", _CODE.sub("`", text))))
 
 
 _SAME: dict[str, Callable[[str], Counter]] = {
