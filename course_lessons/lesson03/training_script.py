@@ -53,3 +53,14 @@ def start(work: Path, name: str) -> subprocess.Popen[str]:
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
+
+
+def kill_at(process: subprocess.Popen[str], words: str) -> None:
+    """Print what ``process`` prints, and kill it at the first line that holds ``words``."""
+    for line in process.stdout:
+        print(line, end="")
+        if words in line:
+            process.kill()
+            print(f"killed: exit code {process.wait()}")
+            break
+    process.stdout.close()

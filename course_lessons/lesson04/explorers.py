@@ -24,6 +24,6 @@ def loss_scale(gradients: torch.Tensor) -> None:
         controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
         found="The scale moves the whole histogram and changes no shape. Too far left, gradients become 0; too far "
-        "right, the first that becomes inf costs the step. Here the choice between the two is wide, so the scaler finds its place by trying.",
+        "right, the first that becomes inf costs the step. Here the choice between the two is wide: trying finds a place.",
         telling={"power": 4},
     ).show()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from time import perf_counter
 
 import torch
 from torch import nn
 
 from course_utils import measure, synchronize
+from course_utils.timing import take_turns
 
 from .networks import Digits, mlp
 
@@ -51,6 +53,32 @@ class Gains:
             )
             gains.append(single.median / low.median)
         return sizes, gains
+
+    def in_turns(
+        self,
+        make_net: Callable[[], nn.Module],
+        size: int,
+        dtype: torch.dtype,
+        rounds: Iterable[object],
+    ) -> list[float]:
+        """Return, for each round, how many times as fast as float32 a step is, by the real clock.
+
+        The two run in turns, so that whatever else the machine does hits both.
+        """
+
+        def clocked(dtype: torch.dtype) -> Callable[[], float]:
+            step = self.step(make_net(), size, dtype)
+
+            def once() -> float:
+                start = perf_counter()
+                step()
+                synchronize(self.device)
+                return perf_counter() - start
+
+            return once
+
+        single, low = take_turns(clocked(torch.float32), clocked(dtype), rounds)
+        return [one / other for one, other in zip(single, low, strict=True)]
 
     def peak(self, make_net: Callable[[], nn.Module], size: int, dtype: torch.dtype) -> float:
         """Return the peak of one step in MiB, beyond what was there before the network."""
