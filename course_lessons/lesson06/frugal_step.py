@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
@@ -19,7 +19,7 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 
-from .checking import Block
+from .checking import ROWS, WIDTH, challenge_model
 
 
 def frugal_step(model, x, y, loss_fn, optimizer):
@@ -33,17 +33,8 @@ def frugal_step(model, x, y, loss_fn, optimizer):
     return total
 
 
-ROWS, WIDTH, INNER, BLOCKS = 32_768, 64, 256, 10
-"""The challenge's batch and network."""
-
-
 ROOM, TIME = "300 MB", 1.6
 """The memory it must train in, and the most time it may take, as a multiple of the plain step's."""
-
-
-def challenge_model(width: int = WIDTH, inner: int = INNER, blocks: int = BLOCKS) -> nn.Sequential:
-    """Return the challenge's network: residual blocks and a head for ten classes."""
-    return nn.Sequential(*(Block(width, inner) for _ in range(blocks)), nn.Linear(width, 10))
 
 
 def plain_step(model, x, y, loss_fn, optimizer):
@@ -224,26 +215,18 @@ def _plain_cost() -> tuple[float, int]:
     return step_cost(plain_step, "2 GB")
 
 
+def _parts(cut: str, share: str) -> tuple[Callable[..., Any], ...]:
+    """Return twins that take the batch in N parts, for some N."""
+    edits = {"x.chunk(4), y.chunk(4)": f"x.{cut}, y.{cut}", _SHARE: share}.items()
+    return tuple(edited(frugal_step, {a: b.replace("N", n) for a, b in edits}) for n in "428")
+
+
 _SHARE = " * len(rows) / len(x)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
-_CHUNKS, _COUNTS = "x.chunk(4), y.chunk(4)", (4, 2, 8)
-
-
-def _parts(parts: str, share: str) -> tuple[Callable[..., Any], ...]:
-    """Return twins that take the batch in some numbers of parts."""
-    return tuple(
-        edited(
-            frugal_step,
-            {_CHUNKS: f"x.{parts}, y.{parts}".replace("N", str(n)), _SHARE: share and f" / {n}"},
-        )
-        for n in _COUNTS
-    )
-
-
 FRUGAL_TWINS = {
     "summed": _parts("chunk(N)", ""),
-    "mean-of-means": _parts("chunk(N)", "/"),
-    "fixed-share": _parts(f"split({ROWS} // N)", "/"),
+    "mean-of-means": _parts("chunk(N)", " / N"),
+    "fixed-share": _parts(f"split({ROWS} // N)", " / N"),
     "by-rows": edited(frugal_step, {_SHARE: " * len(rows)"}),
     "piles-up": (
         edited(frugal_step, {"optimizer.zero_grad()": ""}),
