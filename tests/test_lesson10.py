@@ -25,6 +25,7 @@ from course_lessons.lesson10.memory import STAGES, bytes_per_rank
 from course_lessons.lesson10.microbatches import microbatches
 from course_lessons.lesson10.net import Net
 from course_lessons.lesson10.sharded_bytes import sharded_bytes
+from course_lessons.shared.edited import edited
 from course_utils.exercises import lesson, todo
 from simgpu import cluster
 
@@ -151,6 +152,11 @@ def test_build_sharded_holds_with_pytorchs_own(fake_group):
     assert all(isinstance(p, DTensor) and p.device.type == "cpu" for p in net.parameters())
     groups = [m for m in net.modules() if isinstance(m, fsdp.FSDPModule)]
     assert groups == [net, *net.blocks]
+    once = "fully_shard(net)"
+    twice = edited(in_build_sharded.build_sharded, {once: f"{once}\n{once}"})
+    with pytest.raises(AssertionError, match="has already been applied"):
+        twice(Net, on_cpu, torch.device("cpu"))
+    assert judged("build_sharded", twice)[0] == "raised"
 
 
 @pytest.mark.parametrize("stub", [lambda *_: todo(), todo()])

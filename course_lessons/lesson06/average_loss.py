@@ -41,7 +41,7 @@ class _Evaluation:
         self.model.register_forward_hook(lambda _, args, out: self._note(out))
         self.given, self.outputs, self.graph = Alive(), Alive(), Alive()
         self.held: list[tuple[int, int, int]] = []
-        self.graphs = 0
+        self.graphs = self.trained = 0
         self._pairs = [
             (torch.randn(n, 6, generator=generator), torch.randint(3, (n,), generator=generator))
             for n in sizes
@@ -50,6 +50,7 @@ class _Evaluation:
     def _note(self, output: Tensor) -> None:
         self.outputs.add(output)
         self.graphs += output.requires_grad
+        self.trained += self.model.training
 
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Give out copies of the batches, one at a time."""
@@ -86,7 +87,7 @@ class _Evaluation:
             return F.cross_entropy(self.model(x), y).item()
 
 
-_SIZES = ((8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4), (1, 6, 6, 2))
+_SIZES = ((8, 8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4), (1, 6, 6, 2))
 
 
 @one_thread()
@@ -111,7 +112,7 @@ def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
                 )
         if not all(p.requires_grad for p in run.model.parameters()):
             judge.no("frozen", seen="parameters that need no gradient now", expected="as before")
-        if any(part.training for part in run.model.modules()):
+        if run.trained or any(part.training for part in run.model.modules()):
             judge.no("mode", seen="a model in training mode", expected="in eval mode, as before")
         if run.graphs:
             judge.no("graph", seen="outputs that require a gradient", expected="no graph")
@@ -218,7 +219,7 @@ no activations, no outputs, no inputs. And no graph may be built. The check look
         "graph, and the graph holds the activations of every batch so far.",
         "grad-off": "Gradients are switched off, and stay off. A `with` block ends that.",
         "frozen": "The parameters need no gradient any more. The next training would stand still.",
-        "mode": "The model is in training mode now.",
+        "mode": "The model was put into training mode. It stays in eval mode from beginning to end.",
         "sum": "That is the sum over all samples. Nothing divides it.",
         "sum-of-means": "That is the sum of the batches' means.",
         "values": "The values of `x` are counted. A sample is a row.",
@@ -228,8 +229,7 @@ no activations, no outputs, no inputs. And no graph may be built. The check look
         "rounded": "The mean is rounded.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
-        "keeps-batches": "Every batch is still in memory at the end. Something holds them: a list made of "
-        "`batches`, for example.",
+        "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list made of `batches`, for example.",
         "keeps-outputs": "The outputs of every batch are still in memory at the end.",
         "tensor": "The mean is a tensor. On a GPU it would keep a place there, and more if it had a graph.",
         "mean-of-means": "The mean over batches is not the mean over samples where batches differ in size.",

@@ -128,10 +128,14 @@ _TWINS = {
         edited(diagnose, {' - found["process"]': ""}),
         edited(diagnose, {'found["process"]': 'found["allocated"]'}),
         edited(diagnose, {"within_reach + others": 'found["capacity"]'}),
-        edited(diagnose, {_SECOND: "others > 0:"}),
     ),
+    "others-any": edited(diagnose, {_SECOND: "others > 0:"}),
     "allocated": edited(diagnose, {_REACH: 'found["free"] + found["allocated"]'}),
-    "others-first": edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
+    "others-first": (
+        edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
+        edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:", _SECOND: "others > 0:"}),
+        edited(diagnose, {'"fragmented"': '"someone else"'}),
+    ),
     "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
     "always-the-same": tuple(
         lambda message, text=text: text for text in ("fragmented", "someone else", "too large")
@@ -207,6 +211,8 @@ EXERCISE = Exercise(
         "half-the-reach": "What is free **and** what is unallocated counts, both together.",
         "others-alone": "With all that others hold, what is free and what is unallocated still count: all three together.",
         "others-too-many": "That counts for others what is not theirs. They hold what is neither free nor this process's.",
+        "others-any": "You blame others wherever they hold anything. Ask first whether the request would fit with all that they "
+        "hold.",
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",
         "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
         "first.",

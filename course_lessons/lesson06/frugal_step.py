@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
@@ -19,7 +19,7 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 
-from .checking import Block
+from .checking import ROWS, WIDTH, challenge_model
 
 
 def frugal_step(model, x, y, loss_fn, optimizer):
@@ -33,17 +33,8 @@ def frugal_step(model, x, y, loss_fn, optimizer):
     return total
 
 
-ROWS, WIDTH, INNER, BLOCKS = 32_768, 64, 256, 10
-"""The challenge's batch and network."""
-
-
 ROOM, TIME = "300 MB", 1.6
 """The memory it must train in, and the most time it may take, as a multiple of the plain step's."""
-
-
-def challenge_model(width: int = WIDTH, inner: int = INNER, blocks: int = BLOCKS) -> nn.Sequential:
-    """Return the challenge's network: residual blocks and a head for ten classes."""
-    return nn.Sequential(*(Block(width, inner) for _ in range(blocks)), nn.Linear(width, 10))
 
 
 def plain_step(model, x, y, loss_fn, optimizer):
@@ -116,7 +107,7 @@ def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
         )
 
 
-MOST_PASSES = 20  # a step of more cannot be quick enough
+MOST_PASSES = 12  # a step of more cannot be quick enough
 TOLERANCE = 0.02
 """How far the change of the weights may be from the plain steps': 16-bit formats round."""
 
@@ -224,11 +215,18 @@ def _plain_cost() -> tuple[float, int]:
     return step_cost(plain_step, "2 GB")
 
 
+def _parts(cut: str, share: str) -> tuple[Callable[..., Any], ...]:
+    """Return twins that take the batch in N parts, for some N."""
+    edits = {"x.chunk(4), y.chunk(4)": f"x.{cut}, y.{cut}", _SHARE: share}.items()
+    return tuple(edited(frugal_step, {a: b.replace("N", n) for a, b in edits}) for n in "428")
+
+
 _SHARE = " * len(rows) / len(x)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
 FRUGAL_TWINS = {
-    "summed": edited(frugal_step, {_SHARE: ""}),
-    "mean-of-means": edited(frugal_step, {_SHARE: " / 4"}),
+    "summed": _parts("chunk(N)", ""),
+    "mean-of-means": _parts("chunk(N)", " / N"),
+    "fixed-share": _parts(f"split({ROWS} // N)", " / N"),
     "by-rows": edited(frugal_step, {_SHARE: " * len(rows)"}),
     "piles-up": (
         edited(frugal_step, {"optimizer.zero_grad()": ""}),
@@ -275,7 +273,7 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
         "does-not-fit": "The step needs more memory than there is.",
         "too-dear": "It fits, but it takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
         "bfloat16 (use `torch.float16`). Computing something twice can cost less.",
-        "too-many-passes": "The batch goes through the network in more than twenty pieces, and each costs launches: that takes too long.",
+        "too-many-passes": "The first block runs more than twelve times in one step, and each run costs launches: that takes too long.",
         "by-rows": "Each part's loss is multiplied by its rows, and nothing divides by the rows of all parts.",
         "other-dtype": "The weights themselves have another dtype now.",
         "last-loss": "The loss given back is that of the last part alone. The weights are right.",
@@ -284,6 +282,8 @@ the weights may be 2 % off, and so may the loss. More than one way is right.
         "summed": "The gradients are several times too large: each part's loss is a mean over its own rows, and "
         "the parts are added up.",
         "mean-of-means": "The parts are not equally large, and a small one counts as much as a large one.",
+        "fixed-share": "Each part counts with one and the same share, whatever the batch. A smaller batch has fewer parts: weight each by "
+        "its rows.",
         "piles-up": "The gradients of the step before are still in the sum.",
         "many-steps": "The optimizer changed the weights after each part. The parts belong to one step: their "
         "gradients add up first.",

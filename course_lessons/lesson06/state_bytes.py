@@ -110,6 +110,7 @@ _TWINS = {
     "not-bytes": (
         edited(state_bytes, {"for t in tensors)": "for t in tensors) / 2**20"}),
         edited(state_bytes, {"for t in tensors)": "for t in tensors) / 1e6"}),
+        edited(state_bytes, {"for t in tensors)": "for t in tensors) // 1024"}),
         edited(state_bytes, {"for t in tensors)": "for t in tensors) * 8"}),
     ),
     "frozen": (
@@ -198,7 +199,7 @@ gradient nor a state. Dtypes differ, and a tensor that two layers share is there
         "first-dimension": "`len` of a tensor is its first dimension, and not how many numbers it holds.",
         "state-numbers": "The optimizer's figure is in numbers, not in bytes.",
         "always-adam": "The optimizer's figure does not depend on `states_per_parameter`.",
-        "one-too-many": "The optimizer's figure has the gradients in it. They have a line of their own.",
+        "one-too-many": "The optimizer's figure is that of one number more for each number it trains. (The gradients have a line of their own.)",
         "trained-only": "A frozen parameter is in memory too, and counts among the parameters.",
         "not-within": "Only what the model itself holds is counted, not what its layers hold.",
         "own-buffers": "Only the buffers that the model itself holds are counted, not those of its layers.",

@@ -72,7 +72,8 @@ def _situation(steps: int, peak: float, warm: int) -> str:
 
 
 def _shown(rates: list[float]) -> str:
-    return ", ".join(f"{rate:.4g}" for rate in rates[:12]) + ", …" * (len(rates) > 12)
+    texts = [f"{rate:.4g}" for rate in rates]
+    return ", ".join(texts if len(texts) <= 12 else [*texts[:6], "…", *texts[-6:]])
 
 
 _OVER_TRAININGS = OverCases(
@@ -123,7 +124,7 @@ only one has `peak`. `warm` lies between 1 and `steps`.
         "lower already.",
         "peak-elsewhere": "The last step of the warm-up is to have the peak: step warm − 1, and no other.",
         "stays-up": "It never falls: the last steps rattle as much as the middle ones.",
-        "no-warm-up": "The first steps do not rise: the warm-up is missing.",
+        "no-warm-up": "The first steps do not rise. Each of the `warm` steps is higher than the one before, up to the last of them.",
         "rise-begins": "It rises by equal amounts up to the peak. But going on backwards, it is not 0 one step before the "
         "first.",
         "rise-uneven": "It does not rise by equal amounts.",

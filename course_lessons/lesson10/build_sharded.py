@@ -66,8 +66,12 @@ class _Shard:
     def __init__(self) -> None:
         self.groups: list[list[_Layer]] = []
         self.filled = False
+        self.called: set[nn.Module] = set()
 
     def __call__(self, module: nn.Module, **_: Any) -> nn.Module:
+        if module in self.called:  # as PyTorch's does
+            raise AssertionError("fully_shard has already been applied to this module")
+        self.called.add(module)
         whole = [each for each in _layers(module) if len(each.weight) == each.rows]
         self.filled |= any(not each.weight.is_meta for each in whole)
         for layer in whole:
@@ -104,7 +108,7 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
             "still-meta", [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta], judge
         )
         _judge_each("not-initialised", [names[e] for e in layers if not e.ready], judge)
-        _judge_each("not-initialised", [names[e] for e in layers if not _filled(e)], judge)
+        _judge_each("overwritten", [names[e] for e in layers if not _filled(e)], judge)
 
 
 def _judge_each(diagnosis: str, names: list[str], judge: Judge) -> None:
@@ -176,6 +180,7 @@ more, and at the end all is on `device`, initialised that way. The code in the c
         "still-meta": "Something is still on meta: shapes without numbers.",
         "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own `reset_parameters()` must run after it: it sets the "
         "parameters and the buffers.",
+        "overwritten": "`reset_parameters()` ran, and something wrote over what it had set. Call it last.",
         "named-device": "The network is not on the `device` that was given.",
     },
 )

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from course_lessons.shared.checking import on_ranks, values_of
 from course_utils.exercises import Exercise, Judge
@@ -41,6 +42,21 @@ def _layer(rows: tuple[int, ...], inputs: int, outputs: int) -> tuple[Tensor, Te
     return draw(*rows, inputs), draw(outputs, inputs), draw(outputs)
 
 
+class _Products(TorchFunctionMode):
+    """Counts the numbers that products of matrices give."""
+
+    names = ("linear", "matmul", "__matmul__", "einsum", "mm", "addmm", "bmm", "tensordot", "inner")
+    made = 0
+
+    def __torch_function__(
+        self, called: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        out = called(*args, **(kwargs or {}))
+        if getattr(called, "__name__", "") in self.names:
+            self.made += out.numel()
+        return out
+
+
 def _twins(layer: Any, rank: int, ranks: int) -> dict[str, list[Tensor]]:
     """Return what known mistakes give on a rank."""
     x, weight, bias = layer
@@ -72,6 +88,7 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
     right: list[Tensor] = []
     at: list[tuple[Any, int, int]] = []
     sent: list[str] = []
+    more: list[str] = []
 
     def say(case: int) -> tuple[str, str]:
         _, rank, ranks = at[case]
@@ -86,15 +103,19 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
             for whole in layer:  # what belongs to others is of no use here
                 for other in set(range(ranks)) - {rank}:
                     whole.chunk(ranks)[other].fill_(torch.inf)
-            return call(x, *layer, dist)
+            with _Products() as products:
+                return call(x, *layer, dist), products.made
 
         run = on_ranks(program, answer, ranks, judge, "one-rank")
-        for rank, value in enumerate(run.results):
+        for rank, (value, made) in enumerate(run.results):
             got.append(judge.is_a(value, Tensor, "a tensor"))
             right.append(F.linear(*_layer(*sizes)))
             at.append((sizes, rank, ranks))
             if not value.isfinite().all():
                 judge.no("others", **dict(zip(("seen", "expected"), say(-1), strict=True)))
+            share = value.numel() // ranks
+            if made > share:
+                more.append(f"{made} outputs computed on a rank, whose share is {share}")
         if sizes[1] == 64 and max(run.sent) >= 4 * 64:
             sent.append(f"{max(run.sent)} bytes from a rank; its outputs have {4 * 2 * 4 // ranks}")
 
@@ -120,6 +141,8 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
         )
     if sent:
         judge.no("sends-weights", seen=sent[0], expected="outputs alone are sent")
+    if more:
+        judge.no("whole-layer", seen=more[0], expected="no more than its share")
 
 
 EXERCISE = Exercise(
@@ -154,6 +177,7 @@ the whole layer gives, with all outputs in their order. The ranks divide the out
         "averaged": "Every output is divided by the number of ranks. They are different outputs, and no mean is taken.",
         "bias-twice": "The bias was added more than once.",
         "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they give is sent.",
+        "whole-layer": "A rank computes more outputs than its share. Multiply by its own rows of `weight` only.",
         "shape": "The result has another shape than the whole layer's.",
         "interleaved": "The outputs of the ranks alternate. Rank 0 has the first outputs, all of them in one piece.",
         "no-bias": "The bias is missing.",

@@ -38,11 +38,23 @@ WRONG = {
         edited(average_loss, _GRAPH),
         edited(average_loss, {**_GRAPH, "model(x)": "model(x).detach()"}),
     ),
-    "keeps-batches": _average_of_list,
+    "keeps-batches": (
+        _average_of_list,
+        edited(
+            average_loss,
+            {"total = count": "kept = []\ntotal = count", "count +=": "kept.append(y)\ncount +="},
+        ),
+    ),
     "keeps-outputs": _average_of_outputs,
     **{name: twin for name, twin in LOSS_TWINS.items() if name != "first-left-out"},
     "first-left-out": _average_without_the_first,
-    "mode": edited(average_loss, {"return": "model.train()\nreturn"}),
+    "mode": (
+        edited(average_loss, {"return": "model.train()\nreturn"}),
+        edited(
+            average_loss,
+            {"total = count": "model.train()\ntotal = count", "return": "model.eval()\nreturn"},
+        ),
+    ),
     "frozen": edited(average_loss, {"total = count": "model.requires_grad_(False)\ntotal = count"}),
     "grad-off": edited(
         average_loss, {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"}

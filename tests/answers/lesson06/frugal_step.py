@@ -71,10 +71,10 @@ _STEP_EACH = {
 WRONG = {
     **FRUGAL_TWINS,
     **_LOSS_TWINS,
-    "too-many-passes": in_parts(64),
+    "too-many-passes": in_parts(16),
     "other-dtype": lambda m, x, y, f, o: plain_step(m.bfloat16(), x.bfloat16(), y, f, o),
     "other-loss": edited(frugal_step, {"return total": "return 2 * total"}),
-    "summed": (FRUGAL_TWINS["summed"], edited(frugal_step, {**_SPLIT, **_UNWEIGHTED})),
+    "summed": (*FRUGAL_TWINS["summed"], edited(frugal_step, {**_SPLIT, **_UNWEIGHTED})),
     "last-part": (
         *FRUGAL_TWINS["last-part"],
         edited(frugal_step, {**_SPLIT, **_ZERO_EACH}),
@@ -85,7 +85,7 @@ WRONG = {
         edited(frugal_step, {**_SPLIT, **_ZERO_EACH, **_STEP_EACH}),
     ),
     "does-not-fit": (plain_step, in_parts(2), in_parts(1, torch.float16, 1024.0)),
-    "too-dear": (in_parts(16), _frugal_on_cpu),
+    "too-dear": (in_parts(8), _frugal_on_cpu),
     "left-out": (
         lambda m, x, y, f, o: plain_step(m, x[: ROWS // 4], y[: ROWS // 4], f, o),
         lambda m, x, y, f, o: plain_step(m, x[:9], y[:9], f, o),

@@ -43,7 +43,11 @@ WRONG = {
     "peak-elsewhere": _of({_RISE: "(step + 1) / (warm + 1)"}),
     "stays-up": (*_of({_FALL: "1"}),),
     "no-warm-up": (
-        *_of({_RATE: "peak * (steps - step) / steps"}, _parts(rise="1")),
+        *_of(
+            {_RATE: "peak * (steps - step) / steps"},
+            _parts(rise="1"),
+            {"return": "warm = max(1, warm // 2)\nreturn"},
+        ),
         lambda *case: case[2],
     ),
     "rise-begins": _of(_parts(rise="(step + 2) / (warm + 1)")),
@@ -55,6 +59,7 @@ WRONG = {
         _parts(fall="(steps - step) / steps"),
         _parts(fall="(steps - step) / (steps - warm + 2)"),
         _parts(fall="0.9 ** (step - warm + 1)"),
+        _parts(fall="max(0.1, (steps - step) / (steps - warm + 1))"),
     ),
     "fall-ends": _of(_parts(fall="1 - (step - warm + 1) / (steps - warm + 2)")),
     "share": _of({"peak * ": ""}),

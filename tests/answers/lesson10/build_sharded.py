@@ -91,6 +91,10 @@ WRONG = {
     ),
     "small-groups": _every_layer,
     "still-meta": edited(build_sharded, {"net.to_empty(device=device)": ""}),
+    "overwritten": (
+        edited(build_sharded, {"return net": "net.to_empty(device=device)\nreturn net"}),
+        edited(build_sharded, {"return net": "for b in net.buffers():\n    b.zero_()\nreturn net"}),
+    ),
     "not-initialised": (edited(build_sharded, {_RESET: ""}), _parameters_only),
 }
 RIGHT = {"by apply": _by_apply}

@@ -62,6 +62,14 @@ def _gathers_weights(x, weight, bias, dist):
     return F.linear(x, *whole)
 
 
+def _whole_then_own(x, weight, bias, dist):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    own = (x @ weight.T + bias).chunk(ranks, dim=-1)[rank].contiguous()
+    parts = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(parts, own)
+    return torch.cat(parts, dim=-1)
+
+
 _CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
     "one-rank": _gathers_on_one,
@@ -90,6 +98,7 @@ WRONG = {
     ),
     "shape": edited(column_parallel, {_CAT: f"{_CAT}.flatten()"}),
     "sends-weights": _gathers_weights,
+    "whole-layer": _whole_then_own,
     "interleaved": edited(column_parallel, {_CAT: "torch.stack(parts, -1).flatten(-2)"}),
     "no-bias": edited(column_parallel, {", bias.chunk(ranks)[rank]": ""}),
     "own-bias": _bias_after,
@@ -101,4 +110,12 @@ WRONG = {
         column_parallel, {"torch.cat(parts, dim=-1)": "2 * torch.cat(parts, dim=-1)"}
     ),
 }
-RIGHT = {"by sums": _by_sums}
+RIGHT = {
+    "by sums": _by_sums,
+    "by einsum": edited(
+        column_parallel,
+        {
+            "F.linear(x, weight.chunk(ranks)[rank], bias": 'torch.einsum("...i,oi->...o", x, weight.chunk(ranks)[rank]) + (bias'
+        },
+    ),
+}
