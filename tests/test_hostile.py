@@ -204,6 +204,14 @@ def test_what_an_answer_replaces_is_told_and_put_back_and_makes_nothing_right(bo
     assert exercise.result(lambda cpu_seconds, device_seconds: 0.1).outcome == "not_yet"
 
 
+def test_another_default_dtype_is_put_back_and_is_no_replaced_function():
+    exercise = lesson("01").speedup
+    body = "torch.set_default_dtype(torch.float64)\nreturn 0.1"
+    result = exercise.result(hostile.make_function(exercise, body))
+    assert "Your answer changed" not in result.bundle().text
+    assert torch.get_default_dtype() is torch.float32
+
+
 def test_a_check_within_its_own_check_is_told_where_it_belongs():
     exercise = lesson("01").speedup
     result = exercise.result(hostile.make_function(exercise, "return CHECK(RIGHT)"))

@@ -75,7 +75,8 @@ def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
     for name, value in names.items():
         ours, new = every or callable(value) or hasattr(value, "__get__"), now.get(name)
         if ours and (new is not value or name not in now):
-            if callable(value) and not (type(new) is FunctionType and is_librarys(new.__code__)):
+            by_library = type(new) is FunctionType and is_librarys(new.__code__)
+            if callable(value) and not by_library and name != "Storage":  # set_default_dtype's
                 theirs.append(f"{said}.{name}")
             with suppress(AttributeError, TypeError):
                 setattr(owner, name, value)
