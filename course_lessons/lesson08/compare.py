@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -34,6 +35,13 @@ def compare(formats, seeds, train, accuracy, machine):
     return table
 
 
+class _Model:
+    """What a training returns."""
+
+    def __init__(self, dtype: Any, seed: Any) -> None:
+        self.dtype, self.seed = dtype, seed
+
+
 class _Machine:
     """A machine with a queue, a clock and a meter, and the training that runs on it.
 
@@ -47,6 +55,8 @@ class _Machine:
         self.now = self.queue = 0.0
         self.top, self.evaluated = 900, 0
         self.runs: list[tuple[Any, Any]] = []
+        self.models: list[weakref.ref[_Model]] = []
+        self.kept = 0  # the most earlier models that were there during a training
 
     def clock(self) -> float:
         """Return the host's time."""
@@ -72,22 +82,25 @@ class _Machine:
         """The peak of a training."""
         return (400 if dtype is torch.float32 else 300) + (30, 10, 60, 20, 50, 40)[seed % 6]
 
-    def train(self, dtype: Any, seed: Any) -> tuple[str, Any, Any]:
+    def train(self, dtype: Any, seed: Any) -> _Model:
         """Queue a training; return its model."""
         cold = 0 if any(done is dtype for done, _ in self.runs) else 8
         self.runs.append((dtype, seed))
         self.queue = max(self.queue, self.now) + self.seconds(dtype, seed) + cold
         self.now += self.launch
         self.top = max(self.top, self.bytes(dtype, seed))
-        return "model", dtype, seed
+        self.kept = max(self.kept, sum(model() is not None for model in self.models))
+        model = _Model(dtype, seed)
+        self.models.append(weakref.ref(model))
+        return model
 
-    def accuracy(self, model: Any) -> float:
+    def accuracy(self, model: _Model) -> float:
         """Evaluate a model, and wait for the result."""
         self.queue = max(self.queue, self.now) + 5
         self.synchronize()
         self.evaluated += 1
         self.top = max(self.top, 700 + self.evaluated)
-        return self.score(*model[1:])
+        return self.score(model.dtype, model.seed)
 
     @staticmethod
     def score(dtype: Any, seed: Any) -> float:
@@ -242,6 +255,8 @@ def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Ju
                 judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
             if not few and len(trained) > len(seeds) + 1:
                 judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
+    if machine.kept > 2:  # one of the run before, and one of the warm-up
+        judge.no("keeps-all", seen=f"{machine.kept} earlier networks during a training")
 
 
 EXERCISE = Exercise(
@@ -280,6 +295,7 @@ Warm up once in each format. Only training counts, not evaluation.
         "other-accuracies": "The accuracies are not those of the seeds, in their order.",
         "only-launches": "The clock was read while the work was still in the queue. Wait for it first.",
         "queue-not-empty": "The clock was started while the warm-up was still in the queue. Wait for it first.",
+        "keeps-all": "Networks of earlier trainings were kept, and their bytes stand in the later peaks. Evaluate each before the next.",
         "times-evaluation": "The evaluation was timed together with the training.",
         "mean-time": "That is the mean. One interruption moves a mean, and not a median.",
         "half-a-median": "The median of an even number of times is the mean of the two in the middle.",
