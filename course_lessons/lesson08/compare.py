@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -35,13 +36,6 @@ def compare(formats, seeds, train, accuracy, machine):
     return table
 
 
-class _Model:
-    """What a training returns."""
-
-    def __init__(self, dtype: Any, seed: Any) -> None:
-        self.dtype, self.seed = dtype, seed
-
-
 class _Machine:
     """A machine with a queue, a clock and a meter, and the training that runs on it.
 
@@ -55,7 +49,7 @@ class _Machine:
         self.now = self.queue = 0.0
         self.top, self.evaluated = 900, 0
         self.runs: list[tuple[Any, Any]] = []
-        self.models: list[weakref.ref[_Model]] = []
+        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
         self.kept = 0  # the most earlier models that were there during a training
 
     def clock(self) -> float:
@@ -82,25 +76,24 @@ class _Machine:
         """The peak of a training."""
         return (400 if dtype is torch.float32 else 300) + (30, 10, 60, 20, 50, 40)[seed % 6]
 
-    def train(self, dtype: Any, seed: Any) -> _Model:
+    def train(self, dtype: Any, seed: Any) -> Callable[[], float]:
         """Queue a training; return its model."""
         cold = 0 if any(done is dtype for done, _ in self.runs) else 8
         self.runs.append((dtype, seed))
         self.queue = max(self.queue, self.now) + self.seconds(dtype, seed) + cold
         self.now += self.launch
         self.top = max(self.top, self.bytes(dtype, seed))
-        self.kept = max(self.kept, sum(model() is not None for model in self.models))
-        model = _Model(dtype, seed)
-        self.models.append(weakref.ref(model))
+        self.kept = max(self.kept, len(self.models))
+        self.models.add(model := functools.partial(self.score, dtype, seed))
         return model
 
-    def accuracy(self, model: _Model) -> float:
+    def accuracy(self, model: Any) -> float:
         """Evaluate a model, and wait for the result."""
         self.queue = max(self.queue, self.now) + 5
         self.synchronize()
         self.evaluated += 1
         self.top = max(self.top, 700 + self.evaluated)
-        return self.score(model.dtype, model.seed)
+        return model()
 
     @staticmethod
     def score(dtype: Any, seed: Any) -> float:
@@ -124,6 +117,8 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 
 _SYNC_START = "machine.synchronize()\nstart"
 _SYNC_STOP = "machine.synchronize()\ntimes"
+_LAUNCHES, _EVALUATED = {_SYNC_STOP: "times"}, {_SYNC_STOP: "accuracy(model)\ntimes"}
+_MIDDLES = "len(times) // 2", "(len(times) - 1) // 2"
 _PEAK = "peaks.append(machine.peak())"
 _SCORE = "scores.append(accuracy(model))"
 _RESET = "machine.reset_peak()"
@@ -131,25 +126,11 @@ _MEDIAN = "statistics.median(times)"
 _COLUMNS = "accuracies", "seconds", "bytes"
 EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
     "sorted-scores": ("accuracies", ({"= scores,": "= sorted(scores),"},)),
-    "only-launches": (
-        "seconds",
-        ({_SYNC_STOP: "times"}, {_SYNC_STOP: "times", _SYNC_START: "start"}),
-    ),
+    "only-launches": ("seconds", (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})),
     "queue-not-empty": ("seconds", ({_SYNC_START: "start"},)),
-    "times-evaluation": (
-        "seconds",
-        (
-            {_SYNC_STOP: "accuracy(model)\ntimes"},
-            {_SYNC_STOP: "accuracy(model)\ntimes", _SYNC_START: "start"},
-        ),
-    ),
+    "times-evaluation": ("seconds", (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})),
     "mean-time": ("seconds", ({_MEDIAN: "statistics.fmean(times)"},)),
-    "half-a-median": (
-        "seconds",
-        tuple(
-            {_MEDIAN: f"sorted(times)[{i}]"} for i in ("len(times) // 2", "(len(times) - 1) // 2")
-        ),
-    ),
+    "half-a-median": ("seconds", tuple({_MEDIAN: f"sorted(times)[{i}]"} for i in _MIDDLES)),
     "unsorted-middle": ("seconds", ({_MEDIAN: "times[len(times) // 2]"},)),
     "best-time": ("seconds", ({_MEDIAN: "min(times)"},)),
     "negative": ("seconds", ({_MEDIAN: "-statistics.median(times)"},)),
