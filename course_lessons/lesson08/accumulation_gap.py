@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from course_lessons.shared.checking import one_thread
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import OverCases, several
 
 
 def accumulation_gap(model, loss_fn, x, y, size):
@@ -65,12 +65,13 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 _PARTS = "zip(x.split(size), y.split(size), strict=True)"
 _SHARE = "len(rows) / len(x)"
 _PART = "(len(rows) == len(x) or {})"
+_FULL = {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"}
 _GRADIENTS = {
     "by-parts": {_SHARE: _PART.format("1 / len(x.split(size))")},
     "sum-of-means": {f" * {_SHARE}": ""},
     "full-weight": {_SHARE: _PART.format("size / len(x)")},
     "by-size": {_SHARE: _PART.format("len(rows) / size")},
-    "drops-tail": {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"},
+    "drops-tail": (_FULL, {**_FULL, _SHARE: _PART.format("1 / (len(x) // size)")}),
     "other-parts": {_PARTS: _PARTS.replace("split", "chunk")},
     "last-part": {"loss.backward()": "twin.zero_grad()\nloss.backward()"},
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
@@ -120,7 +121,7 @@ def _twin(edits: dict[str, str], measure: Callable[..., Tensor] = _gap) -> Calla
 
 
 GAP_TWINS = {
-    **{name: (_twin(edits),) for name, edits in _GRADIENTS.items()},
+    **{name: tuple(map(_twin, several(edits))) for name, edits in _GRADIENTS.items()},
     **{name: tuple(_twin({}, one) for one in some) for name, some in _MEASURES.items()},
 }
 

@@ -92,6 +92,8 @@ def _mean_of_all(kept, decay):
 
 _FIRST = "value.to(torch.float32, copy=True)"
 _COUNTER = "average[name] = value.clone()"
+_IN_PLACE = "average[name].lerp_("
+_ANEW = "average[name] = average[name].lerp("
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
 _ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
 _TWINS = {
@@ -109,12 +111,14 @@ _TWINS = {
     "only-last": _of_copies(lambda kept, decay: averaged(kept[-1:], decay)),
     "last-missing": _of_copies(lambda kept, decay: averaged(kept[:-1] or kept, decay)),
     "listed": lambda states, decay: averaged(list(states), decay),
-    "alias": (
-        edited(averaged, {_FIRST: "value.float()"}),
-        edited(
-            averaged,
-            {_FIRST: "value.float()", _COUNTER: f"{_COUNTER} if name in average else value"},
-        ),
+    "alias": tuple(
+        edited(averaged, {_FIRST: first, **later, **counter})
+        for first, later in (
+            ("value.float()", {}),
+            ("value.float()", {_IN_PLACE: _ANEW}),
+            ("value", {_IN_PLACE: _ANEW.replace("lerp", "float().lerp")}),
+        )
+        for counter in ({}, {_COUNTER: f"{_COUNTER} if name in average else value"})
     ),
     "live-counter": edited(averaged, {_COUNTER: "average[name] = value"}),
     "first-counter": edited(averaged, {_COUNTER: "average.setdefault(name, value.clone())"}),

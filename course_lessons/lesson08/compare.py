@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -47,6 +49,8 @@ class _Machine:
         self.now = self.queue = 0.0
         self.top, self.evaluated = 900, 0
         self.runs: list[tuple[Any, Any]] = []
+        self.models: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.kept = 0  # the most earlier models that were there during a training
 
     def clock(self) -> float:
         """Return the host's time."""
@@ -72,14 +76,16 @@ class _Machine:
         """The peak of a training."""
         return (400 if dtype is torch.float32 else 300) + (30, 10, 60, 20, 50, 40)[seed % 6]
 
-    def train(self, dtype: Any, seed: Any) -> tuple[str, Any, Any]:
+    def train(self, dtype: Any, seed: Any) -> Callable[[], float]:
         """Queue a training; return its model."""
         cold = 0 if any(done is dtype for done, _ in self.runs) else 8
         self.runs.append((dtype, seed))
         self.queue = max(self.queue, self.now) + self.seconds(dtype, seed) + cold
         self.now += self.launch
         self.top = max(self.top, self.bytes(dtype, seed))
-        return "model", dtype, seed
+        self.kept = max(self.kept, len(self.models))
+        self.models.add(model := functools.partial(self.score, dtype, seed))
+        return model
 
     def accuracy(self, model: Any) -> float:
         """Evaluate a model, and wait for the result."""
@@ -87,7 +93,7 @@ class _Machine:
         self.synchronize()
         self.evaluated += 1
         self.top = max(self.top, 700 + self.evaluated)
-        return self.score(*model[1:])
+        return model()
 
     @staticmethod
     def score(dtype: Any, seed: Any) -> float:
@@ -111,6 +117,8 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 
 _SYNC_START = "machine.synchronize()\nstart"
 _SYNC_STOP = "machine.synchronize()\ntimes"
+_LAUNCHES, _EVALUATED = {_SYNC_STOP: "times"}, {_SYNC_STOP: "accuracy(model)\ntimes"}
+_MIDDLES = "len(times) // 2", "(len(times) - 1) // 2"
 _PEAK = "peaks.append(machine.peak())"
 _SCORE = "scores.append(accuracy(model))"
 _RESET = "machine.reset_peak()"
@@ -118,25 +126,11 @@ _MEDIAN = "statistics.median(times)"
 _COLUMNS = "accuracies", "seconds", "bytes"
 EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
     "sorted-scores": ("accuracies", ({"= scores,": "= sorted(scores),"},)),
-    "only-launches": (
-        "seconds",
-        ({_SYNC_STOP: "times"}, {_SYNC_STOP: "times", _SYNC_START: "start"}),
-    ),
+    "only-launches": ("seconds", (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})),
     "queue-not-empty": ("seconds", ({_SYNC_START: "start"},)),
-    "times-evaluation": (
-        "seconds",
-        (
-            {_SYNC_STOP: "accuracy(model)\ntimes"},
-            {_SYNC_STOP: "accuracy(model)\ntimes", _SYNC_START: "start"},
-        ),
-    ),
+    "times-evaluation": ("seconds", (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})),
     "mean-time": ("seconds", ({_MEDIAN: "statistics.fmean(times)"},)),
-    "half-a-median": (
-        "seconds",
-        tuple(
-            {_MEDIAN: f"sorted(times)[{i}]"} for i in ("len(times) // 2", "(len(times) - 1) // 2")
-        ),
-    ),
+    "half-a-median": ("seconds", tuple({_MEDIAN: f"sorted(times)[{i}]"} for i in _MIDDLES)),
     "unsorted-middle": ("seconds", ({_MEDIAN: "times[len(times) // 2]"},)),
     "best-time": ("seconds", ({_MEDIAN: "min(times)"},)),
     "negative": ("seconds", ({_MEDIAN: "-statistics.median(times)"},)),
@@ -242,6 +236,8 @@ def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Ju
                 judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
             if not few and len(trained) > len(seeds) + 1:
                 judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
+    if machine.kept > 2:  # one of the run before, and one of the warm-up
+        judge.no("keeps-all", seen=f"{machine.kept} earlier networks during a training")
 
 
 EXERCISE = Exercise(
@@ -280,6 +276,7 @@ Warm up once in each format. Only training counts, not evaluation.
         "other-accuracies": "The accuracies are not those of the seeds, in their order.",
         "only-launches": "The clock was read while the work was still in the queue. Wait for it first.",
         "queue-not-empty": "The clock was started while the warm-up was still in the queue. Wait for it first.",
+        "keeps-all": "Networks of earlier trainings were kept, and their bytes stand in the later peaks. Evaluate each before the next.",
         "times-evaluation": "The evaluation was timed together with the training.",
         "mean-time": "That is the mean. One interruption moves a mean, and not a median.",
         "half-a-median": "The median of an even number of times is the mean of the two in the middle.",

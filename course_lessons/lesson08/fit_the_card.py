@@ -73,7 +73,10 @@ TWINS = {
         ),
         "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
         "all-in-each-part": {_PLANS: "parts * (per_part + batch * seconds)"},
-        "one-part-of-samples": ({_PLANS: "parts * per_part + rows * seconds"},),
+        "one-part-of-samples": (
+            {_PLANS: "parts * per_part + rows * seconds"},
+            {_PLANS: "parts * per_part + rows * seconds, parts", "[1:]": "[2:]"},
+        ),
         "most-parts": {_PLANS: "per_part + rows * seconds"},
         "seconds-swapped": {"per_part, seconds)": "seconds, per_part)"},
         "slowest": {"min(plans)": "max(plans)"},

@@ -23,8 +23,9 @@ from .checking import without_this_frame
 
 
 def masked_loss(logits, targets, mask):
+    clean = logits.masked_fill(~mask[:, None], 0)
     kept = targets.masked_fill(~mask, -100)
-    total = F.cross_entropy(logits, kept, reduction="sum")
+    total = F.cross_entropy(clean, kept, reduction="sum")
     return total / mask.sum().clamp(min=1)
 
 
@@ -62,7 +63,7 @@ def _cases() -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 class Trained(NamedTuple):
-    """A loss, and the gradient of the logits that are numbers; None where the loss has no graph."""
+    """A loss, and the gradient of the logits; None where the loss has no graph."""
 
     loss: float
     gradient: Any
@@ -75,8 +76,7 @@ def _look(got: Any, logits: Tensor, targets: Tensor, mask: Tensor) -> Trained:
         judge.no("not-one", seen=f"a tensor of shape {tuple(got.shape)}", expected="one number")
     if got.requires_grad:
         got.sum().backward()
-    numbers = ~logits.detach().isnan().any(1)
-    return Trained(got.item(), None if logits.grad is None else logits.grad[numbers])
+    return Trained(got.item(), logits.grad)
 
 
 def _alike(got: Trained, right: Trained) -> bool:
@@ -89,73 +89,62 @@ def _alike(got: Trained, right: Trained) -> bool:
     )
 
 
+_FILLED = "logits.masked_fill(~mask[:, None], 0)"
+_CLEAN = {_FILLED: "logits"}
 _FILL = "targets.masked_fill(~mask, -100)"
+_CLAMP = {_FILL: "targets.clamp(min=0)"}
 _COUNT = "mask.sum().clamp(min=1)"
-_TOTAL = 'F.cross_entropy(logits, kept, reduction="sum")'
-_MEAN = "F.cross_entropy(logits, kept)"
+_TOTAL = 'F.cross_entropy(clean, kept, reduction="sum")'
+_MEAN = "F.cross_entropy(clean, kept)"
+_EACH = 'F.cross_entropy(clean, kept, reduction="none")'
+
+
+def _both(*some: dict[str, str]) -> tuple[Callable[..., Any], ...]:
+    """Return the twins of these edits, with the logits of the padding filled and as they are."""
+    return tuple(edited(masked_loss, {**edits, **more}) for edits in some for more in ({}, _CLEAN))
+
+
 TWINS = {
-    "divided-by-all": (
-        edited(masked_loss, {_COUNT: "len(mask)"}),
-        edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": " * mask.float().mean()"}),
+    "nan-gradient": edited(masked_loss, _CLEAN),
+    "divided-by-all": _both(
+        {_COUNT: "len(mask)"}, {_TOTAL: _MEAN, f" / {_COUNT}": " * mask.float().mean()"}
     ),
-    "summed": edited(masked_loss, {f" / {_COUNT}": ""}),
-    "summed-few": edited(masked_loss, {"min=1": "max=1"}),
-    "adds-to-count": tuple(
-        edited(masked_loss, {_COUNT: f"(mask.sum() + {extra})"}) for extra in (1, 0.01, 1e-3)
-    ),
-    "none-counts": edited(masked_loss, {".clamp(min=1)": ""}),
-    "nan-in-padding": edited(
-        masked_loss,
-        {
-            _FILL: "targets.clamp(min=0)",
-            _TOTAL: '(F.cross_entropy(logits, kept, reduction="none") * mask).sum()',
-        },
-    ),
+    "summed": _both({f" / {_COUNT}": ""}),
+    "summed-few": _both({"min=1": "max=1"}),
+    "adds-to-count": _both(*({_COUNT: f"(mask.sum() + {x})"} for x in (1, 0.01, 1e-3))),
+    "none-counts": _both({".clamp(min=1)": ""}, {_TOTAL: _MEAN, f" / {_COUNT}": ""}),
+    "nan-in-padding": edited(masked_loss, {**_CLEAN, **_CLAMP, _TOTAL: f"({_EACH} * mask).sum()"}),
     "upside-down": tuple(
         edited(
             masked_loss,
             {
+                _FILLED: logits,
                 _FILL: "targets.clamp(min=0).masked_fill(mask, -100)",
                 _COUNT: f"{count}.clamp(min=1)",
             },
         )
         for count in ("mask.sum()", "(~mask).sum()")
+        for logits in ("logits.masked_fill(mask[:, None], 0)", "logits")
     ),
-    "divided-twice": tuple(
-        edited(masked_loss, {_TOTAL: mean}) for mean in (_MEAN, f"{_MEAN}.nan_to_num()")
-    ),
-    "padding-in-sum": edited(masked_loss, {_FILL: "targets.clamp(min=0)"}),
-    "padding-in-mean": edited(
-        masked_loss, {_FILL: "targets.clamp(min=0)", _TOTAL: _MEAN, f" / {_COUNT}": ""}
-    ),
+    "divided-twice": _both(*({_TOTAL: mean} for mean in (_MEAN, f"{_MEAN}.nan_to_num()"))),
+    "padding-in-sum": edited(masked_loss, {**_CLEAN, **_CLAMP}),
+    "padding-in-mean": edited(masked_loss, {**_CLEAN, **_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""}),
     "zeroed-logits": (
-        edited(
-            masked_loss,
-            {
-                _FILL: "targets.clamp(min=0)",
-                _TOTAL: "F.cross_entropy(logits * mask[:, None], kept)",
-                f" / {_COUNT}": "",
-            },
-        ),
-        edited(
-            masked_loss,
-            {
-                _FILL: "targets.clamp(min=0)",
-                _TOTAL: 'F.cross_entropy(logits * mask[:, None], kept, reduction="sum")',
-            },
+        edited(masked_loss, {**_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""}),
+        edited(masked_loss, _CLAMP),
+        *(
+            edited(masked_loss, {_FILLED: "logits * mask[:, None]", **_CLAMP, **more})
+            for more in ({_TOTAL: _MEAN, f" / {_COUNT}": ""}, {})
         ),
     ),
-    "hides-nan": (
-        edited(masked_loss, {"(logits, kept": "(logits.nan_to_num(), kept"}),
-        edited(masked_loss, {_TOTAL: _MEAN, f" / {_COUNT}": ".nan_to_num(0.0)"}),
-        edited(masked_loss, {"return total": "total = total.nan_to_num(0.0)\nreturn total"}),
-        edited(
-            masked_loss,
-            {_TOTAL: 'F.cross_entropy(logits, kept, reduction="none").nan_to_num(0.0).sum()'},
-        ),
+    "hides-nan": _both(
+        {"(clean, kept": "(clean.nan_to_num(), kept"},
+        {_TOTAL: _MEAN, f" / {_COUNT}": ".nan_to_num(0.0)"},
+        {"return total": "total = total.nan_to_num(0.0)\nreturn total"},
+        {_TOTAL: f"{_EACH}.nan_to_num(0.0).sum()"},
     ),
-    "probabilities": edited(masked_loss, {"(logits, kept": "(logits.softmax(1), kept"}),
-    "no-graph": edited(masked_loss, {"(logits, kept": "(logits.detach(), kept"}),
+    "probabilities": _both({"(clean, kept": "(clean.softmax(1), kept"}),
+    "no-graph": _both({"(clean, kept": "(clean.detach(), kept"}),
 }
 
 
@@ -226,14 +215,16 @@ EXERCISE = Exercise(
 Text is padded, and padding must not count. The usual line, `F.cross_entropy(logits[mask], targets[mask])`, lets
 the host wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where
 `mask` is True, as a tensor with its graph, and without a wait. In the other rows the target is -1, and the
-logits may be NaN. Where no row counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
+logits may be NaN: their gradient is 0 all the same. Where no row counts, the loss is 0. A loss that is NaN because
+training diverged stays NaN.
 """,
     hints=(
         "Why must the host wait for `logits[mask]`? What does it not know?",
         "Keep all rows, so that no shape depends on values. `cross_entropy` leaves out rows whose target is its "
         "`ignore_index`, by default -100.",
         '`targets.masked_fill(~mask, -100)`, `reduction="sum"`, and a division by the number of True that is at '
-        "least 1: `.clamp(min=1)`.",
+        "least 1: `.clamp(min=1)`. A loss that is left out has a gradient of 0, and in backward 0 × NaN is NaN: fill the "
+        "logits too, before the loss.",
     ),
     reference=masked_loss,
     check_answer=_check_masked_loss,
@@ -242,6 +233,8 @@ logits may be NaN. Where no row counts, the loss is 0. A loss that is NaN becaus
     "mask.any():`. A fixed shape with something neutral in it costs a little arithmetic and no wait.",
     diagnoses={
         "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are there.",
+        "nan-gradient": "The loss is right, and the gradient of the padding is NaN: a NaN that is left out of the loss comes "
+        "back in backward, where 0 × NaN is NaN. Fill the logits before the loss.",
         "divided-by-all": "The sum is divided by the number of all rows. Only those that count belong in the mean.",
         "summed": "That is the sum. The mean is asked for.",
         "summed-few": "`.clamp(max=1)` makes every count 1, so this is the sum. At least 1 is `min=1`.",

@@ -89,6 +89,16 @@ TWINS = {
         )
         for end in ("sum(map(len, batches))", "start")
     ),
+    "own-length": edited(
+        predictions,
+        {
+            "for x in batches:": "for k, x in enumerate(batches):",
+            "stop = start + len(x)": "stop = (k + 1) * len(x)",
+            _PLACE: "landing[k * len(x) : stop]",
+            _RETURN: "return landing[: sum(map(len, batches))].tolist()",
+        },
+    ),
+    "values": edited(predictions, {"argmax(1)": "amax(1)"}),
     "whole-landing": edited(predictions, {_RETURN: "return landing.tolist()"}),
     "other-axis": _of_classes,
     "nested": lambda model, batches, landing, device: [
@@ -164,6 +174,8 @@ rows, in order, and let the host wait **once**. (`synchronize(device)` is the co
         "no-first": "The rows of the first batch are missing.",
         "too-few": "Those are fewer numbers than there are rows.",
         "too-many": "Those are more numbers than there are rows.",
+        "own-length": "A batch's place was made of its number and its own length. It begins where the one before it ends.",
+        "values": "Those are the largest outputs. Which class each belongs to is asked for: `argmax`.",
         "wrong-classes": "There is a number for each row, but those are not the rows' classes in their order.",
     },
 )

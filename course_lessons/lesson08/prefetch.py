@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import contextmanager
 from typing import Any
 
 from course_utils.exercises import Exercise, Judge
@@ -73,31 +73,47 @@ def _wait_until(done: Callable[[], bool]) -> bool:
 END = object()
 
 
-def _pull(ahead: Iterator[Any]) -> Any:
-    """Return the next batch, or `END`; what the learner's generator raises is the learner's."""
-    try:
-        return next(ahead, END)
-    except OSError:
-        raise
-    except Exception as error:  # noqa: BLE001
-        raise Raised(without_this_frame(error)) from None
+class _Loop(threading.Thread):
+    """A thread that does the training loop's work."""
 
 
-def _pull_in_time(ahead: Iterator[Any], given: Sequence[Any], judge: Judge) -> Any:
-    """Return the next batch as `_pull` does; refuse a generator that waits for a thread that has ended."""
+def _in_time(work: Callable[[], Any]) -> Future[Any]:
+    """Do the loop's work in a thread of its own; come back after a second, also where it never ends."""
     result: Future[Any] = Future()
 
-    def pull() -> None:
+    def run() -> None:
         try:
-            result.set_result(_pull(ahead))
-        except (OSError, Raised) as error:
+            result.set_result(work())
+        except Exception as error:  # noqa: BLE001
             result.set_exception(error)
 
-    threading.Thread(target=pull, daemon=True).start()
+    thread = _Loop(target=run, daemon=True)
+    thread.start()
+    thread.join(1.0)
+    return result
+
+
+def _pull(ahead: Iterator[Any], given: Sequence[Any], judge: Judge, kind: str = "waits") -> Any:
+    """Return the next batch, or `END`; what the learner's generator raises is the learner's."""
+    result = _in_time(functools.partial(next, ahead, END))
+    if not result.done():
+        wanted = "the OSError" if kind == "hangs" else "the next batch, or the end"
+        judge.no(kind, seen=f"{list(given)}, then the loop waits", expected=wanted)
+    if isinstance(error := result.exception(), OSError):
+        raise error
+    if isinstance(error, Exception):
+        raise Raised(without_this_frame(error))
+    return result.result()
+
+
+@contextmanager
+def _loop(answer: Callable[..., Any], source: _Source, bound: int, judge: Judge) -> Iterator[Any]:
+    """Give the learner's generator, and leave it where nobody waits for it."""
+    ahead = judge.is_a(answer(source, bound), Generator, "a generator")
     try:
-        return result.result(timeout=1.0)
-    except FutureTimeout:
-        judge.no("hangs", seen=f"{list(given)}, then the loop waits", expected="the OSError")
+        yield ahead
+    finally:
+        _in_time(ahead.close)
 
 
 _BATCHES = ((6, 2), (3, 1), (0, 2), (2, 4), ([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1))
@@ -105,28 +121,29 @@ _BATCHES = ((6, 2), (3, 1), (0, 2), (2, 4), ([7, 0, 8], 2), ([7, None, 8], 1), (
 
 def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
     for batches, bound in _BATCHES:
-        source = _Source(batches)
-        ahead = judge.is_a(answer(source, bound), Generator, "a generator")
-        got = list(iter(functools.partial(_pull, ahead), END))
+        source, got = _Source(batches), []
+        with _loop(answer, source, bound, judge) as ahead:
+            while (batch := _pull(ahead, got, judge)) is not END:
+                got.append(batch)
         right = list(source.batches)
         if got != right:
             judge.no(_of_others(got, right), seen=f"{got}, bound {bound}", expected=f"{right}")
     _judge_failure(answer, judge)
     for bound in (3, 1):
         source = _Source(20)
-        ahead = answer(source, bound)
-        for taken in (1, 2):
-            _pull(ahead)
-            loaded = source.settle(taken + bound)
-            seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
-            if threading.current_thread() in source.threads or loaded <= taken:
-                judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
-            if loaded != taken + bound:
-                far = "no-bound" if loaded > taken + bound + 1 else "one-more"
-                kind = far if loaded > taken + bound else "too-few"
-                judge.no(kind, seen=seen, expected=f"{taken + bound}")
-        ahead.close()
-        if source.working():
+        with _loop(answer, source, bound, judge) as ahead:
+            for taken in (1, 2):
+                _pull(ahead, range(1, taken), judge)
+                loaded = source.settle(taken + bound)
+                seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
+                if any(isinstance(thread, _Loop) for thread in source.threads) or loaded <= taken:
+                    judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
+                if loaded != taken + bound:
+                    far = "no-bound" if loaded > taken + bound + 1 else "one-more"
+                    kind = far if loaded > taken + bound else "too-few"
+                    judge.no(kind, seen=seen, expected=f"{taken + bound}")
+            left = _in_time(ahead.close)
+        if not left.done() or source.working():
             judge.no(
                 "thread-stays",
                 seen="the loading thread is still there after the loop was left",
@@ -146,10 +163,10 @@ def _of_others(got: list[Any], right: list[Any]) -> str:
 
 def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
     got: list[Any] = []
-    ahead = answer(_Source(6, fails_at=3), 2)
     try:
-        while (batch := _pull_in_time(ahead, got, judge)) is not END:
-            got.append(batch)
+        with _loop(answer, _Source(6, fails_at=3), 2, judge) as ahead:
+            while (batch := _pull(ahead, got, judge, "hangs")) is not END:
+                got.append(batch)
     except OSError:
         if got != [1, 2, 3]:
             judge.no("too-soon", seen=f"{got}, then the error", expected="[1, 2, 3] first")
@@ -196,6 +213,7 @@ error. When the loop is left early, the thread ends.
         "error-lost": "Loading failed, and the loop ended as if the data had. The training would go on with a "
         "part of it.",
         "hangs": "Loading failed, and the loop waits for ever: nobody told it of the error.",
+        "waits": "The loop waits for ever: no batch comes any more, and no end.",
         "too-soon": "The error came before the batches that had been loaded.",
         "thread-stays": "The loop was left, and the loading thread is still there.",
     },

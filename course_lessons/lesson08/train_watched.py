@@ -57,8 +57,6 @@ class _Track:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
         self.steps = 0
         self.optimizer.register_step_post_hook(self._step)
-        for p in self.model.parameters():  # left over from an earlier step
-            p.grad = torch.ones_like(p)
         self.batches = []
         for i in range(n):
             x = torch.randn(4, 7, generator=generator)

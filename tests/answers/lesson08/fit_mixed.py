@@ -90,4 +90,9 @@ WRONG = {
         fit_mixed, {"with torch.autocast": "model[0].weight.data *= 0.7\nwith torch.autocast"}
     ),
 }
-RIGHT = {"in two branches": _in_two_branches}
+RIGHT = {
+    "in two branches": _in_two_branches,
+    "emptied behind the step": edited(
+        fit_mixed, {_ZERO: "", "scaler.update()": f"scaler.update()\n{_ZERO}"}
+    ),
+}

@@ -16,20 +16,32 @@ def _by_index(logits, targets, mask):
 
 
 def _by_where(logits, targets, mask):
-    losses = F.cross_entropy(logits, targets.clamp(min=0), reduction="none")
+    clean = torch.where(mask[:, None], logits, 0.0)
+    losses = F.cross_entropy(clean, targets.clamp(min=0), reduction="none")
     return torch.where(mask, losses, 0.0).sum() / torch.clamp(mask.sum(), min=1)
 
 
 def _by_gather(logits, targets, mask):
-    scores = logits.log_softmax(1).gather(1, targets.clamp(min=0)[:, None]).squeeze(1)
+    scores = (
+        logits.masked_fill(~mask[:, None], 0)
+        .log_softmax(1)
+        .gather(1, targets.clamp(min=0)[:, None])
+        .squeeze(1)
+    )
     return -scores.masked_fill(~mask, 0).sum() / mask.sum().clamp_min(1)
+
+
+def _where_too_late(logits, targets, mask):
+    losses = F.cross_entropy(logits, targets.clamp(min=0), reduction="none")
+    return torch.where(mask, losses, 0.0).sum() / torch.clamp(mask.sum(), min=1)
 
 
 WRONG = {
     **TWINS,
+    "nan-gradient": (TWINS["nan-gradient"], _where_too_late),
     "waits": _by_index,
     "not-one": edited(masked_loss, {"return total": "return 0 * logits[0] + total"}),
-    "other-gradient": edited(masked_loss, {"(logits, kept": "(2 * logits - logits.detach(), kept"}),
+    "other-gradient": edited(masked_loss, {"(clean, kept": "(2 * clean - clean.detach(), kept"}),
     "other-loss": edited(masked_loss, {"return total": "return 2 * total"}),
 }
 RIGHT = {"where": _by_where, "gather": _by_gather}

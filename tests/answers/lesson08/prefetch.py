@@ -162,7 +162,17 @@ WRONG = {
     "error-lost": _prefetch_swallowing,
     "hangs": (_prefetch_mute, edited(_prefetch_mute, {"(bound)": "()"})),
     "too-soon": (edited(prefetch, {"iter(batches)": "iter(list(batches))"}), _first_error_first),
-    "thread-stays": _prefetch_by_queue(lambda bound: bound - 1 or 1),
+    "waits": edited(_prefetch_mute, {"waiting.put(END)": "pass"}),
+    "thread-stays": (
+        _prefetch_by_queue(lambda bound: bound - 1 or 1),
+        edited(
+            _by_thread,
+            {
+                "(target=load)": "(target=load, daemon=True)",
+                "left.set()\nroom.release()\nthread.join()": "thread.join()",
+            },
+        ),
+    ),
     "last-missing": edited(prefetch, {"iter(batches)": "iter(list(batches)[:2])"}),
     "other-order": _mixed,
     "other-batches": lambda batches, bound: (b for batch in batches for b in (batch, batch)),

@@ -42,9 +42,9 @@ def _by_arrays(model, batches, optimizer, every):
         losses = []
         for x, y in batches[first : first + every]:
             loss = F.cross_entropy(model(x), y)
-            optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            optimizer.zero_grad()
             losses.append(loss.detach().clone())
         bad = np.flatnonzero(~np.isfinite(torch.stack(losses).cpu().numpy()))
         if len(bad):
