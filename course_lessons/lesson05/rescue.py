@@ -252,7 +252,7 @@ have a child that is really called `module`. Where the keys of both differ in an
     diagnoses={
         "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
         "a longer word.",
-        "letters": "`lstrip` takes off all letters at the beginning that are among those it was given. `removeprefix` takes off a "
+        "letters": "`lstrip` and `strip` take off all letters at the beginning that are among those they were given. `removeprefix` takes off a "
         "word; and a model's own keys can begin with that word: ask the model for them.",
         "child-module": "All words `module.` and `_orig_mod.` at the beginning go. A model's own keys can begin like that: ask "
         "the model for its keys.",

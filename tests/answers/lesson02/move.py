@@ -79,6 +79,10 @@ WRONG = {
             {"*(move(value, device) for": "*(by_duck(value, device) for"},
             by_duck=lambda value, device: value.to(device) if hasattr(value, "to") else value,
         ),
+        edited(
+            move,
+            {"*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"},
+        ),
     ),
     "namedtuple": edited(
         move,

@@ -178,6 +178,9 @@ WRONG = {
     "no-partner": (
         edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"}),
         edited(_swapped_ring, {"irecv(received, (rank - 1)": "irecv(received, (rank + 1)"}),
+        edited(
+            ring_all_reduce, {"dist.recv(received, (rank - 1)": "dist.recv(received, (rank + 1)"}
+        ),
     ),
     "lacking": (
         edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) - 1"}),
