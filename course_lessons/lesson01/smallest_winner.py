@@ -191,7 +191,8 @@ EXERCISE = Exercise(
         "other-bytes": "Your numbers have not the 4 bytes of float32.",
         "bits": "You count bits. The bus is given in bytes a second.",
         "bus-multiplied": "You multiply by `bus_bytes`. It is a rate: bytes divided by it are seconds.",
-        "no-launch": "The launch is missing: the device pays for it before it computes anything.",
+        "no-launch": "The launch makes no difference to your answer: the device pays for it before it computes anything, and "
+        "the CPU does not.",
         "several-launches": "You pay for the launch several times. It is one launch.",
         "arithmetic-alone": "You compare the arithmetic alone. The device pays for a launch and for the bus as well.",
         "no-arithmetic": "Your device does not compute: its 2·n³ FLOPs are missing.",

@@ -207,7 +207,7 @@ def mean_loss_that_waits(batches, step, device):
 EXERCISE = Exercise(
     id="02.mean_loss",
     title="Load while the device computes",
-    task="`batches` yields tensors in **pinned** host memory; the host takes time to load each, now more, now less. "
+    task="`batches` yields tensors of one shape in **pinned** host memory; the host takes time to load each, now more, now less. "
     "`step(x)` takes a batch on the device and gives its loss there, as a tensor; some steps are longer than others. "
     "The loop below returns the right mean, but host, bus and device wait for one another. Return the same "
     "number in at most three quarters of its (modelled) time.",

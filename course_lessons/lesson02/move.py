@@ -56,7 +56,7 @@ def _batches() -> Iterator[Any]:
     yield Sample(torch.rand(4), "digit_7.png")
     yield {
         "inputs": (torch.rand(2, 2), [torch.rand(3), {"mask": torch.tensor([True])}, ()]),
-        "source": Sample(torch.arange(3), ["a.png", "b.png"]),
+        "source": Sample({"grey": torch.arange(3)}, ["a.png", {"mark": torch.ones(4)}]),
         "nothing": None,
         "share": 0.5,
         "whole": True,

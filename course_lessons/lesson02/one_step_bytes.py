@@ -122,8 +122,8 @@ EXERCISE = Exercise(
         "one-image": "A batch has 64 images, and 64 labels.",
         "swapped": "The two numbers stand in the other order: first the way to the device.",
         "kilobytes": "The task asks for bytes, not for thousands of them.",
-        "eight-bytes": "You counted eight bytes for each number of the images. They travel as bytes, and what is made of them "
-        "later is made on the device.",
+        "eight-bytes": "What you counted beside the model and the labels is eight bytes for each number of the images: so much "
+        "as images and noise would have as floats. The images travel as bytes, and the noise is made on the device.",
         "total": "This is the sum of both ways. Answer with two numbers: there, and back.",
         "noise": "You counted the noise. On which device is it made?",
         "no-images": "The images start on the host, and the model on the device needs them.",

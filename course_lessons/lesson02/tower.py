@@ -183,7 +183,7 @@ EXERCISE = Exercise(
         "not look into, so they are not moved either.",
         "moves-by-hand": "It runs on the device now, because your code carries the layers there. But `parameters()` does "
         "not find them all: an optimiser would not train the others, and a checkpoint would not save them.",
-        "no-bias": "All the layers are there, but without their biases: `nn.Linear(a, b)` has one.",
+        "no-bias": "`parameters()` has the weights of all layers, and not their biases: `nn.Linear(a, b)` has one.",
         "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the stub does, "
         "and let `.to(device)` move them.",
         "other-layers": "These are not the layers that `sizes` describes: one for each pair of neighbours.",

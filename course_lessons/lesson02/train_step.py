@@ -101,8 +101,8 @@ def _count(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
-def _learnt(got: Any, model: nn.Module, optimizer: Any, *_: Any) -> tuple[int, Any]:
-    return optimizer.steps, [p.detach().cpu() for p in model.parameters()]
+def _learnt(got: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, Any]:
+    return {"steps": optimizer.steps, "weights": [p.detach().cpu() for p in model.parameters()]}
 
 
 def _over(twins: Any, **more: Any) -> OverCases:
@@ -119,8 +119,7 @@ def _over(twins: Any, **more: Any) -> OverCases:
 _WEIGHTS = _over(
     _LEARNS,
     look=_learnt,
-    otherwise=lambda got, right, *_: "steps" if got[0] != right[0] else "not-trained",
-    shown=lambda value: f"{value[0]} step(s), a weight {float(value[1][0][0, 0]):.4f}",
+    otherwise=lambda got, right, *_: "steps" if got["steps"] != right["steps"] else "not-trained",
 )
 _LOGITS = _over(_GIVES, read=lambda judge, got: got, otherwise="other-logits")
 

@@ -143,6 +143,8 @@ def _judge_passes(
     )
     if len(sizes) > 1 and max(model.rows, default=0) > max(sizes):
         judge.no("larger-part", seen=passes, expected="a forward and a backward pass for each part")
+    if len(model.rows) > len(sizes):
+        judge.no("other-parts", seen=passes, expected="each part once")
     if order[:2] == ["forward"] * 2 and len(backward) and len(sizes) > 1:
         judge.no("all-at-once", seen=passes, expected="one part after the other")
     if Counter(model.rows) != Counter(sizes):

@@ -41,6 +41,7 @@ def _with_gradients(rank: int, unused: Sequence[str]) -> _Branches:
     for number, (name, parameter) in enumerate(model.named_parameters()):
         if parameter.requires_grad and name not in unused:
             values = torch.arange(1.0, parameter.numel() + 1) + 10 * number
+            values[::2] *= -1
             own = (rank + 1) ** 2 * values.roll(rank)  # no rank's is a multiple of another's
             parameter.grad = own.view_as(parameter)
     return model
@@ -191,6 +192,10 @@ def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -
     cases = list(zip(got, right, given, strict=True))
     if all(_kept(g[n][r], *old[n], r) for g, mean, old in cases for n, r in _wrong(g, mean)):
         return "some-left"
+    if all(
+        agree(_ALIKE, g[n][r], sum(old[n][0])) for g, mean, old in cases for n, r in _wrong(g, mean)
+    ):
+        return "some-sums"
     divided = True
     for g, mean, _ in cases:
         for r in range(len(mean[_A])):
@@ -243,6 +248,7 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
         "rank-0-alone": "Rank 0 has the mean, and the others have not. `all_reduce` gives the sum to every rank, and every rank "
         "must divide it.",
         "some-left": "Some gradients are the mean, and others are as they were.",
+        "some-sums": "Some gradients are the mean, and others are the sum still: each is to be divided.",
         "zeros": "All gradients are zero: the rank's own was put away. Only None counts as zero.",
         "ones": "A rank without a gradient counts as one here, in each place. It counts as zero.",
         "users-only": "That is the mean over the ranks that used the parameter. `None` counts as zero, and its rank counts too.",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ def rescue(state, model):
 
 def _models() -> Iterator[nn.Module]:
     """Yield models in whose keys the words stand nowhere, in the middle, at the beginning, and at that of every key."""
-    yield nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    yield nn.Sequential(OrderedDict(dense=nn.Linear(2, 3), norm=nn.BatchNorm1d(3)))
     layers = nn.ModuleDict({"_orig_mod": nn.Linear(2, 2), "module": nn.Linear(2, 1)})
     yield nn.ModuleDict({"layers": layers, "submodule": nn.Linear(3, 1)})
     child = nn.ModuleDict({"module": nn.Linear(2, 3), "submodule": nn.Linear(3, 1)})
@@ -185,6 +187,11 @@ TWINS: dict[str, Any] = {
         *_stripped(lambda key: key.replace("module.", "")),
         *_stripped(lambda key: key.replace("_orig_mod.", "").removeprefix("module.")),
     ),
+    "letters": (
+        *_stripped(lambda key: reduce(str.lstrip, ("module.", "_orig_mod."), key)),
+        *_stripped(lambda key: reduce(str.lstrip, ("_orig_mod.", "module."), key)),
+        *_stripped(lambda key: reduce(str.lstrip, ("module.",), key)),
+    ),
     "child-module": _stripped(_first_words),
     "first-part": _stripped(lambda key: key.split(".", 1)[-1]),
     "last-parts": _stripped(lambda key: ".".join(key.split(".")[-2:])),
@@ -245,6 +252,8 @@ have a child that is really called `module`. Where the keys of both differ in an
     diagnoses={
         "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
         "a longer word.",
+        "letters": "`lstrip` and `strip` take off all letters at the beginning that are among those they were given. `removeprefix` takes off a "
+        "word; and a model's own keys can begin with that word: ask the model for them.",
         "child-module": "All words `module.` and `_orig_mod.` at the beginning go. A model's own keys can begin like that: ask "
         "the model for its keys.",
         "first-part": "The first part of each key goes, whatever it is.",

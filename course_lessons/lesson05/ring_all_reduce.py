@@ -38,15 +38,22 @@ COLLECTIVES += ("broadcast", "reduce_scatter", "reduce_scatter_tensor", "all_to_
 
 
 class _Watched:
-    """What a rank sees as ``dist``; notes which collectives are asked for."""
+    """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
 
     def __init__(self, dist: Any, asked: set[str]) -> None:
         self._dist, self._asked = dist, asked
 
     def __getattr__(self, name: str) -> Any:
-        if name in COLLECTIVES:
-            self._asked.add(name)
+        self._asked.add(name)
         return getattr(self._dist, name)
+
+    def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        self._asked.add("irecv")
+        return self._dist.irecv(tensor.fill_(_NOT_THERE), *args, **kwargs)
+
+
+_NOT_THERE = -1e9
+"""What a tensor holds until its message has arrived."""
 
 
 _RINGS: tuple[tuple[tuple[int, ...], int, torch.dtype], ...] = (
@@ -82,17 +89,22 @@ def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
         try:
             run = on_ranks(program, answer, ranks, judge, "deadlock", "other-partner")
         except NotYet as refusal:
-            if refusal.diagnosis == "deadlock" and "finished" in refusal.seen:
+            begun = "isend" in asked and asked & {"recv", "irecv"} and "in send" not in refusal.seen
+            in_vain = begun or "finished" in refusal.seen
+            if refusal.diagnosis == "deadlock" and in_vain:
                 judge.no("no-partner", seen=refusal.seen, expected=refusal.expected)
             raise
         except Raised as raised:
             if "before wait()" not in str(raised.error):
                 raise
             judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
-        if asked:
-            judge.no("collective", seen=", ".join(sorted(asked)), expected="only send and receive")
+        if collectives := sorted(asked & {*COLLECTIVES}):
+            judge.no("collective", seen=", ".join(collectives), expected="only send and receive")
         if left := sum(run.unwaited):
             judge.no("no-wait", seen=f"{where}: {left} × irecv without wait()", expected="wait()")
+        if any((each < _NOT_THERE / 2).any() for each in run.results):
+            seen = f"{where}: what was still to arrive is in the result"
+            judge.no("no-wait", seen=seen, expected="wait() first")
         _judge_sums(run.results, shape, dtype, where, judge)
         _judge_messages(run, shape, dtype, where, judge)
 
@@ -211,7 +223,8 @@ returned has returned. The cell below your answer draws it.
     diagnoses={
         "deadlock": "The ranks wait for each other. If every rank sends first, nobody receives: begin sending "
         "with `isend`, receive, and then wait.",
-        "no-partner": "A rank waits for one that has finished already. Each message needs a rank that sends it and one that receives it.",
+        "no-partner": "A rank waits in vain. Each message needs a rank that sends it and one that receives it: compare who sends to "
+        "whom with who receives from whom.",
         "other-partner": "What one rank sends is not what the other one receives. Compare sizes and dtypes.",
         "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
         "what they returned has returned.",
@@ -222,7 +235,8 @@ returned has returned. The cell below your answer draws it.
         "the complete pieces go round.",
         "some-ranks": "Some ranks have the sum, and others do not.",
         "more-than-once": "A rank's number is in a place more than once. What is complete must not be added again.",
-        "lacking": "Some places lack the numbers of some ranks. Each piece must go all the way round, twice.",
+        "lacking": "Some places lack the numbers of some ranks. Follow one piece: on its first way round every rank adds "
+        "its numbers to it, and on its second every rank gets the whole.",
         "left-over": "Some places never took part: they are as before on every rank. n need not divide the size.",
         "other-sum": "Some places hold what no sum of the ranks' numbers for that place can be. Look at which piece a rank sends, at "
         "which one the next expects, and at whether it has arrived when it is added.",

@@ -29,7 +29,8 @@ _SHARDS = ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6))
 def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     for n, ranks in _SHARDS:
         _judge_shards(answer, n, ranks, judge)
-    first, later, other = (_order(answer, 50, *key, judge) for key in ((0, 3), (1, 3), (0, 8)))
+    first, later, *more = epochs = [_order(answer, 50, epoch, 3, judge) for epoch in range(4)]
+    other = _order(answer, 50, 0, 8, judge)
     steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
     if max(steps.values(), default=0) > 12:
         judge.no("not-shuffled", seen=f"rows {first[:8]} … in epoch 0", expected="a random order")
@@ -42,6 +43,10 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
                 seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
                 expected="another choice",
             )
+    for epoch, order in enumerate(more, 2):
+        if order in epochs[:epoch]:
+            seen = f"epochs {epochs.index(order)} and {epoch} alike"
+            judge.no("epochs-again", seen=seen, expected="another order")
     if first == other:
         judge.no("no-seed", seen="seeds 3 and 8 alike", expected="another order")
 
@@ -51,7 +56,8 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
     shards = [_rows(answer, n, rank, ranks, 2, 3, judge) for rank in range(ranks)]
     seen = f"{n} rows for {ranks} ranks: {_some(shards)}"
     length, sizes = math.ceil(n / ranks), sorted({len(rows) for rows in shards})
-    covered = {row for rows in shards for row in rows}
+    often = Counter(row for rows in shards for row in rows)
+    covered = {*often}
     if covered - set(range(n)):
         judge.no("other-rows", seen=seen, expected=f"row numbers from 0 to {n - 1}")
     if len(sizes) > 1:
@@ -77,6 +83,8 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
         judge.no(
             "overlap" if even else "own-order", seen=seen, expected=f"all {n} rows, over all ranks"
         )
+    if max(often.values()) > 1 + min(often.values()):
+        judge.no("same-again", seen=seen, expected="no row two times more than another")
 
 
 def _rows(
@@ -118,7 +126,7 @@ EXERCISE = Exercise(
 Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
 ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
 seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
-some rows come twice. n may be smaller than the number of ranks. Global random generators stay as they are.
+some rows come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
 """,
     hints=(
         "How can ranks that do not talk agree on one random order? What do all of them know?",
@@ -143,6 +151,9 @@ some rows come twice. n may be smaller than the number of ranks. Global random g
         "same-rows": "A rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
         "handed-round": "The same rows stay together, and only the rank that has them is another. Shuffle all rows first, then "
         "share them out.",
+        "epochs-again": "Two epochs that follow each other have other orders, and a later one has the order of an earlier one.",
+        "same-again": "A row comes at least two times more than another. Where rows have to come again, go on through the order, "
+        "one after the other.",
         "no-seed": "In epoch 0 the order does not depend on the seed.",
         "not-shuffled": "Most rows come in equal steps, as they lie in the data.",
         "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",

@@ -86,7 +86,14 @@ def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
             name: [made for one in several(f) for made in _made(one, data)]
             for name, f in _TWINS.items()
         }
-        judge.closest(got, right, twins, alike=_ALIKE, say=say)
+        judge.closest(
+            got,
+            right,
+            twins,
+            alike=_ALIKE,
+            otherwise=lambda at: "nan" if any(map(math.isnan, got[at])) else "wrong-value",
+            say=say,
+        )
     for (logged, where), means in zip(logs, right, strict=True):
         _judge_log(logged, means[0], where, judge)
 
@@ -241,6 +248,8 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
         "by-ranks": "That is the mean, divided once more by the number of ranks.",
         "sum-by-ranks": "The losses of all rows are divided by the number of ranks.",
         "unweighted": "The batches' means are added up as if each were a sum over its rows, and divided by all rows.",
+        "nan": "The result is `nan`, which is no number. 0 / 0 gives that, as for the mean of a rank without rows, and a sum with it "
+        "stays `nan`.",
         "only-rank-0": "Some ranks give back nothing. The mean is to be returned on every rank.",
         "no-log": "Nothing is logged.",
         "other-rank-logs": "Rank 0 does not log, and another rank does.",

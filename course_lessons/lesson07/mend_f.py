@@ -138,7 +138,8 @@ the output that its own step gave.
         "new-output": "The outputs are those of the model after its step. Each step's own output counts, from before it.",
         "one-late": "Each number is a step late: it is made before the step's own batch is counted.",
         "losses": "Those are the losses. The task asks for the accuracies.",
-        "whole": "`//` keeps the whole number alone, and an accuracy is a part of 1.",
+        "whole": "All accuracies are 0 here. `//` does that, which keeps the whole number alone; so does a comparison that hits "
+        "nothing.",
         "aliased": "Every entry of the list is the same tensor; `+=` changed it later. Append a new tensor in each step.",
     },
 )

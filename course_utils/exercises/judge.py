@@ -162,7 +162,8 @@ class Judge:
                 if follows and much and len(wrong) > max(1, len(explained)):
                     told, explained = diagnosis, wrong
                     telling = [at for at in wrong if at in plain]
-        at = min(telling or explained or off, key=simple or (lambda at: at))
+        telling = [at for at in telling or explained if at in off] or off
+        at = min(telling, key=simple or (lambda at: at))
         if not told:
             told = otherwise(at) if callable(otherwise) else otherwise
         seen, expected = say(at) if say else apart(got[at], right[at], alike)

@@ -72,7 +72,18 @@ WRONG = {
         {_SEQUENCE: f"if isinstance(batch, float):\n    return torch.tensor(batch)\n{_SEQUENCE}"},
     ),
     "stays": edited(move, {"return batch.to(device)": "batch.to(device)"}),
-    "one-level": _one_level,
+    "one-level": (
+        _one_level,
+        edited(
+            move,
+            {"*(move(value, device) for": "*(by_duck(value, device) for"},
+            by_duck=lambda value, device: value.to(device) if hasattr(value, "to") else value,
+        ),
+        edited(
+            move,
+            {"*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"},
+        ),
+    ),
     "namedtuple": edited(
         move,
         {

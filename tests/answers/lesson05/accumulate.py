@@ -101,8 +101,11 @@ WRONG = {
     "part-left-out": lambda model, parts, loss_fn, optimizer: accumulate(
         model, parts[:-1] or parts, loss_fn, optimizer
     ),
-    "other-parts": lambda model, parts, loss_fn, optimizer: accumulate(
-        model, [*parts, parts[-1]], loss_fn, optimizer
+    "other-parts": (
+        lambda model, parts, loss_fn, optimizer: accumulate(
+            model, [*parts, parts[-1]], loss_fn, optimizer
+        ),
+        edited(accumulate, {_LOSS: f"model(x)\n{_LOSS}"}),
     ),
     "no-backward": edited(accumulate, {".backward()": ".detach()"}),
     "divided-twice": edited(accumulate, {" / rows": " / rows / len(parts)"}),

@@ -114,6 +114,13 @@ def _average_of_divided_broadcasts(model, dist):
             p.grad /= dist.get_world_size()
 
 
+def _average_of_the_last_parameter(model, dist):
+    for p in (p for p in model.parameters() if p.requires_grad):
+        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
+        dist.all_reduce(p.grad)
+    p.grad /= dist.get_world_size()
+
+
 def _average_of_the_largest(model, dist):
     for p in model.parameters():
         if p.requires_grad:
@@ -153,6 +160,7 @@ WRONG = {
         average_gradients,
         {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
     ),
+    "some-sums": _average_of_the_last_parameter,
     "zeros": edited(average_gradients, {"if parameter.grad is None:": "if True:"}),
     "ones": edited(average_gradients, {"torch.zeros_like": "torch.ones_like"}),
     "users-only": _average_of_users,
@@ -167,7 +175,10 @@ WRONG = {
         ),
     ),
     "frozen": edited(average_gradients, {"if parameter.requires_grad:": "if True:"}),
-    "wrong-value": _average_of_the_largest,
+    "wrong-value": (
+        _average_of_the_largest,
+        edited(average_gradients, {_SEND: f"parameter.grad.abs_()\n{_SEND}"}),
+    ),
 }
 RIGHT = {
     "by AVG": _average_by_avg,

@@ -146,6 +146,25 @@ def _ring_of_direct_messages(x, dist):
         sending.wait()
 
 
+def _swapped_ring(x, dist):
+    n, rank = dist.get_world_size(), dist.get_rank()
+    parts = x.view(-1).tensor_split(n)
+    for step in range(2 * (n - 1)):
+        part = parts[(rank - step - 1) % n]
+        received = torch.empty_like(part)
+        works = [
+            dist.isend(parts[(rank - step) % n], (rank + 1) % n),
+            dist.irecv(received, (rank - 1) % n),
+        ]
+        for work in works:
+            work.wait()
+        if step < n - 1:
+            part += received
+        else:
+            part.copy_(received)
+
+
+_WAITS = "for work in works:\n    work.wait()"
 _ADD = "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
 WRONG = {
     "deadlock": edited(
@@ -156,7 +175,13 @@ WRONG = {
     "whole-tensors": (_ring_of_whole_tensors, _ring_to_and_from_all),
     "too-many-steps": (_ring_taking_turns, _ring_all_begun_at_once),
     "half-way": edited(ring_all_reduce, {"2 * (n - 1)": "n - 1", _ADD: "part += received"}),
-    "no-partner": edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"}),
+    "no-partner": (
+        edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"}),
+        edited(_swapped_ring, {"irecv(received, (rank - 1)": "irecv(received, (rank + 1)"}),
+        edited(
+            ring_all_reduce, {"dist.recv(received, (rank - 1)": "dist.recv(received, (rank + 1)"}
+        ),
+    ),
     "lacking": (
         edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) - 1"}),
         edited(ring_all_reduce, {"    part += received": "    part.copy_(received)"}),
@@ -169,6 +194,7 @@ WRONG = {
     "no-wait": (
         edited(ring_all_reduce, {"sending = dist.isend": "dist.isend", "sending.wait()": ""}),
         edited(ring_all_reduce, {"empty_like": "zeros_like", "dist.recv": "dist.irecv"}),
+        edited(_swapped_ring, {_WAITS: _ADD, _ADD: _WAITS}),
     ),
     "collective": lambda x, dist: dist.all_reduce(x),
     "not-in-place": (lambda x, dist: ring_all_reduce(x.clone(), dist), lambda x, dist: None),
@@ -176,4 +202,8 @@ WRONG = {
     "some-ranks": _ring_to_the_last,
     "other-sum": lambda x, dist: x.fill_(-1),
 }
-RIGHT = {"by irecv": _ring_by_irecv, "of direct messages": _ring_of_direct_messages}
+RIGHT = {
+    "both begun": _swapped_ring,
+    "by irecv": _ring_by_irecv,
+    "of direct messages": _ring_of_direct_messages,
+}

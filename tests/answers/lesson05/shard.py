@@ -82,6 +82,11 @@ WRONG = {
     "repeated": edited(shard, {"torch.randperm(n, ": "torch.randint(n, (n,), "}),
     "overlap": edited(shard, {"padded[rank::world_size]": "padded[rank : rank + length]"}),
     "same-every-epoch": edited(shard, {"seed + epoch": "seed"}),
+    "epochs-again": edited(shard, {"seed + epoch": "seed + epoch % 3"}),
+    "same-again": (
+        edited(shard, {"(order * world_size)": "(order + [0] * world_size)"}),
+        edited(shard, {"(order * world_size)": "(order + order[-1:] * world_size)"}),
+    ),
     "same-rows": _shard_cut_first,
     "handed-round": _shard_handed_round,
     "unequal": edited(shard, {"return padded": "return order"}),

@@ -120,6 +120,7 @@ WRONG = {
     "all-log": edited(unhang, {"dist.get_rank() == 0": "True"}),
     "no-log": edited(unhang, {"log(mean)": "pass"}),
     "only-rank-0": edited(unhang, {"return mean": "return mean if dist.get_rank() == 0 else None"}),
+    "nan": edited(unhang, {_SEND: f"total[0] = total[0] / total[1] * total[1]\n{_SEND}"}),
     "wrong-type": edited(unhang, {"return mean": "return torch.tensor(mean)"}),
 }
 RIGHT = {

@@ -94,6 +94,7 @@ WRONG = {
     "other-numbers": edited(
         mend_a, {"norms.append": "norms.append(torch.rand((), device=x.device)); str"}
     ),
+    "zeros": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) * 0)"}),
     "other-update": _clipped_at_7,
     "not-finite": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / 0)"}),
     "returned-nothing": lambda model, batches, optimizer: None,

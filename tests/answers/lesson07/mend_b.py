@@ -38,6 +38,14 @@ def _b_by_item(model, images, labels, order, optimizer, device):
     return losses
 
 
+def _b_looked_up_one_by_one(model, images, labels, order, optimizer, device):
+    images, labels, losses = images.to(device), labels.to(device), []
+    for rows in order:
+        x = torch.stack([images[i] for i in rows.to(device)])
+        losses.append(stepped(F.cross_entropy(model(x), labels[rows]), optimizer))
+    return torch.stack(losses).tolist()
+
+
 def _b_all_each_step(model, images, labels, order, optimizer, device):
     losses = []
     for rows in order:
@@ -87,6 +95,7 @@ WRONG = {
     "labels-too": _b_labels_one_by_one,
     "all-each-step": _b_all_each_step,
     "waits-each-step": _b_by_item,
+    "waits-often": _b_looked_up_one_by_one,
     "on-the-host": _b_on_the_host,
     "other-weights": edited(
         mend_b, {"[rows].to(device), labels": "[rows].half().float().to(device), labels"}
