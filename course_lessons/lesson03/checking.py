@@ -89,16 +89,21 @@ def over(
 def weights_after(
     reference: Any, case: Any, n: int, twins: Any, *, otherwise: str
 ) -> Callable[..., None]:
-    """A check of the steps that an answer's optimiser made, and of the weights that they left.
+    """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.
     """
 
     def look(_: object, model: nn.Module, batches: Batches, optimizer: Any, *more: Any) -> Any:
-        return optimizer.steps, [p.detach().clone() for p in model.parameters()]
+        rate = optimizer.param_groups[0]["lr"]
+        return optimizer.steps, [p.detach().clone() for p in model.parameters()], rate
 
     def told(got: Any, right: Any, *_: Any) -> str:
-        return "steps" if got[0] != right[0] else otherwise
+        if got[2] != right[2]:
+            return "other-rate"
+        if got[0] != right[0]:
+            return "steps" if got[0] else "no-step"
+        return otherwise
 
     def shown(value: Any) -> str:
         return f"{value[0]} step{'s' * (value[0] != 1)}, a weight {float(value[1][0][0, 0]):.5f}"

@@ -100,8 +100,15 @@ WRONG = {
             "one-early": "max(start - 1, 0) :",
             "only-one": "start if start else 0 : start + 1 if start else None",
             "up-to-start": ":start",
+            "other-part": "2 * start :",
         }.items()
     },
+    "begins-again": edited(
+        index_batches,
+        {
+            "list(order.split(size))[start:]": "[*order.split(size)[start:], *order.split(size)[:start]]"
+        },
+    ),
     "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
     "too-far": _cut("torch.randperm(n + 1, generator=generator)"),
     "twice": _cut("torch.randint(n, (n,), generator=generator)"),
@@ -109,7 +116,10 @@ WRONG = {
     "not-shuffled": _cut("torch.arange(n)"),
     "padded": _cut("torch.randperm(n, generator=generator).repeat(2)[: n + -n % size]"),
     "last-dropped": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
-    "sizes": edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
+    "sizes": (
+        edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
+        edited(index_batches, {"order.split(size)": "order.tensor_split(-(-n // size))"}),
+    ),
     "as-many": edited(index_batches, {"order.split(size)": "order.chunk(size)"}),
     "ragged-first": edited(
         index_batches,

@@ -62,11 +62,15 @@ WRONG = {
     "buffers": _with(_MODEL, "dict(model.named_parameters())"),
     "half": (_halves, _with(_MODEL, "model.half().state_dict()")),
     "no-moments": _without_moments,
-    "other-model": (
+    "not-loadable": (
         _with(_MODEL, _OPTIMIZER),
-        _with(_MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"),
+        _with(_MODEL, '{f"module.{k}": v for k, v in model.state_dict().items()}'),
+        _with(_OPTIMIZER, "{}"),
+        _with(_SCALER, "vars(scaler)"),
     ),
-    "other-optimizer": _with(_OPTIMIZER, "{}"),
+    "other-model": _with(
+        _MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"
+    ),
 }
 RIGHT = {
     "of copies": _of_copies,
