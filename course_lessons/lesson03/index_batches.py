@@ -114,6 +114,7 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
         "only-one": lambda start: whole[start : start + 1],
         "up-to-start": lambda start: whole[:start],
         "begins-again": lambda start: whole[start:] + whole[:start],
+        "rolled": lambda start: cut(flat[start * size :] + flat[: start * size]),
     }
     first = {i for batch in rests[0] for i in batch}
     other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
@@ -124,7 +125,7 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
         for name, wrong in patterns.items()
         if all(rest == wrong(start) for start, rest in enumerate(rests, 1))
     )
-    told = next(follow, other)
+    told = {"rolled": "begins-again"}.get(name := next(follow, other), name)
     start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
     judge.no(
         told,
@@ -134,7 +135,8 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
 
 
 def _few(batches: list[Any]) -> str:
-    return f"{len(batches)} batches" + (f", the first {batches[0]}" if batches else "")
+    first = f", the first {batches[0]}" if batches else ""
+    return f"{len(batches)} batch{'es' * (len(batches) != 1)}" + first
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
@@ -178,7 +180,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "only-one": "Only batch number `start` came. All from it on are asked for.",
         "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
         "begins-again": "After the last batch the first ones came again. The epoch ends with its last batch.",
-        "other-part": "The order is that of the whole epoch, but other batches of it came than those from `start` on.",
+        "other-part": "These are batches of the whole epoch, but not just those from `start` on in their order.",
         "empty-batch": "After the last batch comes none: an empty tensor is no batch.",
         "past-the-end": "After the last batch comes none, but batches came.",
         "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",

@@ -53,7 +53,6 @@ _LEARNS = {
         _twin({_STEP: "", _GIVEN: "[optimizer.step()]"}),
     ),
     "not-train-mode": _twin({"model.train()": ""}),
-    "train-mode-late": _twin({"model.train()": "", _LINE: f"{_LINE}\nmodel.train()"}),
     "summed": _twin({_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"}),
     "softmax-twice": _twin({_LOSS: "F.cross_entropy(model(x).softmax(1), y)"}),
     "some-left-out": (
@@ -138,7 +137,7 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
         "training loop asks for the mode it needs.",
-        "train-mode-late": "The first batch went through the model in eval mode: `train()` came only after it.",
+        "eval-mode": "A batch went through the model in eval mode. Training takes train mode for all of them.",
         "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
         "some-left-out": "A batch at one end of the list has made no step.",

@@ -51,6 +51,11 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_keys(state, use_scaler, judge)
         for name, whole in right.items():
             _judge_part(name, state[name], whole, judge)
+        if not run.model.training:
+            judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
+        for name, whole in right.items():
+            if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
+                judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
         try:
             file = io.BytesIO()
             torch.save(state, file)

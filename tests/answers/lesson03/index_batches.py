@@ -100,14 +100,18 @@ WRONG = {
             "one-early": "max(start - 1, 0) :",
             "only-one": "start if start else 0 : start + 1 if start else None",
             "up-to-start": ":start",
-            "other-part": "2 * start :",
         }.items()
     },
-    "begins-again": edited(
-        index_batches,
-        {
-            "list(order.split(size))[start:]": "[*order.split(size)[start:], *order.split(size)[:start]]"
-        },
+    "other-part": (
+        edited(index_batches, {"[start:]": "[2 * start :]"}),
+        edited(index_batches, {"[start:]": "[start :][:: -1 if start else 1]"}),
+    ),
+    "begins-again": (
+        edited(index_batches, {"[start:]": "[start:] + list(order.split(size))[:start]"}),
+        edited(
+            index_batches,
+            {"list(order.split(size))[start:]": "list(order.roll(-start * size).split(size))"},
+        ),
     ),
     "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
     "too-far": _cut("torch.randperm(n + 1, generator=generator)"),

@@ -23,6 +23,10 @@ WRONG = {
     "reads-twice": edited(
         step_losses, {_GIVEN: "torch.stack(losses[:1]).tolist() + torch.stack(losses[1:]).tolist()"}
     ),
+    "eval-mode": (
+        _LEARNS["eval-mode"],
+        edited(step_losses, {_STEP: f"{_STEP}\nmodel.eval()"}),
+    ),
     "other-rate": edited(
         step_losses, {"losses = []": 'losses = []\noptimizer.param_groups[0]["lr"] /= 2'}
     ),
