@@ -168,7 +168,7 @@ _WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwis
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
-    elsewhere = {}
+    elsewhere: tuple[Any, ...] = ()
     for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
         most = max(len(y) for _, y in batches)
         forwards: list[int] = []
@@ -189,15 +189,17 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("eval-mode", seen="a forward pass in eval mode", expected="train mode")
         due = [*range(k, len(batches), k), len(batches)]
         if ends != due and not elsewhere:
-            elsewhere = {
-                "seen": f"k = {k}: steps after {ends} batches",
-                "expected": f"steps after {due} batches",
-            }
+            elsewhere = k, ends, due
     try:
         _WEIGHTS(answer, judge)
     except NotYet as refused:
         if refused.diagnosis == "not-by-count" and elsewhere:
-            judge.no("other-groups", **elsewhere)
+            k, ends, due = elsewhere
+            judge.no(
+                "other-groups",
+                seen=f"k = {k}: steps after {ends} batches",
+                expected=f"steps after {due} batches",
+            )
         raise
 
 
@@ -268,7 +270,7 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
         "tail-joined": "The batches after the last full group were put into that group. They make a step of their own.",
         "step-too-early": "The first step comes after one batch: counted from 0, the last batch of a group has "
         "the number k - 1.",
-        "other-groups": "The number of steps is right, but they come at other places than after every k batches and after the last.",
+        "other-groups": "There are as many steps as groups, but in other places: one belongs after every k batches, one after the last.",
         "group-too-long": "The groups overlap: each takes the next one's first batch along.",
         "group-too-short": "The last batch of each group is left out.",
         "group-left-out": "A group at one end of the list has made no step.",
