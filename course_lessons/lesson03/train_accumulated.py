@@ -197,7 +197,7 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
             k, ends, due = elsewhere
             judge.no(
                 "other-groups",
-                seen=f"k = {k}: steps after {ends} batches",
+                seen=f"steps after {ends} batches, k = {k}",
                 expected=f"steps after {due} batches",
             )
         raise
