@@ -37,10 +37,15 @@ def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
-    """An optimiser with momentum, which counts its steps in ``steps``."""
+    """An optimiser with momentum, which counts its steps in ``steps``; in ``in_eval`` the passes in eval mode."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    optimizer.steps = 0
+    optimizer.steps = optimizer.in_eval = 0
     optimizer.register_step_pre_hook(_count)
+
+    def note(model: nn.Module, _: object, out: torch.Tensor) -> None:
+        optimizer.in_eval += out.requires_grad and not model.training
+
+    model.register_forward_hook(note)
     return optimizer
 
 
@@ -89,16 +94,21 @@ def over(
 def weights_after(
     reference: Any, case: Any, n: int, twins: Any, *, otherwise: str
 ) -> Callable[..., None]:
-    """A check of the steps that an answer's optimiser made, and of the weights that they left.
+    """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.
     """
 
     def look(_: object, model: nn.Module, batches: Batches, optimizer: Any, *more: Any) -> Any:
-        return optimizer.steps, [p.detach().clone() for p in model.parameters()]
+        weights = [p.detach().clone() for p in model.parameters()]
+        return optimizer.steps, weights, optimizer.param_groups[0]["lr"], optimizer.in_eval
 
     def told(got: Any, right: Any, *_: Any) -> str:
-        return "steps" if got[0] != right[0] else otherwise
+        if got[2] != right[2]:
+            return "other-rate"
+        if got[0] != right[0]:
+            return "steps" if got[0] else "no-step"
+        return "eval-mode" if got[3] else otherwise
 
     def shown(value: Any) -> str:
         return f"{value[0]} step{'s' * (value[0] != 1)}, a weight {float(value[1][0][0, 0]):.5f}"

@@ -210,8 +210,8 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
         "torch_rng-elsewhere": "It is the state of a generator, but not of torch's own as it stands now: dropout draws other numbers.",
         "python_rng-elsewhere": "It is the state of a generator, but not of Python's own as it stands now: `random` draws other numbers.",
         "moved-generator": "A generator stands elsewhere after your function. To save is to read: a "
-        "seed starts a new sequence, and the run that goes on now draws other numbers than it would "
-        "have drawn.",
+        "draw moves it on, a seed starts a new sequence, and the run that goes on now draws other "
+        "numbers than it would have drawn.",
         "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, strings, and plain "
         "containers of them.",
         "other-keys": "Use just the keys the task names.",

@@ -86,7 +86,7 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
     if sorted(sizes, reverse=True) == [size] * (n // size) + [n % size] * (n % size > 0) != sizes:
         judge.no("ragged-first", **shown)
     if sizes != [size] * (n // size) + [n % size] * (n % size > 0):
-        judge.no("as-many" if len(whole) == min(size, n) else "sizes", **shown)
+        judge.no("as-many" if len(whole) == min(size, n) != -(-n // size) else "sizes", **shown)
     if sorted(flat) in (flat, flat[::-1]):
         judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
     if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
@@ -113,15 +113,19 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
         "one-early": lambda start: whole[start - 1 :],
         "only-one": lambda start: whole[start : start + 1],
         "up-to-start": lambda start: whole[:start],
+        "begins-again": lambda start: whole[start:] + whole[:start],
+        "rolled": lambda start: cut(flat[start * size :] + flat[: start * size]),
     }
     first = {i for batch in rests[0] for i in batch}
     other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
+    if all(batch in whole for rest in rests for batch in rest):
+        other = "other-part"
     follow = (
         name
         for name, wrong in patterns.items()
         if all(rest == wrong(start) for start, rest in enumerate(rests, 1))
     )
-    told = next(follow, other)
+    told = {"rolled": "begins-again"}.get(name := next(follow, other), name)
     start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
     judge.no(
         told,
@@ -131,7 +135,8 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
 
 
 def _few(batches: list[Any]) -> str:
-    return f"{len(batches)} batches" + (f", the first {batches[0]}" if batches else "")
+    first = f", the first {batches[0]}" if batches else ""
+    return f"{len(batches)} batch{'es' * (len(batches) != 1)}" + first
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:
@@ -174,6 +179,8 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "one-early": "One batch too few is left out: batch number `start` is the first to come.",
         "only-one": "Only batch number `start` came. All from it on are asked for.",
         "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
+        "begins-again": "After the last batch the first ones came again. The epoch ends with its last batch.",
+        "other-part": "These are batches of the whole epoch, but not just those from `start` on in their order.",
         "empty-batch": "After the last batch comes none: an empty tensor is no batch.",
         "past-the-end": "After the last batch comes none, but batches came.",
         "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",

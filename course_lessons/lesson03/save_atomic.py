@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 import torch
 
+from course_language import word
 from course_utils.exercises import Exercise, Judge
 
 
@@ -30,8 +31,11 @@ class _Crash(Exception):
 class _Bomb:
     """Something whose saving fails half way."""
 
+    def __init__(self, watch: _Watch) -> None:
+        self.watch = watch
+
     def __reduce__(self) -> Any:
-        raise _Crash("simulated: the process was killed while it wrote the checkpoint")
+        self.watch.kill("simulated: the process was killed while it wrote the checkpoint")
 
 
 _GONE = "no file"
@@ -46,13 +50,19 @@ class _Watch:
         For each rename, the file that moved, and what the checkpoint held just before.
     synced
         What the file beside the checkpoint that is synced held, at each fsync before the first rename.
+    saves
+        How many calls of ``torch.save`` had begun at the last of them.
+    left
+        What stood in the folder when the process was killed.
     """
 
     def __init__(self, path: Path, crash: bool = False) -> None:
         self.path, self.crash = path, crash
         self.renames: list[tuple[Path, object]] = []
         self.synced: list[dict[str, object]] = []
-        self._fsync, self._replace = os.fsync, os.replace
+        self.begun = self.saves = 0
+        self.left: dict[Path, bytes] = {}
+        self._fsync, self._replace, self._save = os.fsync, os.replace, torch.save
 
     def fsync(self, fd: Any) -> None:  # a number, or a file that has one
         self._fsync(fd)
@@ -62,12 +72,28 @@ class _Watch:
                 p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
             ]
             self.synced.append({p.name: _value_in(p) for p in files})
+            self.saves = self.begun
+
+    def save(self, *args: Any, **more: Any) -> None:
+        self.begun += 1
+        self._save(*args, **more)
+
+    def kill(self, how: str) -> NoReturn:
+        self.left = {p: p.read_bytes() for p in self.path.parent.iterdir() if p.is_file()}
+        raise _Crash(how)
+
+    def undo(self) -> None:
+        """Put back what stood there at the kill: a killed process runs no ``except`` and no ``finally``."""
+        for file, held in self.left.items():
+            file.write_bytes(held)
 
     def replace(self, src: Any, dst: Any, **more: Any) -> None:
         held = _value_in(self.path) if self.path.exists() else _GONE
-        self.renames.append((Path(os.fsdecode(src)).resolve(), held))
+        source, target = (Path(os.fsdecode(name)).resolve() for name in (src, dst))
+        if source != target:
+            self.renames.append((source, held))
         if self.crash:
-            raise _Crash("simulated: the process was killed before the rename")
+            self.kill("simulated: the process was killed before the rename")
         self._replace(src, dst, **more)
 
     def moved(self, path: Path, target: Any) -> Path:
@@ -78,6 +104,7 @@ class _Watch:
     def watching(self) -> Iterator[_Watch]:
         with (
             mock.patch("os.fsync", self.fsync),
+            mock.patch("torch.save", self.save),
             mock.patch("os.replace", self.replace),
             mock.patch("os.rename", self.replace),
             mock.patch("pathlib.Path.replace", lambda path, target: self.moved(path, target)),
@@ -113,14 +140,16 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_disk(watch, path, judge)
         _judge_left(path, judge, "kept-beside")
 
-        _crashing(raw, {**_saved(3), "bomb": _Bomb()}, path)
+        watch = _Watch(path)
+        _crashing(raw, {**_saved(3), "bomb": _Bomb(watch)}, path)
         if _value_in(path) != 2:
             judge.no(
                 "overwrites",
                 seen="killed while writing: the checkpoint from before is gone",
                 expected="the checkpoint from before, whole",
             )
-        with _Watch(path, crash=True).watching():
+        watch.undo()
+        with _Watch(path, crash=True).watching() as watch:
             _crashing(raw, _saved(4), path)
         if _value_in(path) != 2:
             judge.no(
@@ -128,7 +157,12 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
                 seen="killed just before the rename: no checkpoint is left",
                 expected="the checkpoint from before, whole",
             )
-        answer(_saved(5), path)
+        watch.undo()
+        try:
+            answer(_saved(5), path)
+        except Exception as error:
+            error.case = ((word("Case"), "the next save after a crash"),)
+            raise
         _expect_value(judge, path, 5, "at the next save after a crash")
         _judge_left(path, judge)
         with _Watch(path).watching():
@@ -168,7 +202,7 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
         )
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
-            "not-flushed",
+            "not-flushed" if watch.saves else "synced-early",
             seen="at os.fsync the new file was not complete",
             expected="a file that loads",
         )
@@ -245,11 +279,12 @@ rename.
         "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",
+        "synced-early": "`os.fsync` came before `torch.save`: there was nothing to put on the disk yet.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",
         "kept-beside": "A save without any crash leaves a file beside the checkpoint.",
-        "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A fixed name for the new "
-        "file is written over by the next save.",
+        "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A killed process runs no "
+        "`except` and no `finally`; a fixed name for the new file is written over by the next save.",
     },
 )

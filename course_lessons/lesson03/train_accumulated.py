@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.judge import NotYet
 
 from .checking import made_batches, sgd, small_model, weights_after
 
@@ -167,11 +168,14 @@ _WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwis
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
+    elsewhere: tuple[Any, ...] = ()
     for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
         most = max(len(y) for _, y in batches)
         forwards: list[int] = []
         model.register_forward_pre_hook(lambda _, args, seen=forwards: seen.append(len(args[0])))
         graphs = _Graphs(model)
+        ends: list[int] = []
+        optimizer.register_step_pre_hook(lambda *_, at=ends, of=graphs: at.append(of.passes))
         answer(model, batches, optimizer, k)
         if forwards and max(forwards) > most:
             judge.no(
@@ -183,14 +187,27 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
         if not graphs.training:
             judge.no("eval-mode", seen="a forward pass in eval mode", expected="train mode")
-    _WEIGHTS(answer, judge)
+        due = [*range(k, len(batches), k), len(batches)]
+        if ends != due and not elsewhere:
+            elsewhere = k, ends, due
+    try:
+        _WEIGHTS(answer, judge)
+    except NotYet as refused:
+        if refused.diagnosis == "not-by-count" and elsewhere:
+            k, ends, due = elsewhere
+            judge.no(
+                "other-groups",
+                seen=f"steps after {ends} batches, k = {k}",
+                expected=f"steps after {due} batches",
+            )
+        raise
 
 
 class _Graphs:
-    """The most forward passes with a graph that a model made before a backward pass; and its mode."""
+    """The most forward passes with a graph before a backward pass; how many of these came, and the mode."""
 
     def __init__(self, model: nn.Sequential) -> None:
-        self.now = self.most = 0
+        self.now = self.most = self.passes = 0
         self.training = True
         model.register_forward_hook(self._forward)
         model[0].weight.register_hook(self._backward)
@@ -202,6 +219,7 @@ class _Graphs:
 
     def _backward(self, _: torch.Tensor) -> None:
         self.now = 0
+        self.passes += 1
 
 
 EXERCISE = Exercise(
@@ -247,10 +265,12 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
         "each-batch": "There is a step after each batch. A group of k makes one.",
         "one-step": "There is one step in all. Each group makes one.",
         "no-step": "The optimiser you were given never steps.",
+        "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
         "tail-dropped": "The batches after the last full group never got a step.",
         "tail-joined": "The batches after the last full group were put into that group. They make a step of their own.",
         "step-too-early": "The first step comes after one batch: counted from 0, the last batch of a group has "
         "the number k - 1.",
+        "other-groups": "There are as many steps as groups, but in other places: one belongs after every k batches, one after the last.",
         "group-too-long": "The groups overlap: each takes the next one's first batch along.",
         "group-too-short": "The last batch of each group is left out.",
         "group-left-out": "A group at one end of the list has made no step.",

@@ -133,9 +133,11 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
         "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
         "no-step": "The optimiser you were given never steps.",
+        "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
         "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
         "training loop asks for the mode it needs.",
+        "eval-mode": "A batch went through the model in eval mode. Training takes train mode for all of them.",
         "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
         "some-left-out": "A batch at one end of the list has made no step.",

@@ -46,12 +46,14 @@ def _weighted(by: str) -> Any:
 
 TWINS = {
     "piles-up": edited(accumulate, {_ZERO: ""}),
+    "not-scaled": edited(accumulate, {_BACKWARD: "scaler.scale(loss)\nloss.backward()"}),
     "sum-of-means": _weighted(""),
     "by-batches": (_weighted(" / len(batches)"), _weighted(" / count")),
     "not-divided": _weighted(" * len(y)"),
     "other-divisor": (
         _weighted(" * len(y) / len(batches)"),
         _weighted(" * len(y) / len(batches[0][1])"),
+        _weighted(" * len(y) / (len(batches) * len(batches[0][1]))"),
         _weighted(" * len(y) / max(len(y) for _, y in batches)"),
     ),
     "upside-down": (_weighted(" * count / len(y)"), _weighted(" / len(y)")),
@@ -87,8 +89,8 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
     def look(run: Run, _: Any) -> None:
         dtype, sizes, overflow = next(turns)
         judge_precision(run, dtype, judge)
-        _judge_order(run, sizes, judge)
-        if overflow and "made step" in run.log:
+        _judge_order(run, sizes, overflow, judge)
+        if overflow and "made step" in run.log and "blind step" not in run.log:
             judge.no("overflow-kept", seen="a step", expected="a step that is left out")
         judge_scaler(run, judge)
 
@@ -97,7 +99,7 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
     judge_runs(answer, judge, accumulate, {}, plays[-1:], look)
 
 
-def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
+def _judge_order(run: Run, sizes: Sequence[int], overflow: bool, judge: Judge) -> None:
     if max(run.sizes) > max(sizes):
         judge.no(
             "large-batch",
@@ -111,7 +113,7 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
             expected="all of them",
         )
     steps = run.log.count("step") + run.log.count("bare step")
-    if steps != 1:
+    if steps != 1 and not (overflow and steps == 0):
         judge.no("steps", seen=f"{steps} steps", expected="one step")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")

@@ -40,7 +40,12 @@ _RETURN = "return loss.detach()"
 _UNDER = (
     "with torch.autocast(x.device.type, dtype=dtype):\n    return loss_fn(model(x), y).detach()"
 )
-TWINS = {"piles-up": edited(amp_step, {"optimizer.zero_grad()": ""})}
+TWINS = {
+    "piles-up": edited(amp_step, {"optimizer.zero_grad()": ""}),
+    "not-scaled": edited(
+        amp_step, {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"}
+    ),
+}
 BACK = {
     "scaled-loss": edited(
         amp_step,

@@ -90,8 +90,8 @@ class Run:
     ----------
     log
         ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
-        ``"step"``, ``"bare step"`` (not from within the scaler's), ``"empty step"`` (the gradients of a
-        backward pass are gone), ``"made step"`` (the optimizer's own), ``"update"``, ``"held"`` (a graph
+        ``"step"``, ``"bare step"`` (not from within the scaler's), ``"blind step"`` (such a one with gradients
+        that overflowed), ``"empty step"`` (the gradients of a backward pass are gone), ``"made step"`` (the optimizer's own), ``"update"``, ``"held"`` (a graph
         from before is whole at a forward pass) and ``"stale"`` (gradients from before are there at the first
         backward pass), in their order.
     waits
@@ -169,10 +169,12 @@ class Run:
 
     def _step(self, *_: Any) -> None:
         self.log.append("made step")
-        if not self.scaler.busy:
-            self.log.append("bare step")
+        bare = not self.scaler.busy
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         with self.scaler.by_itself():
+            if bare:
+                finite = all(g.isfinite().all() for g in gradients)
+                self.log += ["bare step"] if finite else ["bare step", "blind step"]
             if "backward" in self.log and not any(g.any() for g in gradients):
                 self.log.append("empty step")
 
@@ -309,7 +311,8 @@ def judge_scaler(run: Run, judge: Judge) -> None:
             diagnosis = "steps-twice"
         elif "unscale" in used or "get_scale" in run.log:
             diagnosis = "steps-anyway"
-        judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
+        if diagnosis != "steps-anyway" or "blind step" in run.log:  # one who looks may step by hand
+            judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
     if "scale" not in run.log:
         judge.no("not-scaled", seen="the backward pass of the loss itself", expected="scaled")
     if "step" in run.log and "update" not in run.log:

@@ -51,6 +51,11 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_keys(state, use_scaler, judge)
         for name, whole in right.items():
             _judge_part(name, state[name], whole, judge)
+        if not run.model.training:
+            judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
+        for name, whole in right.items():
+            if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
+                judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
         try:
             file = io.BytesIO()
             torch.save(state, file)
@@ -91,10 +96,11 @@ def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> No
     if name == "model" and missing and all("running" in key or "num" in key for key in missing):
         judge.no("buffers", seen=f"nothing for {', '.join(missing)}", expected="buffers too")
     if missing:
-        judge.no(f"other-{name}", seen=f"nothing for {', '.join(missing)}", expected="all of it")
+        judge.no("not-loadable", seen=f"nothing for {', '.join(missing)}", expected="all of it")
     part = {key: part[key] for key in whole}
     kinds = [
-        {str(getattr(value, "dtype", type(value))) for value in of.values()} for of in (part, whole)
+        sorted({str(getattr(value, "dtype", type(value))) for value in of.values()})
+        for of in (part, whole)
     ]
     if name == "model" and kinds[0] != kinds[1]:
         judge.no("half", seen=", ".join(kinds[0]), expected=", ".join(kinds[1]))
@@ -139,6 +145,7 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
         "containers of them.",
         "not-called": "`state_dict` is a method, and it was not called: put parentheses after it.",
         "no-state": "That is no state that `load_state_dict` takes: it wants a dict.",
+        "not-loadable": "`load_state_dict` does not find in this part what it looks for.",
         "half": "The weights were saved as something else than float32 tensors. These hold what many small updates "
         "added up to, and in 16 bits that is lost.",
         "buffers": "The parameters alone are not the model's state: buffers, such as BatchNorm's running statistics, "

@@ -51,6 +51,9 @@ def _gives(value: str) -> Any:
 
 TWINS = {
     "piles-up": edited(clipped_step, {"optimizer.zero_grad()": ""}),
+    "not-scaled": edited(
+        clipped_step, {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"}
+    ),
     "clips-scaled": edited(clipped_step, {_UNSCALE: ""}),
     "never-clips": _clips(_NORM),
     "divided-twice": edited(clipped_step, {_UNSCALE: _DIVIDE}),
@@ -77,6 +80,10 @@ TWINS = {
     "other-norm": (
         _clips(_CLIP.replace("max_norm", "max_norm, 1.0")),
         _clips(_CLIP.replace("max_norm", "max_norm, torch.inf")),
+        _clips(
+            "sum(p.grad.norm() for p in model.parameters())\n"
+            "for p in model.parameters():\n    p.grad.mul_(min(max_norm / norm, 1))"
+        ),
     ),
 }
 BACK = {

@@ -41,7 +41,7 @@ def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
 
 def _draw(source: random.Random) -> tuple[torch.Tensor, torch.dtype]:
     """Draw a table; what float16 alone would lose, and what becomes infinite, is in all of them."""
-    kinds = [0.0, 1e-9, -1e-9, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60, -1e-60]
+    kinds = [0.0, 1e-9, -1e-9, 2.0**-25, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60]
     rows, columns = source.randint(1, 3), source.randint(1, 4)
     values = [[source.choice(kinds) for _ in range(columns)] for _ in range(rows)]
     dtype = source.choice([torch.float16, torch.float16, torch.bfloat16, torch.float32])
@@ -56,13 +56,18 @@ _TWINS = {
     "all-entries": edited(lost, {"max(len(nonzero), 1)": "gradients.numel()"}),
     "zero-before": (
         edited(lost, _ZEROS),
+        edited(lost, {**_ZEROS, _SHARE: f"{_SHARE} if gradients.any() else 0"}),
         edited(lost, {_GONE: "gradients.to(dtype) == 0"}),
         edited(
             lost, {_GONE: "gradients.to(dtype) == 0", _SHARE: f"{_SHARE} if len(nonzero) else 0"}
         ),
     ),
     "subnormals": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"}),
-    "threshold": edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
+    "eps": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).eps"}),
+    "threshold": (
+        edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
+        edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST} / 2"}),
+    ),
     "sign": (
         edited(lost, {_GONE: "nonzero < torch.finfo(dtype).tiny"}),
         edited(lost, {_GONE: f"nonzero < {_SMALLEST}"}),
@@ -158,6 +163,7 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         "zero-before": "Entries that were zero before were counted as lost.",
         "subnormals": "`torch.finfo(dtype).tiny` is the smallest number with all its bits. Below it come "
         "smaller ones with fewer bits, the subnormals: they are coarse, but they are not zero.",
+        "eps": "`torch.finfo(dtype).eps` is the step from 1 to the next number. Far smaller numbers than that are not zero.",
         "threshold": "Half of the smallest number and what lies below becomes zero; what lies above "
         "is rounded up. Let the conversion itself decide.",
         "sign": "A negative value was held against a limit with its sign. Only its size decides whether it becomes zero.",

@@ -102,6 +102,17 @@ WRONG = {
             "up-to-start": ":start",
         }.items()
     },
+    "other-part": (
+        edited(index_batches, {"[start:]": "[2 * start :]"}),
+        edited(index_batches, {"[start:]": "[start :][:: -1 if start else 1]"}),
+    ),
+    "begins-again": (
+        edited(index_batches, {"[start:]": "[start:] + list(order.split(size))[:start]"}),
+        edited(
+            index_batches,
+            {"list(order.split(size))[start:]": "list(order.roll(-start * size).split(size))"},
+        ),
+    ),
     "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
     "too-far": _cut("torch.randperm(n + 1, generator=generator)"),
     "twice": _cut("torch.randint(n, (n,), generator=generator)"),
@@ -109,7 +120,10 @@ WRONG = {
     "not-shuffled": _cut("torch.arange(n)"),
     "padded": _cut("torch.randperm(n, generator=generator).repeat(2)[: n + -n % size]"),
     "last-dropped": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
-    "sizes": edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
+    "sizes": (
+        edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
+        edited(index_batches, {"order.split(size)": "order.tensor_split(-(-n // size))"}),
+    ),
     "as-many": edited(index_batches, {"order.split(size)": "order.chunk(size)"}),
     "ragged-first": edited(
         index_batches,

@@ -51,16 +51,26 @@ def _elsewhere(state, path):
         os.replace(new, path)
 
 
-def _temporary_name_and_synced_folder(state, path):
+def _cleared_when_it_failed(state, path):
     handle, name = tempfile.mkstemp(dir=path.parent)
     try:
         with open(handle, "wb") as file:
             torch.save(state, file)
-            file.flush()
             os.fsync(file.fileno())
-        shutil.move(name, path)
+        os.replace(name, path)
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+def _old_names_cleared_and_synced_folder(state, path):
+    for old in path.parent.glob("*.part"):
+        old.unlink()
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".part")
+    with open(handle, "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    shutil.move(name, path)
     if os.name == "posix":
         folder = os.open(path.parent, os.O_RDONLY)
         os.fsync(folder)
@@ -74,6 +84,7 @@ WRONG = {
         lambda state, path: torch.save(state, path),
         _in_place_at_once,
         edited(save_atomic, {_NAME: "new = path", _REPLACE: ""}),
+        edited(save_atomic, {_NAME: 'new = path.with_suffix(".pt")'}),
         edited(
             save_atomic,
             {_SYNC: "", _REPLACE: "shutil.copyfile(new, path)\nnew.unlink()"},
@@ -123,13 +134,19 @@ WRONG = {
         {_REPLACE: f'{_REPLACE}\nshutil.copy(path, path.with_name("last.bak"))'},
         shutil=shutil,
     ),
-    "leftovers": edited(
-        save_atomic,
-        {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
+    "synced-early": edited(
+        save_atomic, {_SYNC: "", "torch.save(state, file)": f"{_SYNC}\ntorch.save(state, file)"}
+    ),
+    "leftovers": (
+        edited(
+            save_atomic,
+            {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
+        ),
+        _cleared_when_it_failed,
     ),
 }
 RIGHT = {
-    "a temporary name, and a synced folder": _temporary_name_and_synced_folder,
+    "another name each time, the old ones cleared, a synced folder": _old_names_cleared_and_synced_folder,
     "arguments by name, a file handed to fsync": edited(
         save_atomic, {_SYNC: "os.fsync(fd=file)", _REPLACE: "os.replace(src=new, dst=path)"}
     ),

@@ -23,6 +23,13 @@ WRONG = {
     "reads-twice": edited(
         step_losses, {_GIVEN: "torch.stack(losses[:1]).tolist() + torch.stack(losses[1:]).tolist()"}
     ),
+    "eval-mode": (
+        _LEARNS["eval-mode"],
+        edited(step_losses, {_STEP: f"{_STEP}\nmodel.eval()"}),
+    ),
+    "other-rate": edited(
+        step_losses, {"losses = []": 'losses = []\noptimizer.param_groups[0]["lr"] /= 2'}
+    ),
     "one-per-step": edited(step_losses, {_GIVEN: f"{_GIVEN}[:-1]"}),
     "steps": edited(step_losses, {_STEP: f"{_STEP}\n{_STEP}"}),
     "weights": edited(step_losses, {_BACKWARD: "(2 * loss).backward()"}),
@@ -32,4 +39,14 @@ WRONG = {
     ),
     "reads-at-the-end": edited(step_losses, {"torch.stack(losses)": "torch.tensor(losses)"}),
     "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
+}
+RIGHT = {
+    "one tensor that grows on the device": edited(
+        step_losses,
+        {
+            "losses = []": "losses = torch.tensor([], device=batches[0][0].device)",
+            "losses.append(loss.detach())": "losses = torch.cat((losses, loss.detach()[None]))",
+            _GIVEN: "losses.tolist()",
+        },
+    )
 }

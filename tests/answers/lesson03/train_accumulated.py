@@ -25,6 +25,26 @@ def _accumulate_joined(model, batches, optimizer, k):
         optimizer.step()
 
 
+def _groups_begin_late(model, batches, optimizer, k):
+    optimizer.zero_grad()
+    seen = 0
+    for i, (x, y) in enumerate(batches):
+        F.cross_entropy(model(x), y, reduction="sum").backward()
+        seen += len(y)
+        if i % k == 0 or i + 1 == len(batches):
+            for p in model.parameters():
+                p.grad /= seen
+            optimizer.step()
+            optimizer.zero_grad()
+            seen = 0
+
+
+def _lower_rate(model, batches, optimizer, k):
+    for group in optimizer.param_groups:
+        group["lr"] /= k
+    _TWINS["not-divided"][0](model, batches, optimizer, k)
+
+
 def _scaled_at_the_end(model, batches, optimizer, k):
     optimizer.zero_grad()
     seen = 0
@@ -55,6 +75,8 @@ WRONG = {
             "    loss.backward()": "loss.backward()",
         },
     ),
+    "other-groups": _groups_begin_late,
+    "other-rate": _lower_rate,
     "steps": edited(train_accumulated, {"optimizer.step()": "optimizer.step()\noptimizer.step()"}),
 }
 RIGHT = {"gradients scaled at the end": _scaled_at_the_end}

@@ -39,6 +39,9 @@ WRONG = {
     "piles-up": edited(train_epoch, {_ZERO: "", **_MEAN_OF_MEANS}),
     "steps": edited(train_epoch, {_STEP: f"{_STEP}\n{_STEP}"}),
     "weights": edited(train_epoch, {_BACKWARD: "(2 * loss).backward()"}),
+    "eval-mode": edited(
+        train_epoch, {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"}
+    ),
     "wrong-mean": edited(train_epoch, {"total / seen": "total / seen + 1"}),
     "wrong-type": _gives_tensor,
 }

@@ -55,10 +55,23 @@ def _by_shares(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
+def _skips_by_hand(model, batches, loss_fn, optimizer, scaler, dtype):
+    _unscaled(model, batches, loss_fn, optimizer, scaler, dtype)
+    if all(p.grad.isfinite().all() for p in model.parameters()):
+        optimizer.step()
+    scaler.update()
+
+
 _BACKWARD, _STEP = "scaler.scale(loss).backward()", "scaler.step(optimizer)\nscaler.update()"
 _MEND = "for parameter in model.parameters():\n    parameter.grad.nan_to_num_(0.0)"
+_FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
+_unscaled = edited(accumulate, {_STEP: "scaler.unscale_(optimizer)"})
 WRONG = {
     **TWINS,
+    "scale-off": edited(accumulate, {_STEP: f"if not {_FINITE}:\n    return\n{_STEP}"}),
+    "steps-anyway": edited(
+        accumulate, {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()\nscaler.update()"}
+    ),
     "steps": edited(accumulate, {_STEP: "    scaler.step(optimizer)\n    scaler.update()"}),
     "updates": edited(
         accumulate, {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""}
@@ -83,4 +96,4 @@ WRONG = {
     "no-scaler": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
     "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),
 }
-RIGHT = {"by shares": _by_shares}
+RIGHT = {"by shares": _by_shares, "skips by hand": _skips_by_hand}

@@ -40,6 +40,12 @@ def _without_moments(model, optimizer, scaler):
     return {**state, "optimizer": {**state["optimizer"], "state": {}}}
 
 
+def _clears(model, optimizer, scaler):
+    state = _of_copies(model, optimizer, scaler)
+    optimizer.state.clear()
+    return state
+
+
 _OPTIMIZER = "optimizer.state_dict()"
 _NEW = "torch.amp.GradScaler('cpu').state_dict()"
 WRONG = {
@@ -62,11 +68,16 @@ WRONG = {
     "buffers": _with(_MODEL, "dict(model.named_parameters())"),
     "half": (_halves, _with(_MODEL, "model.half().state_dict()")),
     "no-moments": _without_moments,
-    "other-model": (
+    "changed-input": (_clears, edited(checkpoint, {"return {": "model.eval()\nreturn {"})),
+    "not-loadable": (
         _with(_MODEL, _OPTIMIZER),
-        _with(_MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"),
+        _with(_MODEL, '{f"module.{k}": v for k, v in model.state_dict().items()}'),
+        _with(_OPTIMIZER, "{}"),
+        _with(_SCALER, "vars(scaler)"),
     ),
-    "other-optimizer": _with(_OPTIMIZER, "{}"),
+    "other-model": _with(
+        _MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"
+    ),
 }
 RIGHT = {
     "of copies": _of_copies,

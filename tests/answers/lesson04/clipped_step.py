@@ -33,4 +33,9 @@ WRONG = {
     "wrong-norm": edited(clipped_step, {"return norm": "return 2 * norm"}),
     "no-update": edited(clipped_step, {"scaler.update()": ""}),
 }
-RIGHT = {"by a scaled limit": _by_a_scaled_limit}
+RIGHT = {
+    "by a scaled limit": _by_a_scaled_limit,
+    "skips by hand": edited(
+        clipped_step, {"scaler.step(optimizer)": "if norm.isfinite():\n    optimizer.step()"}
+    ),
+}
