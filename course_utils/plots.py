@@ -202,7 +202,7 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     each = "; ".join(
         f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
     )
-    present(fig, f"{quantity.capitalize()} as dots with their quartiles: {each}.")
+    present(fig, f"{say(quantity).capitalize()} as dots with their quartiles: {each}.")
 
 
 def _short(name: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from course_language import say
+from course_language import say, spoken
 
 from .course import load_course
 from .this_machine import in_notebook
@@ -113,8 +113,8 @@ _KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one l
 
 # One look for each kind of number, in every table, readable on a light and on a dark page.
 LOOK = {
-    "measured": "font-weight:bold",
-    "recorded": "",
-    "modelled": "font-style:italic",
-    "published": "opacity:.8",
+    spoken("measured"): "font-weight:bold",
+    spoken("recorded"): "",
+    spoken("modelled"): "font-style:italic",
+    spoken("published"): "opacity:.8",
 }

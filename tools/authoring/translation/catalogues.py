@@ -19,7 +19,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from course_language import AUTHORING, KEYS, texts
+from course_language import AUTHORING, texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
@@ -98,7 +98,7 @@ def _packages(root: Path) -> dict[str, list[str]]:
 
 
 def _course(root: Path) -> Iterator[Text]:
-    yield from (Text(key, "a key that is read as well", context=texts.WORD) for key in KEYS)
+    yield Text("English", "what the language calls itself", context=texts.WORD)
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
@@ -117,11 +117,14 @@ def _course(root: Path) -> Iterator[Text]:
 def _notebook(path: Path) -> Iterator[Text]:
     course = load_course(path.parent / "course.yml")
     home = course.page("") if course.repository else ""  # a course with a name links to GitHub
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        if "generated" in cell["metadata"].get("tags", ()):
-            continue
-        source = "".join(cell["source"])
-        taken = prose.pieces(source) if cell["cell_type"] == "markdown" else code.pieces(source)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    ours = [cell for cell in cells if "generated" not in cell["metadata"].get("tags", ())]
+    sources = {cell["id"]: "".join(cell["source"]) for cell in ours}
+    keys = code.keys(sources[cell["id"]] for cell in ours if cell["cell_type"] == "code")
+    for cell in ours:
+        source = sources[cell["id"]]
+        prosaic = cell["cell_type"] == "markdown"
+        taken = prose.pieces(source) if prosaic else code.pieces(source, keys)
         for text in taken:
             yield Text(text.replace(home, "../") if home else text, cell["id"])
 
@@ -130,6 +133,8 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
     keys = _keys(root)
     for path in paths:
         tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        for key in sorted(texts.spoken(tree)):
+            yield Text(key, path, "a key that is read as well", texts.WORD)
         for node in texts.found(tree, **texts.rules(path)):
             text, values = texts.message(node)
             if text in keys and not texts.context(node):

@@ -18,7 +18,7 @@ _LARGE = re.compile(
 )  # counted in another way
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
-_PLURAL = re.compile(r"(?<=[a-z])\{\w+\}")
+_PLURAL = re.compile(r"(?<=[a-z}])\{\w+\}")
 _MARK = re.compile(r"[,;:?!]")
 
 
@@ -58,7 +58,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         wanted, got = parts(english), parts(other)
         lost, new = wanted - got, got - wanted
         if what == "values":
-            lost -= Counter(_PLURAL.findall(english))  # an s that Chinese does not have
+            lost -= Counter(_PLURAL.findall(english))  # an s, a th: Chinese has none
         if what == "numbers" and (lost or new):
             wanted, got = (parts(_LARGE.sub("", text)) for text in (english, other))
             lost, new = wanted - got, got - wanted

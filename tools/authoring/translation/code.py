@@ -10,7 +10,7 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from unicodedata import east_asian_width
 
 from course_language import texts
@@ -86,8 +86,15 @@ def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
     return prefix + quote + written + quote
 
 
-def rewrite(source: str, change: Callable[[str], str]) -> str:
+def keys(sources: Iterable[str]) -> frozenset[str]:
+    """Return the words that cells have as keys of their own: see ``texts.keys``."""
+    return frozenset().union(*(texts.keys(ast.parse(plain(source))) for source in sources))
+
+
+def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = ()) -> str:
     """Return a cell's code with each comment and text handed to ``change``, and what that returns in its place.
+
+    ``keys`` are the notebook's: a key has one translation in all of its cells.
 
     Raises
     ------
@@ -103,7 +110,7 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
     def span(node: ast.AST) -> tuple[int, int]:
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    found = texts.found(ast.parse(bare), docs=True)
+    found = texts.found(ast.parse(bare), docs=True, keys=keys)
     spans = {span(node): node for node in found}
 
     def render(begin: int, end: int) -> str:
@@ -162,8 +169,8 @@ def _wrapped(words: str, indent: str) -> str:
     return f"\n{indent}".join(f"# {line}" for line in [*lines, line.rstrip()] if line)
 
 
-def pieces(source: str) -> list[str]:
+def pieces(source: str, keys: Collection[str] = ()) -> list[str]:
     """Return the comments and texts of a cell, in no certain order."""
     found: list[str] = []
-    rewrite(source, lambda piece: found.append(piece) or piece)
+    rewrite(source, lambda piece: found.append(piece) or piece, keys)
     return found
