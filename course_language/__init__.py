@@ -12,6 +12,7 @@ import gettext
 import importlib.machinery
 import locale
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
@@ -80,6 +81,14 @@ def word(english: str) -> str:
 def spoken(*english: str) -> Any:
     """Return the word, or the words, unchanged. It marks keys for the catalogue that `say` shows to readers."""
     return english if len(english) > 1 else english[0]
+
+
+def punctuated(text: str) -> str:
+    """Return a text that a program put together, with the language's own marks beside its own letters."""
+    own = {mark: say(mark) for mark in spoken(", ", "; ", ": ", ". ")}
+    beside = r"[^\W\d_\0-\u024f]|[）”]"  # letters of another script than the Latin one
+    marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
+    return text if chosen() == "en" else re.sub(marks, lambda found: own[found[0]], text)
 
 
 def own_name(language: str) -> str:

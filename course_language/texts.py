@@ -234,7 +234,7 @@ def _is_edited(key: ast.expr | None) -> bool:
 
 def kept(tree: ast.AST) -> set[str]:
     """Return what is no text though it reads like one: strings used as keys or compared, and references' names."""
-    names, keys = set(), set()
+    names, keys = spoken(tree), set()
     for node in ast.walk(tree):
         places: list[ast.AST | None] = []
         if isinstance(node, ast.Compare):
@@ -276,15 +276,17 @@ def kept(tree: ast.AST) -> set[str]:
 
 def keys(tree: ast.AST) -> set[str]:
     """Return the words that a program has as keys of its own and as choices: a lesson's cells show them as labels."""
-    names: set[str] = set()
+    names, chosen = set(), set()
     for node in ast.walk(tree):
         shown = node.keys if isinstance(node, ast.Dict) else ()
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             shown = [node.slice]
         if isinstance(node, ast.keyword) and node.arg == "choices":
-            shown = getattr(node.value, "elts", ())
+            parts = (str(getattr(part, "value", "")) for part in getattr(node.value, "elts", ()))
+            chosen |= set(filter(str.isalpha, parts))
         names |= {getattr(part, "value", None) for part in shown}
-    return {text for text in names if isinstance(text, str) and reads_as_text(text, label=True)}
+    texts = (text for text in names if isinstance(text, str))
+    return chosen | {text for text in texts if reads_as_text(text, label=True)}
 
 
 def spoken(tree: ast.AST) -> set[str]:

@@ -331,7 +331,7 @@ class _Figure(Bundle):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"text/plain": self.text, **self.extra}, {"image/png": {"alt": self.text}}
+        return {"text/plain": repr(self), **self.extra}, {"image/png": {"alt": repr(self)}}
 
 
 def _picture(fig: Figure, alt: str) -> Bundle:

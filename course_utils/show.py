@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from course_language import say, spoken
+from course_language import punctuated, say, spoken
 
 from .course import load_course
 from .this_machine import in_notebook
@@ -23,10 +23,10 @@ class Bundle:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return self.text
+        return punctuated(self.text)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return {"text/plain": self.text, "text/html": self.html, **self.extra}
+        return {"text/plain": repr(self), "text/html": punctuated(self.html), **self.extra}
 
 
 def show(bundle: Bundle) -> None:
@@ -36,7 +36,7 @@ def show(bundle: Bundle) -> None:
 
         display(bundle)
     else:
-        print(bundle.text)
+        print(bundle)
 
 
 def table(
@@ -54,11 +54,12 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    cells = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
+    said = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
+    head, cells = said[0], said[1:]
+    widths = [max(len(line[i]) for line in said) for i in range(len(head))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in [list(head), *cells]
+        for line in said
     ]
     looks = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(

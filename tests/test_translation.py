@@ -7,10 +7,11 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
-from harness import ROOT, kernel_env
+from harness import LESSONS, NOTEBOOKS, ROOT, kernel_env, working_copy
 from support import skip
 
 import course_language
@@ -62,6 +63,49 @@ def test_every_text_is_translated_and_nothing_is_out_of_step(language):
 @IN
 def test_notebooks_and_pages_are_what_the_catalogues_make(language):
     assert list(editions.stale(language)) == []
+
+
+def _titles():
+    """Return the names of all sections, of lessons, and of all exercises."""
+    found = {exercise.title for lesson in LESSONS for exercise in exercises_of(lesson.id)}
+    for lesson in LESSONS:
+        cells = nbformat.read(NOTEBOOKS / lesson.file, as_version=4).cells
+        prosaic = (cell.source for cell in cells if cell.cell_type == "markdown")
+        found |= {title for text in prosaic for title in re.findall(r"(?m)^#{2,4} (.+)$", text)}
+    return found
+
+
+@TODAY
+@IN
+def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_language(language):
+    titles, wrong = _titles(), []
+    said = {
+        **catalogues.translations(language, "packages/"),
+        **catalogues.translations(language, "notebooks/"),
+    }
+    for name in catalogues.sources():
+        entries = catalogues.load(catalogues.catalogue(name, language)) if "/" in name else ()
+        for english, other in ((entry.id, entry.string) for entry in entries if entry.id):
+            text = re.sub("`[^`]*`", "`", english)
+            named = {title for title in titles - {english} if _names(title, text)}
+            named -= {title for title in named for longer in named if title in longer != title}
+            wrong += [
+                f"{name}: {title}: {other[:80]}"
+                for title in named
+                if said.get(title, title).rstrip("？") not in other
+            ]
+    assert wrong == []
+
+
+def _names(title, text):
+    return len(title.split()) > 2 and re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text)
+
+
+@pytest.mark.parametrize("page", ["README.md", "handbook/routes.md", "workshop/lessons.md"])
+def test_a_question_in_italics_is_the_name_of_a_section_or_an_exercise(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    asked = set(re.findall(r"(?<!\*)\*([A-Z][^*\n]+\?)\*(?!\*)", text))
+    assert asked - _titles() == set()
 
 
 @TODAY
@@ -155,6 +199,35 @@ def test_a_translation_of_something_else_is_refused(tmp_path, other):
     assert WRONG[other] in "\n".join(checks.problems(english, other, base))
 
 
+@TODAY
+@pytest.mark.slow
+def test_another_language_is_a_folder_of_catalogues_and_nothing_else(tmp_path):
+    """The Chinese catalogues under another name make the same edition, and the commands speak it."""
+    course = working_copy(tmp_path)
+    chinese = {path: editions._read(course / path) for path in map(_in("zh"), editions.sources())}
+    for path in chinese:
+        (course / path).unlink()
+    (course / "course_language" / "zh").rename(course / "course_language" / "ja")
+    assert _said("translate", "ja", root=course).rstrip().endswith("written")
+    for path in editions.sources():
+        made = (course / _in("ja")(path)).read_text(encoding="utf-8")
+        assert made.replace('"ja"', '"zh"').replace("/ja/", "/zh/") == _named(
+            chinese[_in("zh")(path)]
+        ), path
+    told = _said("explain", "显存溢出", COURSE_LANGUAGE="ja", root=course)
+    assert "CUDA out of memory" in told
+    assert "解决办法" in told
+    assert re.search("[\u4e00-\u9fff]", _said("--help", LANG="ja_JP.UTF-8", root=course))
+
+
+def _in(language):
+    return lambda path: editions.place(path, language)
+
+
+def _named(text):
+    return text.replace("zh-CN.md", "ja.md")
+
+
 # --- what is a text -----------------------------------------------------------------------------
 
 
@@ -238,10 +311,24 @@ def test_a_module_is_compiled_with_its_texts_replaced():
     assert space["f"].__doc__ == "Docs stay."
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("结果: 2.34×, 实测. 再猜: 下次", "结果：2.34×，实测。再猜：下次"),
+        ("主机（忙碌）, sim:0; 拷贝", "主机（忙碌），sim:0；拷贝"),
+        ("2. 驱动, torch 2.15: a, b; 3.5 ms. End", "2. 驱动，torch 2.15: a, b; 3.5 ms. End"),
+    ],
+)
+def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):
+    assert course_language.punctuated(said) == said
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    assert course_language.punctuated(said) == written
+
+
 # --- which language -------------------------------------------------------------------------------
 
 
-def _said(*words: str, **env: str) -> str:
+def _said(*words: str, root: Path = ROOT, **env: str) -> str:
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -250,7 +337,7 @@ def _said(*words: str, **env: str) -> str:
     inherited.pop("COURSE_LANGUAGE", None)
     done = subprocess.run(
         [sys.executable, "-m", "course_utils", *words],
-        env={**inherited, "PYTHONUTF8": "1", **env}, cwd=ROOT, capture_output=True, encoding="utf-8",
+        env={**inherited, "PYTHONUTF8": "1", "PYTHONPATH": str(root), **env}, cwd=root, capture_output=True, encoding="utf-8",
     )  # fmt: skip
     return done.stdout + done.stderr
 

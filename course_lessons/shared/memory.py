@@ -324,7 +324,7 @@ class Need:
 
     def table(self) -> None:
         """Show it."""
-        rows = [(kind, amount(n, "B")) for kind, n in self.kinds.items()]
+        rows = [(say(kind), amount(n, "B")) for kind, n in self.kinds.items()]
         rows += [("allocated, at most", amount(self.allocated, "B"))]
         rows += [("reserved, at most", amount(self.reserved, "B"))]
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))

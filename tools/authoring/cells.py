@@ -153,7 +153,11 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
 def _other_languages(course: Course, lesson: Lesson) -> list[str]:
     """Return links to the lesson in the other languages that it has."""
     places = {code: f"{code}/{lesson.file}" for code in languages()[1:]}
-    there = {code: at for code, at in places.items() if (course.path.parent / at).is_file()}
+    there = {
+        code: at
+        for code, at in places.items()
+        if code == chosen() or (course.path.parent / at).is_file()
+    }
     return [f"[{own_name(code)}]({at})" for code, at in there.items()]
 
 

@@ -19,6 +19,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
+import course_language
 from course_language import AUTHORING, texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
@@ -30,6 +31,7 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
+_LOCALES = {"zh": "zh_CN"}
 _SIMULATED = (
     "__init__",
     "clock",
@@ -98,7 +100,10 @@ def _packages(root: Path) -> dict[str, list[str]]:
 
 
 def _course(root: Path) -> Iterator[Text]:
-    yield Text("English", "what the language calls itself", context=texts.WORD)
+    own = ast.parse((Path(course_language.__file__)).read_text(encoding="utf-8"))
+    yield from (
+        Text(key, "the language itself", context=texts.WORD) for key in sorted(texts.spoken(own))
+    )
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
@@ -165,23 +170,23 @@ def catalogue(name: str, language: str) -> Path:
     return LANGUAGES / language / f"{name}.po"
 
 
-def load(path: Path, language: str = "zh_CN") -> Catalog:
+def load(path: Path, language: str = "zh") -> Catalog:
     """Read a catalogue; an empty one where there is no file."""
     if not path.exists():
         return _empty(language)
     with path.open("rb") as file:
-        return read_po(file, locale=language)
+        return read_po(file, locale=_LOCALES.get(language, language))
 
 
 def _empty(language: str) -> Catalog:
     return Catalog(
-        locale=language, project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
+        locale=_LOCALES.get(language, language), project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
         header_comment="# GPU Training with PyTorch", creation_date=_DATE, revision_date=_DATE,
         last_translator="the course", language_team="the course",
     )  # fmt: skip
 
 
-def fresh(name: str, language: str = "zh_CN") -> Catalog:
+def fresh(name: str, language: str = "zh") -> Catalog:
     """Return a catalogue with all texts of its source and no translation."""
     made = _empty(language)
     for text in sources()[name]():
@@ -196,7 +201,7 @@ def update(name: str, language: str, known: dict[str, str]) -> Catalog:
 
     ``known`` are translations of the same texts in other catalogues.
     """
-    old, new = load(catalogue(name, language)), fresh(name)
+    old, new = load(catalogue(name, language), language), fresh(name, language)
     old.update(new, update_creation_date=False)
     old.obsolete.clear()
     old.revision_date = old.creation_date = _DATE
@@ -237,7 +242,7 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
 
 def runtime(language: str) -> bytes:
     """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
-    made = _empty("zh_CN" if language == "zh" else language)
+    made = _empty(language)
     for name in sources():
         if not name.startswith(("notebooks/", "pages/")):
             for entry in load(catalogue(name, language)):
