@@ -85,10 +85,13 @@ def spoken(*english: str) -> Any:
 
 def punctuated(text: str) -> str:
     """Return a text that a program put together, with the language's own marks beside its own letters."""
-    own = {mark: say(mark) for mark in spoken(", ", "; ", ": ", ". ")}
+    own = {mark: say(mark) for mark in spoken(", ", "; ", ": ", ". ", " (", ")")}
     beside = r"[^\W\d_\0-\u024f]|[）”]"  # letters of another script than the Latin one
+    if chosen() == "en":
+        return text
+    text = re.sub(rf" \(([^()]*(?:{beside})[^()]*)\)", rf"{own[' (']}\1{own[')']}", text)
     marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
-    return text if chosen() == "en" else re.sub(marks, lambda found: own[found[0]], text)
+    return re.sub(marks, lambda found: own[found[0]], text)
 
 
 def own_name(language: str) -> str:

@@ -54,8 +54,9 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    said = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
-    head, cells = said[0], said[1:]
+    head, *cells = said = [
+        [say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]
+    ]
     widths = [max(len(line[i]) for line in said) for i in range(len(head))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

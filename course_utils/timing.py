@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import simgpu
-from course_language import say
+from course_language import punctuated, say
 from simgpu import profiles
 
 from .devices import abilities, synchronize
@@ -48,8 +48,6 @@ ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
 
 
 class _Kind(str):
-    __slots__ = ()
-
     def __format__(self, spec: str) -> str:  # in an f-string, the lesson's word for it
         return format(say(str(self)), spec)
 
@@ -143,8 +141,8 @@ class Measurement:
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
         what = f"{self.label}: {self.written()}{spread}, "
         if self.kind == "published":
-            return what + f"{self.kind} in {self.source}"
-        return what + f"{self.kind} on {self.device}"
+            return punctuated(what + f"{self.kind} in {self.source}")
+        return punctuated(what + f"{self.kind} on {self.device}")
 
     @property
     def likely(self) -> profiles.Spread | None:
