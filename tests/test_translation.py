@@ -248,6 +248,23 @@ def test_a_text_takes_the_place_of_another_values_and_magics_stay():
 
 
 @TODAY
+@IN
+def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
+    fence = re.compile(r"(?ms)^```python[^\n]*\n(.*?)^```")
+    pages = [path for path in editions.sources() if path.endswith(".md")]
+    both = ((path, editions.place(path, language)) for path in pages)
+    texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
+    assert sum(len(english) for english, _ in texts_of) > 150
+    for english, other in texts_of:
+        plain = [
+            [ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)
+        ]
+        assert plain[0] == plain[1]
+    written = "".join(text for _, other in texts_of for text in other)
+    assert not re.search(r"# [a-z]+ [a-z]+ [a-z]+", re.sub("# torchrun.*", "", written))
+
+
+@TODAY
 def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
     cells = [
         'runs = {"no wait": 1}',

@@ -83,7 +83,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)
     ):
         found.append(f"parentheses are not full-width: {got.group()!r}")
-    if got := re.search(rf"\"[^\"]*{_HAN}[^\"]*\"|{_HAN}'", bare):
+    if got := re.search(rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", bare):
         found.append(f"quotation marks are not “ ”: {got.group()!r}")
     if got := re.search(r" [，。；：！？）”]|[，。；：！？（“] ", bare):
         found.append(f"a space stands beside full-width punctuation: {got.group()!r}")
