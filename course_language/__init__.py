@@ -12,24 +12,13 @@ import gettext
 import importlib.machinery
 import locale
 import os
+import re
 import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-KEYS = (
-    *("measured", "recorded", "modelled", "published", "open", "shut", "unknown"),
-    *("yes", "no", "operator", "network", "time"),
-    *("computing", "copying", "launching", "loading", "waiting", "waits", "race"),
-    *("forward", "backward", "computed again", "optimizer", "gradients", "parameters"),
-    *("training", "evaluation", "training loss", "with zero_grad", "without"),
-    *("blocking", "the call returns", "the data are there"),
-    *("Holds", "Depends", "Not seen", "Cannot be so", "Open"),
-    *("where", "processor", "memory", "free disk", "versions"),
-)
-"""Words that programs use as keys and people read: shown through `say`."""
-NAMES = {"en": "English", "zh": "中文"}
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
 AUTHORING = ("tools.authoring.cells", "tools.authoring.pages", "tools.authoring.short_path")
 
@@ -75,11 +64,11 @@ def _catalogue(language: str) -> gettext.NullTranslations:
         return gettext.GNUTranslations(file)
 
 
-def say(english: str) -> str:
-    """Return a text in the chosen language: for words that are keys as well, such as ``"measured"``."""
+def say(english: str, language: str = "") -> str:
+    """Return a text in the chosen language, or another: for words that are keys as well, such as ``"measured"``."""
     if not english:
         return english
-    catalogue = _catalogue(chosen())
+    catalogue = _catalogue(language or chosen())
     told = catalogue.pgettext("word", english)
     return catalogue.gettext(english) if told == english else told
 
@@ -87,6 +76,27 @@ def say(english: str) -> str:
 def word(english: str) -> str:
     """Return the text. It marks a single word for the catalogue, which takes its place when compiled."""
     return english
+
+
+def spoken(*english: str) -> Any:
+    """Return the word, or the words, unchanged. It marks keys for the catalogue that `say` shows to readers."""
+    return english if len(english) > 1 else english[0]
+
+
+def punctuated(text: str) -> str:
+    """Return a text that a program put together, with the language's own marks beside its own letters."""
+    own = {mark: say(mark) for mark in spoken(", ", "; ", ": ", ". ", " (", ")")}
+    beside = r"[^\W\d_\0-\u024f]|[）”]"  # letters of another script than the Latin one
+    if chosen() == "en":
+        return text
+    text = re.sub(rf" \(([^()]*(?:{beside})[^()]*)\)", rf"{own[' (']}\1{own[')']}", text)
+    marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
+    return re.sub(marks, lambda found: own[found[0]], text)
+
+
+def own_name(language: str) -> str:
+    """Return what a language calls itself."""
+    return say(spoken("English"), language)
 
 
 def install() -> None:

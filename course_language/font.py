@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from course_language import HERE, chosen, say
+from course_language import HERE, chosen, punctuated, say
 
 
 def use() -> None:
@@ -34,4 +34,4 @@ def speak(fig: Any) -> None:
         from matplotlib.text import Text
 
         for text in fig.findobj(Text):
-            text.set_text("\n".join(map(say, text.get_text().split("\n"))))
+            text.set_text("\n".join(punctuated(say(line)) for line in text.get_text().split("\n")))

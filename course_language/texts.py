@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 
 def _words(text: str) -> frozenset[str]:
@@ -17,8 +17,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 _LABELS = _words(
-    "annotate axhline axvline bar barh card curves hist legend plot print scatter set_label set_title set_xlabel "
-    "set_ylabel show_table suptitle table text title xlabel ylabel"
+    "annotate axhline axvline bar barh card curves hist legend measure plot print scatter set_label set_title set_xlabel "
+    "set_ylabel show_table suptitle table text title try_out xlabel ylabel"
 )
 _LABEL_KEYWORDS = _words("desc description expected label note seen text title unit xlabel ylabel")
 _HEADS = ("head", "_HEAD")  # names of a table's first row
@@ -31,7 +31,7 @@ _NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern r
 _NOT_WORDS = _words(  # matplotlib's and Python's own
     "None True False auto axes baseline black bold both bottom box center column data dashed dotted equal figure gray grey "
     "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
-    "measured modelled post pre published recorded right round row small solid tight top upper vertical white x y"
+    "cpu cuda measured modelled mps post pre published recorded right round row sim small solid tight top upper vertical white x xpu y"
 )
 WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
@@ -81,7 +81,14 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if part:
         return False
     if label:
+<<<<<<< HEAD
         names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*(?<!:)", text) or set(text.split()) <= _NOT_WORDS
+=======
+        names = (
+            re.fullmatch(r"(?![a-z]+:$)[\w.]*[_.:/%][\w.%]*", text)
+            or set(text.split()) <= _NOT_WORDS
+        )
+>>>>>>> h-z1
         return bool(words) and not names
     beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,}\W* \W*\{\w+\}", text))
     if len(words) + beside_value < 2 or " " not in text.strip():
@@ -168,12 +175,21 @@ class _Finder:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
             node.value = self.change(node.value, label=True)
             return node
+<<<<<<< HEAD
         inherit = isinstance(
             node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
         )
         branches = [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
         beside = any(reads_as_text(*m[:1]) for m in map(message, branches) if m)
         label = self.labels or (label and inherit) or beside
+=======
+        if isinstance(node, ast.IfExp) and self.docs:  # in a cell: "less" if a < b else "more"
+            label = label or all(message(side) for side in (node.body, node.orelse))
+        inherit = isinstance(
+            node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
+        )
+        label = self.labels or (label and inherit)
+>>>>>>> h-z1
         read = read or (isinstance(node, ast.stmt) and not inherit)
         for name, value in ast.iter_fields(node):
             if name not in ("annotation", "returns", "decorator_list", "type_comment"):
@@ -187,9 +203,15 @@ class _Finder:
 
     def _string(self, node, got, label, read):
         text, values = got
+<<<<<<< HEAD
         for value in values:  # of the words that a program chooses among, the reader sees one
             chosen = isinstance(value.value, (ast.IfExp, ast.BoolOp))
             value.value = self.change(value.value, label=chosen, read=read)
+=======
+        for value in values:
+            one_of = isinstance(value.value, (ast.IfExp, ast.BoolOp))  # {"less" if … else "more"}
+            value.value = self.change(value.value, label and one_of, read)
+>>>>>>> h-z1
         shown = reads_as_text(text, label) or any(map(_is_kind, values))
         if not read or text in self.kept or not shown:
             return node
@@ -199,8 +221,8 @@ class _Finder:
     def _call(self, node, label, read):
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         node.func = self.change(node.func, read=read and name not in _NOT_READ)
-        if name.lstrip("_").startswith(("twin", "edit", "variant")):
-            return node  # pieces of programs
+        if name.lstrip("_").startswith(("twin", "edit", "variant", "spoken")):
+            return node  # pieces of programs; keys
         if name == "word" and node.args:
             for arg in node.args:
                 arg.is_word = (
@@ -231,7 +253,7 @@ def _is_edited(key: ast.expr | None) -> bool:
 
 def kept(tree: ast.AST) -> set[str]:
     """Return what is no text though it reads like one: strings used as keys or compared, and references' names."""
-    names, keys = set(), set()
+    names, keys = spoken(tree), set()
     for node in ast.walk(tree):
         places: list[ast.AST | None] = []
         if isinstance(node, ast.Compare):
@@ -271,6 +293,28 @@ def kept(tree: ast.AST) -> set[str]:
     return names
 
 
+def keys(tree: ast.AST) -> set[str]:
+    """Return the words that a program has as keys of its own and as choices: a lesson's cells show them as labels."""
+    names, chosen = set(), set()
+    for node in ast.walk(tree):
+        shown = node.keys if isinstance(node, ast.Dict) else ()
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            shown = [node.slice]
+        if isinstance(node, ast.keyword) and node.arg == "choices":
+            parts = (str(getattr(part, "value", "")) for part in getattr(node.value, "elts", ()))
+            chosen |= set(filter(str.isalpha, parts))
+        names |= {getattr(part, "value", None) for part in shown}
+    texts = (text for text in names if isinstance(text, str))
+    return chosen | {text for text in texts if reads_as_text(text, label=True)}
+
+
+def spoken(tree: ast.AST) -> set[str]:
+    """Return the keys that a program marks, with ``spoken``, as read by people as well."""
+    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    marked = (call.args for call in calls if getattr(call.func, "id", "") == "spoken")
+    return {arg.value for args in marked for arg in args if isinstance(arg, ast.Constant)}
+
+
 def rules(path: str) -> dict[str, bool]:
     """Return how a module is read, by its path: see ``found``."""
     parts = path.replace("\\", "/").split("/")
@@ -281,15 +325,26 @@ def rules(path: str) -> dict[str, bool]:
 
 
 def found(
-    tree: ast.AST, raises: bool = True, docs: bool = False, labels: bool = False
+    tree: ast.AST,
+    raises: bool = True,
+    docs: bool = False,
+    labels: bool = False,
+    keys: Collection[str] = (),
 ) -> list[ast.expr]:
     """Return the nodes of a program that are texts.
 
     ``raises`` tells whether what a program raises is one: not where it repeats another library's own message. ``docs``
     tells whether docstrings are: in a lesson's cell they are read. ``labels`` tells whether single words are: in drawings.
+    ``keys`` are texts wherever they stand: those of a notebook, which are to stay the same in all its cells.
     """
     seen: list[ast.expr] = []
     _Finder(lambda node: seen.append(node) or node, kept(tree), raises, docs, labels).change(tree)
+    parts = {id(part) for node in seen for part in [node, *getattr(node, "values", ())]}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts |= set(map(id, node.values))
+        elif isinstance(node, ast.Constant) and id(node) not in parts and node.value in keys:
+            seen.append(node)
     return seen
 
 

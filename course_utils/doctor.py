@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from course_language import say, word
+from course_language import say, spoken, word
 
 from .machine_facts import gather
 from .this_machine import CLICKS, old_torch
@@ -349,20 +349,21 @@ def _gpu_names(facts: Facts) -> str:
 
 def _badge(state: str) -> str:
     # White on these is readable on any page, and the word says what the colour says.
-    colour = {"open": "#0b6bcb", "shut": "#b45309", "unknown": "#6b7280"}[state]
+    states = spoken("open", "shut", "unknown")
+    colour = dict(zip(states, ("#0b6bcb", "#b45309", "#6b7280"), strict=True))[state]
     return f'<span style="background:{colour};color:white;border-radius:4px;padding:0 .5em">{say(state)}</span>'
 
 
 def _machine(facts: Facts) -> dict[str, str]:
     versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
     return {
-        "where": f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
-        "processor": f"{facts['cpu']}, {facts['cores']} cores usable",
-        "memory": _gigabytes(facts["memory_gb"]),
-        "free disk": _gigabytes(facts["disk_gb"]),
-        "versions": ", ".join([f"Python {facts['python']}", *versions]),
+        spoken("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
+        spoken("processor"): f"{facts['cpu']}, {facts['cores']} cores usable",
+        spoken("memory"): _gigabytes(facts["memory_gb"]),
+        spoken("free disk"): _gigabytes(facts["disk_gb"]),
+        spoken("versions"): ", ".join([f"Python {facts['python']}", *versions]),
     }
 
 
 def _gigabytes(size: float | None) -> str:
-    return "unknown" if size is None else f"{size:.1f} GB"
+    return word("unknown") if size is None else f"{size:.1f} GB"

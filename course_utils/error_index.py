@@ -15,17 +15,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from course_language import chosen
+from course_language import chosen, languages, say, spoken
 
 from .content import handbook
 
-_ENTRY = re.compile(
+_ENTRY = (
     r"(?P<title>[^\n]+)\n\n```text\n(?P<forms>.+?)\n```\n\n(?P<meaning>.+?)\n\n"
     r"(?:```python (?P<where>[^\n]+)\n(?P<program>.+?)\n```\n\n)?"
-    r"(?:(?P<source>(?:Seen in: |见于：)[^\n]+)\n\n)?"
-    r"\*\*(?:Remedy\.\*\* |解决办法\*\*：)(?P<remedy>.+)\n\n(?P<lesson>(?:Lesson|Handbook|见)[^\n]+)\n*",
-    re.DOTALL,
+    r"(?:(?P<source>{}[^\n]+)\n\n)?{}(?P<remedy>.+)\n\n(?P<lesson>[^\n]+)\n*"
 )
+_HEADS = spoken("Seen in: ", "**Remedy.** ")
+_MEMORY = spoken("out of memory|OOM")  # the pages' word, and others for it
 _WORDS = """a an and are at attribute be but can code do does error for from get got have help how i in is it
 my no not object of on or please so that the this to torch was what when while why with work"""
 _PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
@@ -54,12 +54,13 @@ class Entry:
 @cache
 def entries(language: str = "en") -> tuple[Entry, ...]:
     """Read all pages, in the same order in each language; ValueError, with the title, for another form."""
-    found = []
+    found, heads = [], (re.escape(say(head, language)) for head in _HEADS)
+    form = re.compile(_ENTRY.format(*heads), re.DOTALL)
     home = handbook() / ("" if language == "en" else language) / "errors"
     for path in sorted(home.glob("*.md")):
         page = re.sub(r'<a id="[^"]*"></a>\n\n', "", path.read_text(encoding="utf-8"))
         for text in re.split(r"(?m)^## ", page)[1:]:
-            match = _ENTRY.fullmatch(text)
+            match = form.fullmatch(text)
             if match is None:
                 raise ValueError(f"{path.name}: not an entry's form: {text.splitlines()[0]}")
             fields = {name: value or "" for name, value in match.groupdict().items()}
@@ -74,17 +75,19 @@ def _here(entry: Entry) -> Entry:
 
 
 def _pairs(text: str) -> set[str]:
-    """Return each two Chinese letters that stand side by side."""
-    return set(re.findall(r"(?=([\u4e00-\u9fff]{2}))", text))
+    """Return each two letters beyond the Latin ones, such as Chinese, that stand side by side."""
+    return set(re.findall(r"(?=([^\W\d_\0-\u024f]{2}))", text))
 
 
-def _find_pairs(asked: set[str]) -> list[Entry]:
-    """Return the entries whose Chinese shares the question's rarer pairs of letters, best first."""
-    has = [_pairs(f"{e.title} {e.meaning} {e.remedy}") for e in entries("zh")]
+def _find_pairs(text: str, language: str) -> list[Entry]:
+    """Return the entries that share, in a language, the question's rarer pairs of letters, best first."""
+    word, *others = say(_MEMORY, language).split("|")
+    asked = _pairs(re.sub("|".join(map(re.escape, others)) or "$^", word, text))
+    has = [_pairs(f"{e.title} {e.meaning} {e.remedy}") for e in entries(language)]
     tells = {p: math.log(max(1, len(has)) / max(1, sum(p in one for one in has))) for p in asked}
     told = [sum(tells[pair] for pair in asked & one) for one in has]
     ranked = sorted(zip(told, range(len(told)), entries(), strict=False), reverse=True)
-    return [entry for share, _, entry in ranked if share >= 0.4 * sum(tells.values())]
+    return [entry for share, _, entry in ranked if share >= 0.4 * sum(tells.values()) > 0]
 
 
 def link(entry: Entry) -> str:
@@ -129,8 +132,8 @@ def find(text: str, most: int = 3) -> list[Entry]:
     First come entries whose message is in the text, then those whose message has the text in it,
     then those that share its rare words; typing errors are allowed for.
     """
-    if (pairs := _pairs(re.sub("显存溢出|爆显存", "显存不足", text))) and not normal(text):
-        return _find_pairs(pairs)[:most]
+    if _pairs(text) and not normal(text):
+        return [entry for other in languages()[1:] for entry in _find_pairs(text, other)][:most]
     tells, words = _words()
     start = r"(?m)^(?:\[rank\d+\]: ?)?[\w.]+(?:Error|Exception|Warning)\b"
     last = [match.start() for match in re.finditer(start, text)][-1:]

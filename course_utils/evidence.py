@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from course_language import say, word
+from course_language import spoken, word
 from simgpu.profiles import Spread
 
 from . import content
@@ -27,6 +27,9 @@ FOLDER = content.recorded("")
 SCHEMA = 2
 KINDS = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
+QUANTITIES = spoken(
+    "time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy"
+)
 
 
 class RecordError(ValueError):
@@ -264,11 +267,7 @@ def _between(m: Measurement) -> str:
 
 def _basis(likely: Spread) -> str:
     cards = "all cards" if likely.card == "all" else f"the {likely.card}"
-    work = (
-        f"single {say(likely.work)}s"
-        if likely.work == "operator"
-        else f"steps of {say(likely.work)}s"
-    )
+    work = "single operators" if likely.work == "operator" else "steps of networks"
     return f"Likely: of {likely.n:,} {work} timed on {cards}, 8 of 10 lay within such a range."
 
 

@@ -202,7 +202,7 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     each = "; ".join(
         f"{name} {m.written()} ({m.kind})" for name, m in zip(names, measurements, strict=True)
     )
-    present(fig, f"{quantity.capitalize()} as dots with their quartiles: {each}.")
+    present(fig, f"{say(quantity).capitalize()} as dots with their quartiles: {each}.")
 
 
 def _short(name: str) -> str:
@@ -331,7 +331,7 @@ class _Figure(Bundle):
     def _repr_mimebundle_(
         self, include: object = None, exclude: object = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        return {"text/plain": self.text, **self.extra}, {"image/png": {"alt": self.text}}
+        return {"text/plain": repr(self), **self.extra}, {"image/png": {"alt": repr(self)}}
 
 
 def _picture(fig: Figure, alt: str) -> Bundle:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from course_language import say, word
+from course_language import say, spoken, word
 
 from . import progress_file
 from .exercises.judge import Todo
@@ -21,6 +21,7 @@ Verdict = Literal["close", "near", "off"]
 
 _SAID = (word("Close"), word("Near"), "A surprise", "The answer")
 HEADLINES = dict(zip(("close", "near", "off", ""), _SAID, strict=True))
+_KINDS = spoken("counted", "metered")  # more of them, beside those of records
 _COLOURS = {"close": "#2a9d5c", "near": "#c77700", "off": "#4a78b5", "": ""}
 
 WIDTH = 0.10

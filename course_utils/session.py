@@ -53,7 +53,7 @@ def course_map() -> None:
         right = sum(i in done for i in ids)
         state = "planned" if entry.planned else f"{right} of {len(ids)} exercises"
         if not entry.planned and right < len(ids) and any(i in tried for i in ids):
-            state += ", begun"
+            state = f"{state}, begun"
         marks = "●" * right + "○" * (len(ids) - right)
         rows.append((entry.id, entry.title, f"{entry.minutes} min", marks, state))
     text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)

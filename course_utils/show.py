@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from course_language import say
+from course_language import punctuated, say, spoken
 
 from .course import load_course
 from .this_machine import in_notebook
@@ -23,10 +23,10 @@ class Bundle:
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        return self.text
+        return punctuated(self.text)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return {"text/plain": self.text, "text/html": self.html, **self.extra}
+        return {"text/plain": repr(self), "text/html": punctuated(self.html), **self.extra}
 
 
 def show(bundle: Bundle) -> None:
@@ -36,7 +36,7 @@ def show(bundle: Bundle) -> None:
 
         display(bundle)
     else:
-        print(bundle.text)
+        print(bundle)
 
 
 def table(
@@ -54,11 +54,13 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    cells = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in rows]
-    widths = [max(len(line[i]) for line in [list(head), *cells]) for i in range(len(head))]
+    head, *cells = said = [
+        [say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]
+    ]
+    widths = [max(len(line[i]) for line in said) for i in range(len(head))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in [list(head), *cells]
+        for line in said
     ]
     looks = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
@@ -113,8 +115,8 @@ _KEEP = ";white-space:nowrap"  # a figure and its unit, or a date, stay on one l
 
 # One look for each kind of number, in every table, readable on a light and on a dark page.
 LOOK = {
-    "measured": "font-weight:bold",
-    "recorded": "",
-    "modelled": "font-style:italic",
-    "published": "opacity:.8",
+    spoken("measured"): "font-weight:bold",
+    spoken("recorded"): "",
+    spoken("modelled"): "font-style:italic",
+    spoken("published"): "opacity:.8",
 }

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 import simgpu
+from course_language import punctuated, say
 from simgpu import profiles
 
 from .devices import abilities, synchronize
@@ -30,7 +31,7 @@ from torch.utils.benchmark import Timer  # noqa: E402
 
 _log.setLevel(_level)
 
-__all__ = ["Measurement", "host_clock", "measure", "seconds", "take_turns"]
+__all__ = ["Measurement", "host_clock", "kind_of", "measure", "seconds", "take_turns"]
 
 LEAST = 5
 """The least number of repetitions that a median and its quartiles rest on."""
@@ -44,6 +45,16 @@ BLOCKS = 20
 
 ONE_CALL = ("matmul", "add", "copy", "launch", "host_to_device")
 """Recorded experiments that ask the device for one kernel or one copy."""
+
+
+class _Kind(str):
+    def __format__(self, spec: str) -> str:  # in an f-string, the lesson's word for it
+        return format(say(str(self)), spec)
+
+
+def kind_of(device: torch.device | str) -> str:
+    """Return the kind of what is timed on a device: *measured*, or on the simulated one *modelled*."""
+    return _Kind("modelled" if torch.device(device).type == "sim" else "measured")
 
 
 @dataclass(frozen=True)
@@ -120,7 +131,7 @@ class Measurement:
             torch=torch.__version__,
             threads=torch.get_num_threads(),
             date=date.today().isoformat(),
-            kind="modelled" if torch.device(device).type == "sim" else "measured",
+            kind=kind_of(device),
             **more,
         )
 
@@ -130,8 +141,8 @@ class Measurement:
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
         what = f"{self.label}: {self.written()}{spread}, "
         if self.kind == "published":
-            return what + f"{self.kind} in {self.source}"
-        return what + f"{self.kind} on {self.device}"
+            return punctuated(what + f"{self.kind} in {self.source}")
+        return punctuated(what + f"{self.kind} on {self.device}")
 
     @property
     def likely(self) -> profiles.Spread | None:

@@ -157,7 +157,9 @@ class Timeline:
                     )
         for span in self.races:
             x, y = (span.start - self.start) * scale, lanes.index(span.lane)
-            (marker,) = ax.plot(x, y - 0.36, "v", color="#D55E00", label="race", clip_on=False)
+            (marker,) = ax.plot(
+                x, y - 0.36, "v", color="#D55E00", label=word("race"), clip_on=False
+            )
             legend += [marker] if span is self.races[0] else []
         ax.set_yticks(range(len(lanes)), map(_named, lanes))
         ax.set_ylim(max(1, len(lanes)) - 0.5, -0.5)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docutils import nodes
 
-from course_language import NAMES, chosen
+from course_language import chosen, own_name
 from course_utils.course import load_course
 from tools.authoring.site import WORDS
 
@@ -77,12 +77,12 @@ def describe_pictures(app, doctree):
 
 def find_twin(app, pagename, templatename, context, doctree):
     """Tell the switch where the page is in the other language: that language's first page, if nowhere."""
-    there = Path(app.srcdir).with_name(OTHER)
+    there = Path(app.srcdir).with_own_name(OTHER)
     if there.is_dir():
         made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
         twin = pagename if made or pagename in ("search", "genindex") else "index"
         up = "../" * (pagename.count("/") + (edition != "en")) + ("zh/" if OTHER == "zh" else "")
-        context["twin"] = {"href": f"{up}{twin}.html", "lang": OTHER, "said": NAMES[OTHER]}
+        context["twin"] = {"href": f"{up}{twin}.html", "lang": OTHER, "said": own_name(OTHER)}
 
 
 def search_by_pairs():

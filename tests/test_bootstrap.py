@@ -790,6 +790,12 @@ def test_what_leads_uv_astray_is_taken_away_and_what_pip_was_told_is_handed_on(m
     env = installer.uv_variables(os.environ)
     assert env["UV_DEFAULT_INDEX"] == "https://mine.example/simple", "what uv was told itself wins"
     assert env["HTTPS_PROXY"] == "http://mine.example:1"
+    parser = argparse.ArgumentParser()
+    torch_build.add_torch_argument(parser)
+    parser.parse_args(["--index", "https://asked.example/simple"])
+    assert os.environ["PIP_INDEX_URL"] == "https://asked.example/simple"
+    env = installer.uv_variables(os.environ)
+    assert env["UV_DEFAULT_INDEX"] == "https://asked.example/simple", "what is asked for now wins"
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import os
 import re
@@ -19,9 +21,11 @@ import nbformat
 import pytest
 from browsers import SECOND, chromium
 from harness import EXECUTED, LESSONS, NOTEBOOKS, ROOT, kernel_env
+from PIL import Image
 from playwright.sync_api import expect
 from test_explorers import CALLS
 
+from course_language import languages, say
 from course_lessons.shared import explorer
 from course_utils.exercises import lesson as exercises_of
 from course_utils.exercises.result import HEADLINES
@@ -155,36 +159,47 @@ def test_a_solved_lesson_on_the_simulated_device_in_jupyterlab(number, browser, 
     page.close()
 
 
-def test_lesson_00_in_jupyterlab(browser, lab):
-    folder = lab[2]
+@pytest.mark.parametrize("language", languages())
+def test_lesson_00_in_jupyterlab(browser, lab, language):
+    progress = lab[2] / "progress.jsonl"
+    before = progress.read_text(encoding="utf-8") if progress.exists() else ""
     screens = EXECUTED / "screens"
     screens.mkdir(parents=True, exist_ok=True)
-    page = _run_all(browser, lab, LESSONS[0].file)
+    there = "" if language == "en" else f"{language}/"
+    page = _run_all(browser, lab, f"{there}{LESSONS[0].file}")
     cells = page.locator(".jp-CodeCell")
 
-    card = page.locator(".jp-OutputArea-output", has_text="Native bfloat16").first
+    def said(english):
+        return say(english, language)
+
+    card = page.locator(".jp-OutputArea-output", has_text=said("Native bfloat16")).first
     expect(card).to_be_visible()
     figure = page.locator(".jp-OutputArea-output img").first
     figure.scroll_into_view_if_needed()
     assert figure.evaluate("image => image.naturalWidth") > 200
-    page.screenshot(path=screens / "00_figure.png")
+    png = base64.b64decode(figure.get_attribute("src").partition(",")[2])
+    told = Image.open(io.BytesIO(png)).text[
+        "Description"
+    ]  # a sign that the font lacks is a warning
+    assert bool(re.search("[\u4e00-\u9fff]", told)) is (language == "zh")
+    page.screenshot(path=screens / f"00_figure_{language}.png")
     card.scroll_into_view_if_needed()
-    page.screenshot(path=screens / "00_card.png")
+    page.screenshot(path=screens / f"00_card_{language}.png")
 
     exercise = cells.filter(has_text="ex.weight_bytes.check").first
     output = exercise.locator(".jp-Cell-outputArea")
-    expect(output).to_contain_text("Not tried yet")
+    expect(output).to_contain_text(said(HEADLINES["not_tried"]))
     output = _answer(page, exercise, "return parameters * bits")
-    expect(output).to_contain_text("Not yet")
+    expect(output).to_contain_text(said(HEADLINES["not_yet"]))
     exercise.scroll_into_view_if_needed()
-    page.screenshot(path=screens / "00_not_yet.png")
+    page.screenshot(path=screens / f"00_not_yet_{language}.png")
     output = _answer(page, exercise, "return parameters * bits / 8")
-    expect(output).to_contain_text("Right")
-    expect(output).not_to_contain_text("Not yet")
+    expect(output).to_contain_text(said(HEADLINES["right"]))
+    expect(output).not_to_contain_text(said(HEADLINES["not_yet"]))
     exercise.scroll_into_view_if_needed()
-    page.screenshot(path=screens / "00_right.png")
+    page.screenshot(path=screens / f"00_right_{language}.png")
 
-    noted = (folder / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    noted = progress.read_text(encoding="utf-8").removeprefix(before).splitlines()
     outcomes = [json.loads(line)["outcome"] for line in noted if '"00.' in line]
     assert outcomes == ["not_yet", "right"]
     page.close()

@@ -1,4 +1,4 @@
-"""The course in another language: in step with the English, the same code, and lessons that run."""
+"""The course in another language: in step with the English, and what a text is."""
 
 from __future__ import annotations
 
@@ -7,31 +7,16 @@ import os
 import re
 import subprocess
 import sys
-import time
-from functools import cache
+from pathlib import Path
 
 import nbformat
 import pytest
-from harness import (
-    EACH_LESSON,
-    LESSONS,
-    NOTEBOOKS,
-    ROOT,
-    TABLE,
-    code_cells,
-    executed_problems,
-    keep,
-    kernel_env,
-    nbval,
-    network_attempts,
-    outcomes,
-)
+from harness import LESSONS, NOTEBOOKS, ROOT, kernel_env, working_copy
 from support import skip
 
 import course_language
 from course_language import texts
 from course_utils.exercises import lesson as exercises_of
-from tools.authoring.solve import tried_and_solved
 
 LANGUAGES = course_language.languages()[1:]
 IN = pytest.mark.parametrize("language", LANGUAGES)
@@ -78,6 +63,49 @@ def test_every_text_is_translated_and_nothing_is_out_of_step(language):
 @IN
 def test_notebooks_and_pages_are_what_the_catalogues_make(language):
     assert list(editions.stale(language)) == []
+
+
+def _titles():
+    """Return the names of all sections, of lessons, and of all exercises."""
+    found = {exercise.title for lesson in LESSONS for exercise in exercises_of(lesson.id)}
+    for lesson in LESSONS:
+        cells = nbformat.read(NOTEBOOKS / lesson.file, as_version=4).cells
+        prosaic = (cell.source for cell in cells if cell.cell_type == "markdown")
+        found |= {title for text in prosaic for title in re.findall(r"(?m)^#{2,4} (.+)$", text)}
+    return found
+
+
+@TODAY
+@IN
+def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_language(language):
+    titles, wrong = _titles(), []
+    said = {
+        **catalogues.translations(language, "packages/"),
+        **catalogues.translations(language, "notebooks/"),
+    }
+    for name in catalogues.sources():
+        entries = catalogues.load(catalogues.catalogue(name, language)) if "/" in name else ()
+        for english, other in ((entry.id, entry.string) for entry in entries if entry.id):
+            text = re.sub("`[^`]*`", "`", english)
+            named = {title for title in titles - {english} if _names(title, text)}
+            named -= {title for title in named for longer in named if title in longer != title}
+            wrong += [
+                f"{name}: {title}: {other[:80]}"
+                for title in named
+                if said.get(title, title).rstrip("？") not in other
+            ]
+    assert wrong == []
+
+
+def _names(title, text):
+    return len(title.split()) > 2 and re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text)
+
+
+@pytest.mark.parametrize("page", ["README.md", "handbook/routes.md", "workshop/lessons.md"])
+def test_a_question_in_italics_is_the_name_of_a_section_or_an_exercise(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    asked = set(re.findall(r"(?<!\*)\*([A-Z][^*\n]+\?)\*(?!\*)", text))
+    assert asked - _titles() == set()
 
 
 @TODAY
@@ -171,46 +199,34 @@ def test_a_translation_of_something_else_is_refused(tmp_path, other):
     assert WRONG[other] in "\n".join(checks.problems(english, other, base))
 
 
-# --- the same code --------------------------------------------------------------------------------
-
-
 @TODAY
-@IN
-@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
-def test_the_code_is_the_same_but_for_texts_and_comments(language, lesson):
-    english = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
-    other = nbformat.read(NOTEBOOKS / language / lesson.file, as_version=4)
-    assert [cell.id for cell in other.cells] == [cell.id for cell in english.cells]
-    for mine, theirs in zip(code_cells(other), code_cells(english), strict=True):
-        if "generated" not in mine.metadata.get("tags", ()):
-            trees = [ast.parse(code.plain(cell.source)) for cell in (mine, theirs)]
-            assert not list(_differ(*trees, set(map(id, texts.found(trees[1], docs=True))))), (
-                mine.id
-            )
+@pytest.mark.slow
+def test_another_language_is_a_folder_of_catalogues_and_nothing_else(tmp_path):
+    """The Chinese catalogues under another name make the same edition, and the commands speak it."""
+    course = working_copy(tmp_path)
+    chinese = {path: editions._read(course / path) for path in map(_in("zh"), editions.sources())}
+    for path in chinese:
+        (course / path).unlink()
+    (course / "course_language" / "zh").rename(course / "course_language" / "ja")
+    assert _said("translate", "ja", root=course).rstrip().endswith("written")
+    for path in editions.sources():
+        made = (course / _in("ja")(path)).read_text(encoding="utf-8")
+        assert re.sub(r"\bja\b", "zh", made) == _named(chinese[_in("zh")(path)]), path
+    told = _said("explain", "显存溢出", COURSE_LANGUAGE="ja", root=course)
+    assert "CUDA out of memory" in told
+    assert "解决办法" in told
+    assert re.search("[\u4e00-\u9fff]", _said("--help", LANG="ja_JP.UTF-8", root=course))
 
 
-def _differ(mine, theirs, found):
-    """Yield where two programs differ in more than the texts that were found in the second."""
-    if id(theirs) in found:
-        values = [{ast.dump(value) for value in texts.message(node)[1]} for node in (mine, theirs)]
-        if not values[0] <= values[1] and not any(
-            id(part) in found for part in ast.walk(theirs) if part is not theirs
-        ):
-            yield ast.dump(mine)
-    elif type(mine) is not type(theirs):
-        yield ast.dump(mine)
-    else:
-        for name, wanted in ast.iter_fields(theirs):
-            got = getattr(mine, name)
-            if isinstance(wanted, list) and all(isinstance(part, ast.AST) for part in wanted):
-                if len(got) != len(wanted):
-                    yield ast.dump(mine)
-                for pair in zip(got, wanted, strict=False):
-                    yield from _differ(*pair, found)
-            elif isinstance(wanted, ast.AST):
-                yield from _differ(got, wanted, found)
-            elif got != wanted:
-                yield ast.dump(mine)
+def _in(language):
+    return lambda path: editions.place(path, language)
+
+
+def _named(text):
+    return text.replace("zh-CN.md", "zh.md")
+
+
+# --- what is a text -----------------------------------------------------------------------------
 
 
 @TODAY
@@ -229,6 +245,39 @@ def test_a_text_takes_the_place_of_another_values_and_magics_stay():
         "%%writefile work/a.py\n# 共有多少\nif n:\n    !ls\n"
         "print(f'{len(x)!r} 行中的 {n:,} 行', '剩下的行', key['a b'])  # noqa: F821\n"
     )
+
+
+@TODAY
+@IN
+def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
+    fence = re.compile(r"(?ms)^```python[^\n]*\n(.*?)^```")
+    pages = [path for path in editions.sources() if path.endswith(".md")]
+    both = ((path, editions.place(path, language)) for path in pages)
+    texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
+    assert sum(len(english) for english, _ in texts_of) > 150
+    for english, other in texts_of:
+        plain = [
+            [ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)
+        ]
+        assert plain[0] == plain[1]
+    written = "".join(text for _, other in texts_of for text in other)
+    assert not re.search(r"# [a-z]+ [a-z]+ [a-z]+", re.sub("# torchrun.*", "", written))
+
+
+@TODAY
+def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
+    cells = [
+        'runs = {"no wait": 1}',
+        'f(runs["no wait"], "no wait" in runs, f"{n} no wait", "no wait, then")',
+    ]
+    said = {"no wait": "不等"}
+    assert code.keys(cells) == {"no wait"}
+    assert [
+        code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells
+    ] == [
+        'runs = {"不等": 1}',
+        'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")',
+    ]
 
 
 @TODAY
@@ -277,10 +326,25 @@ def test_a_module_is_compiled_with_its_texts_replaced():
     assert space["f"].__doc__ == "Docs stay."
 
 
+@pytest.mark.parametrize(
+    ("said", "written"),
+    [
+        ("结果: 2.34×, 实测. 再猜: 下次", "结果：2.34×，实测。再猜：下次"),
+        ("主机（忙碌）, sim:0; 拷贝", "主机（忙碌），sim:0；拷贝"),
+        ("445 µs (可能 365 µs), n = 5, 估算; f(x)", "445 µs（可能 365 µs），n = 5，估算；f(x)"),
+        ("2. 驱动, torch 2.15: a, b; 3.5 ms. End", "2. 驱动，torch 2.15: a, b; 3.5 ms. End"),
+    ],
+)
+def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):
+    assert course_language.punctuated(said) == said
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    assert course_language.punctuated(said) == written
+
+
 # --- which language -------------------------------------------------------------------------------
 
 
-def _said(*words: str, **env: str) -> str:
+def _said(*words: str, root: Path = ROOT, **env: str) -> str:
     inherited = {
         name: value
         for name, value in os.environ.items()
@@ -289,7 +353,7 @@ def _said(*words: str, **env: str) -> str:
     inherited.pop("COURSE_LANGUAGE", None)
     done = subprocess.run(
         [sys.executable, "-m", "course_utils", *words],
-        env={**inherited, "PYTHONUTF8": "1", **env}, cwd=ROOT, capture_output=True, encoding="utf-8",
+        env={**inherited, "PYTHONUTF8": "1", "PYTHONPATH": str(root), **env}, cwd=root, capture_output=True, encoding="utf-8",
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -330,82 +394,3 @@ def test_progress_is_shared_between_languages(tmp_path):
     lines = (tmp_path / "progress.jsonl").read_text(encoding="utf-8").splitlines()
     chinese, english = (re.sub('"time": "[^"]*"', "", line) for line in lines)
     assert chinese == english
-
-
-# --- the lessons ----------------------------------------------------------------------------------
-
-_ENGLISH = re.compile(r"(?:(?<![\w`./'\"-])[a-z]{2,}(?:[ ,] ?|$)){4,}")
-"""Four words in a row that nobody translated."""
-
-
-@cache
-def _ours() -> str:
-    """Return all strings of the course's programs and cells, without docstrings and programs in a string."""
-    sources = [(ROOT / path).read_text(encoding="utf-8") for path in catalogues.programs()]
-    for lesson in LESSONS:
-        cells = code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
-        sources += [code.plain(cell.source) for cell in cells]
-    nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
-    told = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
-    found = [n.value for n in nodes if isinstance(n, ast.Constant) and id(n) not in told]
-    return "\n".join(text for text in found if isinstance(text, str) and "import " not in text)
-
-
-@cache
-def _kept(language: str) -> str:
-    """Return what stays English on purpose: keys, records, and what the catalogues give back as it is."""
-    same = [text for english, text in catalogues.translations(language).items() if english == text]
-    trees = [ast.parse((ROOT / path).read_text(encoding="utf-8")) for path in catalogues.programs()]
-    cells = (
-        cell.source
-        for lesson in LESSONS
-        for cell in code_cells(nbformat.read(NOTEBOOKS / lesson.file, 4))
-    )
-    trees += [ast.parse(code.plain(source)) for source in cells]
-    records = [
-        path.read_text("utf-8") for path in (ROOT / "course_lessons" / "recorded").glob("*.json")
-    ]
-    return "\n".join([*same, *records, *(key for tree in trees for key in texts.kept(tree))])
-
-
-def english(nb, language):
-    """Say which outputs have the course's own words in English, keys apart; PyTorch's messages stay as they are."""
-    for cell in code_cells(nb):
-        for output in cell.outputs:
-            text = output.get("text") or output.get("data", {}).get("text/plain", "")
-            for line in text.splitlines():
-                if "missing from font" in line:
-                    yield f"cell {cell.id}: {line}"
-                for found in _ENGLISH.finditer(re.sub(r"\w+Error: .*", "", line)):
-                    words = found[0].strip(" ,")
-                    if words in _ours() and words not in _kept(language):
-                        yield f"cell {cell.id}: {line[:160]}"
-
-
-@TODAY
-@pytest.mark.notebook
-@IN
-@pytest.mark.parametrize("lesson", EACH_LESSON)
-def test_a_translated_lesson_runs_as_shipped_and_answered(
-    language, lesson, tmp_path, record_property
-):
-    """One run for both, as test_as_shipped.py has it; figures may lack no sign: a warning is an error there."""
-    exercises = exercises_of(lesson.id)
-    source = NOTEBOOKS / language / lesson.file
-    nb = tried_and_solved(nbformat.read(source, as_version=4), exercises)
-    path = tmp_path / lesson.file
-    nbformat.write(nb, path)
-    start = time.perf_counter()
-    found = nbval([path], tmp_path, NBVAL_CWD=str(source.parent))[path.stem]
-    minutes = (time.perf_counter() - start) / 60
-    ran = nbformat.read(path, as_version=4)
-    path = path.rename(path.with_name(f"{path.stem}_{language}.ipynb"))
-    keep(path)
-    record_property(
-        f"{TABLE}lessons in {language}: cells run, exercises right, minutes",
-        f"{lesson.file:32} {len(code_cells(nb)):4} {len(exercises):4} {minutes:6.2f}",
-    )
-    problems = [*found.others, *executed_problems(ran), *english(ran, language)]
-    assert not problems, "\n".join(problems[:12])
-    assert not network_attempts(tmp_path)
-    assert outcomes(ran) == {exercise.id: ["not_tried", "right"] for exercise in exercises}

@@ -12,7 +12,7 @@ from matplotlib.patches import FancyArrowPatch, Rectangle
 import simgpu
 from course_language import say
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
-from course_utils.timing import seconds
+from course_utils.timing import kind_of, seconds
 from simgpu.timeline import Timeline
 
 _ARROW = {"arrowstyle": "-|>", "mutation_scale": 16, "color": "#444444", "linewidth": 2}
@@ -125,7 +125,7 @@ def transfer_chart(
     device
         The device copied to: times of the simulated one are modelled, others measured.
     """
-    kind = "modelled" if device.type == "sim" else "measured"
+    kind = kind_of(device)
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
         return

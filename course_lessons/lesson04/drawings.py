@@ -15,6 +15,7 @@ from matplotlib.patches import Rectangle
 from course_utils import plots
 from course_utils.devices import abilities
 from course_utils.plots import BLUE, COLOURS, GREEN, MARKERS, ORANGE, present
+from course_utils.timing import kind_of
 
 _FORMATS = {
     # name: bits of the exponent, bits of the mantissa, largest exponent
@@ -179,7 +180,7 @@ def speed_ups(
     device
         Where they were measured; on the simulated one they are modelled.
     """
-    kind = "modelled" if device.type == "sim" else "measured"
+    kind = kind_of(device)
     said = "; ".join(f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items())
     plots.curves(
         curves,

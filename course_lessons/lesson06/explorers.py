@@ -9,6 +9,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
 
+from course_language import spoken
 from course_lessons.shared.explorer import Explorer, box, slider
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE
 from simgpu.allocator import Allocator, Block
@@ -147,7 +148,8 @@ def mountain(blocks: int = 6) -> None:
         steps = list(mountain_heights(tuple(again.values())))
         fig, ax = plt.subplots(figsize=(7.2, 3.2))
         fig.subplots_adjust(left=0.1, right=0.98, top=0.87, bottom=0.17)
-        colours = {"forward": BLUE, "computed again": ORANGE, "backward": GREEN}
+        phases = spoken("forward", "computed again", "backward")
+        colours = dict(zip(phases, (BLUE, ORANGE, GREEN), strict=True))
         for phase, colour in colours.items():
             at = [i for i, (name, _) in enumerate(steps) if name == phase]
             heights = [steps[i][1] / MIB for i in at]

@@ -15,6 +15,7 @@ from course_utils.exercises.judge import Todo
 from course_utils.number_format import amount, seconds
 from course_utils.plots import BLUE, GREEN, ORANGE, curves, present
 from course_utils.show import Bundle, show, show_table, table
+from course_utils.timing import kind_of
 
 Row = tuple[int, float, float, float]
 
@@ -45,7 +46,7 @@ def speed_ups(rows: Sequence[Row], device: torch.device) -> None:
     device
         The second device.
     """
-    kind = "modelled" if device.type == "sim" else "measured"
+    kind = kind_of(device)
     name = f"speed-up of {device}"
     said = ", ".join(f"{n}: {ratio:.3g}" for n, *_, ratio in rows)
     curves(

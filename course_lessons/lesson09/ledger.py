@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from course_language import word
 from course_lessons.lesson09.drawings import Height, ladder, report_card
 from course_utils.devices import abilities, synchronize
 from course_utils.exercises.judge import Todo
@@ -607,7 +608,7 @@ def _row(rung: Rung) -> tuple[str, ...]:
         f"{found.median:.2f}" if found else "–",
         f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
         "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
-        "yes" if rung.kept else "no",
+        word("yes") if rung.kept else word("no"),
         rung.why if found else "not measured",
     )
 

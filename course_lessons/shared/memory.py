@@ -19,14 +19,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import simgpu
+from course_language import say, spoken, word
 from course_lessons.shared.out_of_memory import figures  # noqa: F401  (the lessons say memory.figures)
 from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 from course_utils.show import show_table
+from course_utils.timing import kind_of
 from simgpu.hollow import Hollow
 from simgpu.spare import spare_device
 
-KINDS = ("parameters", "buffers", "gradients", "optimizer", "activations")
+KINDS = spoken("parameters", "buffers", "gradients", "optimizer", "activations")
 """What memory is used for. Whatever is none of the first four counts as ``"activations"``: what
 forward keeps for backward, the batch, temporary results."""
 
@@ -194,12 +196,12 @@ class Meter:
         unit
             ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
         """
-        head = ("after", *KINDS, "together")
+        head = (word("after"), *map(say, KINDS), word("together"))
         rows = [
             (name, *(_written(n, unit) for n in (*(after[k] for k in KINDS), sum(after.values()))))
             for name, after, _ in self.rows()
         ]
-        kind = "modelled" if self.device.type == "sim" else "measured"
+        kind = kind_of(self.device)
         note = f"Bytes requested by tensors on {self.device}."
         show_table(head, rows, [kind] * len(rows), note)
 
@@ -322,7 +324,7 @@ class Need:
 
     def table(self) -> None:
         """Show it."""
-        rows = [(kind, amount(n, "B")) for kind, n in self.kinds.items()]
+        rows = [(say(kind), amount(n, "B")) for kind, n in self.kinds.items()]
         rows += [("allocated, at most", amount(self.allocated, "B"))]
         rows += [("reserved, at most", amount(self.reserved, "B"))]
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))

@@ -123,7 +123,7 @@ def explore() -> None:
         ax.set_xticks(range(-1, 5), ["0.1", "1", "10", "100", "1,000", "10,000"])
         ax.set_yticks(range(10, 16), ["0.01", "0.1", "1", "10", "100", "1,000"])
         ax.set(xlabel="arithmetic intensity, FLOPs a byte", ylabel="TFLOP/s (modelled)")
-        side = word("memory") if x < ridge else word("computing")
+        side = word("bandwidth") if x < ridge else word("computing")
         words = f"{rate / 1e12:.3g} TFLOP/s, {rate / peak:.0%} of the peak; {side} limits it"
         ax.set_title(f"{card}, {dtype}, batch {batch}\n{words}")
         return (

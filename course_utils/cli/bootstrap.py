@@ -28,12 +28,7 @@ from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.cli.torch_build import torch_choice
 from course_utils.this_machine import old_torch
 
-__all__ = [
-    "COMMAND",
-    "SetupError",
-    "child_environment",
-    "venv_python",
-]  # the commands take them here
+__all__ = ["COMMAND", "SetupError", "child_environment", "venv_python"]  # for the commands
 
 ROOT = Path(__file__).absolute().parents[2]
 EXTRAS = ("lab", "test", "everywhere")  # each holds the one before

@@ -31,10 +31,8 @@ def child_environment(venv: Path) -> dict[str, str]:
     Python's packages must not be seen, and bytecode is kept, or each kernel compiles PyTorch anew.
     """
     env = dict(os.environ)
-    for name in (
-        *("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "__PYVENV_LAUNCHER__"),
-        *("PIP_TARGET", "PIP_PREFIX"),
-    ):
+    python = "PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE __PYVENV_LAUNCHER__"
+    for name in f"{python} PIP_TARGET PIP_PREFIX".split():
         env.pop(name, None)
     kernels = str(venv / "share" / "jupyter")
     env["VIRTUAL_ENV"] = str(venv)

@@ -176,9 +176,7 @@ def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
             kept.setdefault(variable, " ".join(told[name].split()))
     places = ssl.get_default_verify_paths()
     if sys.platform in ("win32", "darwin") or places.cafile or places.capath:
-        kept.setdefault(
-            "UV_SYSTEM_CERTS", "1"
-        )  # a company's own is among them; pip looks there too
+        kept.setdefault("UV_SYSTEM_CERTS", "1")  # a company's own are there; pip looks there too
     return kept
 
 

@@ -37,12 +37,8 @@ MODULES = {"ipython": "IPython", "pyyaml": "yaml"}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `lab`."""
-    parser.add_argument(
-        "--no-browser", action="store_true", help="start the server, open no browser"
-    )
-    parser.add_argument(
-        "--port", type=int, help="the port of the server (Jupyter's choice without it)"
-    )
+    parser.add_argument("--no-browser", action="store_true", help="start the server alone")
+    parser.add_argument("--port", type=int, help="the server's port (else Jupyter chooses)")
     words = "the lessons' language (default: COURSE_LANGUAGE, else the system's)"
     parser.add_argument("--language", choices=course_language.languages(), help=words)
     parser.add_argument("--check", action="store_true", help="set up and verify; start no server")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import sys
@@ -15,7 +16,7 @@ WINDOWS_CUDA = "cu130"  # `cuda` there, where PyPI's torch has no CUDA; checked 
 
 
 def add_torch_argument(parser: argparse.ArgumentParser) -> None:
-    """Add `--torch`, which chooses the build of PyTorch."""
+    """Add `--torch`, which chooses the build of PyTorch, and `--index`."""
     parser.add_argument(
         "--torch",
         metavar="auto|cpu|cuda|keep|SPEC",
@@ -23,6 +24,12 @@ def add_torch_argument(parser: argparse.ArgumentParser) -> None:
         "you call; SPEC is a version (2.15.0), a pip requirement, a wheel, or the name of one of "
         "PyTorch's own indexes (cu126). Without it, what is installed stays; COURSE_TORCH sets it too",
     )
+    words = "a mirror of PyPI that uv and pip ask, as with PIP_INDEX_URL and UV_DEFAULT_INDEX"
+    parser.add_argument("--index", metavar="URL", type=_ask, help=words)
+
+
+def _ask(url: str) -> None:
+    os.environ |= {"PIP_INDEX_URL": url, "UV_DEFAULT_INDEX": url}
 
 
 def torch_choice(asked: str) -> str:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ..timeline import word
+
 
 class Span(NamedTuple):
     """Something that took time on one rank.
@@ -69,7 +71,8 @@ class Work:
         self._before = None if read is None else read.detach().clone()
         self._posted, self._steps = dist._now, dist._steps
         dist._calls += 1
-        self._place = f"its {_ordinal(dist._calls)} call, line {line_of(sys._getframe())}"
+        number, line = dist._calls, line_of(sys._getframe())
+        self._place = f"its {number}{_ending(number)} call, line {line}"
         self._arrived: Sequence[Tensor] = ()
         self._start = self._end = 0.0
         self._done = False
@@ -225,7 +228,7 @@ class Dist:
         sends = name.endswith("send")
         if peer == self._rank:
             raise ValueError(f"{name}: rank {peer} cannot send to itself or receive from itself.")
-        way = f" {'to' if sends else 'from'} rank {peer}"
+        way = f" {word('to') if sends else word('from')} rank {peer}"
         work = Work(self, name, way, tensor if sends else None, () if sends else [tensor])
         self._cluster.message(work, tensor, self._rank, peer, sends)
         return work
@@ -247,7 +250,11 @@ class Dist:
         if getattr(op, "name", "") == "AVG" and not read.is_floating_point():
             raise TypeError("ReduceOp.AVG takes floating-point numbers; use SUM for whole ones.")
         work = Work(
-            self, name, _aside(op, root, "from" if name == "broadcast" else "to"), read, write
+            self,
+            name,
+            _aside(op, root, word("from") if name == "broadcast" else word("to")),
+            read,
+            write,
         )
         self._cluster.collective(work, combine, root)
         if async_op:
@@ -389,9 +396,10 @@ def _check(tensor: object) -> None:
         raise ValueError("Tensors must be contiguous: hand over tensor.contiguous().")
 
 
-def _ordinal(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10)
-    return f"{number}{ending or 'th'}"
+def _ending(number: int) -> str:
+    """Return what makes a number an English ordinal."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return "th" if number % 100 in (11, 12, 13) else ending
 
 
 _NOT_THEIRS = (__name__.partition(".")[0], "torch")

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..profiles import Profile
+from ..timeline import word
 from .collectives import collective_seconds
 from .ranks import Abort, Combine, Dist, Span, Work, line_of
 
@@ -187,8 +188,8 @@ class Cluster:
         if theirs.numel() != tensor.numel() or theirs.dtype != tensor.dtype:
             self._fail(
                 Mismatch(
-                    f"A message does not fit: {other._says('calls')} with {_form(theirs)}, "
-                    f"{work._says('calls')} with {_form(tensor)}."
+                    f"A message does not fit: {other._says(word('calls'))} with {_form(theirs)}, "
+                    f"{work._says(word('calls'))} with {_form(tensor)}."
                 )
             )
         works = [work, other] if sends else [other, work]
@@ -231,8 +232,8 @@ class Cluster:
             first = calls[0]
             self._fail(
                 Mismatch(
-                    f"The ranks do not call the same thing: {first._says('calls')} with "
-                    f"{_form(first._read)}, {work._says('calls')} with {_form(work._read)}."
+                    f"The ranks do not call the same thing: {first._says(word('calls'))} with "
+                    f"{_form(first._read)}, {work._says(word('calls'))} with {_form(work._read)}."
                 )
             )
         calls.append(work)
@@ -323,9 +324,8 @@ class Cluster:
         owners: dict[int, Work] = {}
         for work in event.works:
             if work._read is not None and not _same_bits(work._read, work._before):
-                raise ValueError(
-                    f"R{work._says('changed what it had handed to')[1:]} before wait()."
-                )
+                told = f"{work._says('changed what it had handed to')} before wait()."
+                raise ValueError(f"{told[0].upper()}{told[1:]}")
             for tensor in (*([] if work._read is None else [work._read]), *work._write):
                 owner = owners.setdefault(tensor.data_ptr(), work) if tensor.numel() else work
                 if owner._dist is not work._dist:

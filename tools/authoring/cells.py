@@ -9,7 +9,11 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
+<<<<<<< HEAD
 from course_language import NAMES, chosen, languages, word
+=======
+from course_language import chosen, languages, own_name
+>>>>>>> h-z1
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
@@ -153,8 +157,12 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
 def _other_languages(course: Course, lesson: Lesson) -> list[str]:
     """Return links to the lesson in the other languages that it has."""
     places = {code: f"{code}/{lesson.file}" for code in languages()[1:]}
-    there = {code: at for code, at in places.items() if (course.path.parent / at).is_file()}
-    return [f"[{NAMES[code]}]({at})" for code, at in there.items()]
+    there = {
+        code: at
+        for code, at in places.items()
+        if code == chosen() or (course.path.parent / at).is_file()
+    }
+    return [f"[{own_name(code)}]({at})" for code, at in there.items()]
 
 
 def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import NAMES, languages
+from course_language import languages, own_name
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
 from tools.authoring.cells import site
@@ -132,7 +132,7 @@ def lesson_page(
     cells, online = [], course.page("fidelity.md")
     fidelity = posixpath.relpath("fidelity.html", "." if language == "en" else language)
     own = [
-        rf" · \[({'|'.join(NAMES.values())})\]\([^)]*\)"
+        rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"
     ]  # it is this page, or the switch leads there
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
-from course_language import say, word
+from course_language import say, spoken, word
 from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
 from course_utils.timing import Measurement
 
-WORDS = ("Holds", "Depends", "Not seen", "Cannot be so", "Open")
+WORDS = spoken("Holds", "Depends", "Not seen", "Cannot be so", "Open")
 """The verdicts, as `weigh` gives them."""
 
 ONLY_PUBLISHED = frozenset(
@@ -283,7 +283,7 @@ def written(value: float, unit: str) -> str:
     if unit == "memory":
         return f"{100 * (1 - 1 / value):.0f} %"
     if unit == "error":
-        return "rounding" if value < 1e-5 else amount(value, "1", "share")
+        return word("rounding") if value < 1e-5 else amount(value, "1", "share")
     digits = 4 - len(f"{value:.0f}") if unit == "images/s" else 0
     return f"{round(value, min(digits, 0)):,.0f} {unit}"
 

@@ -19,7 +19,8 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
-from course_language import AUTHORING, KEYS, texts
+import course_language
+from course_language import AUTHORING, texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
@@ -30,6 +31,7 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
+_LOCALES = {"zh": "zh_CN"}
 _SIMULATED = (
     "__init__",
     "clock",
@@ -98,7 +100,10 @@ def _packages(root: Path) -> dict[str, list[str]]:
 
 
 def _course(root: Path) -> Iterator[Text]:
-    yield from (Text(key, "a key that is read as well", context=texts.WORD) for key in KEYS)
+    own = ast.parse((Path(course_language.__file__)).read_text(encoding="utf-8"))
+    yield from (
+        Text(key, "the language itself", context=texts.WORD) for key in sorted(texts.spoken(own))
+    )
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
@@ -117,11 +122,14 @@ def _course(root: Path) -> Iterator[Text]:
 def _notebook(path: Path) -> Iterator[Text]:
     course = load_course(path.parent / "course.yml")
     home = course.page("") if course.repository else ""  # a course with a name links to GitHub
-    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-        if "generated" in cell["metadata"].get("tags", ()):
-            continue
-        source = "".join(cell["source"])
-        taken = prose.pieces(source) if cell["cell_type"] == "markdown" else code.pieces(source)
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    ours = [cell for cell in cells if "generated" not in cell["metadata"].get("tags", ())]
+    sources = {cell["id"]: "".join(cell["source"]) for cell in ours}
+    keys = code.keys(sources[cell["id"]] for cell in ours if cell["cell_type"] == "code")
+    for cell in ours:
+        source = sources[cell["id"]]
+        prosaic = cell["cell_type"] == "markdown"
+        taken = prose.pieces(source) if prosaic else code.pieces(source, keys)
         for text in taken:
             yield Text(text.replace(home, "../") if home else text, cell["id"])
 
@@ -130,6 +138,8 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
     keys = _keys(root)
     for path in paths:
         tree = ast.parse((root / path).read_text(encoding="utf-8"))
+        for key in sorted(texts.spoken(tree)):
+            yield Text(key, path, "a key that is read as well", texts.WORD)
         for node in texts.found(tree, **texts.rules(path)):
             text, values = texts.message(node)
             if text in keys and not texts.context(node):
@@ -160,23 +170,23 @@ def catalogue(name: str, language: str) -> Path:
     return LANGUAGES / language / f"{name}.po"
 
 
-def load(path: Path, language: str = "zh_CN") -> Catalog:
+def load(path: Path, language: str = "zh") -> Catalog:
     """Read a catalogue; an empty one where there is no file."""
     if not path.exists():
         return _empty(language)
     with path.open("rb") as file:
-        return read_po(file, locale=language)
+        return read_po(file, locale=_LOCALES.get(language, language))
 
 
 def _empty(language: str) -> Catalog:
     return Catalog(
-        locale=language, project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
+        locale=_LOCALES.get(language, language), project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
         header_comment="# GPU Training with PyTorch", creation_date=_DATE, revision_date=_DATE,
         last_translator="the course", language_team="the course",
     )  # fmt: skip
 
 
-def fresh(name: str, language: str = "zh_CN") -> Catalog:
+def fresh(name: str, language: str = "zh") -> Catalog:
     """Return a catalogue with all texts of its source and no translation."""
     made = _empty(language)
     for text in sources()[name]():
@@ -191,7 +201,7 @@ def update(name: str, language: str, known: dict[str, str]) -> Catalog:
 
     ``known`` are translations of the same texts in other catalogues.
     """
-    old, new = load(catalogue(name, language)), fresh(name)
+    old, new = load(catalogue(name, language), language), fresh(name, language)
     old.update(new, update_creation_date=False)
     old.obsolete.clear()
     old.revision_date = old.creation_date = _DATE
@@ -232,7 +242,7 @@ def translations(language: str, prefix: str = "") -> dict[str, str]:
 
 def runtime(language: str) -> bytes:
     """Return the catalogue that the course's programs read, of all packages and of course.yml, as gettext's ``.mo``."""
-    made = _empty("zh_CN" if language == "zh" else language)
+    made = _empty(language)
     for name in sources():
         if not name.startswith(("notebooks/", "pages/")):
             for entry in load(catalogue(name, language)):

@@ -19,7 +19,7 @@ _LARGE = re.compile(
 _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
-_PLURAL = re.compile(r"(?<=[a-z])\{\w+\}")
+_PLURAL = re.compile(r"(?<=[a-z}])\{\w+\}")
 _MARK = re.compile(r"[,;:?!]")
 
 
@@ -59,7 +59,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         wanted, got = parts(english), parts(other)
         lost, new = wanted - got, got - wanted
         if what == "values":
-            lost -= Counter(_PLURAL.findall(english))  # an s that Chinese does not have
+            lost -= Counter(_PLURAL.findall(english))  # an s, a th: Chinese has none
         if what == "numbers" and (lost or new):
             wanted, got = (parts(_LARGE.sub("", text)) for text in (english, other))
             lost, new = wanted - got, got - wanted
@@ -84,7 +84,7 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)
     ):
         found.append(f"parentheses are not full-width: {got.group()!r}")
-    if got := re.search(rf"\"[^\"]*{_HAN}[^\"]*\"|{_HAN}'", bare):
+    if got := re.search(rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", bare):
         found.append(f"quotation marks are not “ ”: {got.group()!r}")
     if got := re.search(r" [，。；：！？）”]|[，。；：！？（“] ", bare):
         found.append(f"a space stands beside full-width punctuation: {got.group()!r}")

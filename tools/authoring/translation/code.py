@@ -10,7 +10,7 @@ import io
 import itertools
 import re
 import tokenize
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from unicodedata import east_asian_width
 
 from course_language import texts
@@ -86,8 +86,15 @@ def _literal(old: str, text: str, values: dict[str, str] | None) -> str:
     return prefix + quote + written + quote
 
 
-def rewrite(source: str, change: Callable[[str], str]) -> str:
+def keys(sources: Iterable[str]) -> frozenset[str]:
+    """Return the words that cells have as keys of their own: see ``texts.keys``."""
+    return frozenset().union(*(texts.keys(ast.parse(plain(source))) for source in sources))
+
+
+def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = ()) -> str:
     """Return a cell's code with each comment and text handed to ``change``, and what that returns in its place.
+
+    ``keys`` are the notebook's: a key has one translation in all of its cells.
 
     Raises
     ------
@@ -103,7 +110,7 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
     def span(node: ast.AST) -> tuple[int, int]:
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    found = texts.found(ast.parse(bare), docs=True)
+    found = texts.found(ast.parse(bare), docs=True, keys=keys)
     spans = {span(node): node for node in found}
 
     def render(begin: int, end: int) -> str:
@@ -136,6 +143,7 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
         for b, e, new in edits
         if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)
     ]
+<<<<<<< HEAD
     for begin, end, indent, words in _comments(
         bare, {n for n, line in enumerate(source.split("\n"), 1) if _MAGIC.match(line)}
     ):
@@ -146,6 +154,25 @@ def rewrite(source: str, change: Callable[[str], str]) -> str:
             edits.append(
                 (begin, end, _wrapped(other, indent) if indent is not None else f"# {other}")
             )
+=======
+    return _edited(source, [*edits, *_said(source, change)])
+
+
+def comments(source: str, change: Callable[[str], str]) -> str:
+    """Return a program with each comment handed to ``change``, and what that returns in its place."""
+    return _edited(source, _said(source, change))
+
+
+def _said(source: str, change: Callable[[str], str]) -> Iterator[tuple[int, int, str]]:
+    """Yield where a comment stands and what takes its place."""
+    magics = {n for n, line in enumerate(source.split("\n"), 1) if _MAGIC.match(line)}
+    for begin, end, indent, words in _comments(plain(source), magics):
+        if texts.reads_as_text(words, label=True) and (other := change(words)) != words:
+            yield begin, end, f"# {other}" if indent is None else _wrapped(other, indent)
+
+
+def _edited(source: str, edits: Iterable[tuple[int, int, str]]) -> str:
+>>>>>>> h-z1
     for begin, end, new in sorted(edits, reverse=True):
         source = source[:begin] + new + source[end:]
     return source
@@ -162,8 +189,8 @@ def _wrapped(words: str, indent: str) -> str:
     return f"\n{indent}".join(f"# {line}" for line in [*lines, line.rstrip()] if line)
 
 
-def pieces(source: str) -> list[str]:
+def pieces(source: str, keys: Collection[str] = ()) -> list[str]:
     """Return the comments and texts of a cell, in no certain order."""
     found: list[str] = []
-    rewrite(source, lambda piece: found.append(piece) or piece)
+    rewrite(source, lambda piece: found.append(piece) or piece, keys)
     return found

@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 
 import course_language
-from course_language import NAMES
+from course_language import own_name
 from course_utils.cli.bootstrap import ROOT
 from tools.authoring.links import place, slug
 from tools.authoring.translation import catalogues, code, prose
@@ -134,7 +134,9 @@ class _Edition:
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known, self.headings)
         english = posixpath.relpath(path, posixpath.dirname(place(path, self.language)) or ".")
-        text = re.sub(rf"\[{NAMES[self.language]}\]\([^)]*\)", f"[{NAMES['en']}]({english})", text)
+        text = re.sub(
+            rf"\[{own_name(self.language)}\]\([^)]*\)", f"[{own_name('en')}]({english})", text
+        )
         return _addresses(text, self.home, self.language, self.known) if self.home else text
 
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:
@@ -167,6 +169,11 @@ class _Edition:
         from tools.authoring.form import dumps
 
         notebook = nbformat.reads(text, as_version=4)
+        keys = code.keys(
+            cell.source
+            for cell in notebook.cells
+            if cell.cell_type == "code" and "generated" not in cell.metadata.get("tags", ())
+        )
         lesson = next(lesson for lesson in self.course.lessons if path.endswith(lesson.file))
         for cell in notebook.cells:
             generated = "generated" in cell.metadata.get("tags", ())
@@ -175,7 +182,9 @@ class _Edition:
                 if "nbval-check-output" in cell.metadata.get("tags", ()):
                     cell.metadata["tags"].remove("nbval-check-output")
                 if not generated:
-                    cell.source = code.rewrite(cell.source, lambda piece: words.get(piece, piece))
+                    cell.source = code.rewrite(
+                        cell.source, lambda piece: words.get(piece, piece), keys
+                    )
             elif not generated:
                 source = cell.source.replace(self.home, "../") if self.home else cell.source
                 cell.source = prose.rewrite(source, lambda piece: words.get(piece, piece))

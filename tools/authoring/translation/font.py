@@ -1,7 +1,7 @@
 """The font of a language's figures: of Noto Sans, the signs that the catalogues use.
 
-``python -m tools.authoring.translation.font zh NotoSansCJK-Regular.ttc`` makes it again (Debian's package fonts-noto-cjk
-has that file). matplotlib takes Latin letters from its own font and these signs from this one.
+``python -m tools.authoring.translation.font zh NotoSansCJK-Regular.ttc "Noto Sans CJK SC"`` makes it again (Debian's
+package fonts-noto-cjk has that file, of four faces). matplotlib takes Latin letters from its own font and these signs from this one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from fontTools.ttLib import TTCollection, TTFont
 from tools.authoring.translation import catalogues
 
 NAME = "Course Sans"
-FACES = {"zh": "Noto Sans CJK SC"}
 
 
 def signs(language: str) -> set[str]:
@@ -29,13 +28,10 @@ def covered(path: Path) -> set[str]:
     return set(map(chr, TTFont(path).getBestCmap()))
 
 
-def build(language: str, source: Path, target: Path) -> int:
+def build(language: str, source: Path, face: str, target: Path) -> int:
     """Write the subset of a collection's face; return its bytes."""
-    font = next(
-        face
-        for face in TTCollection(source).fonts
-        if face["name"].getDebugName(4) == FACES[language]
-    )
+    fonts = TTCollection(source).fonts
+    font = next(font for font in fonts if font["name"].getDebugName(4) == face)
     options = Options(
         desubroutinize=True,
         notdef_outline=True,
@@ -53,5 +49,6 @@ def build(language: str, source: Path, target: Path) -> int:
 
 
 if __name__ == "__main__":
-    language, source = sys.argv[1], Path(sys.argv[2])
-    print(f"{build(language, source, catalogues.LANGUAGES / language / 'font.otf'):,} bytes")
+    language, source, face = sys.argv[1:]
+    target = catalogues.LANGUAGES / language / "font.otf"
+    print(f"{build(language, Path(source), face, target):,} bytes")

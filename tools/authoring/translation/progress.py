@@ -12,7 +12,9 @@ def table(language: str) -> list[str]:
     lines = []
     for name in catalogues.sources():
         entries = [
-            entry for entry in catalogues.load(catalogues.catalogue(name, language)) if entry.id
+            entry
+            for entry in catalogues.load(catalogues.catalogue(name, language), language)
+            if entry.id
         ]
         done = sum(bool(entry.string) and not entry.fuzzy for entry in entries)
         share = done / len(entries) if entries else 1
@@ -36,7 +38,7 @@ def problems(language: str) -> list[str]:
 def _of(name: str, language: str, base) -> Iterator[str]:
     have = {
         (entry.id, entry.context): entry
-        for entry in catalogues.load(catalogues.catalogue(name, language))
+        for entry in catalogues.load(catalogues.catalogue(name, language), language)
         if entry.id
     }
     want = {(entry.id, entry.context): entry for entry in catalogues.fresh(name) if entry.id}

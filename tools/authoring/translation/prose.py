@@ -1,13 +1,15 @@
 """Markdown taken apart into the pieces that are translated, and put together again.
 
-A piece is a heading, a paragraph, an item of a list or a row of a table. Code, formulas, markup alone and what has no
-words stay as they are.
+A piece is a heading, a paragraph, an item of a list, a row of a table or a comment of a Python program. Other code,
+formulas, markup alone and what has no words stay as they are.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+
+from tools.authoring.translation import code
 
 _FENCE = re.compile(r"\s*(```|~~~|\$\$)")
 _ITEM = re.compile(r"(\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?|\s*>\s?|#{1,6}\s+)(.*)", re.DOTALL)
@@ -46,7 +48,7 @@ def rewrite(
             done.append(lead + (change(bare) + badges if has_words(bare) else whole))
             held.clear()
 
-    fenced = left = ""
+    fenced, left, begun = "", "", None
     for line in markdown.split("\n"):
         if left or (named := re.match(r"<!-- ([\w-]+):begin -->", line)):
             finish()
@@ -55,13 +57,16 @@ def rewrite(
             done.append(line)
         elif fenced or (fence := _FENCE.match(line)):
             finish()
-            done.append(line)
             if not fenced:
                 fenced = fence[1] if line.count(fence[1]) == 1 else ""
+                begun = len(done) + 1 if line.startswith("```python") else None
             elif line.strip().startswith(fenced) or (
                 fenced == "$$" and line.rstrip().endswith("$$")
             ):
                 fenced = ""
+                if begun is not None:
+                    done[begun:] = code.comments("\n".join(done[begun:]), change).split("\n")
+            done.append(line)
         elif not line.strip() or re.fullmatch(r"\s*(\|?[-:| ]+\||---+|<!--.*-->)\s*", line):
             finish()
             done.append(line)
