@@ -63,6 +63,9 @@ class Work(NamedTuple):
         ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
+    turned
+        Bytes that tensor cores make a convolution move besides: they want the channels innermost, so images
+        and weights that have them second are turned round before, and a gradient of the input after.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -72,6 +75,7 @@ class Work(NamedTuple):
     unit: str
     kind: str = "stream"
     products: tuple[Product, ...] = ()
+    turned: int = 0
     guessed: bool = False
 
     @property
@@ -168,11 +172,12 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = _products(str(packet), args, out)
+        turned = _turned(str(packet), kind, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), kind, products)
+    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), kind, products, turned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
@@ -342,6 +347,33 @@ def _of_convolution_backward(
 
 def _named(taps: int) -> str:
     return "convolution" if taps > 1 else "pointwise"
+
+
+def _turned(name: str, kind: str, args: tuple[Any, ...]) -> int:
+    """Return the bytes read and written to put the channels innermost.
+
+    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    """
+    if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
+        return 0
+    backward = "backward" in name
+    x, weight = args[1:3] if backward else args[:2]
+    if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
+        return 0
+    row = math.prod(x.shape[2:]) * x.element_size()
+    stride = args[3 if "overrideable" in name or not backward else 4]
+    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
+        return 0
+    if not backward:
+        return 2 * _bytes([x, weight])
+    of_input, of_weight = args[-1][:2]
+    return 2 * ((of_input + of_weight) * _bytes(args[:3]))
+
+
+def innermost(images: Tensor) -> bool:
+    """Return whether images, or weights, have their channels innermost and nowhere else."""
+    last = images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last)
+    return last and not images.is_contiguous()
 
 
 def _short(weight: Tensor, stride: Any, groups: int) -> bool:

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_any, tree_map_only
 
+from .cost import innermost
 from .machine import MACHINE
 from .tensor import SimTensor, run
 
@@ -86,11 +87,19 @@ class _SizesOnly(TorchDispatchMode):
                 ) from None
             args, kwargs = tree_map_only(Tensor, _zeros, (args, kwargs))
             out = tree_map_only(Tensor, _sizes, op(*args, **kwargs))
+        if "convolution" in op.name() and any(
+            innermost(x) for x in args[:3] if isinstance(x, Tensor)
+        ):  # meta lays out as if not
+            out = tree_map_only(Tensor, _put_innermost, out)
         return tree_map_only(Tensor, lambda x: met.get(id(x), x), out) if met else out
 
 
 def _has_values(x: Any) -> bool:
     return isinstance(x, Tensor) and x.device != _META
+
+
+def _put_innermost(x: Tensor) -> Tensor:
+    return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 def _sizes(x: Tensor) -> Tensor:

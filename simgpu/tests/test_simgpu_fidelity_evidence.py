@@ -103,6 +103,15 @@ def test_most_operators_take_nearly_as_long_as_was_measured(operators):
         assert sum(x <= NEAR for x in off) > near * len(off), key
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", ["ResNet50 CIFAR10 epoch", "resnet50v1.5 training"])
+def test_a_resnet_whose_channels_stand_second_trains_on_an_a100_nearly_as_long(points, workload):
+    rows = [r for r in points if r.workload == workload and "A100" in r.hardware]
+    near = [hold(row).ratio for row in rows if "tf32" in row.dtype and isinstance(hold(row), Found)]
+    assert near  # reached: 0.79 and 0.83; without the turning round of images 0.73 and 0.76
+    assert all(abs(ratio - 1) <= NEAR for ratio in near)
+
+
 def test_a_model_that_is_half_as_fast_again_does_not_pass(operators, monkeypatch):
     right = latency.seconds
     monkeypatch.setattr(latency, "seconds", lambda work, profile: 1.5 * right(work, profile))

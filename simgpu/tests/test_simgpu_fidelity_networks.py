@@ -153,6 +153,17 @@ def test_a_card_with_more_memory_bandwidth_takes_less_time_for_the_same_step():
     assert t4["bytes"] == a100["bytes"]
 
 
+def test_channels_that_are_innermost_stay_so_without_values_too(monkeypatch):
+    turned = []
+    monkeypatch.setattr(
+        stepping.simgpu.latency, "seconds", lambda work, _: turned.append(work) or 1e-6
+    )
+    for innermost in (True, False):
+        run(Step("resnet18", 2, 64, "amp", "momentum", channels_last=innermost), "H200")
+        assert any(work.turned for work in turned) is not innermost
+    run.cache_clear()
+
+
 @pytest.mark.slow
 def test_gradients_that_are_kept_while_the_network_runs_forward_take_memory():
     peaks = {

@@ -146,6 +146,28 @@ def test_the_backward_pass_of_a_convolution_is_two_of_them():
     assert both.products == first.products + second.products
 
 
+@pytest.mark.parametrize(
+    ("taps", "stride", "size", "turns"),
+    [(3, 1, 56, True), (1, 2, 56, True), (1, 1, 56, False), (1, 1, 7, True)],
+    ids=["3 x 3", "a stride", "a product as it lies", "rows of 98 bytes"],
+)
+def test_tensor_cores_turn_images_round_whose_channels_are_not_innermost(taps, stride, size, turns):
+    def work(layout, dtype=torch.float16):
+        x = torch.empty(8, 64, size, size, dtype=dtype).to(memory_format=layout)
+        weight = torch.empty(64, 64, taps, taps, dtype=dtype).to(memory_format=layout)
+        args = (x, weight, None, [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], 1)
+        out = torch.empty(8, 64, -(-size // stride), -(-size // stride), dtype=dtype)
+        return cost._work(aten.convolution.default, args, {}, out)
+
+    second, innermost = work(torch.contiguous_format), work(torch.channels_last)
+    moved = 2 * 2 * 64 * (8 * size * size + 64 * taps * taps)
+    assert (second.turned, innermost.turned) == (moved * turns, 0)
+    extra = latency.seconds(second, A100) - latency.seconds(innermost, A100)
+    assert extra == pytest.approx(second.turned / A100.memory_rate)
+    plain = work(torch.contiguous_format, torch.float32)  # the T4 has ordinary cores for it
+    assert latency.seconds(plain, T4) == latency.seconds(plain._replace(turned=0), T4)
+
+
 def test_a_norm_with_kept_averages_reads_once_and_one_that_sums_reads_twice():
     x, weight = torch.empty(8, 64, 56, 56), torch.ones(64)
 

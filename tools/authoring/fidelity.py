@@ -147,7 +147,9 @@ And what this sample does not show:
 - **Convolutional networks on an A100 or H100.** Training them takes longer than the model says, by measurements whose licence does not let us
   pass them on.
 - **Hosts differ** by a factor of two among those who published. A small network waits for its host.
-- **Not modelled at all:** `torch.compile`, CUDA graphs, quantised weights, several machines.
+- **`torch.compile`** runs a program here as it stands, and its time is that of the program not compiled; why it is no other, and why there are
+  no CUDA graphs, stands in [simgpu's README](simgpu/README.md#beside-real-gpus).
+- **Not modelled at all:** quantised weights, several machines.
 
 ## All kinds of work
 
