@@ -81,14 +81,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if part:
         return False
     if label:
-<<<<<<< HEAD
         names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*(?<!:)", text) or set(text.split()) <= _NOT_WORDS
-=======
-        names = (
-            re.fullmatch(r"(?![a-z]+:$)[\w.]*[_.:/%][\w.%]*", text)
-            or set(text.split()) <= _NOT_WORDS
-        )
->>>>>>> h-z1
         return bool(words) and not names
     beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,}\W* \W*\{\w+\}", text))
     if len(words) + beside_value < 2 or " " not in text.strip():
@@ -175,21 +168,16 @@ class _Finder:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
             node.value = self.change(node.value, label=True)
             return node
-<<<<<<< HEAD
-        inherit = isinstance(
-            node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
-        )
-        branches = [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
-        beside = any(reads_as_text(*m[:1]) for m in map(message, branches) if m)
-        label = self.labels or (label and inherit) or beside
-=======
-        if isinstance(node, ast.IfExp) and self.docs:  # in a cell: "less" if a < b else "more"
-            label = label or all(message(side) for side in (node.body, node.orelse))
         inherit = isinstance(
             node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
         )
         label = self.labels or (label and inherit)
->>>>>>> h-z1
+        if isinstance(
+            node, ast.IfExp
+        ):  # a word is one where the other is; in a cell: "less" if a < b else "more"
+            sides = [message(side) for side in (node.body, node.orelse)]
+            label = label or any(side and reads_as_text(side[0]) for side in sides)
+            label = label or (self.docs and all(sides))
         read = read or (isinstance(node, ast.stmt) and not inherit)
         for name, value in ast.iter_fields(node):
             if name not in ("annotation", "returns", "decorator_list", "type_comment"):
@@ -203,15 +191,9 @@ class _Finder:
 
     def _string(self, node, got, label, read):
         text, values = got
-<<<<<<< HEAD
         for value in values:  # of the words that a program chooses among, the reader sees one
             chosen = isinstance(value.value, (ast.IfExp, ast.BoolOp))
             value.value = self.change(value.value, label=chosen, read=read)
-=======
-        for value in values:
-            one_of = isinstance(value.value, (ast.IfExp, ast.BoolOp))  # {"less" if … else "more"}
-            value.value = self.change(value.value, label and one_of, read)
->>>>>>> h-z1
         shown = reads_as_text(text, label) or any(map(_is_kind, values))
         if not read or text in self.kept or not shown:
             return node

@@ -247,8 +247,8 @@ EXERCISE = Exercise(
 Write `save_atomic(state, path)`: save with `torch.save` so that at every moment, killed or not, `path`
 (a `pathlib.Path`) holds the whole old state or the whole new one: here there is no `previous.pt`. The new
 one is on the disk before it takes the name. After a crash the next save must work, and after a success no
-other file may stay in the folder. The check kills your code in the middle of writing and just before the
-rename.
+other file may stay in the folder, not even one from a killed save (which runs no `finally`). The check
+kills your code in the middle of writing and just before the rename.
 """,
     hints=(
         "Write somewhere else first. `os.replace(a, b)` then puts a in the place of b in one move, "

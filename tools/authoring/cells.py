@@ -9,11 +9,7 @@ from collections.abc import Iterable
 import nbformat
 from nbformat import NotebookNode
 
-<<<<<<< HEAD
-from course_language import NAMES, chosen, languages, word
-=======
-from course_language import chosen, languages, own_name
->>>>>>> h-z1
+from course_language import chosen, languages, own_name, word
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
