@@ -10,12 +10,8 @@ from pathlib import Path
 
 RELOAD = "If it is open in JupyterLab, choose File > Reload Notebook from Disk there."
 
-_DATED = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb")
-
-
-def is_dated(name: str) -> bool:
-    """Return whether a file has the name of a notebook that was set aside."""
-    return _DATED.fullmatch(name) is not None
+is_dated = re.compile(r".+_mine_\d{4}-\d\d-\d\d(_\d+)?\.ipynb").fullmatch
+"""Tells whether a file has the name of a notebook that was set aside."""
 
 
 def set_aside(path: Path) -> Path:

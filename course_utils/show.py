@@ -54,14 +54,10 @@ def table(
         For each row a kind (``"measured"``, ``"recorded"``, ``"modelled"``, ``"published"``), which
         gives the row its look; or nothing.
     """
-    head, *cells = said = [
-        [say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]
-    ]
+    said = [[say(cell) if cell in LOOK else str(cell) for cell in row] for row in [head, *rows]]
+    head, *cells = said
     widths = [max(len(line[i]) for line in said) for i in range(len(head))]
-    lines = [
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in said
-    ]
+    lines = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in said]
     looks = list(classes) + [""] * (len(rows) - len(classes))
     body = "".join(
         f'<tr style="{LOOK.get(look, "")}">'

@@ -70,9 +70,7 @@ class Installer:
         self.env = uv_variables(env) if uv else env
         self.call = [uv, "pip"] if uv else [str(python), "-u", "-X", "utf8", "-m", "pip"]
         self.where = ["--python", str(python)] if uv else []
-        if (
-            constraints and not uv
-        ):  # with a hash of one package pip wants one of each, the course's own too
+        if constraints and not uv:  # pip wants the hash of every package or of none
             versions = re.sub(r" --hash=\S+", "", constraints.read_text(encoding="utf-8"))
             constraints = log.with_name("versions.txt")
             constraints.write_text(versions, encoding="utf-8")

@@ -25,11 +25,8 @@ def add_torch_argument(parser: argparse.ArgumentParser) -> None:
         "PyTorch's own indexes (cu126). Without it, what is installed stays; COURSE_TORCH sets it too",
     )
     words = "a mirror of PyPI that uv and pip ask, as with PIP_INDEX_URL and UV_DEFAULT_INDEX"
-    parser.add_argument("--index", metavar="URL", type=_ask, help=words)
-
-
-def _ask(url: str) -> None:
-    os.environ |= {"PIP_INDEX_URL": url, "UV_DEFAULT_INDEX": url}
+    where = lambda url: os.environ.update(PIP_INDEX_URL=url, UV_DEFAULT_INDEX=url)  # noqa: E731
+    parser.add_argument("--index", metavar="URL", type=where, help=words)
 
 
 def torch_choice(asked: str) -> str:
