@@ -172,9 +172,7 @@ class _Finder:
             node, (ast.IfExp, ast.BoolOp, ast.BinOp, ast.List, ast.Tuple, ast.Starred)
         )
         label = self.labels or (label and inherit)
-        if isinstance(
-            node, ast.IfExp
-        ):  # a word is one where the other is; in a cell: "less" if a < b else "more"
+        if isinstance(node, ast.IfExp):  # "less" if a < b else "more": in a cell both are words
             sides = [message(side) for side in (node.body, node.orelse)]
             label = label or any(side and reads_as_text(side[0]) for side in sides)
             label = label or (self.docs and all(sides))
