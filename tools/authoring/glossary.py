@@ -85,12 +85,13 @@ def first_uses(
     plain = {word.replace("_", " ") for word in PLAIN.split()}
     names = [(name, entry) for entry in known for name in entry.names if name not in plain]
     names.sort(key=lambda pair: -len(pair[0]))  # the longest first, so that no part of it is taken
+    firsts = [re.split(r"[\s_-]", name)[0].lower() for name, _ in names]
     found: dict[Entry, list[tuple[int, int, int]]] = {}
     for i, cell in enumerate(nb.cells):
         text = _blank(_NO_PROSE, cell.source) if _is_prose(cell) else ""
         small = text.lower()
-        for name, entry in names:
-            if re.split(r"[\s_-]", name)[0].lower() in small:  # quick; the pattern is not
+        for first, (name, entry) in zip(firsts, names, strict=True):
+            if first in small:  # quick; the pattern is not
                 for match in pattern(name).finditer(text):
                     found.setdefault(entry, []).append((i, *match.span()))
                 text = _blank(pattern(name), text)
