@@ -150,6 +150,11 @@ class _Finder:
         if isinstance(node, ast.Dict):
             edits = any(map(_is_edited, node.keys))
             node.values = self._each(node.values, label, read and not edits)
+            if self.docs:  # a label that a cell makes
+                made = (isinstance(key, ast.JoinedStr) for key in node.keys)
+                node.keys = [
+                    self.change(k) if m else k for k, m in zip(node.keys, made, strict=True)
+                ]
             return node
         if isinstance(node, ast.Raise) and not self.raises:
             return node
@@ -282,7 +287,7 @@ def keys(tree: ast.AST) -> set[str]:
             shown = [node.slice]
         if isinstance(node, ast.keyword) and node.arg == "choices":
             parts = (str(getattr(part, "value", "")) for part in getattr(node.value, "elts", ()))
-            chosen |= set(filter(str.isalpha, parts))
+            chosen |= {part for part in parts if part.isalpha() or reads_as_text(part, label=True)}
         names |= {getattr(part, "value", None) for part in shown}
     texts = (text for text in names if isinstance(text, str))
     return chosen | {text for text in texts if reads_as_text(text, label=True)}

@@ -229,6 +229,8 @@ def _output_problem(output: NotebookNode) -> str | None:
     if output.output_type == "error":
         return f"raised {output.ename}: {output.evalue}"
     if output.output_type == "stream":
+        if any(words in output.text for words in ("no comparison is possible", "无法比较")):
+            return f"reveals what is none of the choices: {output.text.strip()[:500]}"
         return f"wrote to stderr: {output.text.strip()[:500]}" if output.name == "stderr" else None
     if "image/png" in output.data and not output.metadata.get("image/png", {}).get("alt"):
         return "shows a picture without alternative text"
