@@ -92,7 +92,7 @@ class OverCases:
         def say(at: int) -> tuple[str, str]:
             write = self.shown or _short
             seen, expected = write(got[at]), write(right[at])
-            if self.shown is None and (seen == expected or max(len(seen), len(expected)) > 60):
+            if seen == expected or (self.shown is None and max(len(seen), len(expected)) > 60):
                 seen, expected = apart(got[at], right[at], self.alike)
             return f"{seen} for {self._said(asked[at])}", expected
 
