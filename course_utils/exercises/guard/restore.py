@@ -161,21 +161,23 @@ def _keep_threads() -> Undo:
     before = set(threading.enumerate())
 
     def back() -> None:
-        frames = sys._current_frames()
-        new = set(threading.enumerate()) - before
-        for timer in [t for t in new if isinstance(t, threading.Timer)]:
-            timer.cancel()
-        for thread in [t for t in new if _runs_learners(t) or is_learners(frames.get(t.ident))]:
-            raise_in(thread, SystemExit)  # ends it without a word
-            thread.join(0.2)
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            frames, new = sys._current_frames(), set(threading.enumerate()) - before
+            found = [t for t in new if is_learners(frames.get(t.ident))]
+            for thread in found:  # not one that only begins: it may hold a lock of Python's
+                raise_in(thread, SystemExit)  # ends it without a word
+            [t.cancel() for t in new if isinstance(t, threading.Timer)]
+            if not found and not any(map(_runs_learners, new)):
+                return
+            time.sleep(0.005)
 
     return back
 
 
 def _runs_learners(thread: threading.Thread) -> bool:
     work = getattr(thread, "_target", None) or type(thread).run
-    code = getattr(work, "__code__", None)
-    return code is not None and not is_librarys(code)
+    return hasattr(work, "__code__") and not is_librarys(work.__code__)
 
 
 def _keep_children() -> Undo:
