@@ -1,7 +1,7 @@
 """Write beside each exact version of ``.ci/pairs`` the hashes of its files for Linux on x86-64, which is what CI takes.
 
 ``python -m tools.authoring.pair_hashes`` asks the package index for them, through uv. Where the files change after
-that, under the same version, uv refuses them.
+that, under the same version, uv refuses them. PyTorch has none: of one version there are builds, for a CPU and others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def hashed(pair: Pair) -> str:
     plain = without_hashes(pair.file.read_text(encoding="utf-8"))
     call = [sys.executable, "-m", "uv", "pip", "compile", "-q", *words]
     done = subprocess.run(call, input=plain, stdout=subprocess.PIPE, text=True, check=True)
-    known = {p["name"]: p for p in tomllib.loads(done.stdout)["packages"]}
+    found = tomllib.loads(done.stdout)["packages"]
+    known = {p["name"]: p for p in found if p["name"] not in ("torch", "torchvision")}
 
     def line(one: str) -> str:
         if not (found := known.get(one.partition("==")[0])):
