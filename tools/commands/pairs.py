@@ -38,12 +38,9 @@ class Pair:
         """Its PyTorch, as a requirement."""
         return self._find(r"(?m)^(torch==\S+)")
 
-    def constraints(self, folder: Path, torch: str | None) -> Path:
-        """Return a file of its versions, with their hashes where they are those of this machine's files and PyTorch."""
-        if (sys.platform, platform.machine()) == ("linux", "x86_64") and torch in (
-            None,
-            self.torch,
-        ):
+    def constraints(self, folder: Path) -> Path:
+        """Return a file of its versions: with the hashes of their files where those are this machine's."""
+        if (sys.platform, platform.machine()) == ("linux", "x86_64"):
             return self.file
         plain = folder / f".venv.{self.name}.txt"
         plain.write_text(without_hashes(self.file.read_text(encoding="utf-8")), encoding="utf-8")
