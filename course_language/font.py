@@ -20,9 +20,8 @@ def use() -> None:
     name = font_manager.FontProperties(fname=path).get_name()
     if name not in font_manager.fontManager.get_font_names():
         font_manager.fontManager.addfont(path)
-        fonts = (
-            font_manager.fontManager.ttflist
-        )  # of one weight: else matplotlib says so at each bold title
+        fonts = font_manager.fontManager.ttflist
+        # It has one weight: without this matplotlib says so at each bold title.
         fonts.append(dataclasses.replace(fonts[-1], weight=700))
     families = matplotlib.rcParams["font.family"]
     matplotlib.rcParams["font.family"] = [*(family for family in families if family != name), name]

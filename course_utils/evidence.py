@@ -27,9 +27,7 @@ FOLDER = content.recorded("")
 SCHEMA = 2
 KINDS = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
-_SAID = spoken(
-    "time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy"
-)
+spoken("time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy")
 
 
 class RecordError(ValueError):

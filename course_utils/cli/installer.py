@@ -13,6 +13,7 @@ import shutil
 import ssl
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -54,7 +55,7 @@ class Installer:
     root
         The clone, for what is said about disk and rights.
     constraints
-        A file of exact versions.
+        A file of exact versions; hashes in it are those for Linux, x86-64, and pip would want all or none.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class Installer:
         self.env = uv_variables(env) if uv else env
         self.call = [uv, "pip"] if uv else [str(python), "-u", "-X", "utf8", "-m", "pip"]
         self.where = ["--python", str(python)] if uv else []
-        if constraints and not uv:  # pip wants the hash of every package or of none
+        if constraints and not (uv and sysconfig.get_platform() == "linux-x86_64"):
             versions = re.sub(r" --hash=\S+", "", constraints.read_text(encoding="utf-8"))
             constraints = log.with_name("versions.txt")
             constraints.write_text(versions, encoding="utf-8")

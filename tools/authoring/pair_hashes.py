@@ -13,7 +13,7 @@ import sys
 import tomllib
 
 from course_utils.cli.bootstrap import ROOT
-from tools.commands.pairs import Pair, all_pairs, without_hashes
+from tools.commands.pairs import Pair, all_pairs
 
 ELSEWHERE = re.compile(r"musllinux|cp3\d+t-")
 """Wheels that uv lists for the platform, and a common Linux does not take."""
@@ -23,7 +23,7 @@ def hashed(pair: Pair) -> str:
     """Return the pair's lines, each with the hashes of its wheels, or of the source where there is none."""
     words = ("--no-deps", "--format", "pylock.toml", "--python-version", f"{pair.python}.99")
     words += ("--python-platform", "x86_64-manylinux_2_28", "-")
-    plain = without_hashes(pair.file.read_text(encoding="utf-8"))
+    plain = re.sub(r" --hash=\S+", "", pair.file.read_text(encoding="utf-8"))
     call = [sys.executable, "-m", "uv", "pip", "compile", "-q", *words]
     done = subprocess.run(call, input=plain, stdout=subprocess.PIPE, text=True, check=True)
     found = tomllib.loads(done.stdout)["packages"]

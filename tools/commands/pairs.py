@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
 import shutil
 import subprocess
@@ -38,24 +37,11 @@ class Pair:
         """Its PyTorch, as a requirement."""
         return self._find(r"(?m)^(torch==\S+)")
 
-    def constraints(self, folder: Path) -> Path:
-        """Return a file of its versions: with the hashes of their files where those are this machine's."""
-        if (sys.platform, platform.machine()) == ("linux", "x86_64"):
-            return self.file
-        plain = folder / f".venv.{self.name}.txt"
-        plain.write_text(without_hashes(self.file.read_text(encoding="utf-8")), encoding="utf-8")
-        return plain
-
     def _find(self, pattern: str) -> str:
         found = re.search(pattern, self.file.read_text(encoding="utf-8"))
         if found is None:
             raise SetupError(f"{self.file} names no Python in its first line, or no torch.")
         return found[1]
-
-
-def without_hashes(versions: str) -> str:
-    """Return exact versions alone, a line each."""
-    return re.sub(r" --hash=\S+", "", versions)
 
 
 def all_pairs(root: Path) -> dict[str, Pair]:

@@ -170,7 +170,7 @@ def _with_pairs(args: argparse.Namespace) -> int:
         ]
         torch = ["--torch", args.torch] if args.torch else []
         return run_each(pairs, [*asked, *torch, *(["--", *args.rest] if args.rest else [])], ROOT)
-    os.environ["COURSE_CONSTRAINTS"] = str(pairs[0].constraints(ROOT))
+    os.environ["COURSE_CONSTRAINTS"] = str(pairs[0].file)
     torch = args.torch or os.environ.get("COURSE_TORCH") or pairs[0].torch
     os.environ["COURSE_TORCH"] = torch  # for the tests that make an environment of their own
     extra = "everywhere" if args.everywhere else "test"

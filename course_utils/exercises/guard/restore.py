@@ -167,7 +167,8 @@ def _keep_threads() -> Undo:
             found = [t for t in new if is_learners(frames.get(t.ident))]
             for thread in found:  # not one that only begins: it may hold a lock of Python's
                 raise_in(thread, SystemExit)  # ends it without a word
-            [t.cancel() for t in new if isinstance(t, threading.Timer)]
+            for timer in [t for t in new if isinstance(t, threading.Timer)]:
+                timer.cancel()
             if not found and not any(map(_runs_learners, new)):
                 return
             time.sleep(0.005)
