@@ -112,9 +112,8 @@ def _sections(nb: NotebookNode) -> list[_Section]:
     found = [_Section(0, "", 0)]
     for i, cell in enumerate(nb.cells):
         if cell.cell_type == "markdown":
-            for heading in re.findall(
-                r"^## +(.*?)[ #]*$", _FENCED.sub("", cell.source), re.MULTILINE
-            ):
+            prose = _FENCED.sub("", cell.source)
+            for heading in re.findall(r"^## +(.*?)[ #]*$", prose, re.MULTILINE):
                 found.append(_Section(len(found), heading, i))
     return found
 
@@ -137,7 +136,6 @@ def _goal(
 def _first_unsolved(
     nb: NotebookNode, sections: list[_Section], exercises: LessonExercises
 ) -> _Section:
-
     done = progress_file.solved()
     open_ids = {exercise.id for exercise in exercises} - done
     for i, cell in enumerate(nb.cells):
@@ -180,16 +178,14 @@ def _run(
 
 def _own_answer(cell: NotebookNode, exercises: LessonExercises, shell: Any) -> str:
     """Return a cell's source; an exercise has the solution, or the learner's answer if that is right."""
-
     known: dict[str, Exercise] = {exercise.id: exercise for exercise in exercises}
     exercise = known.get(exercise_id(cell) or "")
     if exercise is None:
         return cell.source
     stub = find_stub(cell, exercise)
     theirs = shell.user_ns.get(stub.name)
-    if theirs is not None and exercise.result(theirs).outcome == "right":
-        return replaced(cell.source, stub, "")
-    return replaced(cell.source, stub, solution(exercise, stub))
+    solved = theirs is not None and exercise.result(theirs).outcome == "right"
+    return replaced(cell.source, stub, "" if solved else solution(exercise, stub))
 
 
 def _writes_what_is_there(source: str) -> bool:
@@ -228,9 +224,8 @@ def _unnoticed() -> Iterator[None]:
         try:
             yield
         finally:
-            if chosen is None:
-                del os.environ["COURSE_PROGRESS"]
-            else:
+            del os.environ["COURSE_PROGRESS"]
+            if chosen is not None:
                 os.environ["COURSE_PROGRESS"] = chosen
             for prediction in predictions.made.values():
                 prediction.revealed = False

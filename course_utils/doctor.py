@@ -137,8 +137,7 @@ def judge(facts: Facts) -> tuple[Door, ...]:
 
 def advise(facts: Facts, doors: Sequence[Door]) -> str:
     """Return one sentence: what to do, or that nothing is to be done."""
-    place = facts["platform"]
-    memory = facts.get("memory_gb")
+    place, memory = facts["platform"], facts.get("memory_gb")
     if not facts["torch"]["imports"]:
         return doors[0].remedy
     if old := old_torch(facts["torch"]["version"]):

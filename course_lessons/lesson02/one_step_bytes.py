@@ -57,9 +57,7 @@ _BACK = {
 
 
 def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
-    if hasattr(answer, "tolist"):
-        answer = answer.tolist()
-    judge.is_a(answer, (tuple, list), "a pair: bytes to the device, bytes to the host")
+    answer = judge.listed(answer, "a pair: bytes to the device, bytes to the host")
     if len(answer) != 2:
         judge.no("pair", seen=answer, expected="two numbers")
     there, back = (judge.number(n.item() if hasattr(n, "item") else n) for n in answer)

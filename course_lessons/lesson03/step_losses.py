@@ -157,9 +157,7 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
         got = answer(model, batches, optimizer)
         judge.is_a(got, (list, tuple), "a list of Python floats")
         if not all(isinstance(value, float) for value in got):
-            judge.no(
-                "not-floats", seen=f"{got[0]!r}, a {type(got[0]).__name__}", expected="a float"
-            )
+            judge.no("not-floats", seen=f"{got[0]!r} ({type(got[0]).__name__})", expected="a float")
         if len(got) != len(batches):
             judge.no("one-per-step", seen=f"{len(got)} numbers", expected=f"{len(batches)} numbers")
     _LOSSES(answer, judge)

@@ -81,9 +81,7 @@ _TWINS = {
 
 
 def _read(judge: Judge, got: Any) -> list[float]:
-    got = got.tolist() if hasattr(got, "tolist") else got
-    values = judge.is_a(got, (list, tuple), "a list of numbers")
-    return [judge.number(value) for value in values]
+    return [judge.number(value) for value in judge.listed(got, "a list of numbers")]
 
 
 def _otherwise(

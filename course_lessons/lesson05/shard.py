@@ -100,9 +100,8 @@ def _rows(
     torch.manual_seed(1000 + rank)
     with judge.own_generator():
         got = answer(n, rank, ranks, epoch, seed)
-    if isinstance(got, (Tensor, np.ndarray)):
-        got = got.tolist()
-    rows = judge.is_a(got, (list, tuple, range), "a list of row numbers")
+    got = list(got) if isinstance(got, range) else got
+    rows = judge.listed(got, "a list of row numbers")
     numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
     return [judge.is_a(number, int, "whole row numbers") for number in numbers]
 

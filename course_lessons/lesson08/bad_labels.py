@@ -99,8 +99,7 @@ _TWINS = {
 
 
 def _read(judge: Judge, got: Any) -> list[Any]:
-    rows = got.tolist() if isinstance(got, Tensor) else got
-    judge.is_a(rows, (list, tuple), "a list of row numbers")
+    rows = judge.listed(got, "a list of row numbers")
     if isinstance(got, Tensor):
         judge.no("tensor", seen=got, expected="a list of row numbers")
     return [plain(row) for row in rows]

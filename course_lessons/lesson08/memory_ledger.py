@@ -64,8 +64,7 @@ def ledger(device: str = "meta") -> tuple[float, ...]:
 
 
 def _check_memory_ledger(answer: Any, judge: Judge) -> None:
-    given = answer.tolist() if hasattr(answer, "tolist") else answer
-    given = judge.is_a(given, (list, tuple), "a list of nine numbers")
+    given = judge.listed(answer, "a list of nine numbers")
     if len(given) != len(LEDGER):
         judge.no("other-length", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
     if None in given:

@@ -169,8 +169,7 @@ class Line(NamedTuple):
 
 def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
     judge = Judge()
-    line = got.tolist() if hasattr(got, "tolist") else got
-    judge.is_a(line, (tuple, list), "a pair: fixed bytes, bytes a sample")
+    line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
     if len(line) != 2:
         judge.no("pair", seen=line, expected="two numbers")
     return Line(judge.number(line[0]), judge.number(line[1]), meter.crowded)

@@ -91,8 +91,7 @@ def _on_machine(gain: Callable[..., Any], judge: Judge | None = None) -> Callabl
         machine = _Shared(**settings)
         got = gain(machine.old, machine.new, rounds, machine.clock)
         if judge is not None:
-            got = got.tolist() if hasattr(got, "tolist") else got  # an array or a tensor
-            judge.is_a(got, (tuple, list), "three numbers")
+            got = judge.listed(got, "three numbers")
             _judge_order(machine.calls, machine.log, rounds, judge)
         return got
 

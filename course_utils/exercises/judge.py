@@ -96,8 +96,14 @@ class Judge:
         if got is None:
             self.no("returned-nothing", seen="None", expected=name)
         if not isinstance(got, kinds) or (isinstance(got, bool) and kinds is not bool):
-            self.no("wrong-type", seen=f"{brief(got)}, a {type(got).__name__}", expected=name)
+            self.no("wrong-type", seen=f"{brief(got)} ({type(got).__name__})", expected=name)
         return got
+
+    def listed(self, got: object, name: str) -> Any:
+        """Return ``got`` where it is a list or tuple; an array or tensor of at most 10,000 numbers as a list."""
+        if is_array(got) and got.shape and math.prod(got.shape) <= 10_000:
+            got = got.tolist()
+        return self.is_a(got, (list, tuple), name)
 
     def number(self, got: object) -> float:
         """Return ``got`` as a finite float where it is a number, NumPy's too, or a tensor holding one."""
