@@ -89,7 +89,7 @@ def mutants(source: str) -> list[Mutant]:
     return list(found.values())
 
 
-def survivors(exercise: Exercise, limit: float = 4.0) -> tuple[int, list[Mutant]]:
+def survivors(exercise: Exercise, limit: float = 2.0) -> tuple[int, list[Mutant]]:
     """Feed every mutant of an exercise's reference to its check.
 
     Returns

@@ -997,6 +997,15 @@ def test_the_options_choose_the_stages(words, stages):
     assert list(test.stages_of(options(*words))) == stages
 
 
+def test_one_pair_runs_the_lessons_in_the_other_languages():
+    def lessons(pair):
+        return [s.call[1] for s in test.stages_of(options("--pair", pair)) if "lessons" in s.name]
+
+    assert test.TRANSLATED in test.all_pairs(test.ROOT)
+    assert lessons(test.TRANSLATED) == ["tests/test_translated_lessons.py"]
+    assert lessons("floor") == ["tests/test_as_shipped.py"]
+
+
 def test_an_unknown_pair_is_one_sentence():
     with pytest.raises(SetupError, match=r"no pair old: choose from .*floor.*, or all\.$"):
         test.main(options("--pair", "floor,old"))

@@ -131,6 +131,7 @@ def english(nb, language):
 
 @TODAY
 @pytest.mark.notebook
+@pytest.mark.everywhere  # and on the pair colab: the code is the one that test_as_shipped.py runs, as the first test says
 @IN
 @pytest.mark.parametrize("lesson", EACH_LESSON)
 def test_a_translated_lesson_runs_as_shipped_and_answered(

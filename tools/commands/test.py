@@ -63,12 +63,14 @@ EVERYWHERE = (
 
 
 # What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
+def _lessons(file: str) -> Stage:
+    call = ("pytest", f"tests/{file}", "-m", "notebook", "-n", "2", "--dist", "load")
+    return Stage("lessons as shipped", call)
+
+
 COMPAT = (
     *QUICK,
-    Stage(
-        "lessons as shipped",
-        ("pytest", "tests/test_as_shipped.py", "-m", "notebook", "-n", "2", "--dist", "load"),
-    ),
+    _lessons("test_as_shipped.py"),
     Stage(
         "the simulated device",
         (
@@ -112,6 +114,10 @@ COMPAT = (
 )
 
 
+TRANSLATED = "colab"
+"""The pair on which the lessons run in the other languages: their code is the same, as a quick test sees to."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `test`."""
     which = parser.add_mutually_exclusive_group()
@@ -153,7 +159,10 @@ def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
     if args.everywhere:
         return EVERYWHERE
     if args.compat or (args.pair and not args.quick and not args.full):
-        return COMPAT
+        lessons = "test_translated_lessons.py" if args.pair == TRANSLATED else "test_as_shipped.py"
+        return [
+            _lessons(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT
+        ]
     return [*LINT, *QUICK, *(() if args.quick else FULL)]
 
 
