@@ -99,8 +99,7 @@ class Prediction:
         if self.guess is None:
             return "", "You made no prediction: next time, type one before you measure."
         if isinstance(answer, str):
-            right = self.guess == answer
-            return ("close", "") if right else ("off", _WHY)
+            return ("close", "") if self.guess == answer else ("off", _WHY)
         assert isinstance(self.guess, float)
         return score(self.guess, answer, self.unit)
 
@@ -200,9 +199,7 @@ def score(guess: float, found: Found, unit: str = "") -> tuple[Verdict, str]:
         if found.low * (1 - WIDTH) <= guess <= found.high * (1 + WIDTH):
             return "close", _within(found, beyond, unit)
         nearest = found.high if high else found.low
-        factor = math.inf
-        if min(guess, nearest) > 0:
-            factor = max(guess / nearest, nearest / guess)
+        factor = max(guess / nearest, nearest / guess) if min(guess, nearest) > 0 else math.inf
         other_side = unit == "×" and (guess - 1) * (nearest - 1) < 0
         verdict = "near" if factor <= FACTOR and not other_side else "off"
         off_by = side + (f" by a factor of {figure(factor)}" * math.isfinite(factor))

@@ -320,6 +320,22 @@ def test_any_other_file_on_both_sides_stops_it_before_anything_changes(home, clo
     assert f"both changed {edited}, so update changed nothing" in refused(clone)
 
 
+def test_an_update_goes_on_where_one_was_killed(home, clone, capsys):
+    news = {"README.md": "two\n", f"notebooks/{LESSON}": "newer\n", "pyproject.toml": "two\n"}
+    publish(home, news)
+    for name in [*news][:2]:  # git had come so far
+        write(clone, name, news[name])
+    write(clone, "notebooks/02_moving.ipynb", "mine\n")
+    lock = clone / ".git" / "index.lock"
+    lock.touch()
+    assert "Where no other git is at work, delete that file and call this again" in refused(clone)
+    lock.unlink()
+    assert "yours is kept" not in bring(clone, capsys)
+    assert {name: read(clone, name) for name in news} == news
+    assert read(clone, "notebooks/02_moving.ipynb") == "mine\n"
+    assert not list((clone / "notebooks").glob("*_mine_*"))
+
+
 def test_no_way_to_the_course_is_one_sentence(home, clone):
     write(clone, f"notebooks/{LESSON}", "mine\n")
     (home.parent / "home.git").rename(home.parent / "gone.git")

@@ -23,6 +23,8 @@ class Clone:
         if done.returncode:
             said = [line.split(": ", 1)[-1] for line in done.stderr.strip().splitlines()]
             reason = (said or ["it gave no reason"])[0].rstrip(".")
+            if reason.endswith(".lock': File exists"):
+                reason += ". Where no other git is at work, delete that file and call this again"
             raise SetupError(f"git says: {reason}.")
         return done.stdout
 
@@ -41,9 +43,9 @@ class Clone:
             )
         return {line[3:] for line in lines}
 
-    def news(self, commit: str) -> dict[str, str]:
-        """Return what a commit has changed since the last one here: ``A``, ``M``, ``D`` by path."""
-        words = self.git("diff", "--name-status", "--no-renames", "-z", "HEAD", commit).split("\0")
+    def news(self, commit: str, since: Iterable[str] = ("HEAD",)) -> dict[str, str]:
+        """Return what a commit has changed since the last one here, or the files: ``A``, ``M``, ``D`` by path."""
+        words = self.git("diff", "--name-status", "--no-renames", "-z", *since, commit).split("\0")
         return dict(zip(words[1::2], words[0::2], strict=False))
 
     def _run(self, words: Iterable[str]) -> subprocess.CompletedProcess[str]:

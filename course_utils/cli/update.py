@@ -12,6 +12,7 @@ from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.set_aside import RELOAD, set_aside
 
 _NOTEBOOK = re.compile(r"notebooks/(?:\w+/)?[^/]+\.ipynb")
+_ByPath = dict[str, str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,8 +44,9 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
         )
     news = clone.news(newest)
     there = {path for path, what in news.items() if what == "A" and (root / path).exists()}
-    both = sorted(news.keys() & (clone.edited() | there))
-    if others := [path for path in both if not _NOTEBOOK.fullmatch(path)]:
+    apart = clone.news(newest, since=()).keys()  # the others an update has brought that was killed
+    both = {path: path in apart for path in sorted(news.keys() & (clone.edited() | there))}
+    if others := [path for path, own in both.items() if own and not _NOTEBOOK.fullmatch(path)]:
         raise SetupError(_both_changed(others))
     kept = _advance(clone, newest, both, news)
     _report(news, kept)
@@ -80,7 +82,7 @@ def _both_changed(paths: list[str]) -> str:
     )
 
 
-def _advance(clone: Clone, newest: str, both: list[str], news: dict[str, str]) -> dict[str, str]:
+def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
     """Set the learner's notebooks aside and go forward; put them back where git cannot.
 
     Returns
@@ -90,8 +92,8 @@ def _advance(clone: Clone, newest: str, both: list[str], news: dict[str, str]) -
     """
     moved: dict[Path, Path] = {}
     try:
-        for name in both:
-            if (path := clone.root / name).exists():
+        for name, own in both.items():
+            if own and (path := clone.root / name).exists():
                 moved[path] = set_aside(path)
         if both:
             clone.git("reset", "--quiet", "HEAD", "--", *both)
@@ -107,11 +109,10 @@ def _advance(clone: Clone, newest: str, both: list[str], news: dict[str, str]) -
     return {path.relative_to(clone.root).as_posix(): mine.name for path, mine in moved.items()}
 
 
-def _report(news: dict[str, str], kept: dict[str, str]) -> None:
+def _report(news: _ByPath, kept: _ByPath) -> None:
     print(f"The course is up to date: {len(news)} file{'s' * (len(news) > 1)} changed.")
     for name, mine in kept.items():
-        gone = news[name] == "D"
-        state = "is no longer in the course" if gone else "has changed and is in place"
+        state = "is no longer in the course" if news[name] == "D" else "has changed and is in place"
         print(f"{Path(name).name} {state}; yours is kept as {mine}.")
     if kept:
         print(RELOAD)
