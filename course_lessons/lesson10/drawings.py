@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_utils.number_format import amount
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
 
@@ -41,14 +42,16 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
             left += size / 1e9
         box = {"facecolor": "#fdfdfb", "edgecolor": "none", "pad": 1.0}
         place = left + 0.012 * longest
-        ax.text(place, row, f"{left:,.3g} GB", va="center", fontsize=9.5, bbox=box)
+        ax.text(place, row, amount(left, "GB"), va="center", fontsize=9.5, bbox=box)
     ax.axvline(card / 1e9, color="#333333", linestyle="--", label=f"a card's {card / 1e9:g} GB")
     ax.set_yticks(range(len(cases)), list(cases))
     ax.locator_params("x", nbins=5)
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = "; ".join(f"{name} {sum(parts.values()) / 1e9:,.3g} GB" for name, parts in cases.items())
+    told = "; ".join(
+        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
+    )
     return fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}."
 
 
