@@ -61,13 +61,13 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
     if covered - set(range(n)):
         judge.no("other-rows", seen=seen, expected=f"row numbers from 0 to {n - 1}")
     if len(sizes) > 1:
-        judge.no("unequal", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("unequal", seen=seen, expected=f"on each rank: {length}")
     if ranks > 1 and sizes == [n] and n > 1:
-        judge.no("all-rows", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("all-rows", seen=seen, expected=f"on each rank: {length}")
     if sizes[0] < length:
-        judge.no("drops-rows", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("drops-rows", seen=seen, expected=f"on each rank: {length}")
     if sizes[0] > length:
-        judge.no("too-long", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("too-long", seen=seen, expected=f"on each rank: {length}")
     if len(covered) < n:
         alone = [_rows(answer, n, 0, 1, 2, 3, judge) for _ in range(2)]
         if alone[0] != alone[1]:
@@ -136,8 +136,7 @@ some rows come once more than the others. n may be smaller than the number of ra
     ),
     reference=shard,
     check_answer=_check_shard,
-    why="`DistributedSampler` does this. `set_epoch` hands it the epoch; without it, every epoch has the same order. "
-    "Equal lengths matter because a rank with one batch more would wait for the others for ever.",
+    why="`DistributedSampler` does this, with the epoch that `set_epoch` hands it.",
     diagnoses={
         "own-order": "Some rows are taken by nobody, and others more than once: the ranks do not share one order. It must not "
         "depend on the rank.",

@@ -221,9 +221,8 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
     ),
     reference=unhang,
     check_answer=_check_unhang,
-    why="A real cluster does not say so at once: it waits, silently, until a timeout ends it after minutes. Look at a hang with this "
-    "question: which collective has one rank called, and another not? The Flight Recorder answers it, with gloo and with NCCL. "
-    "`py-spy dump` shows the line in which a process stands: with gloo that is the collective, with NCCL often a later line.",
+    why="A real cluster does not say so at once: it waits, silently, until a timeout ends it after minutes. Ask of "
+    "every hang: which collective has one rank called, and another not? The Flight Recorder answers that.",
     diagnoses={
         "one-rank": "All ranks have equally many batches here, and still they do not make the same calls. Which call does one "
         "rank alone make?",

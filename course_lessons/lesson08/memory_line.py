@@ -184,7 +184,7 @@ LINES = OverCases(
     alike=lambda got, right: np.allclose(got[:2], right[:2], rtol=1e-6, atol=1e-6),
     otherwise=lambda got, *_: "keeps-all" if got.crowded else "wrong-line",
     situation=lambda make_step, batches, meter: f"batches {batches}",
-    shown=lambda line: f"({line.fixed:,.1f}, {line.per_sample:,.3g}) bytes",
+    shown=lambda line: f"({line.fixed:,.1f}, {line.per_sample:,.1f}) bytes",
 )
 
 

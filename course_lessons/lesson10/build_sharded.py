@@ -167,7 +167,7 @@ more, and at the end all is on `device`, initialised that way. The code in the c
     may_change=True,
     limit=30.0,  # to_empty imports much of PyTorch the first time
     why="Shapes are enough to decide who holds what. Numbers come when each rank has only its part: from `reset_parameters`, or from a "
-    "checkpoint. `to_empty` empties buffers too, so what initialises the parameters must set them as well.",
+    "checkpoint.",
     diagnoses={
         "whole-first": "There was a moment when whole layers held numbers, on each of eight ranks: eight whole models. Make the network on "
         "`meta`, shard it, and only then make room.",

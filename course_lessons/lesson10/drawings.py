@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.patches import PathPatch, Rectangle
+from matplotlib.path import Path
 
+from course_utils.number_format import amount
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
 
@@ -41,14 +44,16 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
             left += size / 1e9
         box = {"facecolor": "#fdfdfb", "edgecolor": "none", "pad": 1.0}
         place = left + 0.012 * longest
-        ax.text(place, row, f"{left:,.3g} GB", va="center", fontsize=9.5, bbox=box)
+        ax.text(place, row, amount(left, "GB"), va="center", fontsize=9.5, bbox=box)
     ax.axvline(card / 1e9, color="#333333", linestyle="--", label=f"a card's {card / 1e9:g} GB")
     ax.set_yticks(range(len(cases)), list(cases))
     ax.locator_params("x", nbins=5)
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = "; ".join(f"{name} {sum(parts.values()) / 1e9:,.3g} GB" for name, parts in cases.items())
+    told = "; ".join(
+        f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
+    )
     return fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}."
 
 
@@ -88,16 +93,19 @@ def fsdp_step(layers: int = 4, gather: float = 1.0, compute: float = 1.5) -> tup
 
 
 def _lanes(ax: Axes, made: timeline.Timeline, most: int) -> None:
-    for bar in made.bars:
-        colour, hatch = _LOOKS[bar.what]
-        row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
+    for what, (colour, hatch) in _LOOKS.items():
+        corners = []
+        for bar in (bar for bar in made.bars if bar.what == what):
+            row = (timeline.NETWORK, timeline.COMPUTE).index(bar.lane)
+            low, high = row - 0.4, row + 0.4
+            corners.append([(x, y) for x in (bar.start, bar.end) for y in (low, high)])
+            _number(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
+        bars = Path.make_compound_path_from_polys(np.array(corners)[:, [0, 1, 3, 2]])
         look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
-        ax.add_artist(Rectangle((bar.start, row - 0.4), bar.end - bar.start, 0.8, **look))
-        _number(ax, (bar.start + bar.end) / 2, row, str(bar.layer))
-    ends = [moment for moment, _ in made.whole[1:]] + [made.seconds]
-    for (start, count), end in zip(made.whole, ends, strict=True):
-        high = 1.4 * count / most
-        ax.add_artist(Rectangle((start, 3 - high), end - start, high, facecolor=GREEN, alpha=0.5))
+        ax.add_artist(PathPatch(bars, **look))  # all in one: each hatch takes its time
+    moments, counts = zip(*made.whole, (made.seconds, 0), strict=True)
+    tops = [3 - 1.4 * count / most for count in counts]
+    ax.fill_between(moments, tops, 3, step="post", facecolor=GREEN, alpha=0.5, linewidth=0)
     top = next(moment for moment, count in made.whole if count == made.peak)
     ax.text(top, 2.95, f" {made.peak} at most", fontsize=8.5)
     ax.set_yticks((0, 1, 2.5), ("network", "compute", "whole"))

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from course_language import word
 from course_lessons.shared.explorer import Explorer, slider
+from course_utils.number_format import amount
 from course_utils.plots import BLUE, MARKERS, ORANGE, log_ticks, present
 from simgpu import latency
 from simgpu.cost import Product, Work
@@ -61,7 +62,7 @@ def roofline(
     present(
         fig,
         f"A roofline: a slope up to the ridge at {ridge:.3g} FLOPs a byte, then flat at "
-        f"{peak_flops / 1e9:.3g} GFLOP/s, with {kind} points of {', '.join(points)}.",
+        f"{amount(peak_flops, 'FLOP/s')}, with {kind} points of {', '.join(points)}.",
     )
 
 
