@@ -102,6 +102,8 @@ class Run:
         How many rows went through the model at a time.
     inside
         Which of ``"loss"`` and ``"backward"`` ran under autocast.
+    held
+        The dtypes of the weights at each forward pass.
     asked
         For which devices autocast was asked.
     own_scalers
@@ -132,6 +134,7 @@ class Run:
         self.sizes: list[int] = []
         self.inside: set[str] = set()
         self.low_loss = False
+        self.held: set[torch.dtype] = set()
         self.asked: list[str] = []
         self.own_scalers = 0
         self.looked = self.overflowed = False
@@ -161,6 +164,7 @@ class Run:
     def _forward(self, _: nn.Module, args: Any) -> None:
         self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
         self.sizes.append(len(args[0]))
+        self.held |= {p.dtype for p in self.model.parameters()}
 
     def _backward(self, gradient: torch.Tensor) -> None:
         left = self.model[0].weight.grad
@@ -275,8 +279,9 @@ def watched(run: Run) -> Iterator[None]:
 
 def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
-    if {p.dtype for p in run.model.parameters()} != {torch.float32}:
-        judge.no("half-model", seen=f"weights in {run.model[0].weight.dtype}", expected="float32")
+    others = (run.held | {p.dtype for p in run.model.parameters()}) - {torch.float32}
+    if others:
+        judge.no("half-model", seen=f"weights in {others.pop()}", expected="float32")
     others = [name for name in run.asked if name != "cpu"]
     if others or (run.asked and not run.looked):
         judge.no(
@@ -440,8 +445,8 @@ def listed(values: torch.Tensor) -> str:
 
 
 PRECISION = {
-    "half-model": "The weights themselves are now in 16 bits: small updates vanish when they are added. "
-    "With autocast the model stays in float32.",
+    "half-model": "The weights themselves were put into 16 bits: what is rounded off does not come back, and small "
+    "updates vanish. With autocast the model stays in float32.",
     "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
     "at all. Ask the data where it is.",
     "no-autocast": "The layers did not compute in the dtype that was asked for.",
