@@ -61,13 +61,13 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
     if covered - set(range(n)):
         judge.no("other-rows", seen=seen, expected=f"row numbers from 0 to {n - 1}")
     if len(sizes) > 1:
-        judge.no("unequal", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("unequal", seen=seen, expected=f"{length} on each rank")
     if ranks > 1 and sizes == [n] and n > 1:
-        judge.no("all-rows", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("all-rows", seen=seen, expected=f"{length} on each rank")
     if sizes[0] < length:
-        judge.no("drops-rows", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("drops-rows", seen=seen, expected=f"{length} on each rank")
     if sizes[0] > length:
-        judge.no("too-long", seen=seen, expected=f"{length} rows on each rank")
+        judge.no("too-long", seen=seen, expected=f"{length} on each rank")
     if len(covered) < n:
         alone = [_rows(answer, n, 0, 1, 2, 3, judge) for _ in range(2)]
         if alone[0] != alone[1]:
