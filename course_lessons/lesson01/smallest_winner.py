@@ -188,7 +188,7 @@ EXERCISE = Exercise(
         "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
         "four-matrices": "Your bytes are those of four matrices. Three cross the bus: two go, one comes back.",
         "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
-        "other-bytes": "Your numbers have not the 4 bytes of float32.",
+        "other-bytes": "Your transfers have another number of bytes: there are three matrices of n² numbers, 4 bytes each.",
         "bits": "You count bits. The bus is given in bytes a second.",
         "bus-multiplied": "You multiply by `bus_bytes`. It is a rate: bytes divided by it are seconds.",
         "no-launch": "The launch makes no difference to your answer: the device pays for it before it computes anything, and "

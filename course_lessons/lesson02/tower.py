@@ -135,11 +135,14 @@ def _judge_layers(
 def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device, judge: Judge) -> str:
     """Say how layers that ``parameters()`` does not find show, or nothing where there are none."""
     try:
-        used = _trained_through(run_once(module, x, "born-there", judge))
+        got = run_once(module, x, "born-there", judge)
+        again = module(x)
     except RuntimeError:  # the layers do not fit one another
         return ""
-    if used <= {id(p) for p in module.parameters()}:
+    if _trained_through(got) <= {id(p) for p in module.parameters()}:
         return ""
+    if not equal(again, got):
+        judge.no("random", seen="two results for one batch", expected="one")
     try:
         module.to(device)(x.to(device))
     except RuntimeError as error:

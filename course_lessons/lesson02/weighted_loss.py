@@ -143,7 +143,7 @@ EXERCISE = Exercise(
         "sum-is-fixed": "The weights are scaled to a fixed sum. The task's formula is another.",
         "other-total": "In place of total / number of classes, which is the mean of the counts, another count stands.",
         "root": "This is the square root of the weights that are asked for.",
-        "whole-numbers": "The weights are cut to whole numbers: divide with `/`, in floats.",
+        "whole-numbers": "The weights were made whole numbers: divide with `/`, in floats, and round nothing.",
         "other-order": "The weights are right, but in another order: weight `k` belongs to class `k`.",
         "exponential": "A softmax of the counts is not the weight that the task asks for.",
         "share-left": "This is the share of the other classes: subtracted, where the task divides.",

@@ -105,6 +105,7 @@ def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)
         F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
+        frozen = model[-1].requires_grad_(training)
         before, gradient = copy.deepcopy(model.state_dict()), model[0].weight.grad.clone()
         modes, graphs = [], []
         for part in model.modules():
@@ -128,7 +129,9 @@ def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("model-changed", seen="other weights or statistics", expected="the same model")
         if not torch.is_grad_enabled():
             judge.no("gradients-off", seen="gradients switched off", expected="on, as before")
-        if not all(p.requires_grad for p in model.parameters()):
+        if not training and any(p.requires_grad for p in frozen.parameters()):
+            judge.no("thawed", seen="requires_grad = True", expected="False, as before")
+        if not all(p.requires_grad for p in model[:-1].parameters()):
             judge.no("gradients-off", seen="requires_grad = False", expected="True, as before")
         now = model[0].weight.grad
         if now is None or not torch.equal(now, gradient):
@@ -191,5 +194,7 @@ it found it, gradients and mode too: train **or** eval.
         "model-changed": "The model's numbers changed: weights and BatchNorm's statistics should stay.",
         "gradients-off": "Gradients stay off after the evaluation, so the next `backward()` fails. "
         "A `with` block switches them off and on again.",
+        "thawed": "A layer that was frozen is not any more: `requires_grad` is True for all after the evaluation. "
+        "A `with` block leaves it as it was.",
     },
 )

@@ -49,14 +49,20 @@ def _tensors_inside(value: object) -> int:
 
 
 @contextmanager
-def _reads(device: torch.device) -> Iterator[Callable[[], int]]:
-    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls."""
+def _reads(device: torch.device) -> Iterator[tuple[Callable[[], int], Callable[[], bool]]]:
+    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls.
+
+    The second function says whether a copy went to the host without waiting.
+    """
     if device.type == "cpu":
         with _Reads() as reads:
-            yield lambda: reads.count
+            yield lambda: reads.count, lambda: False
     else:
         with simgpu.count() as asked:
-            yield lambda: max(asked.synchronizations - _sent(asked), asked.copies_to_host)
+            yield (
+                lambda: max(asked.synchronizations - _sent(asked), asked.copies_to_host),
+                lambda: any(c.code == "d2h" and c.non_blocking for c in asked.copies),
+            )
 
 
 def _sent(asked: Any) -> int:
@@ -165,14 +171,15 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
     model, in_training = small_model().to(device), [0]
     optimizer = sgd(model)
-    with _reads(device) as reads:
+    with _reads(device) as (reads, unwaited):
         optimizer.register_step_post_hook(lambda *_: in_training.append(reads()))
         answer(model, batches, optimizer)
         count = reads()
     if count > (1 if device.type == "sim" else 2):  # on the CPU .cpu() before .tolist() counts too
         several = "reads-twice" if count == 2 or in_training[-1] else "reads-at-the-end"
+        several = "reads-each-step" if len(set(in_training)) > 2 else several
         judge.no(
-            "reads-each-step" if len(set(in_training)) > 2 else several,
+            "copied-one-by-one" if unwaited() else several,
             seen=f"{count} reads for {len(batches)} batches",
             expected="one read, however many batches there are",
         )
@@ -204,6 +211,8 @@ from the device once at the end, not once a step: the check counts.
         "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "
         "with a copy of its own. `torch.tensor` on a list of tensors does that too: it reads every "
         "element. First join them on the device.",
+        "copied-one-by-one": "Losses go to the host one by one, in copies that nobody waits for. That holds no step up, but who "
+        "reads such a copy has to wait for it first. Join the losses on the device, and read them once, at the end.",
         "reads-twice": "There is more than one read. Join all losses on the device, and read them once, at the end.",
         "not-floats": "The list holds something else than Python floats.",
         "one-per-step": "There must be one loss for each batch.",

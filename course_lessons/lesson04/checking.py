@@ -102,12 +102,16 @@ class Run:
         How many rows went through the model at a time.
     inside
         Which of ``"loss"`` and ``"backward"`` ran under autocast.
+    held
+        The dtypes of the weights at each forward pass.
     asked
         For which devices autocast was asked.
     own_scalers
         How many scalers the answer made.
     looked
         Whether the answer asked a tensor where it is.
+    overflowed
+        Whether a backward pass gave gradients that are not finite.
     """
 
     def __init__(
@@ -130,9 +134,10 @@ class Run:
         self.sizes: list[int] = []
         self.inside: set[str] = set()
         self.low_loss = False
+        self.held: set[torch.dtype] = set()
         self.asked: list[str] = []
         self.own_scalers = 0
-        self.looked = False
+        self.looked = self.overflowed = False
         self.hidden = Alive()
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
@@ -159,10 +164,12 @@ class Run:
     def _forward(self, _: nn.Module, args: Any) -> None:
         self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
         self.sizes.append(len(args[0]))
+        self.held |= {p.dtype for p in self.model.parameters()}
 
-    def _backward(self, _: torch.Tensor) -> None:
+    def _backward(self, gradient: torch.Tensor) -> None:
         left = self.model[0].weight.grad
         with self.scaler.by_itself():
+            self.overflowed |= not gradient.isfinite().all()
             if "backward" not in self.log and left is not None and left.any():
                 self.log.append("stale")
         self._note("backward")
@@ -175,7 +182,8 @@ class Run:
             if bare:
                 finite = all(g.isfinite().all() for g in gradients)
                 self.log += ["bare step"] if finite else ["bare step", "blind step"]
-            if "backward" in self.log and not any(g.any() for g in gradients):
+            emptied = "backward" in self.log and not any(g.any() for g in gradients)
+            if emptied and not self.overflowed:
                 self.log.append("empty step")
 
     def moved(self) -> tuple[torch.Tensor, float]:
@@ -243,7 +251,7 @@ def watched(run: Run) -> Iterator[None]:
     run.log.clear()
     run.waits.clear()
     run.asked.clear()
-    run.looked = False
+    run.looked = run.overflowed = False
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
@@ -271,8 +279,9 @@ def watched(run: Run) -> Iterator[None]:
 
 def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
-    if {p.dtype for p in run.model.parameters()} != {torch.float32}:
-        judge.no("half-model", seen=f"weights in {run.model[0].weight.dtype}", expected="float32")
+    others = (run.held | {p.dtype for p in run.model.parameters()}) - {torch.float32}
+    if others:
+        judge.no("half-model", seen=f"weights in {others.pop()}", expected="float32")
     others = [name for name in run.asked if name != "cpu"]
     if others or (run.asked and not run.looked):
         judge.no(
@@ -302,6 +311,8 @@ def judge_scaler(run: Run, judge: Judge) -> None:
         judge.no("steps-twice", seen=steps, expected="one step")
     if not run.scaler.is_enabled():
         return
+    if run.overflowed and "made step" in run.log and "blind step" not in run.log:
+        judge.no("overflow-kept", seen="a step", expected="a step that is left out")
     if "scale" not in run.log and "get_scale" in run.log:
         judge.no("reads-scale", seen="get_scale() and no scale(loss)", expected="scale(loss)")
     if "bare step" in run.log:
@@ -434,8 +445,8 @@ def listed(values: torch.Tensor) -> str:
 
 
 PRECISION = {
-    "half-model": "The weights themselves are now in 16 bits: small updates vanish when they are added. "
-    "With autocast the model stays in float32.",
+    "half-model": "The weights themselves were put into 16 bits: what is rounded off does not come back, and small "
+    "updates vanish. With autocast the model stays in float32.",
     "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
     "at all. Ask the data where it is.",
     "no-autocast": "The layers did not compute in the dtype that was asked for.",
@@ -452,6 +463,8 @@ REFUSED = {
     "reads-scale": "The loss was multiplied by hand. `get_scale()` waits for the device, and the scaler does not "
     "know that the loss is scaled: `scaler.scale` does both without waiting.",
     "zeroed-late": "The gradients were set to zero between the backward pass and the step: nothing was left for it.",
+    "overflow-kept": "Gradients overflowed, and the optimiser stepped all the same. Leave `inf` and `nan` in "
+    "them: by them the scaler sees that it has to skip.",
     "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step with "
     "infinite ones is made.",
     "step-bypassed": "`optimizer.step()` used gradients that are still scaled. The scaler has its own way to make "

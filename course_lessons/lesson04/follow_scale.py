@@ -148,7 +148,7 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         "one-per-step": "There must be one scale for each step.",
         "other-half": "After this overflow the scale is not half of what it was before.",
         "fell": "The scale fell after a good step. Only an overflow halves it.",
-        "too-late": "Here `growth_interval` good steps in a row were full, and the scale did not grow.",
+        "too-late": "Here `growth_interval` good steps in a row were full, and your list has the same scale after them as before.",
         "too-early": "The scale grew before `growth_interval` good steps in a row were full.",
         "other-double": "Here the scale is to be doubled. It grew, but not to its double.",
     },

@@ -103,6 +103,9 @@ def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_untouched(model: _Branches, start: _Branches, judge: Judge) -> None:
     """Refuse what was done to the weights, and to what is frozen."""
     for (name, parameter), before in zip(model.named_parameters(), start.parameters(), strict=True):
+        if parameter.requires_grad != before.requires_grad:
+            seen = f"requires_grad = {parameter.requires_grad} in {name}"
+            judge.no("parameters", seen=seen, expected="only its gradient changed")
         if not torch.equal(parameter, before):
             judge.no("parameters", seen=f"{name} has changed", expected="only its gradient changed")
         if not parameter.requires_grad and parameter.grad is not None:

@@ -196,10 +196,12 @@ TWINS: dict[str, Any] = {
     "first-part": _stripped(lambda key: key.split(".", 1)[-1]),
     "last-parts": _stripped(lambda key: ".".join(key.split(".")[-2:])),
     "key-by-key": (
-        *_stripped(lambda key: key.removeprefix("module.")),
-        *_stripped(lambda key: key.removeprefix("_orig_mod.")),
         *_stripped(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
         *_stripped(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
+    ),
+    "only-one": (
+        *_stripped(lambda key: key.removeprefix("module.")),
+        *_stripped(lambda key: key.removeprefix("_orig_mod.")),
     ),
     "already-right": _trying(*(prefix for prefix in _PREFIXES if prefix))[0],
     "still-there": _trying(*(prefix for prefix in _PREFIXES if prefix != "module.")),
@@ -258,8 +260,9 @@ have a child that is really called `module`. Where the keys of both differ in an
         "the model for its keys.",
         "first-part": "The first part of each key goes, whatever it is.",
         "last-parts": "The last two parts of a key are kept. A model can have layers within layers.",
-        "key-by-key": "Each key loses a prefix for itself, without a look at the model's own keys, which can begin "
-        "with one.",
+        "key-by-key": "Each key loses a prefix for itself, in one order of the two, without a look at the model's own keys, "
+        "which can begin with one.",
+        "only-one": "Only one of the two prefixes is taken off, and from each key for itself: a model's own keys can begin with it.",
         "refused": "This checkpoint is of this model: one of the five prefixes stands before every key, in whatever order "
         "the keys come.",
         "already-right": "These keys were right already: the empty prefix.",

@@ -51,6 +51,12 @@ def _moved_by_itself(sizes):
     return made
 
 
+def _made_in_forward(sizes):
+    made = nn.Module()
+    made.forward = lambda x: tower(sizes).to(x.device)(x)
+    return made
+
+
 def _head_first(sizes):
     made = tower(sizes)
     first = nn.Module()
@@ -70,7 +76,10 @@ def _tensors(sizes):
 
 WRONG = {
     **{name: _computing(twin) for name, twin in _TWINS.items()},
-    "random": edited(tower, {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"}),
+    "random": (
+        edited(tower, {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"}),
+        _made_in_forward,
+    ),
     "other-values": edited(tower, {".relu()": ".sigmoid()"}),
     "other-place": edited(
         tower, {"self.layers[-1](x)": 'self.layers[-1](x) + (x.device.type != "cpu")'}

@@ -51,6 +51,9 @@ WRONG = {
         _after("model.requires_grad_(False)"),
         _after("torch.set_grad_enabled(False)"),
     ),
+    "thawed": _with(
+        "model.train(was_training)", "model.train(was_training)\nmodel.requires_grad_(True)"
+    ),
     "gradients-lost": _after("model.zero_grad()"),
     "wrong-mean": _with("total.item() / count", "total.item() / count + 1"),
 }

@@ -38,6 +38,10 @@ WRONG = {
         step_losses, {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"}
     ),
     "reads-at-the-end": edited(step_losses, {"torch.stack(losses)": "torch.tensor(losses)"}),
+    "copied-one-by-one": edited(
+        step_losses,
+        {"loss.detach()": 'loss.detach().to("cpu", non_blocking=True)'},
+    ),
     "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
 }
 RIGHT = {

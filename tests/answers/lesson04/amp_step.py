@@ -26,6 +26,16 @@ def _half_inputs(model, x, y, loss_fn, optimizer, scaler, dtype):
     return amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
 
 
+def _half_and_back(model, x, y, loss_fn, optimizer, scaler, dtype):
+    optimizer.zero_grad()
+    loss = loss_fn(model.to(dtype)(x.to(dtype)), y)
+    scaler.scale(loss).backward()
+    model.float()
+    scaler.step(optimizer)
+    scaler.update()
+    return loss.detach()
+
+
 def _own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
     scaler = torch.amp.GradScaler(x.device.type)
     return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
@@ -84,7 +94,7 @@ def _where(condition):
 
 
 WRONG = {
-    "half-model": (_half_model, _half_inputs),
+    "half-model": (_half_model, _half_inputs, _half_and_back),
     "no-autocast": (
         edited(amp_step, {"torch.autocast(x.device.type, dtype=dtype)": "torch.enable_grad()"}),
         edited(

@@ -20,6 +20,7 @@ def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
 
 _UNSCALE = "scaler.unscale_(optimizer)"
 _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
+_ZERO = "for p in model.parameters():\n    p.grad.nan_to_num_(0.0, 0.0, 0.0)"
 WRONG = {
     **TWINS,
     "clips-scaled": (
@@ -29,6 +30,9 @@ WRONG = {
     ),
     **BACK,
     "steps-anyway": edited(clipped_step, {"scaler.step(optimizer)": "optimizer.step()"}),
+    "overflow-kept": edited(
+        clipped_step, {_CLIP: f"{_ZERO}\n{_CLIP}", "scaler.step(optimizer)": "optimizer.step()"}
+    ),
     "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),
     "wrong-norm": edited(clipped_step, {"return norm": "return 2 * norm"}),
     "no-update": edited(clipped_step, {"scaler.update()": ""}),

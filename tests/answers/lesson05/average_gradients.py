@@ -38,6 +38,11 @@ def _average_parameters(model, dist):
         parameter.data /= dist.get_world_size() + 1
 
 
+def _average_thawed(model, dist):
+    average_gradients(model, dist)
+    model.requires_grad_(True)
+
+
 def _average_by_avg(model, dist):
     for p in (p for p in model.parameters() if p.requires_grad):
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
@@ -166,6 +171,7 @@ WRONG = {
     "users-only": _average_of_users,
     "parameters": (
         _average_parameters,
+        _average_thawed,
         edited(
             average_gradients,
             {

@@ -45,6 +45,13 @@ def _shard_handed_round(n, rank, world_size, epoch, seed):
     return _shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
 
 
+def _shard_filled_at_random(n, rank, world_size, epoch, seed):
+    source = random.Random(1000 * seed + epoch)
+    order = source.sample(range(n), n)
+    order += [source.randrange(n) for _ in range(-n % world_size)]
+    return order[rank::world_size]
+
+
 def _shard_by_sampler(n, rank, world_size, epoch, seed):
     sampler = DistributedSampler(range(n), world_size, rank, shuffle=True, seed=seed)
     sampler.set_epoch(epoch)
@@ -86,6 +93,7 @@ WRONG = {
     "same-again": (
         edited(shard, {"(order * world_size)": "(order + [0] * world_size)"}),
         edited(shard, {"(order * world_size)": "(order + order[-1:] * world_size)"}),
+        _shard_filled_at_random,
     ),
     "same-rows": _shard_cut_first,
     "handed-round": _shard_handed_round,
