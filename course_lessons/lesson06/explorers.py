@@ -17,9 +17,9 @@ from simgpu.allocator import Allocator, Block
 MIB = 2**20
 CARD = 100 * MIB
 MOMENTS = (
-    "filled with tensors",
-    "every second deleted",
-    "24 MiB asked for",
+    "full of tensors",
+    "half deleted",
+    "24 MiB more",
     "all deleted",
 )
 
@@ -44,12 +44,12 @@ def after(moments: int, size: int, emptied: bool) -> tuple[Allocator, str]:
                 while True:
                     held.append(allocator.allocate(size))
             said = f"{len(held)} tensors lie there"
-        elif moment == "every second deleted":
+        elif moment == MOMENTS[1]:
             for block in held[::2]:
                 allocator.free(block)
             held = held[1::2]
             said = f"{len(held)} are left, with gaps between them"
-        elif moment == "24 MiB asked for":
+        elif moment == MOMENTS[2]:
             said = "24 MiB: out of memory, and nothing is changed"
             with suppress(torch.OutOfMemoryError):
                 held.append(allocator.allocate(24 * MIB))
