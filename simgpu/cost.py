@@ -58,7 +58,7 @@ class Work(NamedTuple):
         What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
         ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
     kind
-        ``"stream"`` (elements one by one), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
+        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie otherwise), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
         (rows by their numbers), ``"depthwise"`` (a convolution of single channels), ``"product"``,
         ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
@@ -66,6 +66,8 @@ class Work(NamedTuple):
     turned
         Bytes that tensor cores make a convolution move besides: they want the channels innermost, so images
         and weights that have them second are turned round before, and a gradient of the input after.
+    unaligned
+        Whether rows of its products begin where tensor cores cannot load several elements at once.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -76,6 +78,7 @@ class Work(NamedTuple):
     kind: str = "stream"
     products: tuple[Product, ...] = ()
     turned: int = 0
+    unaligned: bool = False
     guessed: bool = False
 
     @property
@@ -164,6 +167,8 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     tensors = [*read, *written]
     unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
     kind = _kind(packet)
+    if kind == "stream" and not _alike([*args, *kwargs.values(), *written]):
+        kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
     plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
     formula = _formula(packet)
@@ -177,10 +182,28 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), kind, products, turned)
+    unit = _UNITS.get(dtype, "fp32")
+    whole = 4 if unit == "fp32" else 2  # elements that one load must bring
+    unaligned = kind == "product" and any(_begin_between(t, whole) for t in tensors)
+    plain = Work(flops, moved, unit, kind, products, turned, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
+
+
+def _begin_between(matrix: Tensor, whole: int) -> bool:
+    return any(stride % whole for stride in matrix.stride()[-2:] if stride != 1)
+
+
+def _alike(values: Iterable[Any]) -> bool:
+    """Whether the tensors have the same shape and lie in memory in the same way, without holes."""
+    tensors = [x for x in values if isinstance(x, Tensor) and x.dim()]
+    lying = {(t.shape, t.stride()) for t in tensors}
+    return len(lying) < 2 and all(_dense(t) for t in tensors[:1])
+
+
+def _dense(t: Tensor) -> bool:
+    return t.is_contiguous() or bool(torch._prims_common.is_non_overlapping_and_dense(t))
 
 
 _CONVOLVES = ("convolution", "pointwise", "depthwise")

@@ -61,12 +61,15 @@ def _busy(work: Work, profile: Profile) -> float:
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
     moving = _moving(work.bytes, profile)
+    clocks = profile.processors * profile.clock
     if work.kind == "stream":
         return max(work.flops / profile.rates["fp32"], moving)
+    if work.kind == "strided":
+        return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
-        pace = getattr(model, _PACES[work.kind]) * profile.processors * profile.clock
+        pace = getattr(model, _PACES[work.kind]) * clocks
         return model.row_floor + max(work.flops / pace, moving)
     if work.kind == "attention":
         return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
@@ -75,6 +78,8 @@ def _busy(work: Work, profile: Profile) -> float:
     unfolded = profile.convolution_share if simt else model.convolution_share_tensor
     share = unfolded if work.kind == "convolution" else 1.0
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
+    if work.unaligned and not simt:
+        took = max(took, work.flops / (model.unaligned_pace * clocks))
     turning = 0.0 if simt else work.turned / profile.memory_rate
     return turning + max(took, moving)
 
