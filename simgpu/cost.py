@@ -58,9 +58,10 @@ class Work(NamedTuple):
         What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
         ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
     kind
-        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie otherwise), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
-        (rows by their numbers), ``"depthwise"`` (a convolution of single channels), ``"product"``,
-        ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
+        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie differently),
+        ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"`` (rows by their numbers),
+        ``"depthwise"`` (a convolution of single channels), ``"product"``, ``"convolution"``,
+        ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
     turned
@@ -167,7 +168,11 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     tensors = [*read, *written]
     unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
     kind = _kind(packet)
-    if kind == "stream" and not _alike([*args, *kwargs.values(), *written]):
+    if (
+        kind == "stream"
+        and op.overloadpacket not in _NORMALISES
+        and not _alike([*args, *kwargs.values(), *written])
+    ):
         kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
     plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
@@ -196,14 +201,15 @@ def _begin_between(matrix: Tensor, whole: int) -> bool:
 
 
 def _alike(values: Iterable[Any]) -> bool:
-    """Whether the tensors have the same shape and lie in memory in the same way, without holes."""
+    """Whether the tensors have one shape and lie in one way, without holes; single numbers do not count."""
     tensors = [x for x in values if isinstance(x, Tensor) and x.dim()]
-    lying = {(t.shape, t.stride()) for t in tensors}
-    return len(lying) < 2 and all(_dense(t) for t in tensors[:1])
-
-
-def _dense(t: Tensor) -> bool:
-    return t.is_contiguous() or bool(torch._prims_common.is_non_overlapping_and_dense(t))
+    spans = (
+        1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride(), strict=True))
+        for t in tensors
+    )
+    return len({(t.shape, t.stride()) for t in tensors}) < 2 and all(
+        span == t.numel() for span, t in zip(spans, tensors, strict=True)
+    )
 
 
 _CONVOLVES = ("convolution", "pointwise", "depthwise")
