@@ -32,7 +32,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from .cost import Product, Work
+from .cost import Work
+from .products import Product
 from .profiles import Profile
 
 Tile = tuple[int, int]
