@@ -7,13 +7,15 @@ pays a fixed start on top::
 
 *Bytes.* An operation on elements one by one reaches ``memory_efficiency`` of the card's bandwidth;
 what works by rows (norms, softmax, sums, looking up) reaches a share of that, and no more than so many
-elements a clock on each processor.
+elements a clock on each processor. So does an operation on elements whose tensors lie differently, one of
+them expanded or turned: its kernel cannot load neighbours together.
 
 *Products.* A library computes a product in tiles, one tile of the result at a time on each processor.
 So the time goes in waves: tiles over processors, rounded up, times the time of one tile. A small tile
 uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
 needs several of them at a time. Where there are too few tiles, the depth may be split among several
 processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
+Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
 
 *Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
 cores images and weights whose channels are not innermost are turned round first, and gradients back; in a trace
