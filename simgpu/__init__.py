@@ -11,7 +11,8 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``machine.py``   the devices: memory, clock and random generator of each
 ``allocator.py`` device memory
 ``clock.py``     virtual time; ``host.py``: what asking costs the host
-``cost.py``      what an operation does; ``latency.py``, ``profiles.json``: how long it takes
+``cost.py``      what an operation does; ``products.py``: of which products; ``latency.py``: how long
+                 it takes, by the figures of ``profiles.json``
 ``counters.py``  launches, waits, copies; ``timeline.py``: what happened when
 ``history.py``   what was allocated when, and by which line: memory snapshots
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``

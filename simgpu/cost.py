@@ -18,31 +18,9 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
+from .products import Product, bytes_of, is_unaligned, products_of, turned_for
+
 aten = torch.ops.aten
-
-
-class Product(NamedTuple):
-    """A product of matrices, or what a convolution is turned into.
-
-    Attributes
-    ----------
-    batch
-        How many products of this shape.
-    rows, columns, depth
-        Each is of ``rows`` x ``depth`` and ``depth`` x ``columns``.
-    batched
-        Whether a batched operation asked for it (``bmm``).
-    plane
-        Images, height and width of the result of a 3 x 3 convolution of stride 1, for which there are
-        shorter ways (Winograd's); else None.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    depth: int
-    batched: bool = False
-    plane: tuple[int, int, int] | None = None
 
 
 class Work(NamedTuple):
@@ -58,14 +36,17 @@ class Work(NamedTuple):
         What computes: ``"fp32"`` and ``"fp64"`` (ordinary cores), ``"tf32"``, ``"fp16"`` and
         ``"bf16"`` (tensor cores), or ``"none"`` where the device has nothing to do.
     kind
-        ``"stream"`` (elements one by one), ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"``
-        (rows by their numbers), ``"depthwise"`` (a convolution of single channels), ``"product"``,
-        ``"convolution"``, ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
+        ``"stream"`` (elements one by one), ``"strided"`` (the same of tensors that lie differently),
+        ``"softmax"``, ``"reduce"`` (sums, norms, pooling), ``"gather"`` (rows by their numbers),
+        ``"depthwise"`` (a convolution of single channels), ``"product"``, ``"convolution"``,
+        ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
     turned
         Bytes that tensor cores make a convolution move besides: they want the channels innermost, so images
         and weights that have them second are turned round before, and a gradient of the input after.
+    unaligned
+        Whether rows of its products begin where tensor cores cannot load several elements at once.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -76,6 +57,7 @@ class Work(NamedTuple):
     kind: str = "stream"
     products: tuple[Product, ...] = ()
     turned: int = 0
+    unaligned: bool = False
     guessed: bool = False
 
     @property
@@ -158,12 +140,14 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     read, written = _read(op, args, kwargs), list(_tensors(out))
     moved = _moved(packet, read, written)
     if packet in _NORMALISES and args[5] is False:  # with the averages kept: nothing is summed
-        packet, moved = aten.mul, _bytes(read) + _bytes(written)
+        packet, moved = aten.mul, bytes_of(read) + bytes_of(written)
     if not moved:
         return _EMPTY, _EMPTY, None
     tensors = [*read, *written]
     unit = "fp64" if any(t.dtype is torch.float64 for t in tensors) else "fp32"
     kind = _kind(packet)
+    if kind == "stream" and packet is op.overloadpacket and not _alike([*args, *written]):
+        kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
     plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
     formula = _formula(packet)
@@ -171,16 +155,28 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         return plain, plain, None
     try:
         flops = formula(*args, **kwargs, out_val=out)
-        kind, products = _products(str(packet), args, out)
-        turned = _turned(str(packet), kind, args)
+        kind, products = products_of(str(packet), args, out)
+        turned = turned_for(str(packet), kind, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
     dtype = next((t.dtype for t in read if t.is_floating_point()), torch.float32)
-    plain = Work(flops, moved, _UNITS.get(dtype, "fp32"), kind, products, turned)
+    unit = _UNITS.get(dtype, "fp32")
+    whole = 4 if unit == "fp32" else 2  # elements that one load must bring
+    unaligned = kind == "product" and is_unaligned(tensors, whole)
+    plain = Work(flops, moved, unit, kind, products, turned, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
+
+
+def _alike(values: Iterable[Any]) -> bool:
+    """Whether the tensors have one shape and lie in one way, without holes; single numbers do not count."""
+    lying = {(x.shape, x.stride()) for x in values if isinstance(x, Tensor) and x.dim()}
+    return len(lying) < 2 and all(
+        math.prod(shape) == 1 + sum((n - 1) * step for n, step in zip(shape, steps, strict=True))
+        for shape, steps in lying
+    )
 
 
 _CONVOLVES = ("convolution", "pointwise", "depthwise")
@@ -237,24 +233,12 @@ def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor
 
 def _moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
     if packet in _GATHERS:  # of the first tensor only what comes out
-        return _bytes(read[1:]) + 2 * _bytes(written)
+        return bytes_of(read[1:]) + 2 * bytes_of(written)
     if packet in _SCATTERS:  # of the first tensor only what is changed, read and written
-        return 3 * _bytes(read[1:])
+        return 3 * bytes_of(read[1:])
     if packet in _READS_TWICE:  # once for the sums, once with them
-        return 2 * _bytes(read) + _bytes(written)
-    return _bytes(read) + _bytes(written)
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes behind the tensors; an expanded dimension has them once."""
-    total = 0
-    for t in tensors:
-        count = t.element_size()
-        for size, stride in zip(t.shape, t.stride(), strict=True):
-            if stride or not size:
-                count *= size
-        total += count
-    return total
+        return 2 * bytes_of(read) + bytes_of(written)
+    return bytes_of(read) + bytes_of(written)
 
 
 _READS_TWICE = _packets(
@@ -264,7 +248,7 @@ _READS_TWICE = _packets(
 
 _NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
 
-# --- Of what kind, and which products
+# --- Of what kind
 
 _REDUCES = _packets(
     "sum mean var var_mean std std_mean amax amin max min argmax argmin prod any all norm linalg_vector_norm "
@@ -286,99 +270,6 @@ def _kind(packet: Any) -> str:
     if packet in _SOFTMAX:
         return "softmax"
     return "reduce" if packet in _REDUCES else "stream"
-
-
-def _products(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
-    """Return an operation's kind and the products that a GPU computes for it."""
-    if "convolution_backward" in name:
-        at = 3 if "overrideable" in name else 4  # the others have the sizes of the bias before
-        return _of_convolution_backward(*args[:3], args[at], *args[at + 5 : at + 7])
-    if "convolution" in name:
-        return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
-    if "attention" in name:
-        return "attention", ()
-    tensors = [x for x in args if isinstance(x, Tensor)]
-    if "linear" in name:
-        x, weight = tensors[:2]
-        return "product", (Product(1, x.numel() // x.shape[-1], weight.shape[0], x.shape[-1]),)
-    a, b = tensors[-2:]
-    if a.dim() == 3 and b.dim() == 3:
-        return "product", (Product(a.shape[0], a.shape[1], b.shape[2], a.shape[2], True),)
-    if a.dim() == 2 and b.dim() == 2:
-        return "product", (Product(1, a.shape[0], b.shape[1], a.shape[1]),)
-    return "product", ()
-
-
-def _of_convolution(
-    x: Tensor, weight: Tensor, stride: Any, transposed: bool, groups: int, out: Tensor
-) -> tuple[str, tuple[Product, ...]]:
-    if transposed:  # the gradient of a convolution, taken forwards
-        x, out = out, x
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
-        return "depthwise", ()
-    pixels = out.shape[0] * math.prod(out.shape[2:])
-    if transposed:
-        sites = x.shape[0] * math.prod(x.shape[2:])
-        return _named(taps), (
-            Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
-        )
-    plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
-    return _named(taps), (
-        Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
-    )
-
-
-def _of_convolution_backward(
-    grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
-) -> tuple[str, tuple[Product, ...]]:
-    each, taps = weight.shape[1], math.prod(weight.shape[2:])
-    if groups > 1 and each == 1:
-        return "depthwise", ()
-    pixels = grad.shape[0] * math.prod(grad.shape[2:])
-    sites = x.shape[0] * math.prod(x.shape[2:])
-    wide = grad.shape[1] // groups
-    plane = (x.shape[0], *x.shape[2:]) if _short(weight, stride, groups) else None
-    of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
-    of_weight = Product(groups, wide, each * taps, pixels)
-    made = zip(mask, (of_input, of_weight), strict=False)
-    return _named(taps), tuple(product for wanted, product in made if wanted)
-
-
-def _named(taps: int) -> str:
-    return "convolution" if taps > 1 else "pointwise"
-
-
-def _turned(name: str, kind: str, args: tuple[Any, ...]) -> int:
-    """Return the bytes read and written to put the channels innermost.
-
-    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes.
-    """
-    if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
-        return 0
-    backward = "backward" in name
-    x, weight = args[1:3] if backward else args[:2]
-    if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
-        return 0
-    row = math.prod(x.shape[2:]) * x.element_size()
-    stride = args[3 if "overrideable" in name or not backward else 4]
-    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
-        return 0
-    if not backward:
-        return 2 * _bytes([x, weight])
-    of_input, of_weight = args[-1][:2]
-    return 2 * ((of_input + of_weight) * _bytes(args[:3]))
-
-
-def innermost(images: Tensor) -> bool:
-    """Return whether images, or weights, have their channels innermost and nowhere else."""
-    last = images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last)
-    return last and not images.is_contiguous()
-
-
-def _short(weight: Tensor, stride: Any, groups: int) -> bool:
-    """Whether Winograd's way is open: 3 x 3, of stride 1, in one group."""
-    return tuple(weight.shape[2:]) == (3, 3) and set(stride) == {1} and groups == 1
 
 
 # --- How many FLOPs

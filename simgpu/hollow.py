@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_any, tree_map_only
 
-from .cost import innermost
 from .machine import MACHINE
+from .products import innermost
 from .tensor import SimTensor, run
 
 _META = torch.device("meta")

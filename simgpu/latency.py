@@ -7,13 +7,15 @@ pays a fixed start on top::
 
 *Bytes.* An operation on elements one by one reaches ``memory_efficiency`` of the card's bandwidth;
 what works by rows (norms, softmax, sums, looking up) reaches a share of that, and no more than so many
-elements a clock on each processor.
+elements a clock on each processor. So does an operation on elements whose tensors lie differently, one of
+them expanded or turned: its kernel cannot load neighbours together.
 
 *Products.* A library computes a product in tiles, one tile of the result at a time on each processor.
 So the time goes in waves: tiles over processors, rounded up, times the time of one tile. A small tile
 uses a processor's arithmetic less well, because it reuses what it loads less often, and a processor
 needs several of them at a time. Where there are too few tiles, the depth may be split among several
 processors, whose parts are then added. Of the tiles and splits that the library has the quickest counts.
+Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
 
 *Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
 cores images and weights whose channels are not innermost are turned round first, and gradients back; in a trace
@@ -32,7 +34,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from .cost import Product, Work
+from .cost import Work
+from .products import Product
 from .profiles import Profile
 
 Tile = tuple[int, int]
@@ -61,12 +64,15 @@ def _busy(work: Work, profile: Profile) -> float:
     model = profile.shared
     simt = work.unit in ("fp32", "fp64") or profile.emulates(work.unit)
     moving = _moving(work.bytes, profile)
+    clocks = profile.processors * profile.clock
     if work.kind == "stream":
         return max(work.flops / profile.rates["fp32"], moving)
+    if work.kind == "strided":
+        return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
-        pace = getattr(model, _PACES[work.kind]) * profile.processors * profile.clock
+        pace = getattr(model, _PACES[work.kind]) * clocks
         return model.row_floor + max(work.flops / pace, moving)
     if work.kind == "attention":
         return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
@@ -75,6 +81,8 @@ def _busy(work: Work, profile: Profile) -> float:
     unfolded = profile.convolution_share if simt else model.convolution_share_tensor
     share = unfolded if work.kind == "convolution" else 1.0
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
+    if work.unaligned and not simt:
+        took = max(took, work.flops / (model.unaligned_pace * clocks))
     turning = 0.0 if simt else work.turned / profile.memory_rate
     return turning + max(took, moving)
 

@@ -38,6 +38,10 @@ class Shared:
         looking up, convolutions of single channels, and products by the cores that compute them.
     softmax_pace, reduce_pace, gather_pace
         Elements a clock that a processor does at most: softmax, sums and norms, looking up.
+    strided_pace
+        The same, of operations on elements whose tensors lie differently: one is expanded, or turned.
+    unaligned_pace
+        FLOP a clock of a processor's tensor cores in products whose rows begin between their loads.
     row_floor
         Seconds that these take more than any kernel takes.
     attention_share
@@ -63,6 +67,8 @@ class Shared:
     softmax_pace: float
     reduce_pace: float
     gather_pace: float
+    strided_pace: float
+    unaligned_pace: float
     row_floor: float
     depthwise_share: float
     attention_share: float

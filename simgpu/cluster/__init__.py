@@ -18,7 +18,7 @@ The model of time, in full:
 Left out: what sends and receives the messages, links that share a switch, and links of unlike speed.
 
 ``ranks.py`` is what a rank's program sees, ``scheduler.py`` whose turn it is and what takes time,
-``collectives.py`` how long real cards take, and ``ddp.py`` DistributedDataParallel.
+``collectives.py`` what each rank gets and how long real cards take, and ``ddp.py`` DistributedDataParallel.
 """
 
 from __future__ import annotations

@@ -1,8 +1,62 @@
-"""How long a collective of real cards takes, by its kind, its bytes and its ranks."""
+"""Collectives: what each rank gets, and how long one of real cards takes, by its kind, its bytes and its ranks."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
 from ..profiles import Profile
+
+Combine = Callable[[Sequence[Tensor]], Sequence[Sequence[Tensor]]]
+"""Makes of what the ranks hand over what each of them gets."""
+
+_REDUCE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "SUM": torch.add,
+    "AVG": torch.add,
+    "PRODUCT": torch.mul,
+    "MIN": torch.minimum,
+    "MAX": torch.maximum,
+}
+
+
+def reduction(op: Any) -> Callable[[Sequence[Tensor]], Tensor]:
+    """Return what an operation of ``torch.distributed.ReduceOp`` makes of the ranks' tensors."""
+    name = getattr(op, "name", None)
+    if name not in _REDUCE:
+        raise ValueError(f"The simulated cluster reduces by {', '.join(_REDUCE)}, not by {op!r}.")
+
+    def reduce(tensors: Sequence[Tensor]) -> Tensor:
+        total = functools.reduce(_REDUCE[name], tensors)
+        return total / len(tensors) if name == "AVG" else total
+
+    return reduce
+
+
+def to_all(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+    """Give every rank the same tensor."""
+    return lambda tensors: [[one(tensors)]] * len(tensors)
+
+
+def a_part_each(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
+    """Give every rank its part of one tensor."""
+    return lambda tensors: [[part] for part in one(tensors).flatten().tensor_split(len(tensors))]
+
+
+def each(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
+    """Give every rank the tensors of all."""
+    return [tensors] * len(tensors)
+
+
+def nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
+    """Give no rank a tensor."""
+    return [()] * len(tensors)
+
+
+# --- How long
 
 WARM_UP = 2.0
 """For how many of its latencies a collective moves its bytes at half the rate.

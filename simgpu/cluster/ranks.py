@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import queue
 import sys
 import threading
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..timeline import word
+from .collectives import Combine, a_part_each, each, nothing, reduction, to_all
 
 
 class Span(NamedTuple):
@@ -135,19 +135,19 @@ class Dist:
 
     def barrier(self, *, async_op: bool = False) -> Work | None:
         """Wait until every rank is here."""
-        return self._together("barrier", torch.empty(0), (), _nothing, async_op=async_op)
+        return self._together("barrier", torch.empty(0), (), nothing, async_op=async_op)
 
     def all_reduce(
         self, tensor: Tensor, op: Any = ReduceOp.SUM, *, async_op: bool = False
     ) -> Work | None:
         """Put into every rank's tensor what ``op`` makes of all of them."""
-        combine = _to_all(_reduction(op))
+        combine = to_all(reduction(op))
         return self._together("all_reduce", tensor, [tensor], combine, op, async_op=async_op)
 
     def broadcast(self, tensor: Tensor, src: int, *, async_op: bool = False) -> Work | None:
         """Put one rank's values into every rank's tensor."""
         self._check_rank(src)
-        give = _to_all(lambda tensors: tensors[src])
+        give = to_all(lambda tensors: tensors[src])
         return self._together("broadcast", tensor, [tensor], give, root=src, async_op=async_op)
 
     def reduce(
@@ -156,7 +156,7 @@ class Dist:
         """Put into one rank's tensor what ``op`` makes of all of them."""
         self._check_rank(dst)
         write = [tensor] if dst == self._rank else []
-        combine = _to_all(_reduction(op))
+        combine = to_all(reduction(op))
         return self._together("reduce", tensor, write, combine, op, dst, async_op=async_op)
 
     def all_gather(
@@ -164,7 +164,7 @@ class Dist:
     ) -> Work | None:
         """Put every rank's tensor into every rank's list."""
         self._check_list(tensor_list, tensor)
-        return self._together("all_gather", tensor, tensor_list, _each, async_op=async_op)
+        return self._together("all_gather", tensor, tensor_list, each, async_op=async_op)
 
     def gather(
         self,
@@ -181,7 +181,7 @@ class Dist:
         if gather_list is not None:
             self._check_list(gather_list, tensor)
         write = gather_list or ()
-        return self._together("gather", tensor, write, _each, root=dst, async_op=async_op)
+        return self._together("gather", tensor, write, each, root=dst, async_op=async_op)
 
     def all_gather_into_tensor(
         self, output_tensor: Tensor, input_tensor: Tensor, *, async_op: bool = False
@@ -189,7 +189,7 @@ class Dist:
         """Put every rank's tensor into one, one after another."""
         write = self._parts(output_tensor, input_tensor)
         return self._together(
-            "all_gather_into_tensor", input_tensor, write, _each, async_op=async_op
+            "all_gather_into_tensor", input_tensor, write, each, async_op=async_op
         )
 
     def reduce_scatter_tensor(
@@ -197,7 +197,7 @@ class Dist:
     ) -> Work | None:
         """Put into rank r's output the r-th part of what ``op`` makes of all inputs."""
         self._parts(input, output)
-        combine = _a_part_each(_reduction(op))
+        combine = a_part_each(reduction(op))
         return self._together(
             "reduce_scatter_tensor", input, [output], combine, op, async_op=async_op
         )
@@ -339,46 +339,6 @@ class Dist:
         self._keep_mark()
         self._finished = True
         self._cluster.back.put(None)
-
-
-Combine = Callable[[Sequence[Tensor]], Sequence[Sequence[Tensor]]]
-"""Makes of what the ranks hand over what each of them gets."""
-
-_REDUCE: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "SUM": torch.add,
-    "AVG": torch.add,
-    "PRODUCT": torch.mul,
-    "MIN": torch.minimum,
-    "MAX": torch.maximum,
-}
-
-
-def _reduction(op: Any) -> Callable[[Sequence[Tensor]], Tensor]:
-    name = getattr(op, "name", None)
-    if name not in _REDUCE:
-        raise ValueError(f"The simulated cluster reduces by {', '.join(_REDUCE)}, not by {op!r}.")
-
-    def reduce(tensors: Sequence[Tensor]) -> Tensor:
-        total = functools.reduce(_REDUCE[name], tensors)
-        return total / len(tensors) if name == "AVG" else total
-
-    return reduce
-
-
-def _to_all(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
-    return lambda tensors: [[one(tensors)]] * len(tensors)
-
-
-def _a_part_each(one: Callable[[Sequence[Tensor]], Tensor]) -> Combine:
-    return lambda tensors: [[part] for part in one(tensors).flatten().tensor_split(len(tensors))]
-
-
-def _each(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    return [tensors] * len(tensors)
-
-
-def _nothing(tensors: Sequence[Tensor]) -> Sequence[Sequence[Tensor]]:
-    return [()] * len(tensors)
 
 
 def _aside(op: Any, root: int | None, way: str) -> str:

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..profiles import Profile
 from ..timeline import word
-from .collectives import collective_seconds
-from .ranks import Abort, Combine, Dist, Span, Work, line_of
+from .collectives import Combine, collective_seconds
+from .ranks import Abort, Dist, Span, Work, line_of
 
 
 class Deadlock(RuntimeError):

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import simgpu
 from simgpu import profiles
 from simgpu.hollow import Hollow
+from simgpu.host import costs
 from simgpu.machine import MACHINE
 from simgpu.profiles import Profile
 from simgpu.spare import spare_device
@@ -37,6 +38,13 @@ OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw_fused": lambda p: torch.optim.AdamW(p, fused=True),
 }
 """How a network is trained, by the ``mode`` of a step; ``"backward"`` trains without an optimiser."""
+
+TRACED = 0.7
+"""Of a host's work on a network: what is left where no Python runs.
+
+Chosen on six in ten times of BERT in TorchScript on a T4, a V100 and an A100 (NVIDIA/FasterTransformer); a BERT of
+very few numbers takes 0.43 of the time traced that it takes from Python on a CPU of today.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -77,6 +85,8 @@ def run(step: Step, profile: str) -> dict[str, float]:
 
 def _timed(step: Step, device: torch.device) -> dict[str, float]:
     clock, meter = simgpu.clock(device), MACHINE.device(device).allocator
+    if step.traced:
+        clock.costs = costs(TRACED * clock.profile.host)
     with Hollow():
         once = _prepare(step, device)
         meter.allocate(workspace(simgpu.profile(device)))

@@ -191,12 +191,13 @@ def hugging_face(row: Row) -> Interpretation:
 
 
 def faster_transformer(row: Row) -> Interpretation:
-    """BERT's layers alone, traced: the host runs no Python, and small operations are joined."""
+    """BERT's layers alone, traced; that TorchScript joins small operations is not modelled."""
     if "TorchScript" not in row.workload:
         raise Uninterpretable("its kernels are not PyTorch's")
     options = (("head", ""), ("embedded", False))
     precision = row.dtype.lower()
-    step = Step("bert_base", _field(row, "batch"), _field(row, "seq"), precision, options=options)
+    batch, tokens = _field(row, "batch"), _field(row, "seq")
+    step = Step("bert_base", batch, tokens, precision, traced=True, options=options)
     return Interpretation("network: traced", step)
 
 

@@ -77,6 +77,8 @@ class Step(NamedTuple):
     kept
         Whether the scores of one pass are held until those of the next are there, as ``out = model(x)``
         does in a loop.
+    traced
+        Whether TorchScript runs it, so that the host runs no Python.
     options
         What else its maker in ``networks`` takes: names and values.
     """
@@ -91,6 +93,7 @@ class Step(NamedTuple):
     clear: str = "before"
     loss: str = "likely"
     kept: bool = False
+    traced: bool = False
     options: tuple[tuple[str, object], ...] = ()
 
 

@@ -444,3 +444,9 @@ def test_memory_is_held_against_what_was_measured_of_it(monkeypatch):
     assert hold(bert).ratio == pytest.approx(2)
     assert hold(book).ratio == pytest.approx(1.5)
     assert json.dumps(hold(bert).quantity) == '"bytes"'
+
+
+def test_a_traced_network_waits_less_for_its_host():
+    step = Step("bert_base", 1, 32, "fp16", options=(("head", ""), ("embedded", False)))
+    traced, eager = (run(step._replace(traced=t), "V100")["seconds"] for t in (True, False))
+    assert 0.6 * eager < traced < 0.85 * eager

@@ -146,6 +146,31 @@ def test_the_backward_pass_of_a_convolution_is_two_of_them():
     assert both.products == first.products + second.products
 
 
+def added(a, b, card=A100):
+    work = cost._work(aten.add.Tensor, (a, b), {}, a + b)
+    return latency.seconds(work, card)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, 1.4), (torch.float32, 1.0)])
+def test_tensors_that_lie_differently_take_longer_where_elements_are_few_bytes(dtype, least):
+    x, y = (torch.empty(512, 64, 128, 128, device="meta", dtype=dtype) for _ in range(2))
+    assert least * added(x, y) <= added(x, y.transpose(-1, -2)) < 2 * added(x, y)
+    turned = [t.transpose(1, 2) for t in (x, y)]
+    assert added(*turned) == added(x, y)  # both in the same way
+    assert added(x, x[0]) > least * added(x, torch.ones((), dtype=dtype))
+
+
+def test_rows_that_begin_between_the_loads_of_tensor_cores_are_slow():
+    def scores(words, dtype):
+        x, w = (torch.empty(n, 768, device="meta", dtype=dtype) for n in (8192, words))
+        work = cost._work(aten.mm.default, (x, w.t()), {}, x @ w.t())
+        return latency.seconds(work, A100)
+
+    for dtype, least in ((torch.bfloat16, 3), (torch.float32, 0.99)):
+        assert scores(50257, dtype) > least * scores(50304, dtype)
+    assert scores(50257, torch.float32) == pytest.approx(scores(50304, torch.float32), rel=0.01)
+
+
 @pytest.mark.parametrize(
     ("taps", "stride", "size", "turns"),
     [(3, 1, 56, True), (1, 2, 56, True), (1, 1, 56, False), (1, 1, 7, True)],

@@ -1,0 +1,145 @@
+"""Which products of matrices a GPU computes for an operation, and how their matrices lie."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Product(NamedTuple):
+    """A product of matrices, or what a convolution is turned into.
+
+    Attributes
+    ----------
+    batch
+        How many products of this shape.
+    rows, columns, depth
+        Each is of ``rows`` x ``depth`` and ``depth`` x ``columns``.
+    batched
+        Whether a batched operation asked for it (``bmm``).
+    plane
+        Images, height and width of the result of a 3 x 3 convolution of stride 1, for which there are
+        shorter ways (Winograd's); else None.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    batched: bool = False
+    plane: tuple[int, int, int] | None = None
+
+
+def products_of(name: str, args: tuple[Any, ...], out: Any) -> tuple[str, tuple[Product, ...]]:
+    """Return an operation's kind and the products that a GPU computes for it."""
+    if "convolution_backward" in name:
+        at = 3 if "overrideable" in name else 4  # the others have the sizes of the bias before
+        return _of_convolution_backward(*args[:3], args[at], *args[at + 5 : at + 7])
+    if "convolution" in name:
+        return _of_convolution(args[0], args[1], args[3], args[6], args[8], out)
+    if "attention" in name:
+        return "attention", ()
+    tensors = [x for x in args if isinstance(x, Tensor)]
+    if "linear" in name:
+        x, weight = tensors[:2]
+        return "product", (Product(1, x.numel() // x.shape[-1], weight.shape[0], x.shape[-1]),)
+    a, b = tensors[-2:]
+    if a.dim() == 3 and b.dim() == 3:
+        return "product", (Product(a.shape[0], a.shape[1], b.shape[2], a.shape[2], True),)
+    if a.dim() == 2 and b.dim() == 2:
+        return "product", (Product(1, a.shape[0], b.shape[1], a.shape[1]),)
+    return "product", ()
+
+
+def _of_convolution(
+    x: Tensor, weight: Tensor, stride: Any, transposed: bool, groups: int, out: Tensor
+) -> tuple[str, tuple[Product, ...]]:
+    if transposed:  # the gradient of a convolution, taken forwards
+        x, out = out, x
+    each, taps = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and each == 1:
+        return "depthwise", ()
+    pixels = out.shape[0] * math.prod(out.shape[2:])
+    if transposed:
+        sites = x.shape[0] * math.prod(x.shape[2:])
+        return _named(taps), (
+            Product(groups, sites, each, out.shape[1] // groups * taps * pixels // sites or 1),
+        )
+    plane = (out.shape[0], *out.shape[2:]) if _short(weight, stride, groups) else None
+    return _named(taps), (
+        Product(groups, pixels, out.shape[1] // groups, each * taps, plane=plane),
+    )
+
+
+def _of_convolution_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, stride: Any, groups: int, mask: Any
+) -> tuple[str, tuple[Product, ...]]:
+    each, taps = weight.shape[1], math.prod(weight.shape[2:])
+    if groups > 1 and each == 1:
+        return "depthwise", ()
+    pixels = grad.shape[0] * math.prod(grad.shape[2:])
+    sites = x.shape[0] * math.prod(x.shape[2:])
+    wide = grad.shape[1] // groups
+    plane = (x.shape[0], *x.shape[2:]) if _short(weight, stride, groups) else None
+    of_input = Product(groups, sites, each, max(1, wide * taps * pixels // sites), plane=plane)
+    of_weight = Product(groups, wide, each * taps, pixels)
+    made = zip(mask, (of_input, of_weight), strict=False)
+    return _named(taps), tuple(product for wanted, product in made if wanted)
+
+
+def _named(taps: int) -> str:
+    return "convolution" if taps > 1 else "pointwise"
+
+
+def turned_for(name: str, kind: str, args: tuple[Any, ...]) -> int:
+    """Return the bytes read and written to put the channels innermost.
+
+    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    """
+    if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
+        return 0
+    backward = "backward" in name
+    x, weight = args[1:3] if backward else args[:2]
+    if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
+        return 0
+    row = math.prod(x.shape[2:]) * x.element_size()
+    stride = args[3 if "overrideable" in name or not backward else 4]
+    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
+        return 0
+    if not backward:
+        return 2 * bytes_of([x, weight])
+    of_input, of_weight = args[-1][:2]
+    return 2 * ((of_input + of_weight) * bytes_of(args[:3]))
+
+
+def innermost(images: Tensor) -> bool:
+    """Return whether images, or weights, have their channels innermost and nowhere else."""
+    last = images.dim() == 4 and images.is_contiguous(memory_format=torch.channels_last)
+    return last and not images.is_contiguous()
+
+
+def _short(weight: Tensor, stride: Any, groups: int) -> bool:
+    """Whether Winograd's way is open: 3 x 3, of stride 1, in one group."""
+    return tuple(weight.shape[2:]) == (3, 3) and set(stride) == {1} and groups == 1
+
+
+def is_unaligned(matrices: Iterable[Tensor], whole: int) -> bool:
+    """Return whether a row of one begins between loads of so many elements each."""
+    steps = (step for matrix in matrices for step in matrix.stride()[-2:])
+    return any(step % whole for step in steps if step != 1)
+
+
+def bytes_of(tensors: Iterable[Tensor]) -> int:
+    """Return the bytes behind the tensors; an expanded dimension has them once."""
+    total = 0
+    for t in tensors:
+        count = t.element_size()
+        for size, stride in zip(t.shape, t.stride(), strict=True):
+            if stride or not size:
+                count *= size
+        total += count
+    return total
