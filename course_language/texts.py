@@ -27,7 +27,7 @@ _NOT_READ = _words(
     "find find_spec findall finditer fullmatch get getattr glob hasattr import_module index joinpath match namedtuple open "
     "pop removeprefix removesuffix rglob run search setattr split startswith strftime strptime sub"
 )
-_NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern reference style")
+_NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern style")
 _NOT_WORDS = _words(  # matplotlib's and Python's own
     "None True False auto axes baseline black bold both bottom box center column data dashed dotted equal figure gray grey "
     "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "

@@ -9,14 +9,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_language import spoken
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
 
 from . import timeline
 
 _HATCHES = ("", "////", "....")
-_LOOKS = {"gather": (ORANGE, "////"), "scatter": (COLOURS[3], "...."), "forward": (BLUE, "")}
-_LOOKS["backward"] = (COLOURS[5], "")
+_COLOURS = (ORANGE, "////"), (COLOURS[3], "...."), (BLUE, ""), (COLOURS[5], "")
+_LOOKS = dict(zip(spoken("gather", "scatter", "forward", "backward"), _COLOURS, strict=True))
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:
