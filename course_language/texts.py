@@ -52,7 +52,8 @@ def _bare(text: str) -> str:
     return re.sub(r"\{[^{}]*\}", " ", text)
 
 
-def _is_program(text: str) -> bool:
+def is_program(text: str) -> bool:
+    """Tell whether a string is Python, and not words that happen to be."""
     try:
         tree = ast.parse(text.strip())
     except (SyntaxError, ValueError):
@@ -88,7 +89,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
         return False
     if len(words) <= 12 and _STATEMENT.search(text) and "<" not in text:
         return False
-    return not _is_program(text)
+    return not is_program(text)
 
 
 def message(node: ast.expr) -> tuple[str, list[ast.FormattedValue]] | None:
