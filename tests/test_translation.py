@@ -110,6 +110,19 @@ def test_a_question_in_italics_is_the_name_of_a_section_or_an_exercise(page):
 
 @TODAY
 @IN
+def test_a_label_a_button_or_a_term_has_one_translation(language):
+    """Where a program says it, it can have only one; elsewhere a name of PyTorch's may stay as it is."""
+    other = {"the same", "no .item()"}  # about the same: within the spread; what is not, and what is done
+    found: dict[tuple, set] = {}
+    for name in catalogues.sources():
+        for entry in catalogues.load(catalogues.catalogue(name, language), language):
+            if entry.id and len(entry.id.split()) <= 3 and entry.id not in other | {entry.string}:
+                found.setdefault((entry.id, entry.context), set()).add(entry.string)
+    assert {text: said for text, said in found.items() if len(said) > 1} == {}
+
+
+@TODAY
+@IN
 def test_a_font_for_figures_has_every_sign_of_the_catalogues(language):
     have = font.covered(catalogues.LANGUAGES / language / "font.otf")
     assert "".join(sorted(font.signs(language) - have)) == ""
