@@ -161,9 +161,6 @@ class _Finder:
                 node.args = self.change(node.args)
             node.body = self._each(node.body)
             return node
-        if isinstance(node, ast.Attribute):
-            node.value = self.change(node.value, read=read)
-            return node
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
             node.value = self.change(node.value, label=True)
             return node
