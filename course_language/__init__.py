@@ -91,7 +91,9 @@ def punctuated(text: str) -> str:
         return text
     text = re.sub(rf" \(([^()]*(?:{beside})[^()]*)\)", rf"{own[' (']}\1{own[')']}", text)
     marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
-    return re.sub(marks, lambda found: own[found[0]], text)
+    text = re.sub(marks, lambda found: own[found[0]], text)
+    full = "".join(mark for mark in own.values() if " " not in mark)  # there are no spaces at all
+    return re.sub(rf"(?<=[{full}]|{beside}) (?={beside})", "", text) if full else text
 
 
 def own_name(language: str) -> str:

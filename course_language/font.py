@@ -31,6 +31,13 @@ def speak(fig: Any) -> None:
     """Put a figure's words that are keys in the program into the chosen language."""
     if chosen() != "en":
         from matplotlib.text import Text
+        from matplotlib.ticker import FuncFormatter
 
+        def said(text: Text) -> str:
+            return "\n".join(punctuated(say(line)) for line in text.get_text().split("\n"))
+
+        for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
+            if isinstance(axis.get_major_formatter(), FuncFormatter):  # has names, not numbers
+                axis.set_ticklabels([said(name) for name in axis.get_ticklabels()])
         for text in fig.findobj(Text):
-            text.set_text("\n".join(punctuated(say(line)) for line in text.get_text().split("\n")))
+            text.set_text(said(text))

@@ -23,27 +23,24 @@ _LABELS = _words(
 _LABEL_KEYWORDS = _words("desc description expected label note seen text title unit xlabel ylabel")
 _HEADS = ("head", "_HEAD")  # names of a table's first row
 _NOT_READ = _words(
-    "Literal Path Popen TypeVar __import__ add_parser check_output compile device dtype edited encode endswith eval exec "
-    "find find_spec findall finditer fullmatch get getattr glob hasattr import_module index joinpath match namedtuple open "
-    "pop removeprefix removesuffix rglob run search setattr split startswith strftime strptime sub"
+    "Path Popen compile device edited encode endswith eval exec find find_spec findall finditer fullmatch get getattr "
+    "glob hasattr import_module index match open pop removeprefix removesuffix rglob run search setattr split "
+    "startswith sub"
 )
-_NOT_READ_KEYWORDS = _words("choices css encoding family id mode needs pattern reference style")
+_NOT_READ_KEYWORDS = _words("choices encoding family id mode needs style")
 _NOT_WORDS = _words(  # matplotlib's and Python's own
-    "None True False auto axes baseline black bold both bottom box center column data dashed dotted equal figure gray grey "
-    "italic large left line linear log lower major medium minor monospace none normal off offset on outside pixels points "
-    "cpu cuda measured modelled mps post pre published recorded right round row sim small solid tight top upper vertical white x xpu y"
+    "None True False black bold both bottom column data equal grey large left line linear log none normal off on "
+    "outside points cpu cuda measured modelled mps published recorded right row sim small upper white x xpu y"
 )
 WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 
 _TAG = re.compile(r"<[^<>]*>")
 _CODE_LIKE = re.compile(  # a part of a program
-    r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|[<>=]=|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |^for .* in \w+$|"""
-    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |' in \w+$|^\{\w+\} in \w+$"""
+    r"""\w=["'\w]|\w\([\w"'(\[]|\w\[["'\w:]|\) [*/+-] |^\s*[\w.]+ [-+*/]?= |"""
+    r"""\bin \w+\[|\bfor \w+ in (\(|\w+\.)|\w" (if|for) |^\{\w+\} in \w+$"""
 )
-_STATEMENT = re.compile(
-    r"^\s*(def|import|from|class|for|with|if) .*[:=]$|[a-z-]+:[^;{}]+;\s*[a-z-]+:", re.MULTILINE
-)
+_STATEMENT = re.compile(r"^\s*(def|import|from|class|for|with|if) .*[:=]$", re.MULTILINE)
 
 
 def _bare(text: str) -> str:
@@ -52,7 +49,8 @@ def _bare(text: str) -> str:
     return re.sub(r"\{[^{}]*\}", " ", text)
 
 
-def _is_program(text: str) -> bool:
+def is_program(text: str) -> bool:
+    """Tell whether a string is Python, and not words that happen to be."""
     try:
         tree = ast.parse(text.strip())
     except (SyntaxError, ValueError):
@@ -61,12 +59,8 @@ def _is_program(text: str) -> bool:
     told = tree.body and isinstance(tree.body[0], ast.AnnAssign)  # "Found: 3"
     if isinstance(value, ast.Tuple):  # "{0}, related"
         told = all(isinstance(part, (ast.Name, ast.Set)) for part in value.elts)
-    words = (
-        told
-        or isinstance(value, ast.BoolOp)
-        or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
-    )
-    return not words and tree.body != []
+    told = told or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
+    return not told and tree.body != []
 
 
 def reads_as_text(text: str, label: bool = False) -> bool:
@@ -88,7 +82,7 @@ def reads_as_text(text: str, label: bool = False) -> bool:
         return False
     if len(words) <= 12 and _STATEMENT.search(text) and "<" not in text:
         return False
-    return not _is_program(text)
+    return not is_program(text)
 
 
 def message(node: ast.expr) -> tuple[str, list[ast.FormattedValue]] | None:
@@ -166,9 +160,6 @@ class _Finder:
             if hasattr(node, "args"):
                 node.args = self.change(node.args)
             node.body = self._each(node.body)
-            return node
-        if isinstance(node, ast.Attribute):
-            node.value = self.change(node.value, read=read)
             return node
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in _HEADS:
             node.value = self.change(node.value, label=True)

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from course_language import spoken, word
+from course_language import say, spoken, word
 from simgpu.profiles import Spread
 
 from . import content
@@ -28,6 +28,7 @@ SCHEMA = 2
 KINDS = {"machine_": "recorded", "modelled_": "modelled", "published.json": "published"}
 """How the name of a file begins, and the kind of all that is in it."""
 spoken("time", "throughput", "rate", "peak memory", "speed-up", "bandwidth", "test accuracy")
+spoken("by hand", "compiled", "built in", "batch", "ranks", "size", "numbers", "workers")
 
 
 class RecordError(ValueError):
@@ -172,7 +173,7 @@ def label(experiment: str, parameters: Mapping[str, Any]) -> str:
 
 def _said(name: str, value: Any) -> str:
     """Write a parameter; a text says by itself what it is."""
-    return value if isinstance(value, str) else f"{name} {value}"
+    return say(value) if isinstance(value, str) else f"{say(name)} {value}"
 
 
 def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -> Measurement:
@@ -192,9 +193,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
 
 
 def _cite(source: Mapping[str, str] | None) -> str:
-    if source is None:
-        return ""
-    parts = (source["title"], source.get("date"), source.get("url"))
+    parts = map(source.get, ("title", "date", "url")) if source else ()
     return ", ".join(part for part in parts if part)
 
 

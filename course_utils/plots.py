@@ -195,7 +195,7 @@ def dots(measurements: Sequence[Measurement], names: Sequence[str]) -> None:
     ]
     ax.set_yticks(range(len(names)), labels)
     ax.set_ylim(len(names) - 0.5, -0.5)
-    alike = f", {kinds.pop()}" if len(kinds) == 1 else ""
+    alike = f", {say(kinds.pop())}" if len(kinds) == 1 else ""
     likely = any(m.likely for m in measurements)
     bars = f"{word('quartiles')}{', or likely range where modelled' if likely else ''}{alike}"
     ax.set_xlabel(f"{say(quantity)}: median and {bars}")

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from docutils import nodes
 
-from course_language import chosen, own_name
+from course_language import chosen, languages, own_name
 from course_utils.course import load_course
-from tools.authoring.site import WORDS
+from tools.authoring.site import words as words_in
+from tools.authoring.translation.catalogues import LOCALES
 
 course, edition = load_course(), chosen()
-words = WORDS[edition]
-OTHER = "zh" if edition == "en" else "en"
+words = words_in(edition)
 ALTERNATIVES = json.loads(Path(__file__).with_name("alternatives.json").read_text(encoding="utf-8"))
 
 project = words["title"]
 html_title = project
-language = "en" if edition == "en" else "zh_CN"
+language = LOCALES.get(edition, edition)
 templates_path = ["_templates"]
 extensions = ["myst_nb", "sphinx.ext.githubpages"]
 
@@ -75,14 +75,17 @@ def describe_pictures(app, doctree):
             link["refuri"] = link["refuri"].removeprefix("site:")
 
 
-def find_twin(app, pagename, templatename, context, doctree):
-    """Tell the switch where the page is in the other language: that language's first page, if nowhere."""
-    there = Path(app.srcdir).with_own_name(OTHER)
-    if there.is_dir():
-        made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
-        twin = pagename if made or pagename in ("search", "genindex") else "index"
-        up = "../" * (pagename.count("/") + (edition != "en")) + ("zh/" if OTHER == "zh" else "")
-        context["twin"] = {"href": f"{up}{twin}.html", "lang": OTHER, "said": own_name(OTHER)}
+def find_twins(app, pagename, templatename, context, doctree):
+    """Tell the switch where the page is in each other language: that language's first page, if nowhere."""
+    context["twins"] = []
+    for other in languages():
+        there = Path(app.srcdir).with_name(other)
+        if other != edition and there.is_dir():
+            made = any((there / f"{pagename}{end}").is_file() for end in (".md", ".ipynb"))
+            twin = pagename if made or pagename in ("search", "genindex") else "index"
+            up = "../" * (pagename.count("/") + (edition != "en")) + f"{other}/" * (other != "en")
+            link = {"href": f"{up}{twin}.html", "lang": other, "said": own_name(other)}
+            context["twins"].append(link)
 
 
 def search_by_pairs():
@@ -103,6 +106,6 @@ def search_by_pairs():
 def setup(app):
     """Connect what this file adds to Sphinx."""
     app.connect("doctree-read", describe_pictures)
-    app.connect("html-page-context", find_twin)
+    app.connect("html-page-context", find_twins)
     if edition == "zh":
         app.add_search_language(search_by_pairs())

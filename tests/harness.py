@@ -18,6 +18,7 @@ import pytest
 from nbformat import NotebookNode
 from support import TABLE as TABLE  # beside the rest, for the notebook tests
 
+from course_language import languages, say
 from course_utils.course import Lesson, load_course
 from course_utils.exercises.result import RESULT_MIME
 
@@ -35,6 +36,12 @@ EACH_LESSON = [
     for lesson in LESSONS
 ]
 """The lessons as parameters of a test."""
+
+_NO_COMPARISON = [
+    say("Prediction {0}: no comparison is possible, because {problem}.", language).split("{")[1][2:]
+    for language in languages()
+]
+"""What `predictions` says in each language."""
 
 _UNWANTED = re.compile(
     r"COURSE_|PYTEST_|COLAB_|KAGGLE_|IPYTHON|JUPYTER_|MPLBACKEND$|PYTHONWARNINGS$"
@@ -229,7 +236,7 @@ def _output_problem(output: NotebookNode) -> str | None:
     if output.output_type == "error":
         return f"raised {output.ename}: {output.evalue}"
     if output.output_type == "stream":
-        if any(words in output.text for words in ("no comparison is possible", "无法比较")):
+        if any(words in output.text for words in _NO_COMPARISON):
             return f"reveals what is none of the choices: {output.text.strip()[:500]}"
         return f"wrote to stderr: {output.text.strip()[:500]}" if output.name == "stderr" else None
     if "image/png" in output.data and not output.metadata.get("image/png", {}).get("alt"):

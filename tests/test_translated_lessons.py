@@ -71,6 +71,9 @@ def _differ(mine, theirs, found, keys, said):
             id(part) in found for part in ast.walk(theirs) if part is not theirs
         ):
             yield ast.dump(mine)
+    elif theirs in code.programs(theirs):
+        inner = [ast.parse(node.value) for node in (mine, theirs)]
+        yield from _differ(*inner, set(map(id, texts.found(inner[1], docs=True))), keys, said)
     elif type(mine) is not type(theirs):
         yield ast.dump(mine)
     else:

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import nbformat
 import pytest
 from harness import LESSONS, NOTEBOOKS, ROOT, kernel_env, working_copy
 from support import skip
 
 import course_language
+from course_language import font as language_font
 from course_language import texts
 from course_utils.exercises import lesson as exercises_of
 
@@ -106,6 +108,31 @@ def test_a_question_in_italics_is_the_name_of_a_section_or_an_exercise(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     asked = set(re.findall(r"(?<!\*)\*([A-Z][^*\n]+\?)\*(?!\*)", text))
     assert asked - _titles() == set()
+
+
+def test_a_figure_says_the_names_at_its_axes_too(monkeypatch):
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    fig, ax = plt.subplots()
+    ax.set_yticks([0, 1], ["host", "rank 0"])
+    language_font.speak(fig)
+    assert [name.get_text() for name in ax.get_yticklabels()] == ["主机", "rank 0"]
+    plt.close(fig)
+
+
+@TODAY
+@IN
+def test_a_label_a_button_or_a_term_has_one_translation(language):
+    """Where a program says it, it can have only one; elsewhere a name of PyTorch's may stay as it is."""
+    other = {
+        "the same",
+        "no .item()",
+    }  # about the same: within the spread; what is not, and what is done
+    found: dict[tuple, set] = {}
+    for name in catalogues.sources():
+        for entry in catalogues.load(catalogues.catalogue(name, language), language):
+            if entry.id and len(entry.id.split()) <= 3 and entry.id not in other | {entry.string}:
+                found.setdefault((entry.id, entry.context), set()).add(entry.string)
+    assert {text: said for text, said in found.items() if len(said) > 1} == {}
 
 
 @TODAY
@@ -234,6 +261,7 @@ def test_a_text_takes_the_place_of_another_values_and_magics_stay():
     source = (
         "%%writefile work/a.py\n# how many\n# there are\nif n:\n    !ls\n"
         "print(f'{n:,} of {len(x)!r} \"rows\"', 'rows left', key['a b'])  # noqa: F821\n"
+        'script = """\nimport os\n\nprint("rows left")\n"""\n'
     )
     said = {
         "how many there are": "共有多少",
@@ -244,6 +272,7 @@ def test_a_text_takes_the_place_of_another_values_and_magics_stay():
     assert code.rewrite(source, said.get) == (
         "%%writefile work/a.py\n# 共有多少\nif n:\n    !ls\n"
         "print(f'{len(x)!r} 行中的 {n:,} 行', '剩下的行', key['a b'])  # noqa: F821\n"
+        'script = """\nimport os\n\nprint("剩下的行")\n"""\n'
     )
 
 
@@ -332,6 +361,7 @@ def test_a_module_is_compiled_with_its_texts_replaced():
         ("结果: 2.34×, 实测. 再猜: 下次", "结果：2.34×，实测。再猜：下次"),
         ("主机（忙碌）, sim:0; 拷贝", "主机（忙碌），sim:0；拷贝"),
         ("445 µs (可能 365 µs), n = 5, 估算; f(x)", "445 µs（可能 365 µs），n = 5，估算；f(x)"),
+        ("结果: 1×, 实测. 你没有做 预测  可能", "结果：1×，实测。你没有做预测  可能"),
         ("2. 驱动, torch 2.15: a, b; 3.5 ms. End", "2. 驱动，torch 2.15: a, b; 3.5 ms. End"),
     ],
 )

@@ -53,5 +53,5 @@ def _calls(file: Path) -> dict[int, str]:
             for frame in entry["frames"]
             if not frame["filename"].startswith(_PYTORCH)
         ]
-        found[entry["collective_seq_id"]] = " in ".join([name, *lines[:1]])
+        found[entry["collective_seq_id"]] = f"{name} in {lines[0]}" if lines else name
     return found

@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import Rectangle
 
+from course_language import say, spoken
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_lessons.shared.traces import Trace
@@ -116,6 +117,7 @@ def _shares(spans: Sequence[Span], trace: Trace) -> np.ndarray:
 
 def _lane(lane: str) -> str:
     ours = {"compute": "device", "host to device": "to device", "device to host": "to host"}
+    ours["device copy"] = spoken("copies")
     return next((name for words, name in ours.items() if words in lane), lane)
 
 
@@ -149,7 +151,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
     if not alike:
         head += ("kind",)
         rows = [(*row, of) for row, of in zip(rows, kinds, strict=True)]
-    note = f"{f'All {kinds[0]}; shares' if alike else 'Shares'} of the time, and of the best rates while the device computes."
+    note = f"{f'All {say(kinds[0])}; shares' if alike else 'Shares'} of the time, and of the best rates while the device computes."
     if any("–" in row for row in rows):
         note += " –: a recording does not tell."
     show_table(head, rows, kinds, note)

@@ -12,7 +12,11 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 
+from course_language import say, spoken
 from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
+
+COUNTED = spoken("images", "letters")
+"""What a ladder counts a second."""
 
 
 class Height(NamedTuple):
@@ -30,7 +34,7 @@ class Height(NamedTuple):
     guess: float | None = None
 
 
-def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = "images") -> None:
+def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = COUNTED[0]) -> None:
     """Draw a ladder from bottom to top: images a second, rung by rung.
 
     Parameters
@@ -54,7 +58,7 @@ def report_card(
     results: Mapping[str, str],
     headlines: Sequence[str],
     path: Path,
-    unit: str = "images",
+    unit: str = COUNTED[0],
 ) -> None:
     """Draw some results in large print, the ladder, and all results below it; show and save it.
 
@@ -141,18 +145,18 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
 
 def _below(heights: Sequence[Height], unit: str) -> str:
     missing = ", ".join(rung.name for rung in heights if not rung.reached)
-    label = f"{unit}/s (measured: median and quartiles)"
+    label = f"{say(unit)}/s (measured: median and quartiles)"
     return f"{label}\nnot measured here: {missing}" if missing else label
 
 
 def _said(heights: Sequence[Height], limit: float | None, unit: str) -> str:
     words = [
-        f"{r.name}: {r.reached[1]:,.0f} {unit}/s, {'kept' if r.kept else 'left out'}"
+        f"{r.name}: {r.reached[1]:,.0f} {say(unit)}/s, {'kept' if r.kept else 'left out'}"
         if r.reached
         else f"{r.name}: not measured"
         for r in heights
     ]
-    end = f" The floor allows {limit:,.0f} {unit}/s." if limit else ""
+    end = f" The floor allows {limit:,.0f} {say(unit)}/s." if limit else ""
     return "; ".join(words) + "." + end
 
 

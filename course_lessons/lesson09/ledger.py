@@ -134,6 +134,8 @@ class Ledger:
         self.folder = Path(folder)
         self.rungs: list[Rung] = []
         self.results: dict[str, Measurement | str] = {}
+        self.gain = 1.0
+        """How many times as fast as the first loop the best one is, once `whole` has measured it."""
         self.base: Measurement | None = None
         """Images a second of the first loop."""
         self._training, self._evaluate, self._epoch = training, evaluate, epoch
@@ -302,6 +304,7 @@ class Ledger:
         """Compare the first loop with the best one, in turns, and note it as a result."""
         total = self.compare(self.start, self.best, "best loop against the first")
         self.result("best loop against the first", total)
+        self.gain = total.median
         return total
 
     def result(self, name: str, value: Measurement | str) -> None:
@@ -609,7 +612,7 @@ def _row(rung: Rung) -> tuple[str, ...]:
         f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
         "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
         word("yes") if rung.kept else word("no"),
-        rung.why if found else "not measured",
+        rung.why if found else word("not measured"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
+from course_language import word
 from course_lessons.lesson09 import drawings
 from course_lessons.lesson09.drawings import Run
 from course_lessons.lesson09.ledger import Ledger
@@ -54,10 +55,10 @@ def note_mfu(ledger: Ledger, weights: int, unit: str, plain: float, best: float)
         The best FLOP/s of a large product in fp32, and in ``unit``.
     """
     first = ledger.base.median
-    fastest = first * ledger.results["best loop against the first"].median
+    fastest = first * ledger.gain
     print(f"{weights:,} weights in products: {6 * weights / 1e6:.1f} MFLOP a letter")
     for which, rate, name, limit in (
-        ("first loop", first, "fp32", plain),
+        (word("first loop"), first, "fp32", plain),
         ("best loop", fastest, unit, best),
     ):
         share = 6 * weights * rate / limit

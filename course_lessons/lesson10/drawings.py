@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
+from course_language import spoken
 from course_utils.number_format import amount
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
@@ -18,8 +19,8 @@ from simgpu.cluster import Run
 from . import timeline
 
 _HATCHES = ("", "////", "....")
-_LOOKS = {"gather": (ORANGE, "////"), "scatter": (COLOURS[3], "...."), "forward": (BLUE, "")}
-_LOOKS["backward"] = (COLOURS[5], "")
+_COLOURS = (ORANGE, "////"), (COLOURS[3], "...."), (BLUE, ""), (COLOURS[5], "")
+_LOOKS = dict(zip(spoken("gather", "scatter", "forward", "backward"), _COLOURS, strict=True))
 
 
 def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figure, str]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from course_language import spoken
+
 STAGES = ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 (FSDP)")
 """What is divided between the ranks: nothing, Adam's moments, gradients too, parameters too."""
 
@@ -38,5 +40,5 @@ def bytes_per_rank(
     return {
         "parameters": each / (ranks if stage >= 3 else 1),
         "gradients": each / (ranks if stage >= 2 else 1),
-        "Adam's moments": 2 * each / (ranks if stage >= 1 else 1),
+        spoken("Adam's moments"): 2 * each / (ranks if stage >= 1 else 1),
     }

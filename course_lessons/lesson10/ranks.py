@@ -21,6 +21,8 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import FSDPModule
 from torch.nn import functional as F
 
+from course_language import word
+
 from .net import digits
 from .sent import Sent
 
@@ -83,7 +85,7 @@ def held(net: nn.Module) -> int:
 def show(net: nn.Module) -> None:
     """Print from rank 0 which part of each parameter it has, and how many bytes they are together."""
     for name, p in net.named_parameters():
-        cut = ", ".join(str(getattr(place, "dim", "none")) for place in p.placements)
+        cut = ", ".join(str(getattr(place, "dim", word("none"))) for place in p.placements)
         say(f"{name:20} {tuple(p.shape)!s:12} here {tuple(local(p).shape)!s:12} cut along {cut}")
     say(f"holds {held(net)} B of parameters")
 

@@ -19,6 +19,7 @@ import torch
 from torch.profiler import profile, supported_activities
 
 import simgpu
+from course_language import spoken
 from course_utils import content
 from course_utils.devices import synchronize
 from simgpu.clock import Span
@@ -295,7 +296,7 @@ def meant(events: Iterable[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], st
         elif cat == "user_annotation" and name.startswith(_STEP):
             yield event, "", "step"
         elif cat == "user_annotation" and not name.startswith(_OWN):
-            yield event, "phases", "phase"
+            yield event, spoken("phases"), "phase"
         elif cat == "cpu_op" and float(event["ts"]) >= outermost.get(event["tid"], -1.0):
             outermost[event["tid"]] = float(event["ts"]) + float(event["dur"])
             yield event, "host", "operation"

@@ -43,7 +43,7 @@ def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, with their sum, as Markdown."""
     width = 5 if course.repository else 4  # without a name there is nothing to open
     total = sum(lesson.minutes for lesson in course.lessons)
-    head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open")
+    head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open in")
     rows = [
         (_linked(o), str(o.minutes), word(", ").join(o.needs), o.question, _open(course, o))
         for o in course.lessons

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import course_language
 from tools.authoring.links import place
-from tools.authoring.site import WORDS
+from tools.authoring.site import words
 
 SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portrait"}
 """The pages that are printed, and how each lies on its sheet."""
@@ -83,6 +83,6 @@ def add_sheets(root: Path, folder: Path, language: str = "en") -> list[str]:
         path = folder / page
         faults += print_sheet(root, page, path.with_suffix(".pdf"), language)
         title, _, rest = path.read_text(encoding="utf-8").partition("\n")
-        link = f"[{WORDS[language]['print']}]({path.stem}.pdf)"
+        link = f"[{words(language)['print']}]({path.stem}.pdf)"
         path.write_text(f"{title}\n\n{link}\n{rest}", encoding="utf-8")
     return faults

@@ -10,7 +10,6 @@ import posixpath
 import re
 import shutil
 from collections.abc import Collection, Mapping
-from datetime import date
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,7 +17,7 @@ from urllib.parse import unquote
 import nbformat
 from nbformat import NotebookNode
 
-from course_language import languages, own_name
+from course_language import languages, own_name, say
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
 from tools.authoring.cells import site
@@ -36,38 +35,20 @@ FROM_README = (
 )  # parts of README.md: their place in index.md is @start@, …
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
 WORDS = {  # what the site says of itself
-    "en": {
-        "title": "GPU Training with PyTorch",
-        "show": "Show the setup cell",
-        "hide": "Hide the setup cell",
-        "licence": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
-        "Lessons": "Lessons",
-        "Handbook": "Handbook",
-        "More": "More",
-        "print": "On one sheet, to print",
-        "unknown": "This copy does not say where and when it ran.",
-        "run": "The outputs are those of one run, on {day.day} {day:%B} {day.year}: PyTorch {torch}, {where}, {cores}. "
-        "Yours will differ.",
-        "on": "{device} on {cpu}",
-        "cores": ("1 core", "{} cores"),
-        "left": " Predictions are left empty and exercises unanswered.",
-    },
-    "zh": {
-        "title": "用 PyTorch 做 GPU 训练",
-        "show": "显示准备单元格",
-        "hide": "收起准备单元格",
-        "licence": "文字和图片：CC BY 4.0。代码：Apache-2.0。",
-        "Lessons": "课程",
-        "Handbook": "手册",
-        "More": "更多",
-        "print": "一页纸的打印版",
-        "unknown": "这份副本没有说明它何时、在什么上面运行。",
-        "run": "输出来自 {day.year} 年 {day.month} 月 {day.day} 日的一次运行：PyTorch {torch}，{where}，{cores}。"
-        "你的会不同。",
-        "on": "{cpu} 上的 {device}",
-        "cores": ("1 个核", "{} 个核"),
-        "left": "预测留空，练习未作答。",
-    },
+    "title": "GPU Training with PyTorch",
+    "show": "Show the setup cell",
+    "hide": "Hide the setup cell",
+    "licence": "Text and pictures: CC BY 4.0. Code: Apache-2.0.",
+    "lessons": "Lessons",
+    "handbook": "Handbook",
+    "more": "More",
+    "print": "On one sheet, to print",
+    "unknown": "This copy does not say where and when it ran. Predictions are left empty and exercises unanswered.",
+    "run": "The outputs are those of one run, on {date}: PyTorch {torch}, {where}, {cores}. Yours will differ. "
+    "Predictions are left empty and exercises unanswered.",
+    "on": "{device} on {cpu}",
+    "core": "1 core",
+    "cores": "{cores} cores",
 }
 
 _LINK = re.compile(r"(\]\(\s*<?)([^)\s>]+)")
@@ -75,6 +56,11 @@ _BADGE = re.compile(r"\[!\[([^\]]+)\]\(https:[^)]*\)\]\(([^)\s]+)\)")
 _ANCHOR = re.compile(r'^<a id="([\w-]+)"></a>[ \t]*$', re.MULTILINE)
 _NOWHERE = re.compile(r"\[([^\[\]]*)\]\(@nowhere@[^)]*\)")  # while the course has no name
 _COMMENT = re.compile(r"<!--.*?-->[ \t]*\n?", re.DOTALL)
+
+
+def words(language: str) -> dict[str, str]:
+    """Return what the site says of itself in a language."""
+    return {name: say(text, language) for name, text in WORDS.items()}
 
 
 def lay_out(
@@ -113,7 +99,7 @@ def lay_out(
                 found = re.search(rf"(?s)<!-- {part}:begin -->\n(.*?)\n<!-- {part}:end -->", whole)
                 found = page_text(course, found[1], readme, copies, language)
                 text = text.replace(f"@{part}@", found)
-            text += _contents(pages, WORDS[language])
+            text += _contents(pages, words(language))
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     texts: dict[str, str] = {}
@@ -151,7 +137,7 @@ def lesson_page(
                 data["text/html"] = data["text/html"].replace(online, fidelity)
         cells.append(cell)
         if cell.get("id") == "header":
-            cells.append(_about_run(nb.metadata.get("course", {}).get("run"), WORDS[language]))
+            cells.append(_about_run(nb.metadata.get("course", {}).get("run"), words(language)))
         elif cell.get("id") == "setup":
             cell.metadata.setdefault("tags", []).append("hide-input")
     nb.cells = cells
@@ -250,28 +236,24 @@ def handbook_pages(root: Path) -> list[str]:
     return sorted(found, key=lambda place: (place.count("/"), place))
 
 
-def _about_run(run: Mapping[str, Any] | None, words: Mapping[str, Any]) -> NotebookNode:
-    said = words["unknown"]
+def _about_run(run: Mapping[str, Any] | None, said: Mapping[str, str]) -> NotebookNode:
+    text = said["unknown"]
     if run is not None:
-        where = run["cpu"] if run["device"] == run["cpu"] else words["on"].format(**run)
-        said = words["run"].format(
-            day=date.fromisoformat(run["date"]),
-            torch=run["torch"],
-            where=where,
-            cores=words["cores"][run["cores"] > 1].format(run["cores"]),
-        )
-    source = f'<p class="run">{said}{words["left"]}</p>'
+        where = run["cpu"] if run["device"] == run["cpu"] else said["on"].format(**run)
+        cores = said["core" if run["cores"] == 1 else "cores"].format(**run)
+        text = said["run"].format(**{**run, "where": where, "cores": cores})
+    source = f'<p class="run">{text}</p>'
     return nbformat.v4.new_markdown_cell(source, id="about-run")
 
 
-def _contents(pages: Mapping[str, str], words: Mapping[str, Any]) -> str:
+def _contents(pages: Mapping[str, str], said: Mapping[str, str]) -> str:
     parts = {
-        "Lessons": [name for name in pages.values() if name.endswith(".ipynb")],
-        "Handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
-        "More": [name for name in ("about.md", *SHARED) if name in pages.values()],
+        "lessons": [name for name in pages.values() if name.endswith(".ipynb")],
+        "handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
+        "more": [name for name in ("about.md", *SHARED) if name in pages.values()],
     }
     blocks = [
-        "\n".join(["```{toctree}", ":hidden:", f":caption: {words[caption]}", "", *names, "```"])
+        "\n".join(["```{toctree}", ":hidden:", f":caption: {said[caption]}", "", *names, "```"])
         for caption, names in parts.items()
         if names
     ]

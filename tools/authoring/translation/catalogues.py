@@ -24,6 +24,7 @@ from course_language import AUTHORING, texts
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
+from tools.authoring import site
 from tools.authoring.translation import code, prose
 
 LANGUAGES = ROOT / "course_language"
@@ -31,7 +32,7 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 """Parts of pages that depend on where the course lives: made anew in the other language, not translated."""
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
-_LOCALES = {"zh": "zh_CN"}
+LOCALES = {"zh": "zh_CN"}
 _SIMULATED = (
     "__init__",
     "clock",
@@ -104,6 +105,7 @@ def _course(root: Path) -> Iterator[Text]:
     yield from (
         Text(key, "the language itself", context=texts.WORD) for key in sorted(texts.spoken(own))
     )
+    yield from (Text(text, "the site") for text in site.WORDS.values())
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
     for lesson in raw["lessons"]:
         goals = enumerate(lesson.get("objectives", ()), 1)
@@ -175,12 +177,12 @@ def load(path: Path, language: str = "zh") -> Catalog:
     if not path.exists():
         return _empty(language)
     with path.open("rb") as file:
-        return read_po(file, locale=_LOCALES.get(language, language))
+        return read_po(file, locale=LOCALES.get(language, language))
 
 
 def _empty(language: str) -> Catalog:
     return Catalog(
-        locale=_LOCALES.get(language, language), project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
+        locale=LOCALES.get(language, language), project="GPU Training with PyTorch", version="1", charset="utf-8", fuzzy=False,
         header_comment="# GPU Training with PyTorch", creation_date=_DATE, revision_date=_DATE,
         last_translator="the course", language_team="the course",
     )  # fmt: skip

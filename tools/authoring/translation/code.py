@@ -110,8 +110,8 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
     def span(node: ast.AST) -> tuple[int, int]:
         return place(node.lineno, node.col_offset), place(node.end_lineno, node.end_col_offset)
 
-    found = texts.found(ast.parse(bare), docs=True, keys=keys)
-    spans = {span(node): node for node in found}
+    tree = ast.parse(bare)
+    spans = {span(node): node for node in texts.found(tree, docs=True, keys=keys)}
 
     def render(begin: int, end: int) -> str:
         """Return the source from here to there, with all texts in it replaced."""
@@ -138,12 +138,22 @@ def rewrite(source: str, change: Callable[[str], str], keys: Collection[str] = (
         return _literal(source[first:last], other, values)
 
     edits = [(b, e, string(b, e, node)) for (b, e), node in spans.items()]
+    for node in programs(tree):
+        b, e = (edge + 3 * side for edge, side in zip(span(node), (1, -1), strict=True))
+        edits += [(b, e, rewrite(source[b:e], change))] if source[b:e] == node.value else []
     edits = [
         (b, e, new)
         for b, e, new in edits
         if not any(b2 <= b and e <= e2 and (b, e) != (b2, e2) for b2, e2, _ in edits)
     ]
     return _edited(source, [*edits, *_said(source, change)])
+
+
+def programs(tree: ast.AST) -> list[ast.Constant]:
+    """Return the strings of a cell that are programs of several lines: a script that the cell writes."""
+    nodes = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    written = (node for node in nodes if isinstance(node.value, str) and "\n\n" in node.value)
+    return [node for node in written if texts.is_program(node.value)]
 
 
 def comments(source: str, change: Callable[[str], str]) -> str:
