@@ -155,7 +155,7 @@ class _Finder:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and not self.docs:
             return node  # a docstring, or what stands below a name in its place
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            if isinstance(node, ast.FunctionDef) and node.name in self.kept:
+            if isinstance(node, ast.FunctionDef) and f"def {node.name}" in self.kept:
                 return node
             if hasattr(node, "args"):
                 node.args = self.change(node.args)
@@ -249,7 +249,7 @@ def kept(tree: ast.AST) -> set[str]:
             keys.add(node.value.id)
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Exercise":
             names |= {
-                k.value.id
+                f"def {k.value.id}"
                 for k in node.keywords
                 if k.arg == "reference" and isinstance(k.value, ast.Name)
             }
