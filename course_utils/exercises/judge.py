@@ -96,7 +96,7 @@ class Judge:
         if got is None:
             self.no("returned-nothing", seen="None", expected=name)
         if not isinstance(got, kinds) or (isinstance(got, bool) and kinds is not bool):
-            self.no("wrong-type", seen=f"{brief(got)}, a {type(got).__name__}", expected=name)
+            self.no("wrong-type", seen=f"{brief(got)} ({type(got).__name__})", expected=name)
         return got
 
     def number(self, got: object) -> float:

@@ -118,7 +118,7 @@ def _texts(a: Any, b: Any) -> tuple[str, str]:
 def _kind(value: Any) -> str:
     device = f" on {value.device}" if hasattr(value, "device") else ""
     return (
-        f"{value.dtype}{device}" if is_array(value) else f"{brief(value)}, a {type(value).__name__}"
+        f"{value.dtype}{device}" if is_array(value) else f"{brief(value)} ({type(value).__name__})"
     )
 
 
