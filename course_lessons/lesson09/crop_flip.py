@@ -49,7 +49,7 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
 
             _judge_spread(*calls[-1], pad, flip, judge, again)
         _judge_second(*calls, pad, flip, judge)
-        _judge_neighbours(*calls[-1], pad, flip, judge)
+        _judge_shared(*calls[-1], pad, flip, judge)
         if torch.initial_seed() != _SEED + seed:
             judge.no("seeded", seen="torch's random numbers began anew", expected="they go on")
     few, many = (_operations(_bare(answer), n) for n in (8, 40))
@@ -223,9 +223,7 @@ def _judge_second(
             )
 
 
-def _judge_neighbours(
-    places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge
-) -> None:
+def _judge_shared(places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge) -> None:
     """Judge whether images near each other, or half a batch apart, have draws of their own."""
     side, n = 2 * pad + 1, len(places)
     for draws, chance, way in (
@@ -236,11 +234,8 @@ def _judge_neighbours(
         for apart in (1, n // 2):
             alike = float((draws[apart:] == draws[:-apart]).float().mean())
             if alike > chance + 6 * math.sqrt(chance * (1 - chance) / (n - apart)) + 1e-9:
-                judge.no(
-                    "shared-draw",
-                    seen=f"{alike:.0%} are {way} the image {apart} before in the batch",
-                    expected=f"about {chance:.0%}",
-                )
+                seen = f"{alike:.0%} are {way} the image {apart} before in the batch"
+                judge.no("shared-draw", seen=seen, expected=f"about {chance:.0%}")
 
 
 EXERCISE = Exercise(
