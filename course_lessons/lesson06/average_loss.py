@@ -94,11 +94,14 @@ _SIZES = ((8, 8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4), (1, 6, 6, 2))
 def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
     runs = [_Evaluation(sizes) for sizes in _SIZES]
     got = []
-    for run, sizes in zip(runs, _SIZES, strict=True):
-        result = run.run(answer)
-        if not torch.is_grad_enabled():
-            torch.set_grad_enabled(True)
+    for on, run, sizes in zip((True, True, False), runs, _SIZES, strict=True):
+        with torch.set_grad_enabled(on):
+            result = run.run(answer)
+            left_on = torch.is_grad_enabled()
+        if on and not left_on:
             judge.no("grad-off", seen="gradients are off for all that follows", expected="on again")
+        if left_on and not on:
+            judge.no("grad-on", seen="gradients are on for all that follows", expected="off again")
         if len(run.held) < len(sizes):
             judge.no("not-all", seen=f"{len(run.held)} batches", expected=f"all {len(sizes)}")
         whats = ("batches", "outputs", "saved activations")
@@ -218,6 +221,7 @@ no activations, no outputs, no inputs. And no graph may be built. The check look
         "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
         "graph, and the graph holds the activations of every batch so far.",
         "grad-off": "Gradients are switched off, and stay off. A `with` block ends that.",
+        "grad-on": "Gradients were off before the call, and are on after it. A `with` block puts back what was.",
         "frozen": "The parameters need no gradient any more. The next training would stand still.",
         "mode": "The model was put into training mode. It stays in eval mode from beginning to end.",
         "sum": "That is the sum over all samples. Nothing divides it.",

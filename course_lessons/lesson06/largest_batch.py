@@ -6,8 +6,7 @@ import gc
 import math
 import operator
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,39 +87,28 @@ class _Activations(list):
 class _Enough(Exception): ...
 
 
-@contextmanager
-def _quick_collection() -> Iterator[None]:
-    """Let ``gc.collect()`` look only at what is made from now on, for a while."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
 def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
-    with _quick_collection():
-        cards = [_Card(most) for most, *_ in _SEARCHES]
-        got = [
-            _search(answer, card, start, limit, judge)
-            for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True)
-        ]
-        right = [_outcome(largest_batch, *search) for search in _SEARCHES]
-        twins = {
-            name: [[_outcome(one, *search) for search in _SEARCHES] for one in several(twin)]
-            for name, twin in TWINS.items()
-            if got != right
-        }
+    cards = [_Card(most) for most, *_ in _SEARCHES]
+    got = [
+        _search(answer, card, start, limit, judge)
+        for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True)
+    ]
+    right = [_outcome(largest_batch, *search) for search in _SEARCHES]
+    twins = {
+        name: [[_outcome(one, *search) for search in _SEARCHES] for one in several(twin)]
+        for name, twin in TWINS.items()
+        if got != right
+    }
 
-        def say(at: int) -> tuple[str, str]:
-            return f"{got[at]!r}; {_told(cards[at], *_SEARCHES[at][1:])}", str(right[at])
+    def say(at: int) -> tuple[str, str]:
+        return f"{got[at]!r}; {_told(cards[at], *_SEARCHES[at][1:])}", str(right[at])
 
-        judge.closest(got, right, twins, alike=operator.eq, otherwise="wrong-batch", say=say)
-        for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True):
-            _judge_tries(card, start, limit, judge)
-        _judge_other_errors(answer, judge)
-        card = _Card(11)
-        found = answer(card.works)
+    judge.closest(got, right, twins, alike=operator.eq, otherwise="wrong-batch", say=say)
+    for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True):
+        _judge_tries(card, start, limit, judge)
+    _judge_other_errors(answer, judge)
+    card = _Card(11)
+    found = answer(card.works)
     if found != 11 or card.tried[0] != 1:
         judge.no(
             "defaults",

@@ -251,7 +251,8 @@ Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names 
 is slower. `accuracy(model)` evaluates one. `machine` has `clock()`, which returns seconds, `synchronize()`,
 `reset_peak()` and `peak()`, which returns the most bytes since the reset. Return a dict: for each name the tuple
 **(list of accuracies in the order of the seeds, median seconds of a training, largest peak of a training)**.
-Warm up once in each format. Only training counts, not evaluation.
+Warm up once in each format. Only training counts: not evaluation, and not a network that is kept from an
+earlier training, so evaluate each before the next.
 """,
     hints=(
         "For one training, write down in order: what must have happened before you read the clock, and "

@@ -129,12 +129,12 @@ def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
     if name not in text:
         return "no-name"
     number, unit = wanted.split()[-2:]
-    if number not in text:
+    if number not in re.findall(r"\d+\.?\d*", text.replace(name, "")):
         return "other-number"
     if unit not in text:
         return "unit-name"
-    bare, right_bare = (re.sub(r"[^\w.]", "", line) for line in (text, wanted))
-    return "other-signs" if bare == right_bare else "other-words"
+    parts, right_parts = (sorted(re.sub(r"[^\w.]", "", line)) for line in (text, wanted))
+    return "other-signs" if parts == right_parts else "other-words"
 
 
 _LINES = OverCases(
@@ -199,7 +199,7 @@ for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty lis
         "no-index": "Each text begins with the card's device name: `cuda:0`, `cuda:1`, …",
         "no-name": "The card's name is missing from its text.",
         "one-card": "The properties of one card stand in the text of another. Ask for those of each index.",
-        "other-signs": "The parts are right. Look at the signs between them, and at the end: spaces, and one comma after the name.",
+        "other-signs": "The parts are right. Look at their order, and at the signs between them and at the end: spaces, and one comma after the name.",
         "other-words": "More stands in the text than the device, the name and the memory.",
         "no-texts": "One text for each card is asked for.",
         "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",

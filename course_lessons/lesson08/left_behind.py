@@ -59,9 +59,9 @@ def _weight(place: torch.device) -> nn.Parameter:
     return nn.Parameter(_tensor(place))
 
 
-def _layer(weight: torch.device, mean: torch.device) -> nn.Module:
-    """Return a module with a parameter and a buffer."""
-    return _Part(weight=_weight(weight), mean=nn.Buffer(_tensor(mean)))
+def _layer(weight: torch.device, mean: torch.device, saved: bool = True) -> nn.Module:
+    """Return a module with a parameter and a buffer, which its state dict may leave out."""
+    return _Part(weight=_weight(weight), mean=nn.Buffer(_tensor(mean), persistent=saved))
 
 
 def _cases() -> list[tuple[nn.Module, torch.device]]:
@@ -71,6 +71,7 @@ def _cases() -> list[tuple[nn.Module, torch.device]]:
     return [
         (_layer(THERE, THERE), THERE),
         (_layer(HERE, HERE), THERE),
+        (_layer(THERE, HERE, saved=False), THERE),
         (_Part(scale=here, decay=0.1, note=None, names=["a", "b"]), THERE),
         (nn.Sequential(_Part(scale=there), nn.ModuleDict({"head": _Part(scale=here)})), THERE),
         *drawn,
@@ -84,7 +85,7 @@ def _draw(random: Random) -> tuple[nn.Module, torch.device]:
     def value(depth: int) -> Any:
         kind = random.randrange(3 + 3 * (depth < 3))
         if kind < 3:
-            return (_tensor(place()), 0.5, _layer(place(), place()))[kind]
+            return (_tensor(place()), 0.5, _layer(place(), place(), random.random() < 0.5))[kind]
         items = [value(depth + 1) for _ in range(random.randint(1, 3))]
         return (items, tuple(items), {f"k{i}": item for i, item in enumerate(items)})[kind - 3]
 
@@ -99,7 +100,7 @@ def _draw(random: Random) -> tuple[nn.Module, torch.device]:
         if random.random() < 0.5:
             held["weight"] = _weight(place())
         if random.random() < 0.5:
-            held["mean"] = nn.Buffer(_tensor(place()))
+            held["mean"] = nn.Buffer(_tensor(place()), persistent=random.random() < 0.5)
         if depth < 2 and random.random() < 0.6:
             held["inner"] = part(depth + 1)
         return _Part(**held)
@@ -121,6 +122,12 @@ TWINS = {
     for name, edits in {
         "registered-only": {_OWN: "False"},
         "no-buffers": {", *module.named_buffers()": ""},
+        "saved-buffers": (
+            {
+                "[*module.named_parameters(), *module.named_buffers()]": "[*module.state_dict().items()]"
+            },
+            {_MODULE: "list(value.state_dict().values())"},
+        ),
         "no-parameters": {"*module.named_parameters(), ": ""},
         "top-only": {"module.named_modules()": '[("", module)]'},
         "no-containers": {_ITEMS: "[]"},
@@ -241,6 +248,7 @@ tensor, a module in a list (its parameters and buffers), and lists, tuples and d
     diagnoses={
         "registered-only": "Plain attributes are missing, and they are what `.to()` leaves behind.",
         "no-parameters": "Parameters that are elsewhere are missing.",
+        "saved-buffers": "A buffer can be left out of `state_dict()`, and must be on the device all the same.",
         "no-buffers": "Buffers that are elsewhere are missing.",
         "top-only": "Attributes of the modules inside are missing.",
         "no-containers": "What lists, tuples and dicts hold was not found.",

@@ -240,7 +240,7 @@ at the end.
         "in-block": "That is the place since the last look. Count from the beginning of the training.",
         "block-begins": "That is the first step since the last look, not the first one with a bad loss.",
         "last-bad": "That is the last step with a bad loss. The first is asked for.",
-        "from-zero": "The looks come one step late: the first after step `every` + 1.",
+        "from-zero": "The looks come one step late: one after step `every` + 1, and none after step `every`.",
         "wrong-step": "That is not the first step with a bad loss.",
         "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
         "not-trained": "The weights are not those of a plain training with cross-entropy.",

@@ -49,6 +49,7 @@ def _check_crop_flip(answer: Callable[..., Any], judge: Judge) -> None:
 
             _judge_spread(*calls[-1], pad, flip, judge, again)
         _judge_second(*calls, pad, flip, judge)
+        _judge_shared(*calls[-1], pad, flip, judge)
         if torch.initial_seed() != _SEED + seed:
             judge.no("seeded", seen="torch's random numbers began anew", expected="they go on")
     few, many = (_operations(_bare(answer), n) for n in (8, 40))
@@ -222,6 +223,21 @@ def _judge_second(
             )
 
 
+def _judge_shared(places: Tensor, mirrored: Tensor, pad: int, flip: float, judge: Judge) -> None:
+    """Judge whether images near each other, or half a batch apart, have draws of their own."""
+    side, n = 2 * pad + 1, len(places)
+    for draws, chance, way in (
+        (places // side, 1 / side, "cut as far down as"),
+        (places % side, 1 / side, "cut as far to the right as"),
+        (mirrored, flip**2 + (1 - flip) ** 2, "mirrored or not, as"),
+    ):
+        for apart in (1, n // 2):
+            alike = float((draws[apart:] == draws[:-apart]).float().mean())
+            if alike > chance + 6 * math.sqrt(chance * (1 - chance) / (n - apart)) + 1e-9:
+                seen = f"{alike:.0%} are {way} the image {apart} before in the batch"
+                judge.no("shared-draw", seen=seen, expected=f"about {chance:.0%}")
+
+
 EXERCISE = Exercise(
     id="09.crop_flip",
     title="A random crop for each image, all at once",
@@ -269,6 +285,7 @@ equally likely, and shape and dtype stay. No loop over images, and nothing that 
         "same-again": "Called twice, it does the same to the same images. Is a seed set inside? Then every epoch has the same crops.",
         "same-places": "Called again, each image moves as far as before, at least one way. Each call is to draw anew.",
         "same-mirrored": "In each call the same images are mirrored. Each image tosses a coin of its own, every time.",
+        "shared-draw": "Images share a draw. Each image needs a place and a coin of its own.",
         "seeded": "Your function starts torch's random numbers anew, and with them those of the whole program.",
         "waits": "A number is read out of a tensor, by `.item()`, `int()`, `if` and the like. On a GPU the host would have "
         "to wait for it.",

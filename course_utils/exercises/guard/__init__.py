@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import gc
 import signal
 import sys
 import threading
@@ -65,7 +66,8 @@ def run(
         own = answer.__globals__ if type(answer) is FunctionType else {}
         undo.append(refusals.refuse(own))
         undo.append(names.keep(owners, replaced))
-        undo.append(refusals.loop_in_python(own))
+        undo += [refusals.loop_in_python(own), gc.unfreeze]
+        gc.freeze()  # so that an answer's gc.collect() is quick
         originals = _BUILTINS.copy()
         main = threading.current_thread() is threading.main_thread()
         ended = (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)

@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import threading
 import time
+import traceback
 import warnings
 from contextlib import suppress
 from pathlib import Path
@@ -98,11 +99,8 @@ def _keep_process() -> Undo:
     os.umask(mask)
     warned = warnings.catch_warnings()
     warned.__enter__()
-    depth, frame = 0, sys._getframe()
-    while frame := frame.f_back:
-        depth += 1
     set_deepest = sys.setrecursionlimit
-    set_deepest(depth + 900)
+    set_deepest(len(list(traceback.walk_stack(sys._getframe()))) + 900)
 
     def back() -> None:
         set_deepest(deepest)

@@ -29,8 +29,16 @@ def _average_without_the_first(model, batches, loss_fn):
     return average_loss(model, batches, loss_fn)
 
 
+def _average_then_on(model, batches, loss_fn):
+    torch.set_grad_enabled(False)
+    mean = average_loss(model, batches, loss_fn)
+    torch.set_grad_enabled(True)
+    return mean
+
+
 _GRAPH = {"with torch.inference_mode():": "if True:"}
 WRONG = {
+    "grad-on": _average_then_on,
     "leak": edited(
         average_loss, {**_GRAPH, ".item() *": " *", "total / count": "(total / count).item()"}
     ),

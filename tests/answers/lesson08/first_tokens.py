@@ -37,7 +37,10 @@ WRONG = {
     "other-shape": edited(first_tokens, {"[:, 0]": "[0]"}),
     "keeps-more": edited(first_tokens, {"[:, 0].clone()": ".clone()[:, 0]"}),
     "cut": edited(first_tokens, {"encoder(x)": "encoder(x[:, :1])"}),
-    "train-mode": edited(first_tokens, {"encoder(x)": "encoder.train()(x)"}),
+    "train-mode": (
+        edited(first_tokens, {"encoder(x)": "encoder.train()(x)"}),
+        edited(first_tokens, {"return ": "encoder.train()\nreturn "}),
+    ),
     "not-all": edited(first_tokens, {"in batches": "in [next(batches)]"}),
     "other-dtype": edited(first_tokens, {"torch.cat(tokens)": "torch.cat(tokens).double()"}),
     "other-order": edited(first_tokens, {"torch.cat(tokens)": "torch.cat(tokens[::-1])"}),

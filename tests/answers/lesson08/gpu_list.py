@@ -35,8 +35,19 @@ WRONG = {
     "other-order": lambda cuda: gpu_list(cuda)[::-1],
     "no-texts": lambda cuda: [(line,) for line in gpu_list(cuda)],
     "no-name": edited(gpu_list, {" {card.name},": ","}),
-    "other-number": edited(gpu_list, {"2**30:": "2**31:"}),
-    "other-signs": edited(gpu_list, {"{card.name},": "{card.name}"}),
+    "other-number": (
+        edited(gpu_list, {"2**30:": "2**31:"}),
+        edited(gpu_list, {"{card.name},": "{card.name}", ".1f": ".2f"}),
+    ),
+    "other-signs": (
+        edited(gpu_list, {"{card.name},": "{card.name}"}),
+        edited(
+            gpu_list,
+            {
+                " {card.name}, {card.total_memory / 2**30:.1f} GiB": " {card.total_memory / 2**30:.1f} GiB, {card.name}"
+            },
+        ),
+    ),
     "other-words": edited(gpu_list, {"GiB": "GiB of memory"}),
     "no-card": edited(gpu_list, {"range(cuda.device_count())": "range(cuda.device_count() or 1)"}),
     "not-empty": edited(gpu_list, {"return lines": 'return lines or ["no GPU"]'}),

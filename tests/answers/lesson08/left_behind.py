@@ -21,7 +21,7 @@ def _by_walking(module, device):
         if isinstance(value, torch.Tensor):
             return value.device != device
         if isinstance(value, nn.Module):
-            return any(t.device != device for t in value.state_dict(keep_vars=True).values())
+            return any(walk(t) for t in (*value.parameters(), *value.buffers()))
         if isinstance(value, dict):
             return any([walk(v) for v in value.values()])
         return isinstance(value, (list, tuple)) and any([walk(v) for v in value])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 
 from course_lessons.lesson08.memory_line import memory_line
@@ -34,6 +36,7 @@ def _by_polynomial(make_step, batches, meter):
         step()
         peaks[batch] = meter.max_memory_allocated()
         del step
+        gc.collect()
     return np.polynomial.Polynomial.fit([*peaks], [*peaks.values()], 1).convert().coef
 
 

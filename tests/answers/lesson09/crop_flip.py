@@ -201,6 +201,11 @@ WRONG = {
     ),
     "same-places": (_crop_by_turns, _crop_rows_by_turns),
     "same-mirrored": _crop_first_mirrored,
+    "shared-draw": _edits(
+        {_PLACE: f"{_PLACE}[:, torch.arange(n) // 2]"},
+        {_PLACE: f"{_PLACE}[:, torch.arange(n) % (n // 2)]"},
+        {_COIN: f"({_COIN})[torch.arange(n) // 2]"},
+    ),
     "seeded": edited(crop_flip, {_FIRST: f"torch.seed()\n{_FIRST}"}),
     "one-by-one": _crop_one_by_one,
     "waits": _edits({_COIN: f"{_COIN}\nif not mirrored.any():\n    return cut"}),
