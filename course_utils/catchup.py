@@ -159,8 +159,7 @@ def _run(
             source = _own_answer(cell, exercises, shell)
             if _writes_what_is_there(source):
                 continue
-            problem = _run_quietly(source, shell)
-            if problem is not None:
+            if (problem := _run_quietly(source, shell)) is not None:
                 place = [s for s in sections if s.cell <= i][-1]
                 said = next(iter(str(problem).splitlines()), "")
                 raise _Cannot(

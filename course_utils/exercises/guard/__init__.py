@@ -66,8 +66,10 @@ def run(
         own = answer.__globals__ if type(answer) is FunctionType else {}
         undo.append(refusals.refuse(own))
         undo.append(names.keep(owners, replaced))
-        undo += [refusals.loop_in_python(own), gc.unfreeze]
-        gc.freeze()  # so that an answer's gc.collect() is quick
+        undo.append(refusals.loop_in_python(own))
+        if gc.get_freeze_count() < 1000:  # Python's own; then an answer's gc.collect() is quick
+            gc.freeze()
+            undo.append(gc.unfreeze)
         originals = _BUILTINS.copy()
         main = threading.current_thread() is threading.main_thread()
         ended = (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
