@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from course_lessons.shared.checking import quick_collection
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
@@ -87,6 +88,7 @@ class _Activations(list):
 class _Enough(Exception): ...
 
 
+@quick_collection()
 def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
     cards = [_Card(most) for most, *_ in _SEARCHES]
     got = [

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from course_lessons.shared.checking import quick_collection
 from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
@@ -207,7 +208,7 @@ and returns `step()`, which trains for one step. The optimiser makes its state i
         "For each batch: make the step, call it once, reset, call it again, note `max_memory_allocated()`. Then fit.",
     ),
     reference=memory_line,
-    check_answer=LINES,
+    check_answer=quick_collection()(LINES),
     why="With the first step's peak, your program would fit the card and stop in the second step. That is why an "
     "out-of-memory error so often comes in step 2.",
     diagnoses={

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-import gc
 import signal
 import sys
 import threading
@@ -67,9 +66,6 @@ def run(
         undo.append(refusals.refuse(own))
         undo.append(names.keep(owners, replaced))
         undo.append(refusals.loop_in_python(own))
-        if gc.get_freeze_count() < 1000:  # Python's own; then an answer's gc.collect() is quick
-            gc.freeze()
-            undo.append(gc.unfreeze)
         originals = _BUILTINS.copy()
         main = threading.current_thread() is threading.main_thread()
         ended = (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
