@@ -272,3 +272,12 @@ def test_an_edited_function_knows_its_module_and_the_names_that_it_is_given():
     made = edited(average, {"return total / len(numbers)": "return told, total, extra"}, extra=3)
     assert made([1.0], 0) == (told, 1.0, 3)
     assert average([1.0], 0) == 1.0
+
+
+def test_a_list_may_be_a_tensor_or_an_array_but_not_a_vast_one():
+    judge = Judge()
+    for right in ([1, 2], (1, 2), torch.tensor([1, 2]), torch.tensor([1, 2]).numpy()):
+        assert list(judge.listed(right, "two numbers")) == [1, 2]
+    for wrong in (None, 3, "12", torch.tensor(3), torch.ones(1).expand(10**5, 10**5)):
+        with pytest.raises(NotYet):  # the last as a list would fill the memory
+            judge.listed(wrong, "two numbers")

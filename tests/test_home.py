@@ -281,9 +281,8 @@ def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeyp
     )
     lesson.write_text(text, encoding="utf-8")
     git(fork, "commit", "-q", "-am", "a link by hand")
-    move(
-        None, COURSE.branch
-    )  # as it is shipped, whatever this copy is called; other languages have the link, too
+    # As it is shipped, whatever this copy is called; the other languages have the link, too.
+    move(None, COURSE.branch)
     noted = git(fork, "rev-parse", "HEAD^{tree}")
     assert links.link_problems(load_course(yml)) == []
 

@@ -123,10 +123,8 @@ def test_a_figure_says_the_names_at_its_axes_too(monkeypatch):
 @IN
 def test_a_label_a_button_or_a_term_has_one_translation(language):
     """Where a program says it, it can have only one; elsewhere a name of PyTorch's may stay as it is."""
-    other = {
-        "the same",
-        "no .item()",
-    }  # about the same: within the spread; what is not, and what is done
+    # About the same: within the spread; what is not, and what is done.
+    other = {"the same", "no .item()"}
     found: dict[tuple, set] = {}
     for name in catalogues.sources():
         for entry in catalogues.load(catalogues.catalogue(name, language), language):

@@ -166,8 +166,7 @@ def test_rows_that_begin_between_the_loads_of_tensor_cores_are_slow():
         work = cost._work(aten.mm.default, (x, w.t()), {}, x @ w.t())
         return latency.seconds(work, A100)
 
-    for dtype, least in ((torch.bfloat16, 3), (torch.float32, 0.99)):
-        assert scores(50257, dtype) > least * scores(50304, dtype)
+    assert scores(50257, torch.bfloat16) > 3 * scores(50304, torch.bfloat16)
     assert scores(50257, torch.float32) == pytest.approx(scores(50304, torch.float32), rel=0.01)
 
 
