@@ -1,7 +1,8 @@
 """Known answers to every exercise, in a file of the exercise's name.
 
 ``WRONG`` has, for each diagnosis, an answer that must get it, or several; ``RIGHT``, by name, answers
-written otherwise than the reference that must be accepted. The wrong twins of a check over cases are known
+written otherwise than the reference that must be accepted. A dict in the place of a function is what the
+answer changes of the reference, text by text (``course_lessons.shared.edited``). The wrong twins of a check over cases are known
 wrong answers too: a file adds what no twin is, and an exercise for which there is nothing to add has none.
 """
 
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases, several
 
@@ -28,7 +30,7 @@ def every_wrong(exercise: Exercise) -> list[tuple[str, Any]]:
     form = exercise.check_answer
     both = [form.twins] if isinstance(form, OverCases) else []
     return [
-        (diagnosis, answer)
+        (diagnosis, _answer(exercise, answer))
         for known in (*both, _listed(exercise, "WRONG"))
         for diagnosis, answers in known.items()
         for answer in (several(answers) if not exercise.wants_value else (answers,))
@@ -42,4 +44,9 @@ def wrong(exercise: Exercise) -> Mapping[str, Any]:
 
 def right(exercise: Exercise) -> Mapping[str, Any]:
     """Return answers by other roads than the reference's, by a name."""
-    return _listed(exercise, "RIGHT")
+    return {name: _answer(exercise, one) for name, one in _listed(exercise, "RIGHT").items()}
+
+
+def _answer(exercise: Exercise, known: Any) -> Any:
+    is_edits = isinstance(known, dict) and not exercise.wants_value
+    return edited(exercise.reference, known) if is_edits else known

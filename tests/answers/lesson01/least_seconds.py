@@ -5,23 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from course_lessons.lesson01.least_seconds import least_seconds
-from course_lessons.shared.edited import edited
-
 _RETURNED = "return max(compute, memory), limit"
 WRONG = {
-    "pair": edited(least_seconds, {_RETURNED: "return compute, memory, limit"}),
-    "name-first": edited(least_seconds, {_RETURNED: "return limit, max(compute, memory)"}),
-    "other-name": edited(least_seconds, {_RETURNED: "return max(compute, memory), limit.title()"}),
-    "wrong-type": edited(
-        least_seconds, {_RETURNED: "return {'compute': compute, 'memory': memory}"}
-    ),
-    "added": edited(
-        least_seconds,
-        {_RETURNED: "return compute + memory, limit", "compute > memory": "compute < memory"},
-    ),
-    "too-long": edited(least_seconds, {_RETURNED: "return 3 * max(compute, memory), limit"}),
-    "too-short": edited(least_seconds, {_RETURNED: "return max(compute, memory) / 3, limit"}),
+    "pair": {_RETURNED: "return compute, memory, limit"},
+    "name-first": {_RETURNED: "return limit, max(compute, memory)"},
+    "other-name": {_RETURNED: "return max(compute, memory), limit.title()"},
+    "wrong-type": {_RETURNED: "return {'compute': compute, 'memory': memory}"},
+    "added": {_RETURNED: "return compute + memory, limit", "compute > memory": "compute < memory"},
+    "too-long": {_RETURNED: "return 3 * max(compute, memory), limit"},
+    "too-short": {_RETURNED: "return max(compute, memory) / 3, limit"},
 }
 
 

@@ -3,35 +3,28 @@
 from __future__ import annotations
 
 from course_lessons.lesson01.pick_device import PICK_TWINS, pick_device
-from course_lessons.shared.edited import edited
 
 _BOTH = "kind in available and works(kind)"
 WRONG = {
     **PICK_TWINS,
-    "only-cuda": edited(
-        pick_device,
-        {
-            f"if {_BOTH}:\n    return kind": f"if {_BOTH}:\n    return kind\nelse:\n    return 'cpu'",
-        },
-    ),
-    "no-fallback": edited(pick_device, {'return "cpu"': "return None"}),
+    "only-cuda": {
+        f"if {_BOTH}:\n    return kind": f"if {_BOTH}:\n    return kind\nelse:\n    return 'cpu'"
+    },
+    "no-fallback": {'return "cpu"': "return None"},
     "not-there": lambda available, works: "cuda",
     "passed-over": lambda available, works: (
         pick_device(available, works) if len(available) < 3 else "cpu"
     ),
-    "other-name": edited(pick_device, {"return kind": "return kind + ':0'"}),
+    "other-name": {"return kind": "return kind + ':0'"},
     "tried-an-absent-device": (
-        edited(pick_device, {_BOTH: "works(kind) and kind in available"}),
-        edited(pick_device, {'return "cpu"': 'return "cpu" if works("cpu") else None'}),
+        {_BOTH: "works(kind) and kind in available"},
+        {'return "cpu"': 'return "cpu" if works("cpu") else None'},
     ),
-    "other-order": edited(
-        pick_device,
-        {
-            "for kind": "best = 'cpu'\nfor kind",
-            "return kind": "best = kind",
-            'return "cpu"': "return best",
-        },
-    ),
+    "other-order": {
+        "for kind": "best = 'cpu'\nfor kind",
+        "return kind": "best = kind",
+        'return "cpu"': "return best",
+    },
     "wrong-type": lambda available, works: [kind for kind in available if works(kind)],
 }
 RIGHT = {
@@ -39,8 +32,6 @@ RIGHT = {
         (k for k in ("cuda", "xpu", "mps") if k in available and works(k)), "cpu"
     ),
     "the least": lambda available, works: min(
-        [kind for kind in available if works(kind)],
-        key=["cuda", "xpu", "mps"].index,
-        default="cpu",
+        [kind for kind in available if works(kind)], key=["cuda", "xpu", "mps"].index, default="cpu"
     ),
 }

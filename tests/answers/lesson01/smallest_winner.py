@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from course_lessons.lesson01.smallest_winner import smallest_winner
-from course_lessons.shared.edited import edited
-
 _TRANSFERS = "3 * 4 * n**2 / bus_bytes"
 WRONG = {
-    "largest": edited(smallest_winner, {"in sizes": "in reversed(sizes)"}),
-    "not-a-size": edited(smallest_winner, {"return n": "return n + 1"}),
-    "too-large": edited(smallest_winner, {_TRANSFERS: "3.7 * 4 * n**2 / bus_bytes"}),
-    "too-small": edited(smallest_winner, {_TRANSFERS: "2.3 * 4 * n**2 / bus_bytes"}),
-    "wrong-type": edited(smallest_winner, {"return n": "return device"}),
+    "largest": {"in sizes": "in reversed(sizes)"},
+    "not-a-size": {"return n": "return n + 1"},
+    "too-large": {_TRANSFERS: "3.7 * 4 * n**2 / bus_bytes"},
+    "too-small": {_TRANSFERS: "2.3 * 4 * n**2 / bus_bytes"},
+    "wrong-type": {"return n": "return device"},
 }
 
 

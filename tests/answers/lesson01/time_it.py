@@ -13,23 +13,21 @@ _ONE_MORE = {"range(repeats)": "range(repeats + 1)"}
 _COLD = {"launch()\ntimes = []": "times = []"}
 WRONG = {
     **{name: several for name, several in TIME_TWINS.items() if name != "warm-up-counted"},
-    "warm-up-counted": edited(time_it, {**_COLD, **_ONE_MORE}),
+    "warm-up-counted": {**_COLD, **_ONE_MORE},
     "too-few": (
-        edited(time_it, _COLD),
-        edited(time_it, {**_COLD, _MEDIAN: "statistics.median(times[1:] or times)"}),
+        _COLD,
+        {**_COLD, _MEDIAN: "statistics.median(times[1:] or times)"},
         lambda launch, synchronize, clock, repeats: 2.52e-3,
     ),
     "too-many": (
-        edited(time_it, _ONE_MORE),
-        edited(time_it, {"start = clock()": "launch()\nsynchronize()\nstart = clock()"}),
-        edited(time_it, {"launch()\ntimes = []": "launch()\nlaunch()\ntimes = []"}),
+        _ONE_MORE,
+        {"start = clock()": "launch()\nsynchronize()\nstart = clock()"},
+        {"launch()\ntimes = []": "launch()\nlaunch()\ntimes = []"},
     ),
-    "list": edited(time_it, {_MEDIAN: "times"}),
-    "other-clock": edited(
-        time_it, {"start = clock()": "start = 1.0", "clock() - start": "1.1 - start"}
-    ),
-    "backwards": edited(time_it, {"clock() - start": "start - clock()"}),
-    "other-time": edited(time_it, {_MEDIAN: f"2 * {_MEDIAN}"}),
+    "list": {_MEDIAN: "times"},
+    "other-clock": {"start = clock()": "start = 1.0", "clock() - start": "1.1 - start"},
+    "backwards": {"clock() - start": "start - clock()"},
+    "other-time": {_MEDIAN: f"2 * {_MEDIAN}"},
 }
 
 
@@ -46,15 +44,12 @@ def _chained(launch, synchronize, clock, repeats):
 
 RIGHT = {
     "chained": _chained,
-    "careful": edited(
-        time_it,
-        {
-            **_COLD,
-            **_ONE_MORE,
-            "times.append": "synchronize()\ntimes.append",
-            _MEDIAN: "statistics.median(times[1:])",
-        },
-    ),
+    "careful": {
+        **_COLD,
+        **_ONE_MORE,
+        "times.append": "synchronize()\ntimes.append",
+        _MEDIAN: "statistics.median(times[1:])",
+    },
     "by torch": edited(
         time_it, {_MEDIAN: "torch.tensor(times, dtype=torch.float64).quantile(0.5)"}, torch=torch
     ),

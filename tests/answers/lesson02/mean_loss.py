@@ -97,7 +97,7 @@ WRONG = {
         edited(_borrowed_stream, {_RECORD: "there.record_stream(stream)"}),
     ),
     "overwritten": _one_buffer,
-    "reads-each": edited(mean_loss, {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"}),
+    "reads-each": {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"},
     "reads-some": _with(
         f"losses.append({_STEP})",
         f"loss = {_STEP}\n"

@@ -45,33 +45,26 @@ def _by_duck(batch, device):
 
 _TENSOR = "return batch.to(device)"
 WRONG = {
-    "duck": edited(move, {"isinstance(batch, torch.Tensor)": 'hasattr(batch, "to")'}),
-    "other-device": edited(move, {_TENSOR: "return batch.to(second())"}),
-    "other-dtype": edited(move, {_TENSOR: "return batch.to(device, torch.float32)"}),
-    "no-tensor": edited(move, {_TENSOR: "return batch.tolist()"}),
-    "wrong-value": edited(move, {_TENSOR: "return torch.zeros_like(batch, device=device)"}),
-    "empty": edited(
-        move,
-        {_SEQUENCE: f"if isinstance(batch, list) and not batch:\n    return None\n{_SEQUENCE}"},
-    ),
-    "left-behind": edited(
-        move,
-        {
-            "move(value, device) for key, value in": "(move(value, device), value)[1] for key, value in"
-        },
-    ),
-    "other-shape": edited(move, {_TENSOR: "return batch.to(device)[None]"}),
-    "more": edited(
-        move, {_SEQUENCE: f"if isinstance(batch, list):\n    batch = [*batch, None]\n{_SEQUENCE}"}
-    ),
-    "lost": edited(move, {"in batch.items()}": "in batch.items() if value is not None}"}),
-    "other-order": edited(move, {"in batch.items()": "in sorted(batch.items(), key=str)[::-1]"}),
-    "other-keys": edited(move, {"{key: move": "{str(key): move"}),
-    "touched": edited(
-        move,
-        {_SEQUENCE: f"if isinstance(batch, float):\n    return torch.tensor(batch)\n{_SEQUENCE}"},
-    ),
-    "stays": edited(move, {"return batch.to(device)": "batch.to(device)"}),
+    "duck": {"isinstance(batch, torch.Tensor)": 'hasattr(batch, "to")'},
+    "other-device": {_TENSOR: "return batch.to(second())"},
+    "other-dtype": {_TENSOR: "return batch.to(device, torch.float32)"},
+    "no-tensor": {_TENSOR: "return batch.tolist()"},
+    "wrong-value": {_TENSOR: "return torch.zeros_like(batch, device=device)"},
+    "empty": {
+        _SEQUENCE: f"if isinstance(batch, list) and not batch:\n    return None\n{_SEQUENCE}"
+    },
+    "left-behind": {
+        "move(value, device) for key, value in": "(move(value, device), value)[1] for key, value in"
+    },
+    "other-shape": {_TENSOR: "return batch.to(device)[None]"},
+    "more": {_SEQUENCE: f"if isinstance(batch, list):\n    batch = [*batch, None]\n{_SEQUENCE}"},
+    "lost": {"in batch.items()}": "in batch.items() if value is not None}"},
+    "other-order": {"in batch.items()": "in sorted(batch.items(), key=str)[::-1]"},
+    "other-keys": {"{key: move": "{str(key): move"},
+    "touched": {
+        _SEQUENCE: f"if isinstance(batch, float):\n    return torch.tensor(batch)\n{_SEQUENCE}"
+    },
+    "stays": {"return batch.to(device)": "batch.to(device)"},
     "one-level": (
         _one_level,
         edited(
@@ -79,46 +72,35 @@ WRONG = {
             {"*(move(value, device) for": "*(by_duck(value, device) for"},
             by_duck=lambda value, device: value.to(device) if hasattr(value, "to") else value,
         ),
-        edited(
-            move,
-            {"*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"},
-        ),
+        {"*(move(value, device) for value in batch)": "move(batch[0], device), *batch[1:]"},
     ),
-    "namedtuple": edited(
-        move,
-        {
-            _NAMED: """\
+    "namedtuple": {
+        _NAMED: """\
 if isinstance(batch, tuple):
     return tuple(move(value, device) for value in batch)"""
-        },
-    ),
-    "not-entered": edited(move, {"(list, tuple)": "list"}),
-    "named-not-entered": edited(
-        move, {_NAMED: "", "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)"}
-    ),
+    },
+    "not-entered": {"(list, tuple)": "list"},
+    "named-not-entered": {
+        _NAMED: "",
+        "isinstance(batch, (list, tuple))": "type(batch) in (list, tuple)",
+    },
     "copied": lambda batch, device: move(copy.deepcopy(batch), device),
-    "other-container": edited(move, {_NAMED: "", "type(batch)(move": "list(move"}),
-    "strings": edited(
-        move,
-        {
-            _SEQUENCE: """\
+    "other-container": {_NAMED: "", "type(batch)(move": "list(move"},
+    "strings": {
+        _SEQUENCE: """\
 if hasattr(batch, "__iter__"):
     kind = type(batch) if isinstance(batch, tuple) else list
     return kind(value if len(batch) == 1 else move(value, device) for value in batch)"""
-        },
-    ),
-    "one-by-one": edited(move, {_NAMED: ""}),
-    "changed-input": edited(
-        move,
-        {
-            _DICT: """\
+    },
+    "one-by-one": {_NAMED: ""},
+    "changed-input": {
+        _DICT: """\
 for key in batch:
     batch[key] = move(batch[key], device)
 return batch"""
-        },
-    ),
+    },
 }
 RIGHT = {
     "by another road": _by_duck,
-    "a copy of each tensor": edited(move, {_TENSOR: "return batch.to(device, copy=True)"}),
+    "a copy of each tensor": {_TENSOR: "return batch.to(device, copy=True)"},
 }

@@ -77,13 +77,11 @@ def _tensors(sizes):
 WRONG = {
     **{name: _computing(twin) for name, twin in _TWINS.items()},
     "random": (
-        edited(tower, {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"}),
+        {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"},
         _made_in_forward,
     ),
-    "other-values": edited(tower, {".relu()": ".sigmoid()"}),
-    "other-place": edited(
-        tower, {"self.layers[-1](x)": 'self.layers[-1](x) + (x.device.type != "cpu")'}
-    ),
+    "other-values": {".relu()": ".sigmoid()"},
+    "other-place": {"self.layers[-1](x)": 'self.layers[-1](x) + (x.device.type != "cpu")'},
     "alike-pairs": _named_by_sizes,
     "hidden": _IN_A_LIST,
     "moves-by-hand": (
@@ -96,7 +94,7 @@ WRONG = {
         ),
         _moved_by_itself,
     ),
-    "no-bias": edited(tower, {"nn.Linear(a, b)": "nn.Linear(a, b, bias=False)"}),
+    "no-bias": {"nn.Linear(a, b)": "nn.Linear(a, b, bias=False)"},
     "born-there": _born_there,
     "other-layers": lambda sizes: tower(sizes[1:]),
 }

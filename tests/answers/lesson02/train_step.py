@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from course_lessons.lesson02.train_step import train_step
-from course_lessons.shared.edited import edited
 
 _LABELS, _IMAGES = "labels = labels.to(device)", "images = images.to(device)"
 
@@ -34,33 +33,31 @@ def _by_other_names(model, optimizer, images, labels, device):
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _LOSS, _RETURN = "F.cross_entropy(logits, labels)", "logits.detach().cpu().numpy()"
 WRONG = {
-    "piles-up": edited(train_step, {_ZERO: ""}),
-    "no-step": (edited(train_step, {_STEP: ""}), _detached),
-    "no-gradient": (
-        edited(train_step, {_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
-        edited(train_step, {_BACKWARD: _STEP, _STEP: _BACKWARD}),
-    ),
-    "old-gradient": edited(train_step, {_ZERO: _STEP, _BACKWARD: _ZERO, _STEP: _BACKWARD}),
-    "two-steps": edited(train_step, {_STEP: f"{_STEP}\n{_STEP}"}),
-    "summed": edited(train_step, {_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"}),
-    "softmax-twice": edited(train_step, {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"}),
-    "not-the-logits-loss": edited(train_step, {_LOSS: "F.nll_loss(logits, labels)"}),
-    "eval-mode": edited(train_step, {"model.to(device)": "model.to(device).eval()"}),
-    "steps": edited(train_step, {_STEP: f"{_STEP}\n{_STEP}\n{_STEP}"}),
-    "not-trained": edited(train_step, {_LOSS: f"2 * {_LOSS}"}),
-    "after-step": edited(train_step, {_RETURN: "model(images).detach().cpu().numpy()"}),
-    "the-loss": edited(train_step, {_RETURN: "loss.detach().cpu().numpy()"}),
-    "classes": edited(train_step, {_RETURN: "logits.argmax(1).cpu().numpy()"}),
-    "probabilities": edited(train_step, {_RETURN: "logits.softmax(1).detach().cpu().numpy()"}),
-    "other-logits": edited(train_step, {_RETURN: "logits.detach().cpu().numpy().T"}),
+    "piles-up": {_ZERO: ""},
+    "no-step": ({_STEP: ""}, _detached),
+    "no-gradient": ({_ZERO: _BACKWARD, _BACKWARD: _ZERO}, {_BACKWARD: _STEP, _STEP: _BACKWARD}),
+    "old-gradient": {_ZERO: _STEP, _BACKWARD: _ZERO, _STEP: _BACKWARD},
+    "two-steps": {_STEP: f"{_STEP}\n{_STEP}"},
+    "summed": {_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"},
+    "softmax-twice": {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"},
+    "not-the-logits-loss": {_LOSS: "F.nll_loss(logits, labels)"},
+    "eval-mode": {"model.to(device)": "model.to(device).eval()"},
+    "steps": {_STEP: f"{_STEP}\n{_STEP}\n{_STEP}"},
+    "not-trained": {_LOSS: f"2 * {_LOSS}"},
+    "after-step": {_RETURN: "model(images).detach().cpu().numpy()"},
+    "the-loss": {_RETURN: "loss.detach().cpu().numpy()"},
+    "classes": {_RETURN: "logits.argmax(1).cpu().numpy()"},
+    "probabilities": {_RETURN: "logits.softmax(1).detach().cpu().numpy()"},
+    "other-logits": {_RETURN: "logits.detach().cpu().numpy().T"},
     "stays": _on_cpu,
-    "round-trip": edited(train_step, {_LABELS: "", "(logits, labels)": "(logits.cpu(), labels)"}),
-    "loss-on-host": edited(
-        train_step,
-        {_LABELS: "", "model(images)": "model(images).cpu()", "detach().cpu()": "detach()"},
-    ),
-    "sends-more": edited(train_step, {_IMAGES: f"images.to(device)\n{_IMAGES}"}),
-    "too-early": edited(train_step, {"cpu()": 'to("cpu", non_blocking=True)'}),
-    "tensor": edited(train_step, {".numpy()": ""}),
+    "round-trip": {_LABELS: "", "(logits, labels)": "(logits.cpu(), labels)"},
+    "loss-on-host": {
+        _LABELS: "",
+        "model(images)": "model(images).cpu()",
+        "detach().cpu()": "detach()",
+    },
+    "sends-more": {_IMAGES: f"images.to(device)\n{_IMAGES}"},
+    "too-early": {"cpu()": 'to("cpu", non_blocking=True)'},
+    "tensor": {".numpy()": ""},
 }
 RIGHT = {"by other names": _by_other_names}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from course_lessons.lesson02.weighted_loss import _TWINS, weighted_loss
-from course_lessons.shared.edited import edited
+from course_lessons.lesson02.weighted_loss import _TWINS
 from course_utils.exercises.forms import several
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"
@@ -23,13 +22,13 @@ def _weighing(twin):
 
 WRONG = {
     **{name: tuple(map(_weighing, several(twin))) for name, twin in _TWINS.items()},
-    "reduction": edited(weighted_loss, {"weight=weight": "weight=weight, reduction='sum'"}),
-    "smoothed": edited(weighted_loss, {"weight=weight": "weight=weight, label_smoothing=0.1"}),
-    "other-loss": edited(weighted_loss, {"weight=weight": "weight=weight, ignore_index=1"}),
-    "wrong-value": edited(weighted_loss, {_WEIGHT: f"1 + {_WEIGHT}"}),
-    "stays": edited(weighted_loss, {".to(device)": ""}),
-    "not-scaled": edited(weighted_loss, {_WEIGHT: f"2 * {_WEIGHT}"}),
-    "other-dtype": edited(weighted_loss, {"weight=weight": "weight=weight.double()"}),
-    "no-weight": edited(weighted_loss, {"weight=weight": ""}),
+    "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
+    "smoothed": {"weight=weight": "weight=weight, label_smoothing=0.1"},
+    "other-loss": {"weight=weight": "weight=weight, ignore_index=1"},
+    "wrong-value": {_WEIGHT: f"1 + {_WEIGHT}"},
+    "stays": {".to(device)": ""},
+    "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},
+    "other-dtype": {"weight=weight": "weight=weight.double()"},
+    "no-weight": {"weight=weight": ""},
 }
 RIGHT = {"made on the device": _made_there}

@@ -31,13 +31,10 @@ WRONG = {
     "not-called": _with("torch.get_rng_state()", "torch.get_rng_state"),
     "whole-object": (_with(_MODEL, "model"), _with("scheduler.state_dict()", "scheduler")),
     "a-seed": _with("torch.get_rng_state()", "torch.initial_seed()"),
-    "swapped": edited(
-        full_state,
-        {
-            "optimizer.state_dict()": "scheduler.state_dict()",
-            "scheduler.state_dict()": "optimizer.state_dict()",
-        },
-    ),
+    "swapped": {
+        "optimizer.state_dict()": "scheduler.state_dict()",
+        "scheduler.state_dict()": "optimizer.state_dict()",
+    },
     "not-loadable": _with("random.getstate()", "repr(random.getstate())"),
     "no-buffers": _with(_MODEL, "dict(model.named_parameters())"),
     "buffers": _with(

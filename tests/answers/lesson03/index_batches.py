@@ -83,16 +83,12 @@ WRONG = {
     ),
     "same-each-epoch": _seeded("seed"),
     "not-the-rest": _seeded("seed + epoch + start"),
-    "empty-batch": edited(
-        index_batches, {"order.split(size))[start:]": "order[start * size :].split(size))"}
-    ),
-    "past-the-end": edited(index_batches, {"[start:]": "[start:] or [order[:1]]"}),
+    "empty-batch": {"order.split(size))[start:]": "order[start * size :].split(size))"},
+    "past-the-end": {"[start:]": "[start:] or [order[:1]]"},
     "left-out-first": _skips_before_the_shuffle,
-    "start-in-indices": edited(
-        index_batches, {"order.split(size))[start:]": "order[start:].split(size))"}
-    ),
+    "start-in-indices": {"order.split(size))[start:]": "order[start:].split(size))"},
     **{
-        name: edited(index_batches, {"[start:]": f"[{other}]"})
+        name: {"[start:]": f"[{other}]"}
         for name, other in {
             "start-ignored": "0:",
             "off-by-one": "start + (start > 0) :",
@@ -102,16 +98,10 @@ WRONG = {
             "up-to-start": ":start",
         }.items()
     },
-    "other-part": (
-        edited(index_batches, {"[start:]": "[2 * start :]"}),
-        edited(index_batches, {"[start:]": "[start :][:: -1 if start else 1]"}),
-    ),
+    "other-part": ({"[start:]": "[2 * start :]"}, {"[start:]": "[start :][:: -1 if start else 1]"}),
     "begins-again": (
-        edited(index_batches, {"[start:]": "[start:] + list(order.split(size))[:start]"}),
-        edited(
-            index_batches,
-            {"list(order.split(size))[start:]": "list(order.roll(-start * size).split(size))"},
-        ),
+        {"[start:]": "[start:] + list(order.split(size))[:start]"},
+        {"list(order.split(size))[start:]": "list(order.roll(-start * size).split(size))"},
     ),
     "from-one": _cut("torch.randperm(n, generator=generator) + 1"),
     "too-far": _cut("torch.randperm(n + 1, generator=generator)"),
@@ -119,23 +109,18 @@ WRONG = {
     "missing": _cut("torch.randperm(n - 1, generator=generator)"),
     "not-shuffled": _cut("torch.arange(n)"),
     "padded": _cut("torch.randperm(n, generator=generator).repeat(2)[: n + -n % size]"),
-    "last-dropped": edited(index_batches, {"order.split": "order[: n // size * size].split"}),
+    "last-dropped": {"order.split": "order[: n // size * size].split"},
     "sizes": (
-        edited(index_batches, {"order.split(size)": "order.split(size - 1)"}),
-        edited(index_batches, {"order.split(size)": "order.tensor_split(-(-n // size))"}),
+        {"order.split(size)": "order.split(size - 1)"},
+        {"order.split(size)": "order.tensor_split(-(-n // size))"},
     ),
-    "as-many": edited(index_batches, {"order.split(size)": "order.chunk(size)"}),
-    "ragged-first": edited(
-        index_batches,
-        {"list(order.split(size))": "[p.flip(0) for p in order.flip(0).split(size)][::-1]"},
-    ),
-    "sorted-inside": edited(
-        index_batches, {"list(order.split(size))": "[p.sort().values for p in order.split(size)]"}
-    ),
+    "as-many": {"order.split(size)": "order.chunk(size)"},
+    "ragged-first": {
+        "list(order.split(size))": "[p.flip(0) for p in order.flip(0).split(size)][::-1]"
+    },
+    "sorted-inside": {"list(order.split(size))": "[p.sort().values for p in order.split(size)]"},
     "whole-batches": _batches_shuffled,
-    "not-index-tensors": edited(
-        index_batches, {"list(order.split(size))": "[p.tolist() for p in order.split(size)]"}
-    ),
+    "not-index-tensors": {"list(order.split(size))": "[p.tolist() for p in order.split(size)]"},
     "not-repeatable": _goes_on,
     "other-seed": _seeded("1000 * seed + epoch"),
 }

@@ -83,36 +83,27 @@ WRONG = {
     "no-rename": (
         lambda state, path: torch.save(state, path),
         _in_place_at_once,
-        edited(save_atomic, {_NAME: "new = path", _REPLACE: ""}),
-        edited(save_atomic, {_NAME: 'new = path.with_suffix(".pt")'}),
+        {_NAME: "new = path", _REPLACE: ""},
+        {_NAME: 'new = path.with_suffix(".pt")'},
         edited(
             save_atomic,
             {_SYNC: "", _REPLACE: "shutil.copyfile(new, path)\nnew.unlink()"},
             shutil=shutil,
         ),
     ),
-    "overwrites": (
-        _replaced_even_when_it_failed,
-        edited(save_atomic, {_NAME: f'path.write_bytes(b"")\n{_NAME}'}),
-    ),
-    "not-renamed": edited(save_atomic, {_REPLACE: ""}),
+    "overwrites": (_replaced_even_when_it_failed, {_NAME: f'path.write_bytes(b"")\n{_NAME}'}),
+    "not-renamed": {_REPLACE: ""},
     "not-torch-save": edited(save_atomic, {"torch.save": "pickle.dump"}, pickle=pickle),
-    "not-all": edited(
-        save_atomic, {"torch.save(state, file)": 'torch.save({"value": state["value"]}, file)'}
-    ),
-    "not-saved": edited(save_atomic, {_NAME: f"{_NAME}\nif new.exists():\n    return"}),
+    "not-all": {"torch.save(state, file)": 'torch.save({"value": state["value"]}, file)'},
+    "not-saved": {_NAME: f"{_NAME}\nif new.exists():\n    return"},
     "moved-away": _moved_away_first,
     "no-fsync": (
-        edited(save_atomic, {_SYNC: ""}),
-        edited(
-            save_atomic,
-            {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
-        ),
+        {_SYNC: ""},
+        {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
     ),
-    "other-synced": edited(
-        save_atomic,
-        {_SYNC: "folder = os.open(path.parent, os.O_RDONLY)\nos.fsync(folder)\nos.close(folder)"},
-    ),
+    "other-synced": {
+        _SYNC: "folder = os.open(path.parent, os.O_RDONLY)\nos.fsync(folder)\nos.close(folder)"
+    },
     "not-flushed": edited(
         save_atomic,
         {
@@ -124,33 +115,27 @@ WRONG = {
     ),
     "other-folder": _elsewhere,
     "gap": (
-        edited(save_atomic, {_REPLACE: "path.unlink(missing_ok=True)\nos.rename(new, path)"}),
-        edited(
-            save_atomic, {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"}
-        ),
+        {_REPLACE: "path.unlink(missing_ok=True)\nos.rename(new, path)"},
+        {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"},
     ),
     "kept-beside": edited(
         save_atomic,
         {_REPLACE: f'{_REPLACE}\nshutil.copy(path, path.with_name("last.bak"))'},
         shutil=shutil,
     ),
-    "synced-early": edited(
-        save_atomic, {_SYNC: "", "torch.save(state, file)": f"{_SYNC}\ntorch.save(state, file)"}
-    ),
+    "synced-early": {_SYNC: "", "torch.save(state, file)": f"{_SYNC}\ntorch.save(state, file)"},
     "leftovers": (
-        edited(
-            save_atomic,
-            {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
-        ),
+        {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
         _cleared_when_it_failed,
     ),
 }
 RIGHT = {
     "another name each time, the old ones cleared, a synced folder": _old_names_cleared_and_synced_folder,
-    "arguments by name, a file handed to fsync": edited(
-        save_atomic, {_SYNC: "os.fsync(fd=file)", _REPLACE: "os.replace(src=new, dst=path)"}
-    ),
-    "a path's own move, with the name it gives back": edited(
-        save_atomic, {_REPLACE: "assert new.rename(target=path) == path"}
-    ),
+    "arguments by name, a file handed to fsync": {
+        _SYNC: "os.fsync(fd=file)",
+        _REPLACE: "os.replace(src=new, dst=path)",
+    },
+    "a path's own move, with the name it gives back": {
+        _REPLACE: "assert new.rename(target=path) == path"
+    },
 }

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.step_losses import _GIVES, _LEARNS, step_losses
-from course_lessons.shared.edited import edited
+from course_lessons.lesson03.step_losses import _GIVES, _LEARNS
 
 
 def _losses_without_training(model, batches, optimizer):
@@ -20,37 +19,22 @@ WRONG = {
     **_LEARNS,
     **_GIVES,
     "no-step": _losses_without_training,
-    "reads-twice": edited(
-        step_losses, {_GIVEN: "torch.stack(losses[:1]).tolist() + torch.stack(losses[1:]).tolist()"}
-    ),
-    "eval-mode": (
-        _LEARNS["eval-mode"],
-        edited(step_losses, {_STEP: f"{_STEP}\nmodel.eval()"}),
-    ),
-    "other-rate": edited(
-        step_losses, {"losses = []": 'losses = []\noptimizer.param_groups[0]["lr"] /= 2'}
-    ),
-    "one-per-step": edited(step_losses, {_GIVEN: f"{_GIVEN}[:-1]"}),
-    "steps": edited(step_losses, {_STEP: f"{_STEP}\n{_STEP}"}),
-    "weights": edited(step_losses, {_BACKWARD: "(2 * loss).backward()"}),
-    "wrong-loss": edited(step_losses, {_GIVEN: "(torch.stack(losses) + 1).tolist()"}),
-    "reads-each-step": edited(
-        step_losses, {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"}
-    ),
-    "reads-at-the-end": edited(step_losses, {"torch.stack(losses)": "torch.tensor(losses)"}),
-    "copied-one-by-one": edited(
-        step_losses,
-        {"loss.detach()": 'loss.detach().to("cpu", non_blocking=True)'},
-    ),
-    "not-floats": edited(step_losses, {"torch.stack(losses).tolist()": "losses"}),
+    "reads-twice": {_GIVEN: "torch.stack(losses[:1]).tolist() + torch.stack(losses[1:]).tolist()"},
+    "eval-mode": (_LEARNS["eval-mode"], {_STEP: f"{_STEP}\nmodel.eval()"}),
+    "other-rate": {"losses = []": 'losses = []\noptimizer.param_groups[0]["lr"] /= 2'},
+    "one-per-step": {_GIVEN: f"{_GIVEN}[:-1]"},
+    "steps": {_STEP: f"{_STEP}\n{_STEP}"},
+    "weights": {_BACKWARD: "(2 * loss).backward()"},
+    "wrong-loss": {_GIVEN: "(torch.stack(losses) + 1).tolist()"},
+    "reads-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+    "reads-at-the-end": {"torch.stack(losses)": "torch.tensor(losses)"},
+    "copied-one-by-one": {"loss.detach()": 'loss.detach().to("cpu", non_blocking=True)'},
+    "not-floats": {"torch.stack(losses).tolist()": "losses"},
 }
 RIGHT = {
-    "one tensor that grows on the device": edited(
-        step_losses,
-        {
-            "losses = []": "losses = torch.tensor([], device=batches[0][0].device)",
-            "losses.append(loss.detach())": "losses = torch.cat((losses, loss.detach()[None]))",
-            _GIVEN: "losses.tolist()",
-        },
-    )
+    "one tensor that grows on the device": {
+        "losses = []": "losses = torch.tensor([], device=batches[0][0].device)",
+        "losses.append(loss.detach())": "losses = torch.cat((losses, loss.detach()[None]))",
+        _GIVEN: "losses.tolist()",
+    }
 }

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson03.train_accumulated import _TWINS, train_accumulated
-from course_lessons.shared.edited import edited
+from course_lessons.lesson03.train_accumulated import _TWINS
 
 
 def _accumulate_by_k(model, batches, optimizer, k):
@@ -62,21 +61,16 @@ def _scaled_at_the_end(model, batches, optimizer, k):
 WRONG = {
     **_TWINS,
     "by-k": _accumulate_by_k,
-    "eval-mode": edited(
-        train_accumulated, {"optimizer.zero_grad()": "optimizer.zero_grad()\nmodel.eval()"}
-    ),
-    "not-by-count": edited(train_accumulated, {" / count": " / count**2"}),
+    "eval-mode": {"optimizer.zero_grad()": "optimizer.zero_grad()\nmodel.eval()"},
+    "not-by-count": {" / count": " / count**2"},
     "large-batch": _accumulate_joined,
-    "all-graphs": edited(
-        train_accumulated,
-        {
-            "optimizer.zero_grad()": "optimizer.zero_grad()\nloss = 0",
-            "loss = F": "loss = loss + F",
-            "    loss.backward()": "loss.backward()",
-        },
-    ),
+    "all-graphs": {
+        "optimizer.zero_grad()": "optimizer.zero_grad()\nloss = 0",
+        "loss = F": "loss = loss + F",
+        "    loss.backward()": "loss.backward()",
+    },
     "other-groups": _groups_begin_late,
     "other-rate": _lower_rate,
-    "steps": edited(train_accumulated, {"optimizer.step()": "optimizer.step()\noptimizer.step()"}),
+    "steps": {"optimizer.step()": "optimizer.step()\noptimizer.step()"},
 }
 RIGHT = {"gradients scaled at the end": _scaled_at_the_end}

@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.train_epoch import _GIVES, _LEARNS, train_epoch
-from course_lessons.shared.edited import edited
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
@@ -36,13 +35,11 @@ def _by_closure(model, batches, optimizer):
 WRONG = {
     **_LEARNS,
     **_GIVES,
-    "piles-up": edited(train_epoch, {_ZERO: "", **_MEAN_OF_MEANS}),
-    "steps": edited(train_epoch, {_STEP: f"{_STEP}\n{_STEP}"}),
-    "weights": edited(train_epoch, {_BACKWARD: "(2 * loss).backward()"}),
-    "eval-mode": edited(
-        train_epoch, {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"}
-    ),
-    "wrong-mean": edited(train_epoch, {"total / seen": "total / seen + 1"}),
+    "piles-up": {_ZERO: "", **_MEAN_OF_MEANS},
+    "steps": {_STEP: f"{_STEP}\n{_STEP}"},
+    "weights": {_BACKWARD: "(2 * loss).backward()"},
+    "eval-mode": {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"},
+    "wrong-mean": {"total / seen": "total / seen + 1"},
     "wrong-type": _gives_tensor,
 }
 RIGHT = {"by a closure": _by_closure}

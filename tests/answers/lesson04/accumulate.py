@@ -68,32 +68,22 @@ _FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
 _unscaled = edited(accumulate, {_STEP: "scaler.unscale_(optimizer)"})
 WRONG = {
     **TWINS,
-    "scale-off": edited(accumulate, {_STEP: f"if not {_FINITE}:\n    return\n{_STEP}"}),
-    "steps-anyway": edited(
-        accumulate, {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()\nscaler.update()"}
-    ),
-    "steps": edited(accumulate, {_STEP: "    scaler.step(optimizer)\n    scaler.update()"}),
-    "updates": edited(
-        accumulate, {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""}
-    ),
+    "scale-off": {_STEP: f"if not {_FINITE}:\n    return\n{_STEP}"},
+    "steps-anyway": {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()\nscaler.update()"},
+    "steps": {_STEP: "    scaler.step(optimizer)\n    scaler.update()"},
+    "updates": {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""},
     "large-batch": _joined,
     "one-backward": (_one_backward, _from_a_list),
-    "left-out": edited(accumulate, {_BACKWARD: f"if loss.isfinite():\n    {_BACKWARD}"}),
-    "overflow-kept": (
-        edited(accumulate, {_BACKWARD: f"{_BACKWARD}\n{_MEND}"}),
-        edited(accumulate, {_STEP: f"{_MEND}\n{_STEP}"}),
-    ),
-    "backward-inside": edited(accumulate, {_BACKWARD: f"    {_BACKWARD}"}),
+    "left-out": {_BACKWARD: f"if loss.isfinite():\n    {_BACKWARD}"},
+    "overflow-kept": ({_BACKWARD: f"{_BACKWARD}\n{_MEND}"}, {_STEP: f"{_MEND}\n{_STEP}"}),
+    "backward-inside": {_BACKWARD: f"    {_BACKWARD}"},
     "own-scaler": _with_its_own_scaler,
-    "wrong-length": edited(accumulate, {" / count": " / (count - 1)"}),
-    "not-all": edited(accumulate, {"for x, y in batches:": "for x, y in batches[1:] or batches:"}),
-    "graph-kept": edited(accumulate, {".backward()": ".backward(retain_graph=True)"}),
-    "step-bypassed": edited(accumulate, {"scaler.step(optimizer)": "optimizer.step()"}),
-    "piles-up": (
-        TWINS["piles-up"],
-        edited(TWINS["by-batches"][0], {"optimizer.zero_grad()": ""}),
-    ),
-    "no-scaler": edited(accumulate, {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"}),
-    "named-device": edited(accumulate, {"x.device.type": '"cuda"'}),
+    "wrong-length": {" / count": " / (count - 1)"},
+    "not-all": {"for x, y in batches:": "for x, y in batches[1:] or batches:"},
+    "graph-kept": {".backward()": ".backward(retain_graph=True)"},
+    "step-bypassed": {"scaler.step(optimizer)": "optimizer.step()"},
+    "piles-up": (TWINS["piles-up"], edited(TWINS["by-batches"][0], {"optimizer.zero_grad()": ""})),
+    "no-scaler": {"scaler.scale(loss)": "loss", _STEP: "optimizer.step()"},
+    "named-device": {"x.device.type": '"cuda"'},
 }
 RIGHT = {"by shares": _by_shares, "skips by hand": _skips_by_hand}

@@ -96,74 +96,52 @@ def _where(condition):
 WRONG = {
     "half-model": (_half_model, _half_inputs, _half_and_back),
     "no-autocast": (
-        edited(amp_step, {"torch.autocast(x.device.type, dtype=dtype)": "torch.enable_grad()"}),
-        edited(
-            amp_step,
-            {"torch.autocast(x.device.type, dtype=dtype)": "torch.autocast(x.device.type)"},
-        ),
+        {"torch.autocast(x.device.type, dtype=dtype)": "torch.enable_grad()"},
+        {"torch.autocast(x.device.type, dtype=dtype)": "torch.autocast(x.device.type)"},
     ),
     "named-device": (
-        edited(amp_step, {"x.device.type": '"cuda"'}),
-        edited(amp_step, {"x.device.type": '"cpu"'}),
-        edited(amp_step, {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("}),
+        {"x.device.type": '"cuda"'},
+        {"x.device.type": '"cpu"'},
+        {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("},
     ),
-    "loss-outside": edited(amp_step, {_FORWARD: f"{_PARTED}loss = loss_fn(outputs, y)"}),
-    "backward-inside": edited(
-        amp_step,
-        {
-            f"optimizer.zero_grad()\n{_BACKWARD}": f"    optimizer.zero_grad()\n    {_BACKWARD}",
-        },
-    ),
-    "step-bypassed": edited(amp_step, {"scaler.step(optimizer)": "optimizer.step()"}),
-    "not-scaled": edited(amp_step, {"scaler.scale(loss)": "loss"}),
+    "loss-outside": {_FORWARD: f"{_PARTED}loss = loss_fn(outputs, y)"},
+    "backward-inside": {
+        f"optimizer.zero_grad()\n{_BACKWARD}": f"    optimizer.zero_grad()\n    {_BACKWARD}"
+    },
+    "step-bypassed": {"scaler.step(optimizer)": "optimizer.step()"},
+    "not-scaled": {"scaler.scale(loss)": "loss"},
     "own-scaler": _own_scaler,
-    "reads-scale": edited(amp_step, {"scaler.scale(loss)": "(loss * scaler.get_scale())"}),
-    "zeroed-late": edited(
-        amp_step,
-        {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
-    ),
-    "scale-off": edited(amp_step, {"scaler.update()": "scaler.update(1024.0)"}),
-    "no-scaler": edited(amp_step, {_SCALED_STEP: "loss.backward()\noptimizer.step()"}),
-    "steps-anyway": edited(
-        amp_step, {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"}
-    ),
-    "steps-twice": edited(
-        amp_step, {"scaler.step(optimizer)": "scaler.step(optimizer)\noptimizer.step()"}
-    ),
-    "no-backward": edited(amp_step, {".backward()": ""}),
-    "rounded-loss": edited(amp_step, {"loss.detach()": "loss.detach().half()"}),
-    "no-step": edited(
-        amp_step,
-        {"scaler.step(optimizer)": "scaler.step(optimizer) if scaler.is_enabled() else None"},
-    ),
-    "wrong-length": edited(
-        amp_step,
-        {
-            "scaler.step(optimizer)": "scaler.unscale_(optimizer)\n"
-            "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
-        },
-    ),
-    "other-loss": edited(amp_step, {"loss.detach()": "loss.detach() * len(y)"}),
-    "refused-by-scaler": edited(
-        amp_step,
-        {"scaler.step(optimizer)": "scaler.update()", "scaler.update()": "scaler.step(optimizer)"},
-    ),
-    "no-update": edited(amp_step, {"scaler.update()": ""}),
+    "reads-scale": {"scaler.scale(loss)": "(loss * scaler.get_scale())"},
+    "zeroed-late": {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
+    "scale-off": {"scaler.update()": "scaler.update(1024.0)"},
+    "no-scaler": {_SCALED_STEP: "loss.backward()\noptimizer.step()"},
+    "steps-anyway": {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"},
+    "steps-twice": {"scaler.step(optimizer)": "scaler.step(optimizer)\noptimizer.step()"},
+    "no-backward": {".backward()": ""},
+    "rounded-loss": {"loss.detach()": "loss.detach().half()"},
+    "no-step": {
+        "scaler.step(optimizer)": "scaler.step(optimizer) if scaler.is_enabled() else None"
+    },
+    "wrong-length": {
+        "scaler.step(optimizer)": "scaler.unscale_(optimizer)\n"
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
+    },
+    "other-loss": {"loss.detach()": "loss.detach() * len(y)"},
+    "refused-by-scaler": {
+        "scaler.step(optimizer)": "scaler.update()",
+        "scaler.update()": "scaler.step(optimizer)",
+    },
+    "no-update": {"scaler.update()": ""},
     **TWINS,
-    "waits": (
-        edited(amp_step, {"loss.detach()": "loss.item()"}),
-        edited(amp_step, {"loss.detach()": "torch.tensor(loss.item())"}),
-    ),
-    "keeps-graph": edited(amp_step, {"loss.detach()": "loss"}),
+    "waits": ({"loss.detach()": "loss.item()"}, {"loss.detach()": "torch.tensor(loss.item())"}),
+    "keeps-graph": {"loss.detach()": "loss"},
     **BACK,
 }
 RIGHT = {
     "by other names": _by_other_names,
     "asking the scaler": _where("scaler.is_enabled()"),
     "asking the format": _where("dtype == torch.float16"),
-    "the loss in float32": edited(
-        amp_step, {_FORWARD: f"{_PARTED}loss = loss_fn(outputs.float(), y)"}
-    ),
+    "the loss in float32": {_FORWARD: f"{_PARTED}loss = loss_fn(outputs.float(), y)"},
     "by a decorator": _by_a_decorator,
     "by autograd": _by_autograd,
     "moves the data": _moves_the_data,

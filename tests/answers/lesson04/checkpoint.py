@@ -50,17 +50,14 @@ _OPTIMIZER = "optimizer.state_dict()"
 _NEW = "torch.amp.GradScaler('cpu').state_dict()"
 WRONG = {
     "no-scaler": _with(f'"scaler": {_SCALER},', ""),
-    "part-missing": (
-        _with(f'"optimizer": {_OPTIMIZER},', ""),
-        lambda model, optimizer, scaler: {},
-    ),
-    "other-keys": edited(checkpoint, {'"model"': '"net"', '"scaler"': '"scale"'}),
+    "part-missing": (_with(f'"optimizer": {_OPTIMIZER},', ""), lambda model, optimizer, scaler: {}),
+    "other-keys": {'"model"': '"net"', '"scaler"': '"scale"'},
     "scale-only": (
         _with(_SCALER, "scaler.get_scale()"),
         _with(_SCALER, '{"scale": scaler.get_scale()}'),
     ),
     "no-count": _without_the_count,
-    "other-scaler": edited(checkpoint, {_SCALER: _NEW}),
+    "other-scaler": {_SCALER: _NEW},
     "none-for-disabled": (_with(_SCALER, f"{_SCALER} or None"), _disabled_left_out),
     "not-plain": _with(_SCALER, "scaler"),
     "not-called": _with(_MODEL, "model.state_dict"),
@@ -68,7 +65,7 @@ WRONG = {
     "buffers": _with(_MODEL, "dict(model.named_parameters())"),
     "half": (_halves, _with(_MODEL, "model.half().state_dict()")),
     "no-moments": _without_moments,
-    "changed-input": (_clears, edited(checkpoint, {"return {": "model.eval()\nreturn {"})),
+    "changed-input": (_clears, {"return {": "model.eval()\nreturn {"}),
     "not-loadable": (
         _with(_MODEL, _OPTIMIZER),
         _with(_MODEL, '{f"module.{k}": v for k, v in model.state_dict().items()}'),
@@ -79,7 +76,4 @@ WRONG = {
         _MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"
     ),
 }
-RIGHT = {
-    "of copies": _of_copies,
-    "with more": lambda *parts: {**checkpoint(*parts), "step": 3},
-}
+RIGHT = {"of copies": _of_copies, "with more": lambda *parts: {**checkpoint(*parts), "step": 3}}

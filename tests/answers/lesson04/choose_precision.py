@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from course_lessons.lesson04.choose_precision import choose_precision
-from course_lessons.shared.edited import edited
 
 
 def _by_the_library(can):
@@ -35,23 +34,18 @@ def _in_one_line(can):
 _IF_CPU = 'can.device.type == "cpu"'
 WRONG = {
     "asks-the-machine": _by_the_library,
-    "scaler-with-bf16": edited(choose_precision, {"torch.bfloat16, False": "torch.bfloat16, True"}),
-    "no-scaler": edited(choose_precision, {"torch.float16, True": "torch.float16, False"}),
+    "scaler-with-bf16": {"torch.bfloat16, False": "torch.bfloat16, True"},
+    "no-scaler": {"torch.float16, True": "torch.float16, False"},
     "no-units": _bf16_everywhere,
-    "bf16-missed": (_by_capability, edited(choose_precision, {"can.bf16": "can.tf32"})),
+    "bf16-missed": (_by_capability, {"can.bf16": "can.tf32"}),
     "accelerator-float32": (
-        edited(choose_precision, {_IF_CPU: 'can.device != "cuda"'}),
-        edited(choose_precision, {_IF_CPU: 'can.device.type != "cuda"'}),
-        edited(choose_precision, {_IF_CPU: 'can.device.type not in ("cuda", "mps")'}),
+        {_IF_CPU: 'can.device != "cuda"'},
+        {_IF_CPU: 'can.device.type != "cuda"'},
+        {_IF_CPU: 'can.device.type not in ("cuda", "mps")'},
     ),
-    "cpu-float16": (
-        edited(choose_precision, {_IF_CPU: "False"}),
-        edited(choose_precision, {_IF_CPU: 'can.device == "cpu"'}),
-    ),
-    "scaler-with-float32": edited(
-        choose_precision, {"torch.float32, False": "torch.float32, True"}
-    ),
-    "other-format": edited(choose_precision, {"torch.float32": "torch.float64"}),
+    "cpu-float16": ({_IF_CPU: "False"}, {_IF_CPU: 'can.device == "cpu"'}),
+    "scaler-with-float32": {"torch.float32, False": "torch.float32, True"},
+    "other-format": {"torch.float32": "torch.float64"},
     "not-a-pair": lambda can: choose_precision(can)[::-1],
     "not-a-bool": lambda can: (choose_precision(can)[0], "yes"),
     "wrong-type": lambda can: torch.float32,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson04.clipped_step import BACK, TWINS, clipped_step
+from course_lessons.lesson04.clipped_step import BACK, TWINS
 from course_lessons.shared.edited import edited
 
 
@@ -25,21 +25,17 @@ WRONG = {
     **TWINS,
     "clips-scaled": (
         TWINS["clips-scaled"],
-        edited(clipped_step, {_UNSCALE: _CLIP, _CLIP: _UNSCALE}),
+        {_UNSCALE: _CLIP, _CLIP: _UNSCALE},
         edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
     **BACK,
-    "steps-anyway": edited(clipped_step, {"scaler.step(optimizer)": "optimizer.step()"}),
-    "overflow-kept": edited(
-        clipped_step, {_CLIP: f"{_ZERO}\n{_CLIP}", "scaler.step(optimizer)": "optimizer.step()"}
-    ),
+    "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},
+    "overflow-kept": {_CLIP: f"{_ZERO}\n{_CLIP}", "scaler.step(optimizer)": "optimizer.step()"},
     "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),
-    "wrong-norm": edited(clipped_step, {"return norm": "return 2 * norm"}),
-    "no-update": edited(clipped_step, {"scaler.update()": ""}),
+    "wrong-norm": {"return norm": "return 2 * norm"},
+    "no-update": {"scaler.update()": ""},
 }
 RIGHT = {
     "by a scaled limit": _by_a_scaled_limit,
-    "skips by hand": edited(
-        clipped_step, {"scaler.step(optimizer)": "if norm.isfinite():\n    optimizer.step()"}
-    ),
+    "skips by hand": {"scaler.step(optimizer)": "if norm.isfinite():\n    optimizer.step()"},
 }

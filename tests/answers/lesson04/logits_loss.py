@@ -7,7 +7,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.lesson04.logits_loss import TWINS, logits_loss, of
-from course_lessons.shared.edited import edited
 
 
 def _of_sigmoid(logits, targets):
@@ -45,9 +44,7 @@ WRONG = {
     "large-wrong": lambda logits, targets: logits_loss(logits * (1 + (logits.abs() > 99)), targets),
     "wrong-formula": of("logits, targets ** 2"),
     "gradient": _half_gradient,
-    "made-not-called": edited(
-        logits_loss, {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"}
-    ),
+    "made-not-called": {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"},
     "not-one": of('logits, targets, reduction="none"'),
     "no-graph": of("logits.detach(), targets"),
 }

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 import torch
 
 from course_lessons.lesson05.accumulate import accumulate
-from course_lessons.shared.edited import edited
 
 
 def _accumulate_forward_outside(model, parts, loss_fn, optimizer):
@@ -78,25 +77,19 @@ def _accumulate_then_divide(model, parts, loss_fn, optimizer):
 _LOSS = "(loss_fn(model(x), y) * len(x) / rows)"
 _LAST = "add_gradient(*parts[-1])"
 WRONG = {
-    "every-part": edited(accumulate, {"with model.no_sync():": "if True:"}),
+    "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": _accumulate_forward_outside,
     "never-sends": (
-        edited(accumulate, {_LAST: f"    {_LAST}"}),
-        edited(accumulate, {"loss_fn(model(x), y)": "loss_fn(model.module(x), y)"}),
+        {_LAST: f"    {_LAST}"},
+        {"loss_fn(model(x), y)": "loss_fn(model.module(x), y)"},
     ),
     "not-the-last": (
-        edited(
-            accumulate,
-            {
-                "with model.no_sync():": "add_gradient(*parts[0])\nwith model.no_sync():",
-                "parts[:-1]": "parts[1:]",
-                _LAST: "",
-            },
-        ),
-        edited(
-            accumulate,
-            {"with model.no_sync():": "if True:", _LAST: f"with model.no_sync():\n    {_LAST}"},
-        ),
+        {
+            "with model.no_sync():": "add_gradient(*parts[0])\nwith model.no_sync():",
+            "parts[:-1]": "parts[1:]",
+            _LAST: "",
+        },
+        {"with model.no_sync():": "if True:", _LAST: f"with model.no_sync():\n    {_LAST}"},
     ),
     "part-left-out": lambda model, parts, loss_fn, optimizer: accumulate(
         model, parts[:-1] or parts, loss_fn, optimizer
@@ -105,27 +98,23 @@ WRONG = {
         lambda model, parts, loss_fn, optimizer: accumulate(
             model, [*parts, parts[-1]], loss_fn, optimizer
         ),
-        edited(accumulate, {_LOSS: f"model(x)\n{_LOSS}"}),
+        {_LOSS: f"model(x)\n{_LOSS}"},
     ),
-    "no-backward": edited(accumulate, {".backward()": ".detach()"}),
-    "divided-twice": edited(accumulate, {" / rows": " / rows / len(parts)"}),
-    "by-ranks": edited(accumulate, {" / rows": " / rows / model._dist.get_world_size()"}),
-    "rows-alone": edited(accumulate, {" * len(x)": ""}),
-    "own-rows": edited(accumulate, {" * len(x) / rows": " / len(x)"}),
-    "last-unweighted": edited(
-        accumulate, {_LAST: "loss_fn(model(parts[-1][0]), parts[-1][1]).backward()"}
-    ),
-    "first-size": edited(
-        accumulate, {"sum(len(x) for x, _ in parts)": "len(parts[0][0]) * len(parts)"}
-    ),
-    "no-step": edited(accumulate, {"optimizer.step()": ""}),
-    "unweighted": edited(accumulate, {" * len(x) / rows": " / len(parts)"}),
-    "not-divided": edited(accumulate, {" * len(x) / rows": ""}),
-    "by-rows": edited(accumulate, {" / rows": ""}),
-    "only-last": edited(accumulate, {_LOSS: f"optimizer.zero_grad()\n{_LOSS}"}),
+    "no-backward": {".backward()": ".detach()"},
+    "divided-twice": {" / rows": " / rows / len(parts)"},
+    "by-ranks": {" / rows": " / rows / model._dist.get_world_size()"},
+    "rows-alone": {" * len(x)": ""},
+    "own-rows": {" * len(x) / rows": " / len(x)"},
+    "last-unweighted": {_LAST: "loss_fn(model(parts[-1][0]), parts[-1][1]).backward()"},
+    "first-size": {"sum(len(x) for x, _ in parts)": "len(parts[0][0]) * len(parts)"},
+    "no-step": {"optimizer.step()": ""},
+    "unweighted": {" * len(x) / rows": " / len(parts)"},
+    "not-divided": {" * len(x) / rows": ""},
+    "by-rows": {" / rows": ""},
+    "only-last": {_LOSS: f"optimizer.zero_grad()\n{_LOSS}"},
     "not-zeroed": (
-        edited(accumulate, {"optimizer.zero_grad()": ""}),
-        edited(accumulate, {"optimizer.zero_grad()": "", " * len(x) / rows": " / len(parts)"}),
+        {"optimizer.zero_grad()": ""},
+        {"optimizer.zero_grad()": "", " * len(x) / rows": " / len(parts)"},
     ),
     "steps": _accumulate_stepping,
     "all-at-once": _accumulate_one_backward,
@@ -133,13 +122,10 @@ WRONG = {
     "ranks-wait": _accumulate_on_rank_0,
 }
 RIGHT = {
-    "by the inner model": edited(
-        accumulate,
-        {
-            "with model.no_sync():": "if True:",
-            "add_gradient(*part)": "(loss_fn(model.module(part[0]), part[1]) * len(part[0]) / rows).backward()",
-        },
-    ),
+    "by the inner model": {
+        "with model.no_sync():": "if True:",
+        "add_gradient(*part)": "(loss_fn(model.module(part[0]), part[1]) * len(part[0]) / rows).backward()",
+    },
     "in one loop": _accumulate_in_one_loop,
     "by the attribute": _accumulate_by_the_attribute,
     "divided at the end": _accumulate_then_divide,

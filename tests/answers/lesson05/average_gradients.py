@@ -145,46 +145,34 @@ _KEEP_NONE = edited(
 )
 WRONG = {
     "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
-    "none-skipped": edited(average_gradients, {_FILL: "if parameter.grad is None:\n    continue"}),
+    "none-skipped": {_FILL: "if parameter.grad is None:\n    continue"},
     "not-kept": _average_not_kept,
     "nobodys": _KEEP_NONE,
-    "not-divided": edited(average_gradients, {_DIVIDE: ""}),
+    "not-divided": {_DIVIDE: ""},
     "other-count": (
-        edited(average_gradients, {"dist.get_world_size()": "2"}),
-        edited(average_gradients, {"dist.get_world_size()": "(dist.get_rank() + 1)"}),
-        edited(average_gradients, {_DIVIDE: f"{_DIVIDE}\n{_DIVIDE}"}),
+        {"dist.get_world_size()": "2"},
+        {"dist.get_world_size()": "(dist.get_rank() + 1)"},
+        {_DIVIDE: f"{_DIVIDE}\n{_DIVIDE}"},
     ),
-    "own": edited(average_gradients, {_SEND: "", _DIVIDE: ""}),
-    "own-divided": edited(average_gradients, {_SEND: "dist.all_reduce(parameter.grad.clone())"}),
+    "own": {_SEND: "", _DIVIDE: ""},
+    "own-divided": {_SEND: "dist.all_reduce(parameter.grad.clone())"},
     "of-rank-0": (_average_of_broadcasts, _average_of_divided_broadcasts),
-    "rank-0-alone": (
-        _average_of_rank_0,
-        edited(average_gradients, {_DIVIDE: f"if dist.get_rank() == 0:\n    {_DIVIDE}"}),
-    ),
-    "some-left": edited(
-        average_gradients,
-        {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
-    ),
+    "rank-0-alone": (_average_of_rank_0, {_DIVIDE: f"if dist.get_rank() == 0:\n    {_DIVIDE}"}),
+    "some-left": {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
     "some-sums": _average_of_the_last_parameter,
-    "zeros": edited(average_gradients, {"if parameter.grad is None:": "if True:"}),
-    "ones": edited(average_gradients, {"torch.zeros_like": "torch.ones_like"}),
+    "zeros": {"if parameter.grad is None:": "if True:"},
+    "ones": {"torch.zeros_like": "torch.ones_like"},
     "users-only": _average_of_users,
     "parameters": (
         _average_parameters,
         _average_thawed,
-        edited(
-            average_gradients,
-            {
-                _SEND: "dist.all_reduce(parameter.data)",
-                _DIVIDE: "parameter.data /= dist.get_world_size()",
-            },
-        ),
+        {
+            _SEND: "dist.all_reduce(parameter.data)",
+            _DIVIDE: "parameter.data /= dist.get_world_size()",
+        },
     ),
-    "frozen": edited(average_gradients, {"if parameter.requires_grad:": "if True:"}),
-    "wrong-value": (
-        _average_of_the_largest,
-        edited(average_gradients, {_SEND: f"parameter.grad.abs_()\n{_SEND}"}),
-    ),
+    "frozen": {"if parameter.requires_grad:": "if True:"},
+    "wrong-value": (_average_of_the_largest, {_SEND: f"parameter.grad.abs_()\n{_SEND}"}),
 }
 RIGHT = {
     "by AVG": _average_by_avg,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from course_lessons.lesson05.rescue import TWINS, rescue
-from course_lessons.shared.edited import edited
 
 
 def _rescue_in_place(state, model):
@@ -75,38 +74,24 @@ def _rescue_by_any_prefix(state, model):
 
 WRONG = {
     **TWINS,
-    "copied": edited(rescue, {"key: state[prefix + key]": "key: state[prefix + key].clone()"}),
+    "copied": {"key: state[prefix + key]": "key: state[prefix + key].clone()"},
     "changed-input": _rescue_in_place,
     "other-tensors": (
         _rescue_by_position,
         _rescue_one_layer,
-        edited(rescue, {"state[prefix + key] for": "wanted[key] for"}),
+        {"state[prefix + key] for": "wanted[key] for"},
     ),
-    "refused": edited(
-        rescue,
-        {"== set(state)": "== set(state) and next(iter(state)).endswith(next(iter(wanted)))"},
-    ),
-    "twice": (
-        *TWINS["twice"],
-        _rescue_by_any_prefix,
-        _rescue_by_cutting,
-        _rescue_key_by_key,
-    ),
-    "not-refused": (
-        edited(rescue, {'raise ValueError("this checkpoint is of another model")': ""}),
-    ),
-    "other-error": edited(
-        rescue,
-        {
-            "if {prefix + key for key in wanted} == set(state)": "if next(iter(state)).startswith(prefix)"
-        },
-    ),
-    "other-keys": edited(
-        rescue,
-        {
-            "{key: state[prefix + key] for key in wanted}": "{'a' + key: state[prefix + key] for key in wanted}"
-        },
-    ),
+    "refused": {
+        "== set(state)": "== set(state) and next(iter(state)).endswith(next(iter(wanted)))"
+    },
+    "twice": (*TWINS["twice"], _rescue_by_any_prefix, _rescue_by_cutting, _rescue_key_by_key),
+    "not-refused": ({'raise ValueError("this checkpoint is of another model")': ""},),
+    "other-error": {
+        "if {prefix + key for key in wanted} == set(state)": "if next(iter(state)).startswith(prefix)"
+    },
+    "other-keys": {
+        "{key: state[prefix + key] for key in wanted}": "{'a' + key: state[prefix + key] for key in wanted}"
+    },
     "returned-nothing": _rescue_loading,
 }
 RIGHT = {"by the first key": _rescue_by_the_first_key}

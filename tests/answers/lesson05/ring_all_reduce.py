@@ -167,33 +167,26 @@ def _swapped_ring(x, dist):
 _WAITS = "for work in works:\n    work.wait()"
 _ADD = "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
 WRONG = {
-    "deadlock": edited(
-        ring_all_reduce, {"sending = dist.isend": "dist.send", "sending.wait()": ""}
-    ),
+    "deadlock": {"sending = dist.isend": "dist.send", "sending.wait()": ""},
     "one-rank": _ring_by_rank_0,
     "other-partner": _ring_of_other_sizes,
     "whole-tensors": (_ring_of_whole_tensors, _ring_to_and_from_all),
     "too-many-steps": (_ring_taking_turns, _ring_all_begun_at_once),
-    "half-way": edited(ring_all_reduce, {"2 * (n - 1)": "n - 1", _ADD: "part += received"}),
+    "half-way": {"2 * (n - 1)": "n - 1", _ADD: "part += received"},
     "no-partner": (
-        edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"}),
+        {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"},
         edited(_swapped_ring, {"irecv(received, (rank - 1)": "irecv(received, (rank + 1)"}),
-        edited(
-            ring_all_reduce, {"dist.recv(received, (rank - 1)": "dist.recv(received, (rank + 1)"}
-        ),
+        {"dist.recv(received, (rank - 1)": "dist.recv(received, (rank + 1)"},
     ),
     "lacking": (
-        edited(ring_all_reduce, {"2 * (n - 1)": "2 * (n - 1) - 1"}),
-        edited(ring_all_reduce, {"    part += received": "    part.copy_(received)"}),
+        {"2 * (n - 1)": "2 * (n - 1) - 1"},
+        {"    part += received": "    part.copy_(received)"},
     ),
-    "more-than-once": (
-        edited(ring_all_reduce, {_ADD: "part += received"}),
-        lambda x, dist: x.mul_(dist.get_world_size()),
-    ),
+    "more-than-once": ({_ADD: "part += received"}, lambda x, dist: x.mul_(dist.get_world_size())),
     "left-over": _ring_rounding_down,
     "no-wait": (
-        edited(ring_all_reduce, {"sending = dist.isend": "dist.isend", "sending.wait()": ""}),
-        edited(ring_all_reduce, {"empty_like": "zeros_like", "dist.recv": "dist.irecv"}),
+        {"sending = dist.isend": "dist.isend", "sending.wait()": ""},
+        {"empty_like": "zeros_like", "dist.recv": "dist.irecv"},
         edited(_swapped_ring, {_WAITS: _ADD, _ADD: _WAITS}),
     ),
     "collective": lambda x, dist: dist.all_reduce(x),

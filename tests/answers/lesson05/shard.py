@@ -80,44 +80,38 @@ def _shard_by_random(n, rank, world_size, epoch, seed):
 
 WRONG = {
     "own-order": (
-        edited(shard, {"seed + epoch": "seed + epoch + 100 * rank"}),
-        edited(shard, {"seed + epoch": "seed + epoch + rank", "[rank::world_size]": "[:length]"}),
+        {"seed + epoch": "seed + epoch + 100 * rank"},
+        {"seed + epoch": "seed + epoch + rank", "[rank::world_size]": "[:length]"},
     ),
     "unseeded": edited(
         shard, {"manual_seed(seed + epoch)": "manual_seed(next(_COUNT))"}, _COUNT=itertools.count()
     ),
-    "repeated": edited(shard, {"torch.randperm(n, ": "torch.randint(n, (n,), "}),
-    "overlap": edited(shard, {"padded[rank::world_size]": "padded[rank : rank + length]"}),
-    "same-every-epoch": edited(shard, {"seed + epoch": "seed"}),
-    "epochs-again": edited(shard, {"seed + epoch": "seed + epoch % 3"}),
+    "repeated": {"torch.randperm(n, ": "torch.randint(n, (n,), "},
+    "overlap": {"padded[rank::world_size]": "padded[rank : rank + length]"},
+    "same-every-epoch": {"seed + epoch": "seed"},
+    "epochs-again": {"seed + epoch": "seed + epoch % 3"},
     "same-again": (
-        edited(shard, {"(order * world_size)": "(order + [0] * world_size)"}),
-        edited(shard, {"(order * world_size)": "(order + order[-1:] * world_size)"}),
+        {"(order * world_size)": "(order + [0] * world_size)"},
+        {"(order * world_size)": "(order + order[-1:] * world_size)"},
         _shard_filled_at_random,
     ),
     "same-rows": _shard_cut_first,
     "handed-round": _shard_handed_round,
-    "unequal": edited(shard, {"return padded": "return order"}),
-    "drops-rows": edited(shard, {"math.ceil(n / world_size)": "n // world_size"}),
+    "unequal": {"return padded": "return order"},
+    "drops-rows": {"math.ceil(n / world_size)": "n // world_size"},
     "global-generator": (
-        edited(
-            shard,
-            {"generator = torch.Generator()": "torch", ", generator=generator": ""},
-        ),
+        {"generator = torch.Generator()": "torch", ", generator=generator": ""},
         _shard_after_seeding_python,
         _shard_after_seeding_numpy,
     ),
     "not-shuffled": (_shard_in_order, _shard_rotated),
-    "all-rows": edited(
-        shard,
-        {"seed + epoch": "seed + epoch + rank", "return padded[rank::world_size]": "return order"},
-    ),
-    "other-rows": edited(shard, {".tolist()": ".add(1).tolist()"}),
-    "too-long": edited(shard, {"return padded": "return 2 * padded"}),
-    "no-seed": (
-        edited(shard, {"seed + epoch": "epoch"}),
-        edited(shard, {"seed + epoch": "seed * epoch"}),
-    ),
+    "all-rows": {
+        "seed + epoch": "seed + epoch + rank",
+        "return padded[rank::world_size]": "return order",
+    },
+    "other-rows": {".tolist()": ".add(1).tolist()"},
+    "too-long": {"return padded": "return 2 * padded"},
+    "no-seed": ({"seed + epoch": "epoch"}, {"seed + epoch": "seed * epoch"}),
 }
 RIGHT = {
     "of tensors": lambda *case: list(torch.tensor(shard(*case))),

@@ -73,60 +73,47 @@ _OF_RANKS = {
 }
 _OF_BATCHES = {', reduction="sum"': "", "float(len(x))": "1.0"}
 WRONG = {
-    "one-rank": (
-        _unhang_given,
-        edited(unhang, {_SEND: "", "log(mean)": f"{_SEND}\n{_MEAN}\nlog(mean)"}),
-    ),
+    "one-rank": (_unhang_given, {_SEND: "", "log(mean)": f"{_SEND}\n{_MEAN}\nlog(mean)"}),
     "unequal-loops": (
         edited(_unhang_given, {"    dist.barrier()": "dist.barrier()"}),
-        edited(
-            unhang,
-            {"total = torch.zeros(2)": "if not batches:\n    return 0.0\ntotal = torch.zeros(2)"},
-        ),
+        {"total = torch.zeros(2)": "if not batches:\n    return 0.0\ntotal = torch.zeros(2)"},
     ),
     "rows-left-out": _unhang_shortest,
-    "own-rows": edited(unhang, {_SEND: ""}),
+    "own-rows": {_SEND: ""},
     "mean-of-means": (
-        edited(unhang, _OF_RANKS),
-        edited(unhang, {**_OF_RANKS, _SEND: _OF_RANKS[_SEND].replace(".clamp(min=1)", "")}),
+        _OF_RANKS,
+        {**_OF_RANKS, _SEND: _OF_RANKS[_SEND].replace(".clamp(min=1)", "")},
     ),
-    "mean-of-batches": edited(unhang, _OF_BATCHES),
-    "mean-of-both": edited(unhang, {**_OF_RANKS, **_OF_BATCHES}),
-    "of-rank-0": edited(unhang, {_SEND: "dist.broadcast(total, 0)"}),
-    "last-batch": edited(unhang, {"total += ": "total = "}),
-    "rank-0-alone": edited(unhang, {_SEND: "dist.reduce(total, 0)"}),
-    "rounded": edited(unhang, {"return mean": "return round(mean, 2)"}),
-    "values": edited(unhang, {"float(len(x))": "float(x.numel())"}),
-    "first-batch": edited(unhang, {"in batches": "in batches[:1]"}),
-    "sum": edited(unhang, {"total[0] / total[1]": "total[0]"}),
-    "by-batches": edited(unhang, {"float(len(x))": "1.0"}),
-    "own-count": edited(unhang, {_SEND: "dist.all_reduce(total[0])"}),
-    "own-sum": edited(unhang, {_SEND: "dist.all_reduce(total[1])"}),
-    "by-ranks": edited(unhang, {_MEAN: f"{_MEAN} / dist.get_world_size()"}),
-    "sum-by-ranks": edited(unhang, {"total[0] / total[1]": "total[0] / dist.get_world_size()"}),
-    "sum-of-means": edited(unhang, {**_OF_RANKS, _MEAN: "mean = mean.item()"}),
-    "unweighted": edited(unhang, {', reduction="sum"': ""}),
-    "other-rank-logs": edited(
-        unhang, {"dist.get_rank() == 0": "dist.get_rank() == dist.get_world_size() - 1"}
-    ),
-    "logged-often": edited(unhang, {"log(mean)": "log(mean)\nlog(mean)"}),
-    "other-log": edited(
-        unhang,
-        {
-            _SEND: f"if dist.get_rank() == 0:\n    log((total[0] / total[1]).item())\n{_SEND}",
-            "log(mean)": "pass",
-        },
-    ),
-    "all-log": edited(unhang, {"dist.get_rank() == 0": "True"}),
-    "no-log": edited(unhang, {"log(mean)": "pass"}),
-    "only-rank-0": edited(unhang, {"return mean": "return mean if dist.get_rank() == 0 else None"}),
-    "nan": edited(unhang, {_SEND: f"total[0] = total[0] / total[1] * total[1]\n{_SEND}"}),
-    "wrong-type": edited(unhang, {"return mean": "return torch.tensor(mean)"}),
+    "mean-of-batches": _OF_BATCHES,
+    "mean-of-both": {**_OF_RANKS, **_OF_BATCHES},
+    "of-rank-0": {_SEND: "dist.broadcast(total, 0)"},
+    "last-batch": {"total += ": "total = "},
+    "rank-0-alone": {_SEND: "dist.reduce(total, 0)"},
+    "rounded": {"return mean": "return round(mean, 2)"},
+    "values": {"float(len(x))": "float(x.numel())"},
+    "first-batch": {"in batches": "in batches[:1]"},
+    "sum": {"total[0] / total[1]": "total[0]"},
+    "by-batches": {"float(len(x))": "1.0"},
+    "own-count": {_SEND: "dist.all_reduce(total[0])"},
+    "own-sum": {_SEND: "dist.all_reduce(total[1])"},
+    "by-ranks": {_MEAN: f"{_MEAN} / dist.get_world_size()"},
+    "sum-by-ranks": {"total[0] / total[1]": "total[0] / dist.get_world_size()"},
+    "sum-of-means": {**_OF_RANKS, _MEAN: "mean = mean.item()"},
+    "unweighted": {', reduction="sum"': ""},
+    "other-rank-logs": {"dist.get_rank() == 0": "dist.get_rank() == dist.get_world_size() - 1"},
+    "logged-often": {"log(mean)": "log(mean)\nlog(mean)"},
+    "other-log": {
+        _SEND: f"if dist.get_rank() == 0:\n    log((total[0] / total[1]).item())\n{_SEND}",
+        "log(mean)": "pass",
+    },
+    "all-log": {"dist.get_rank() == 0": "True"},
+    "no-log": {"log(mean)": "pass"},
+    "only-rank-0": {"return mean": "return mean if dist.get_rank() == 0 else None"},
+    "nan": {_SEND: f"total[0] = total[0] / total[1] * total[1]\n{_SEND}"},
+    "wrong-type": {"return mean": "return torch.tensor(mean)"},
 }
 RIGHT = {
-    "with a graph": edited(
-        unhang, {"torch.no_grad()": "torch.enable_grad()", "[loss, ": "[loss.detach(), "}
-    ),
+    "with a graph": {"torch.no_grad()": "torch.enable_grad()", "[loss, ": "[loss.detach(), "},
     "by two calls": _unhang_by_two_calls,
     "by most batches": _unhang_by_most_batches,
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson06.average_loss import LOSS_TWINS, average_loss
-from course_lessons.shared.edited import edited
 
 
 def _average_of_list(model, batches, loss_fn):
@@ -39,34 +38,21 @@ def _average_then_on(model, batches, loss_fn):
 _GRAPH = {"with torch.inference_mode():": "if True:"}
 WRONG = {
     "grad-on": _average_then_on,
-    "leak": edited(
-        average_loss, {**_GRAPH, ".item() *": " *", "total / count": "(total / count).item()"}
-    ),
-    "graph": (
-        edited(average_loss, _GRAPH),
-        edited(average_loss, {**_GRAPH, "model(x)": "model(x).detach()"}),
-    ),
+    "leak": {**_GRAPH, ".item() *": " *", "total / count": "(total / count).item()"},
+    "graph": (_GRAPH, {**_GRAPH, "model(x)": "model(x).detach()"}),
     "keeps-batches": (
         _average_of_list,
-        edited(
-            average_loss,
-            {"total = count": "kept = []\ntotal = count", "count +=": "kept.append(y)\ncount +="},
-        ),
+        {"total = count": "kept = []\ntotal = count", "count +=": "kept.append(y)\ncount +="},
     ),
     "keeps-outputs": _average_of_outputs,
     **{name: twin for name, twin in LOSS_TWINS.items() if name != "first-left-out"},
     "first-left-out": _average_without_the_first,
     "mode": (
-        edited(average_loss, {"return": "model.train()\nreturn"}),
-        edited(
-            average_loss,
-            {"total = count": "model.train()\ntotal = count", "return": "model.eval()\nreturn"},
-        ),
+        {"return": "model.train()\nreturn"},
+        {"total = count": "model.train()\ntotal = count", "return": "model.eval()\nreturn"},
     ),
-    "frozen": edited(average_loss, {"total = count": "model.requires_grad_(False)\ntotal = count"}),
-    "grad-off": edited(
-        average_loss, {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"}
-    ),
-    "tensor": edited(average_loss, {"inference_mode": "no_grad", ".item() *": " *"}),
-    "wrong-value": edited(average_loss, {"return total": "return 2 * total"}),
+    "frozen": {"total = count": "model.requires_grad_(False)\ntotal = count"},
+    "grad-off": {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"},
+    "tensor": {"inference_mode": "no_grad", ".item() *": " *"},
+    "wrong-value": {"return total": "return 2 * total"},
 }

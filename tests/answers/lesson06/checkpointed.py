@@ -41,30 +41,26 @@ def _in_segments(segments: int) -> Callable[..., Any]:
 
 
 WRONG = {
-    "kept": edited(checkpointed, {"checkpoint(block, x, use_reentrant=False)": "block(x)"}),
+    "kept": {"checkpoint(block, x, use_reentrant=False)": "block(x)"},
     "some-kept": (_checkpointed_first_half, _in_segments(2)),
     "one-piece": _checkpointed_whole,
-    "other-dropout": edited(
-        checkpointed, {"use_reentrant=False": "use_reentrant=False, preserve_rng_state=False"}
-    ),
+    "other-dropout": {"use_reentrant=False": "use_reentrant=False, preserve_rng_state=False"},
     **TWINS,
     "needs-input-gradient": _checkpointed_reentrant,
     "no-graph": torch.no_grad()(checkpointed),
-    "cut": edited(checkpointed, {"(block, x,": "(block, x.detach().requires_grad_(),"}),
-    "mode": edited(checkpointed, {"x = checkpoint": "block.eval()\nx = checkpoint"}),
-    "other-output": edited(checkpointed, {"return x": "return 2 * x"}),
+    "cut": {"(block, x,": "(block, x.detach().requires_grad_(),"},
+    "mode": {"x = checkpoint": "block.eval()\nx = checkpoint"},
+    "other-output": {"return x": "return 2 * x"},
     "other-random": edited(
         checkpointed, {"x = checkpoint": "torch.manual_seed(0)\nx = checkpoint"}, torch=torch
     ),
-    "too-often": edited(checkpointed, {"x = checkpoint": "block(x)\nx = checkpoint"}),
+    "too-often": {"x = checkpoint": "block(x)\nx = checkpoint"},
     "no-input-gradient": _checkpointed_detached,
     "changed-input": _checkpointed_forcing_a_graph,
-    "other-gradients": edited(
-        checkpointed, {"return x": "return x.detach() + 2 * (x - x.detach())"}
-    ),
+    "other-gradients": {"return x": "return x.detach() + 2 * (x - x.detach())"},
 }
 RIGHT = {
-    "by forward": edited(checkpointed, {"(block, x,": "(block.forward, x,"}),
+    "by forward": {"(block, x,": "(block.forward, x,"},
     "three segments": _in_segments(3),
     "six segments": _in_segments(6),
 }

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from course_lessons.lesson06.diagnose import diagnose
-from course_lessons.shared.edited import edited
 
 WRONG = {
-    "not-enough": edited(
-        diagnose,
-        {'found["free"] + found["unallocated"]': 'found["allocated"] + found["unallocated"]'},
-    ),
-    "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
+    "not-enough": {
+        'found["free"] + found["unallocated"]': 'found["allocated"] + found["unallocated"]'
+    },
+    "others-missed": {"within_reach + others": "within_reach"},
     "not-their-fault": lambda message: (
         "someone else" if "Process" in message else diagnose(message)
     ),

@@ -73,17 +73,14 @@ WRONG = {
     **_LOSS_TWINS,
     "too-many-passes": in_parts(16),
     "other-dtype": lambda m, x, y, f, o: plain_step(m.bfloat16(), x.bfloat16(), y, f, o),
-    "other-loss": edited(frugal_step, {"return total": "return 2 * total"}),
-    "summed": (*FRUGAL_TWINS["summed"], edited(frugal_step, {**_SPLIT, **_UNWEIGHTED})),
+    "other-loss": {"return total": "return 2 * total"},
+    "summed": (*FRUGAL_TWINS["summed"], {**_SPLIT, **_UNWEIGHTED}),
     "last-part": (
         *FRUGAL_TWINS["last-part"],
-        edited(frugal_step, {**_SPLIT, **_ZERO_EACH}),
-        edited(frugal_step, {**_SPLIT, **_ZERO_EACH, **_UNWEIGHTED}),
+        {**_SPLIT, **_ZERO_EACH},
+        {**_SPLIT, **_ZERO_EACH, **_UNWEIGHTED},
     ),
-    "many-steps": (
-        edited(frugal_step, {**_ZERO_EACH, **_STEP_EACH}),
-        edited(frugal_step, {**_SPLIT, **_ZERO_EACH, **_STEP_EACH}),
-    ),
+    "many-steps": ({**_ZERO_EACH, **_STEP_EACH}, {**_SPLIT, **_ZERO_EACH, **_STEP_EACH}),
     "does-not-fit": (plain_step, in_parts(2), in_parts(1, torch.float16, 1024.0)),
     "too-dear": (in_parts(8), _frugal_on_cpu),
     "left-out": (
@@ -105,7 +102,7 @@ WRONG = {
 RIGHT = {
     "four micro-batches": in_parts(4),
     "five micro-batches": in_parts(5),
-    "micro-batches of 8,192 rows": edited(frugal_step, _SPLIT),
+    "micro-batches of 8,192 rows": _SPLIT,
     "a checkpoint a block": in_parts(1, check=_each_block),
     "five checkpoints": in_parts(1, check=_five_pieces),
     "float16, two micro-batches": in_parts(2, torch.float16, 1024.0),

@@ -54,9 +54,9 @@ _largest_by_thirds = edited(
     largest_batch, {"(good + bad) // 2": "good + max(1, (bad - good) // 5)"}
 )
 WRONG = {
-    "swallows": edited(largest_batch, {"torch.OutOfMemoryError": "RuntimeError"}),
+    "swallows": {"torch.OutOfMemoryError": "RuntimeError"},
     **TWINS,
-    "not-collected": edited(largest_batch, {"gc.collect()": ""}),
+    "not-collected": {"gc.collect()": ""},
     "held-by-error": (
         edited(
             largest_batch,
@@ -68,14 +68,12 @@ WRONG = {
     "result-kept": edited(largest_batch, {"works(batch)": "kept.append(works(batch))"}, kept=[]),
     "not-caught": lambda works, start=1, limit=None: works(start + 1000) or start,
     "only-doubled": (TWINS["only-doubled"], _largest_by_doubling),
-    "wrong-batch": edited(largest_batch, {"return good": "return 2 * good"}),
-    "not-doubling": edited(largest_batch, {"2 * batch": "3 * batch"}),
-    "defaults": edited(largest_batch, {"start=1": "start=2"}),
-    "no-batch": edited(largest_batch, {"batch = start": "batch = 0"}),
-    "twice": edited(largest_batch, {"min(bad, batch)": "min(bad, batch + 1)"}),
+    "wrong-batch": {"return good": "return 2 * good"},
+    "not-doubling": {"2 * batch": "3 * batch"},
+    "defaults": {"start=1": "start=2"},
+    "no-batch": {"batch = start": "batch = 0"},
+    "twice": {"min(bad, batch)": "min(bad, batch + 1)"},
     "too-many": (_largest_by_thirds, _largest_by_ones),
     "over-limit": _largest_past_the_limit,
 }
-RIGHT = {
-    "rounded up": edited(largest_batch, {"(good + bad) // 2": "(good + bad + 1) // 2"}),
-}
+RIGHT = {"rounded up": {"(good + bad) // 2": "(good + bad + 1) // 2"}}

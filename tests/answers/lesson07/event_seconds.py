@@ -180,7 +180,4 @@ WRONG = {
     "other-time": lambda *three: 0.98 * event_seconds(*three),
     "other-calls": lambda work, device, repeats: 1e-3,
 }
-RIGHT = {
-    "one by one": _events_one_by_one,
-    "by the host's clock": _events_by_the_host_clock,
-}
+RIGHT = {"one by one": _events_one_by_one, "by the host's clock": _events_by_the_host_clock}

@@ -7,8 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07.mend_a import A_TWINS, mend_a
-from course_lessons.shared.edited import edited
+from course_lessons.lesson07.mend_a import A_TWINS
 
 
 def _a_without_norms(model, batches, optimizer):
@@ -77,26 +76,24 @@ _NORM = "torch.stack([p.grad.norm() for p in model.parameters()]).norm()"
 WRONG = {
     **A_TWINS,
     "each-step": (
-        edited(mend_a, {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"}),
-        edited(mend_a, {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"}),
+        {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"},
+        {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"},
     ),
-    "each-parameter": edited(mend_a, {_NORM: _NORM.replace("norm() for", "norm().cpu() for")}),
+    "each-parameter": {_NORM: _NORM.replace("norm() for", "norm().cpu() for")},
     "tensors": (
-        edited(mend_a, {"torch.stack(norms).tolist()": "norms"}),
+        {"torch.stack(norms).tolist()": "norms"},
         lambda model, batches, optimizer: torch.zeros(3),
     ),
-    "other-length": edited(mend_a, {"torch.stack(norms)": "torch.stack(norms[-1:])"}),
-    "other-steps": edited(mend_a, {"in batches": "in batches[:-1]"}),
-    "no-step": edited(mend_a, {"optimizer.step()": "pass"}),
-    "no-change": edited(mend_a, {"optimizer.step()": "optimizer.zero_grad()\noptimizer.step()"}),
-    "scaled": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / len(norms))"}),
-    "too-early": edited(mend_a, {"norms).tolist(": 'norms).to("cpu", non_blocking=True).tolist('}),
-    "other-numbers": edited(
-        mend_a, {"norms.append": "norms.append(torch.rand((), device=x.device)); str"}
-    ),
-    "zeros": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) * 0)"}),
+    "other-length": {"torch.stack(norms)": "torch.stack(norms[-1:])"},
+    "other-steps": {"in batches": "in batches[:-1]"},
+    "no-step": {"optimizer.step()": "pass"},
+    "no-change": {"optimizer.step()": "optimizer.zero_grad()\noptimizer.step()"},
+    "scaled": {"torch.stack(norms)": "(torch.stack(norms) / len(norms))"},
+    "too-early": {"norms).tolist(": 'norms).to("cpu", non_blocking=True).tolist('},
+    "other-numbers": {"norms.append": "norms.append(torch.rand((), device=x.device)); str"},
+    "zeros": {"torch.stack(norms)": "(torch.stack(norms) * 0)"},
     "other-update": _clipped_at_7,
-    "not-finite": edited(mend_a, {"torch.stack(norms)": "(torch.stack(norms) / 0)"}),
+    "not-finite": {"torch.stack(norms)": "(torch.stack(norms) / 0)"},
     "returned-nothing": lambda model, batches, optimizer: None,
     "wrong-type": lambda model, batches, optimizer: 1.0,
 }

@@ -8,7 +8,6 @@ from torch.nn import functional as F
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_b import B_TWINS, mend_b
-from course_lessons.shared.edited import edited
 
 
 def _b_pinned(model, images, labels, order, optimizer, device):
@@ -97,10 +96,8 @@ WRONG = {
     "waits-each-step": _b_by_item,
     "waits-often": _b_looked_up_one_by_one,
     "on-the-host": _b_on_the_host,
-    "other-weights": edited(
-        mend_b, {"[rows].to(device), labels": "[rows].half().float().to(device), labels"}
-    ),
-    "other-loss": edited(mend_b, {"images[rows].to": "images[rows - 1].to"}),
+    "other-weights": {"[rows].to(device), labels": "[rows].half().float().to(device), labels"},
+    "other-loss": {"images[rows].to": "images[rows - 1].to"},
 }
 RIGHT = {
     "all on the device": _b_all_on_the_device,

@@ -70,16 +70,10 @@ WRONG = {
     "each-sample": _d_each_model,
     "small-pieces": (_d_pieces, _d_pieces_of_4),
     "one-by-one-after": _d_each_loss,
-    "other-loss": edited(
-        mend_d,
-        {
-            "model(x), y": "model(x) * weights[:, None], y",
-            "(weights * each).sum() / weights.sum()": "each.mean()",
-        },
-    ),
+    "other-loss": {
+        "model(x), y": "model(x) * weights[:, None], y",
+        "(weights * each).sum() / weights.sum()": "each.mean()",
+    },
     "waits-each-step": (_d_by_item, _waits_in_each_step),
 }
-RIGHT = {
-    "by a dot product": _d_by_dot,
-    "by log_softmax": _d_by_log_softmax,
-}
+RIGHT = {"by a dot product": _d_by_dot, "by log_softmax": _d_by_log_softmax}

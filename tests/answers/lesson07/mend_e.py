@@ -141,20 +141,17 @@ WRONG = {
     "as-slow": _e_loss_only,
     "only-some": (
         _e_one_layer,
-        edited(
-            mend_e,
-            {
-                "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = F.mse_loss(model(x), y)": "loss = F.mse_loss(model(x), y)",
-                "loss.backward()": "with torch.autocast(x.device.type, torch.bfloat16):\n    loss.backward()",
-            },
-        ),
+        {
+            "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = F.mse_loss(model(x), y)": "loss = F.mse_loss(model(x), y)",
+            "loss.backward()": "with torch.autocast(x.device.type, torch.bfloat16):\n    loss.backward()",
+        },
     ),
     "in-pieces": _e_in_pieces,
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "no-step": (_e_without_steps, _numbers_without_training),
     "other-steps": _skips_a_step,
     "other-loss": _e_half_the_rows,
-    "diverged": edited(mend_e, {"loss.backward()": "(65536 * loss).backward()"}),
+    "diverged": {"loss.backward()": "(65536 * loss).backward()"},
     "waits-each-step": (_e_by_item, _scaled_and_read_in_each_step),
 }
 RIGHT = {

@@ -7,8 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07.mend_f import F_TWINS, mend_f
-from course_lessons.shared.edited import edited
+from course_lessons.lesson07.mend_f import F_TWINS
 
 
 def accuracy(output: Tensor, y: Tensor) -> Tensor:
@@ -88,19 +87,13 @@ WRONG = {
     "still-grows": (_f_keeps_predictions, _f_keeps_hits),
     "moved-to-the-end": _f_at_the_end,
     "waits-each-step": _f_by_item,
-    "other-length": edited(mend_f, {"torch.stack(accuracies)": "torch.stack(accuracies[-1:])"}),
-    "not-finite": edited(mend_f, {"torch.stack(accuracies)": "(torch.stack(accuracies) / 0)"}),
-    "rounded": edited(mend_f, {".tolist()": ".mul(100).round().div(100).tolist()"}),
-    "other-numbers": edited(mend_f, {"argmax(1)": "argmin(1)"}),
-    "carried": edited(
-        mend_f,
-        {
-            "hits += (output.argmax(1) == y).sum()": "now = (output.argmax(1) == y).float().mean()\nhits = (hits + now) / 2 if seen else now",
-            "hits / seen": "hits",
-        },
-    ),
+    "other-length": {"torch.stack(accuracies)": "torch.stack(accuracies[-1:])"},
+    "not-finite": {"torch.stack(accuracies)": "(torch.stack(accuracies) / 0)"},
+    "rounded": {".tolist()": ".mul(100).round().div(100).tolist()"},
+    "other-numbers": {"argmax(1)": "argmin(1)"},
+    "carried": {
+        "hits += (output.argmax(1) == y).sum()": "now = (output.argmax(1) == y).float().mean()\nhits = (hits + now) / 2 if seen else now",
+        "hits / seen": "hits",
+    },
 }
-RIGHT = {
-    "by cumulative sums": _f_by_cumulative_sums,
-    "by kept hits": _f_by_kept_hits,
-}
+RIGHT = {"by cumulative sums": _f_by_cumulative_sums, "by kept hits": _f_by_kept_hits}

@@ -36,13 +36,9 @@ WRONG = {
         edited(accumulation_gap, {"copy.deepcopy(model)": f"copy.deepcopy(model).{mode}()"})
         for mode in ("eval", "train")
     ),
-    "tensor": edited(accumulation_gap, {".item()": ""}),
-    "no-gap-here": edited(accumulation_gap, {"(parts - whole)": "(parts + whole)"}),
-    "other-measure": edited(
-        accumulation_gap, {"(parts - whole).norm()": "(parts - whole).norm() ** 3"}
-    ),
-    "changes-the-model": edited(
-        accumulation_gap, {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"}
-    ),
+    "tensor": {".item()": ""},
+    "no-gap-here": {"(parts - whole)": "(parts + whole)"},
+    "other-measure": {"(parts - whole).norm()": "(parts - whole).norm() ** 3"},
+    "changes-the-model": {"twin = copy.deepcopy(model)": "(twin := model).zero_grad()"},
 }
 RIGHT = {"by autograd": _by_autograd}

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 
-from course_lessons.lesson08.averaged import averaged
-from course_lessons.shared.edited import edited
-
 
 def _by_the_formula(states, decay):
     average = None
@@ -31,13 +28,11 @@ def _into_the_model(states, decay):
 
 
 WRONG = {
-    "float-counter": edited(averaged, {"value.clone()": "value.float()"}),
-    "other-count": edited(averaged, {"value.clone()": "value + 1"}),
+    "float-counter": {"value.clone()": "value.float()"},
+    "other-count": {"value.clone()": "value + 1"},
     "changes-states": _into_the_model,
-    "other-names": edited(averaged, {"average[name] = value.clone()": "continue"}),
-    "buffer": edited(
-        averaged, {"elif name in average": 'elif name in average and name != "running_mean"'}
-    ),
-    "wrong-average": edited(averaged, {"1 - decay": "(1 - decay) / 2"}),
+    "other-names": {"average[name] = value.clone()": "continue"},
+    "buffer": {"elif name in average": 'elif name in average and name != "running_mean"'},
+    "wrong-average": {"1 - decay": "(1 - decay) / 2"},
 }
 RIGHT = {"by the formula": _by_the_formula}

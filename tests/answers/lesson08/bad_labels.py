@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.bad_labels import bad_labels
-from course_lessons.shared.edited import edited
 
 
 def _one_by_one(labels, classes, ignore_index=-100):
@@ -15,11 +14,11 @@ def _one_by_one(labels, classes, ignore_index=-100):
 
 
 WRONG = {
-    "mask": edited(bad_labels, {"bad.nonzero().flatten()": "outside"}),
+    "mask": {"bad.nonzero().flatten()": "outside"},
     "no-such-row": lambda labels, *rest: [len(labels)],
     "order": lambda *case: bad_labels(*case)[::-1],
     "a-good-one": lambda labels, *rest: list(range(len(labels))),
     "one-missing": lambda *case: bad_labels(*case)[1:],
-    "tensor": edited(bad_labels, {".tolist()": ""}),
+    "tensor": {".tolist()": ""},
 }
 RIGHT = {"one by one": _one_by_one, "a tuple": lambda *case: tuple(bad_labels(*case))}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from course_lessons.lesson08.choose_checkpoints import choose_checkpoints, peak_of
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.choose_checkpoints import peak_of
 
 
 def _all(blocks, budget):
@@ -38,7 +37,7 @@ WRONG = {
     "too-dear": _nothing_else_than_all,
     "needless": _all,
     "gives-up": lambda blocks, budget: set() if peak_of(blocks, set()) <= budget else None,
-    "impossible": edited(choose_checkpoints, {"default=None": "default=set(numbers)"}),
+    "impossible": {"default=None": "default=set(numbers)"},
     "no-block": lambda blocks, budget: {len(blocks)},
 }
 RIGHT = {"by combinations": _by_combinations}

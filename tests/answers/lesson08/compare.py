@@ -60,17 +60,15 @@ WRONG = {
     **{
         name: tuple(edited(compare, edits) for edits in known) for name, (_, known) in EDITS.items()
     },
-    "no-warm-up": edited(compare, {"train(dtype, seeds[0])": ""}),
-    "other-seeds": edited(compare, {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"}),
+    "no-warm-up": {"train(dtype, seeds[0])": ""},
+    "other-seeds": {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"},
     "too-many-runs": lambda formats, seeds, *rest: compare(formats, [seeds[0], *seeds], *rest),
-    "mean-score": edited(compare, {"scores, statistics": "statistics.fmean(scores), statistics"}),
-    "too-many-scores": edited(
-        compare, {"table[name] = scores": "table[name] = [*scores, scores[0]]"}
-    ),
+    "mean-score": {"scores, statistics": "statistics.fmean(scores), statistics"},
+    "too-many-scores": {"table[name] = scores": "table[name] = [*scores, scores[0]]"},
     "other-keys": lambda formats, *rest: compare({d: d for d in formats.values()}, *rest),
-    "other-row": edited(compare, {", max(peaks)": ""}),
-    "other-seconds": edited(compare, {"machine.clock() - start": "start"}),
-    "other-bytes": edited(compare, {"max(peaks)": "max(peaks) - min(peaks)"}),
-    "other-accuracies": edited(compare, {"= scores,": "= [s / 100 for s in scores],"}),
+    "other-row": {", max(peaks)": ""},
+    "other-seconds": {"machine.clock() - start": "start"},
+    "other-bytes": {"max(peaks)": "max(peaks) - min(peaks)"},
+    "other-accuracies": {"= scores,": "= [s / 100 for s in scores],"},
 }
 RIGHT = {"warming up first": _warming_up_first, "seed by seed": _by_seed}

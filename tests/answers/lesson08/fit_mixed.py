@@ -57,42 +57,30 @@ _names_cuda = edited(fit_mixed, {_AUTOCAST: 'torch.autocast("cuda", dtype=dtype)
 
 WRONG = {
     "deprecated": (
-        edited(fit_mixed, {_AUTOCAST: "torch.cuda.amp.autocast()"}),
-        edited(fit_mixed, {_SCALER: "scaler = torch.cuda.amp.GradScaler(enabled=False)"}),
+        {_AUTOCAST: "torch.cuda.amp.autocast()"},
+        {_SCALER: "scaler = torch.cuda.amp.GradScaler(enabled=False)"},
     ),
-    "still-float32": edited(fit_mixed, {_AUTOCAST: "torch.autocast(device.type, enabled=False)"}),
-    "other-dtype": edited(
-        fit_mixed, {'torch.bfloat16 if device.type == "cpu" else torch.float16': "torch.bfloat16"}
-    ),
+    "still-float32": {_AUTOCAST: "torch.autocast(device.type, enabled=False)"},
+    "other-dtype": {'torch.bfloat16 if device.type == "cpu" else torch.float16': "torch.bfloat16"},
     "half-model": _half_model,
-    "no-scaler": edited(fit_mixed, {_ENABLED: "enabled=False"}),
-    "scaler-for-bf16": edited(fit_mixed, {_ENABLED: "enabled=True"}),
-    "new-scaler": edited(fit_mixed, {"optimizer.zero_grad()": f"{_SCALER}\noptimizer.zero_grad()"}),
+    "no-scaler": {_ENABLED: "enabled=False"},
+    "scaler-for-bf16": {_ENABLED: "enabled=True"},
+    "new-scaler": {"optimizer.zero_grad()": f"{_SCALER}\noptimizer.zero_grad()"},
     "steps-on": (
-        edited(fit_mixed, {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"}),
-        edited(fit_mixed, {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""}),
+        {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"},
+        {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""},
     ),
     **({} if torch.cuda.is_available() else {"names-cuda": _names_cuda}),
-    "few-passes": edited(fit_mixed, {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""}),
-    "other-steps": edited(fit_mixed, {_STEP: f"len(x) == 3 and {_STEP}"}),
-    "other-loss": edited(fit_mixed, {"F.cross_entropy": "F.nll_loss"}),
-    "no-gradients": edited(fit_mixed, {_STEP: f"{_ZERO}\n{_STEP}"}),
-    "old-gradients": (
-        edited(fit_mixed, {_ZERO: ""}),
-        edited(fit_mixed, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
-    ),
-    "other-batches": (
-        edited(fit_mixed, {"in batches": "in batches[::-1]"}),
-        edited(fit_mixed, {"in batches": "in batches[:2]"}),
-    ),
-    "other-gradients": edited(fit_mixed, {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"}),
-    "other-weights": edited(
-        fit_mixed, {"with torch.autocast": "model[0].weight.data *= 0.7\nwith torch.autocast"}
-    ),
+    "few-passes": {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""},
+    "other-steps": {_STEP: f"len(x) == 3 and {_STEP}"},
+    "other-loss": {"F.cross_entropy": "F.nll_loss"},
+    "no-gradients": {_STEP: f"{_ZERO}\n{_STEP}"},
+    "old-gradients": ({_ZERO: ""}, {_ZERO: "", _LOOP: f"{_ZERO}\n{_LOOP}"}),
+    "other-batches": ({"in batches": "in batches[::-1]"}, {"in batches": "in batches[:2]"}),
+    "other-gradients": {_BACKWARD: f"{_BACKWARD}\n{_HALVED}"},
+    "other-weights": {"with torch.autocast": "model[0].weight.data *= 0.7\nwith torch.autocast"},
 }
 RIGHT = {
     "in two branches": _in_two_branches,
-    "emptied behind the step": edited(
-        fit_mixed, {_ZERO: "", "scaler.update()": f"scaler.update()\n{_ZERO}"}
-    ),
+    "emptied behind the step": {_ZERO: "", "scaler.update()": f"scaler.update()\n{_ZERO}"},
 }

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lessons.lesson08.fit_the_card import fit_the_card
-from course_lessons.shared.edited import edited
-
 
 def _by_divisors(capacity, batch, formats):
     found = {}
@@ -32,23 +29,13 @@ def _by_arrays(capacity, batch, formats):
 
 _FITS = "fixed + per_sample * rows <= 0.9 * capacity"
 WRONG = {
-    "other-batch": edited(
-        fit_the_card, {"batch // parts": "batch // parts + 1", "rows * parts == batch and ": ""}
-    ),
-    "does-not-fit": edited(fit_the_card, {_FITS: "fixed <= 0.9 * capacity"}),
-    "no-margin": edited(fit_the_card, {_FITS: "fixed + per_sample * rows * 0.9 <= 0.9 * capacity"}),
-    "more-parts": edited(fit_the_card, {"range(1, batch + 1)": "range(batch // 3, batch + 1)"}),
-    "other-format": edited(
-        fit_the_card, {"parts * per_part + batch * seconds": "(seconds, parts)"}
-    ),
-    "gives-up": edited(fit_the_card, {"rows * parts == batch": "rows * parts == batch != 96"}),
-    "impossible": (
-        edited(fit_the_card, {"else None": "else (min(formats), 1, batch)"}),
-        edited(fit_the_card, {"else None": "else ()"}),
-    ),
-    "three-things": (
-        lambda capacity, batch, formats: (min(formats), batch),
-        edited(fit_the_card, {"[1:]": ""}),
-    ),
+    "other-batch": {"batch // parts": "batch // parts + 1", "rows * parts == batch and ": ""},
+    "does-not-fit": {_FITS: "fixed <= 0.9 * capacity"},
+    "no-margin": {_FITS: "fixed + per_sample * rows * 0.9 <= 0.9 * capacity"},
+    "more-parts": {"range(1, batch + 1)": "range(batch // 3, batch + 1)"},
+    "other-format": {"parts * per_part + batch * seconds": "(seconds, parts)"},
+    "gives-up": {"rows * parts == batch": "rows * parts == batch != 96"},
+    "impossible": ({"else None": "else (min(formats), 1, batch)"}, {"else None": "else ()"}),
+    "three-things": (lambda capacity, batch, formats: (min(formats), batch), {"[1:]": ""}),
 }
 RIGHT = {"by divisors": _by_divisors, "by arrays": _by_arrays}

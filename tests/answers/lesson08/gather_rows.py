@@ -63,31 +63,25 @@ def _own_first(rows, dist):
 WRONG = {
     "unequal": _as_is,
     "hang": lambda rows, dist: gather_rows(rows, dist) if len(rows) else rows,
-    "padding-left": edited(gather_rows, {"part[: counts[rank]]": "part"}),
-    "own-count": edited(gather_rows, {"counts[rank]]": "len(rows)]"}),
-    "zeros-lost": edited(
-        gather_rows,
-        {
-            f"return torch.cat({_PARTS})": "flat = torch.cat(parts)\n"
-            "kept = flat != 0\n"
-            "return flat[kept.flatten(1).any(1) if flat.dim() > 1 else kept]"
-        },
-    ),
-    "other-end": edited(gather_rows, {"part[: counts[rank]]": "part[len(part) - counts[rank] :]"}),
+    "padding-left": {"part[: counts[rank]]": "part"},
+    "own-count": {"counts[rank]]": "len(rows)]"},
+    "zeros-lost": {
+        f"return torch.cat({_PARTS})": "flat = torch.cat(parts)\n"
+        "kept = flat != 0\n"
+        "return flat[kept.flatten(1).any(1) if flat.dim() > 1 else kept]"
+    },
+    "other-end": {"part[: counts[rank]]": "part[len(part) - counts[rank] :]"},
     "reversed": lambda rows, dist: torch.cat(_counted(rows, dist)[::-1]),
     "by-length": lambda rows, dist: torch.cat(sorted(_counted(rows, dist), key=len)),
     "own-first": _own_first,
     "in-turns": _in_turns,
-    "one-tensor": edited(
-        gather_rows,
-        {"[torch.empty_like(padded) for _ in counts]": "[padded.clone()] * len(counts)"},
-    ),
+    "one-tensor": {"[torch.empty_like(padded) for _ in counts]": "[padded.clone()] * len(counts)"},
     "one-rank": (
-        edited(gather_rows, {"return torch.cat": "return rows if dist.get_rank() else torch.cat"}),
-        edited(gather_rows, {"return torch.cat": "return None if dist.get_rank() else torch.cat"}),
+        {"return torch.cat": "return rows if dist.get_rank() else torch.cat"},
+        {"return torch.cat": "return None if dist.get_rank() else torch.cat"},
     ),
     "own-alone": lambda rows, dist: rows,
-    "rows-too-many": edited(gather_rows, {"part[: counts[rank]]": "part[: counts[rank] + 1]"}),
+    "rows-too-many": {"part[: counts[rank]]": "part[: counts[rank] + 1]"},
     "rows-lost": _shortest,
     "other-rows": lambda rows, dist: gather_rows(rows, dist).flip(0),
     "other-dtype": lambda rows, dist: gather_rows(rows, dist).double(),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson08.gpu_list import GPU_TWINS, gpu_list
-from course_lessons.shared.edited import edited
 
 
 def _by_name(cuda):
@@ -34,22 +33,16 @@ WRONG = {
     "cards-missing": lambda cuda: gpu_list(cuda)[:2],
     "other-order": lambda cuda: gpu_list(cuda)[::-1],
     "no-texts": lambda cuda: [(line,) for line in gpu_list(cuda)],
-    "no-name": edited(gpu_list, {" {card.name},": ","}),
-    "other-number": (
-        edited(gpu_list, {"2**30:": "2**31:"}),
-        edited(gpu_list, {"{card.name},": "{card.name}", ".1f": ".2f"}),
-    ),
+    "no-name": {" {card.name},": ","},
+    "other-number": ({"2**30:": "2**31:"}, {"{card.name},": "{card.name}", ".1f": ".2f"}),
     "other-signs": (
-        edited(gpu_list, {"{card.name},": "{card.name}"}),
-        edited(
-            gpu_list,
-            {
-                " {card.name}, {card.total_memory / 2**30:.1f} GiB": " {card.total_memory / 2**30:.1f} GiB, {card.name}"
-            },
-        ),
+        {"{card.name},": "{card.name}"},
+        {
+            " {card.name}, {card.total_memory / 2**30:.1f} GiB": " {card.total_memory / 2**30:.1f} GiB, {card.name}"
+        },
     ),
-    "other-words": edited(gpu_list, {"GiB": "GiB of memory"}),
-    "no-card": edited(gpu_list, {"range(cuda.device_count())": "range(cuda.device_count() or 1)"}),
-    "not-empty": edited(gpu_list, {"return lines": 'return lines or ["no GPU"]'}),
+    "other-words": {"GiB": "GiB of memory"},
+    "no-card": {"range(cuda.device_count())": "range(cuda.device_count() or 1)"},
+    "not-empty": {"return lines": 'return lines or ["no GPU"]'},
 }
 RIGHT = {"by name": _by_name, "by device": _by_device, "a tuple": lambda cuda: (*gpu_list(cuda),)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from course_lessons.lesson08.hottest import HOT_TWINS, hottest
-from course_lessons.shared.edited import edited
 
 
 def _by(time):
@@ -32,15 +31,12 @@ WRONG = {
         *HOT_TWINS["per-call"],
         _by(lambda event: event.self_device_time_total / event.count),
     ),
-    "old-name": edited(
-        hottest,
-        {
-            "event.self_device": "event.self_cuda",
-            '"self_device_time_total" if': '"self_cuda_time_total" if',
-        },
-    ),
-    "not-names": edited(hottest, {"[event.key for": "[event for"}),
-    "wrong-count": edited(hottest, {"[:n]": "[: n // 2]"}),
+    "old-name": {
+        "event.self_device": "event.self_cuda",
+        '"self_device_time_total" if': '"self_cuda_time_total" if',
+    },
+    "not-names": {"[event.key for": "[event for"},
+    "wrong-count": {"[:n]": "[: n // 2]"},
     "wrong-order": lambda events, n: sorted(hottest(events, n)),
     "changed-input": _in_place,
 }

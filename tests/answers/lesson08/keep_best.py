@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import copy
 
-from course_lessons.lesson08.keep_best import keep_best
-from course_lessons.shared.edited import edited
-
 
 def _by_clones(model, train_epoch, score, epochs):
     history = []
@@ -36,17 +33,14 @@ def _by_copies(model, train_epoch, score, epochs):
 _COPY = "copy.deepcopy(model.state_dict())"
 
 WRONG = {
-    "no-copy": edited(keep_best, {_COPY: "{k: v.cpu() for k, v in model.state_dict().items()}"}),
-    "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": "model = kept"}),
-    "other-epochs": edited(keep_best, {"range(epochs)": "range(epochs + 1)"}),
-    "other-scoring": edited(keep_best, {"return best": "return score(model)"}),
-    "other-epoch": edited(keep_best, {"found > best": "abs(found) > best"}),
-    "no-epoch": edited(
-        keep_best,
-        {
-            "model.load_state_dict(kept)": "model[1].load_state_dict({k[2:]: v for k, v in kept.items() if k[0] == '1'})"
-        },
-    ),
-    "wrong-score": edited(keep_best, {"return best": "return best * 100"}),
+    "no-copy": {_COPY: "{k: v.cpu() for k, v in model.state_dict().items()}"},
+    "never-loaded": {"model.load_state_dict(kept)": "model = kept"},
+    "other-epochs": {"range(epochs)": "range(epochs + 1)"},
+    "other-scoring": {"return best": "return score(model)"},
+    "other-epoch": {"found > best": "abs(found) > best"},
+    "no-epoch": {
+        "model.load_state_dict(kept)": "model[1].load_state_dict({k[2:]: v for k, v in kept.items() if k[0] == '1'})"
+    },
+    "wrong-score": {"return best": "return best * 100"},
 }
 RIGHT = {"by clones": _by_clones, "by copies": _by_copies}

@@ -6,7 +6,6 @@ import torch
 from torch import nn
 
 from course_lessons.lesson08.left_behind import TWINS, left_behind
-from course_lessons.shared.edited import edited
 
 
 def _registered(module, device):
@@ -51,7 +50,7 @@ def _moves(module, device):
 
 WRONG = {
     **TWINS,
-    "type-only": edited(left_behind, {"t.device != device": "t.device.type != device.type"}),
+    "type-only": {"t.device != device": "t.device.type != device.type"},
     "item-names": _items,
     "not-there": lambda module, device: [*left_behind(module, device), "zero"],
     "not-names": lambda module, device: [n.split(".") for n in left_behind(module, device)],
@@ -59,9 +58,7 @@ WRONG = {
     "registered-lost": lambda module, device: [
         n for n in left_behind(module, device) if n != "mean"
     ],
-    "attribute-lost": edited(
-        left_behind, {"any(t.device": "len(tensors(value)) < 2 and any(t.device"}
-    ),
+    "attribute-lost": {"any(t.device": "len(tensors(value)) < 2 and any(t.device"},
     "moved": _moves,
 }
 RIGHT = {

@@ -64,24 +64,18 @@ def _texts(folder, load):
 _ERRORS = "(RuntimeError, EOFError, OSError, pickle.UnpicklingError)"
 WRONG = {
     **TWINS,
-    "gives-up": (
-        edited(newest, {f"except {_ERRORS}": "except ZeroDivisionError"}),
-        edited(newest, {"OSError, ": ""}),
-    ),
+    "gives-up": ({f"except {_ERRORS}": "except ZeroDivisionError"}, {"OSError, ": ""}),
     "other-files": edited(
         newest, {'"step_*.pt"': '"*.*"', "int(f.stem[5:])": "number(f)"}, number=_any_number
     ),
-    "no-path": edited(newest, {"load(file)": "load(file.name)"}),
+    "no-path": {"load(file)": "load(file.name)"},
     "no-file": lambda folder, load: newest(folder, load) if [*folder.iterdir()] else max(()),
     "gives-none": lambda folder, load: None,
     "not-none": lambda folder, load: newest(folder, load) or {},
-    "wrong-file": edited(newest, {"int(f.stem[5:])": "len(f.stem)"}),
+    "wrong-file": {"int(f.stem[5:])": "len(f.stem)"},
     "loads-more": _newest_loads_all,
-    "other-thing": edited(newest, {"return load(file)": "return file, load(file)"}),
-    "hides-bugs": (
-        edited(newest, {_ERRORS: "Exception"}),
-        edited(newest, {"RuntimeError, ": "RuntimeError, ValueError, "}),
-    ),
+    "other-thing": {"return load(file)": "return file, load(file)"},
+    "hides-bugs": ({_ERRORS: "Exception"}, {"RuntimeError, ": "RuntimeError, ValueError, "}),
     "changed-folder": _removes,
 }
 RIGHT = {"pattern": _by_pattern, "open files": _texts}

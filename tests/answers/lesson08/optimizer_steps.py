@@ -25,6 +25,6 @@ def _by_numpy(samples, batch_size, accumulate, epochs, drop_last=False):
 WRONG = {
     "wrong-value": lambda samples, batch_size, accumulate, epochs, drop_last=False: (
         epochs * (math.ceil(samples / batch_size) // accumulate) + 1
-    ),
+    )
 }
 RIGHT = {"counting": _by_counting, "numpy": _by_numpy}

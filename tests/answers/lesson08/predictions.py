@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson08.predictions import TWINS, predictions
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.predictions import TWINS
 from course_utils.devices import synchronize
 
 
@@ -63,19 +62,12 @@ WRONG = {
     **TWINS,
     "too-early": (
         _cloned_too_early,
-        edited(predictions, {"synchronize(device)": ""}),
-        edited(  # waits before the first copy alone
-            predictions,
-            {"synchronize(device)": "", "start = 0": "start = 0\nsynchronize(device)"},
-        ),
+        {"synchronize(device)": ""},
+        {"synchronize(device)": "", "start = 0": "start = 0\nsynchronize(device)"},
     ),
-    "waits-each": (
-        _as_lists,
-        _in_turn,
-        edited(predictions, {"synchronize(device)": "    synchronize(device)"}),
-    ),
-    "too-few": edited(predictions, {"[:start].tolist": "[: start // 2].tolist"}),
-    "too-many": edited(predictions, {"landing[:start].tolist()": "2 * landing[:start].tolist()"}),
-    "wrong-classes": edited(predictions, {"argmax(1)": "argmin(1)"}),
+    "waits-each": (_as_lists, _in_turn, {"synchronize(device)": "    synchronize(device)"}),
+    "too-few": {"[:start].tolist": "[: start // 2].tolist"},
+    "too-many": {"landing[:start].tolist()": "2 * landing[:start].tolist()"},
+    "wrong-classes": {"argmax(1)": "argmin(1)"},
 }
 RIGHT = {"one tensor": _from_one_tensor, "pieces": _by_pieces, "views from the end": _of_views}

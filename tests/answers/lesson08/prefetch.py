@@ -138,30 +138,21 @@ _NONE = {"object(), iter(batches)": "None, iter(batches)"}
 WRONG = {
     "not-ahead": (_in_line, _one_thread_a_batch),
     "no-bound": _prefetch_by_queue(lambda bound: 0),
-    "one-more": (
-        edited(prefetch, {"range(bound)": "range(bound + 1)"}),
-        _prefetch_by_queue(lambda bound: bound),
-    ),
+    "one-more": ({"range(bound)": "range(bound + 1)"}, _prefetch_by_queue(lambda bound: bound)),
     "too-few": (
-        edited(
-            prefetch,
-            {
-                "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
-            },
-        ),
-        edited(
-            prefetch,
-            {
-                "ahead.append(loader.submit(next, source, end))\nyield batch": "yield batch\n"
-                "ahead.append(loader.submit(next, source, end))"
-            },
-        ),
+        {
+            "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
+        },
+        {
+            "ahead.append(loader.submit(next, source, end))\nyield batch": "yield batch\n"
+            "ahead.append(loader.submit(next, source, end))"
+        },
     ),
-    "none-ends": edited(prefetch, _NONE),
-    "false-ends": edited(prefetch, {**_NONE, " is not end": ""}),
+    "none-ends": _NONE,
+    "false-ends": {**_NONE, " is not end": ""},
     "error-lost": _prefetch_swallowing,
     "hangs": (_prefetch_mute, edited(_prefetch_mute, {"(bound)": "()"})),
-    "too-soon": (edited(prefetch, {"iter(batches)": "iter(list(batches))"}), _first_error_first),
+    "too-soon": ({"iter(batches)": "iter(list(batches))"}, _first_error_first),
     "waits": edited(_prefetch_mute, {"waiting.put(END)": "pass"}),
     "thread-stays": (
         _prefetch_by_queue(lambda bound: bound - 1 or 1),
@@ -173,7 +164,7 @@ WRONG = {
             },
         ),
     ),
-    "last-missing": edited(prefetch, {"iter(batches)": "iter(list(batches)[:2])"}),
+    "last-missing": {"iter(batches)": "iter(list(batches)[:2])"},
     "other-order": _mixed,
     "other-batches": lambda batches, bound: (b for batch in batches for b in (batch, batch)),
     "wrong-type": lambda batches, bound: list(batches),

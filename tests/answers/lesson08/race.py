@@ -53,44 +53,39 @@ _MAKE = "a, b = torch.rand(2, n, n, device=device)"
 _WORK = "lambda a=a, b=b: a @ b"
 _ROW = "rows.append((n, *times, times[0] / times[1]))"
 WRONG = {
-    "not-a-function-timed": edited(race, {_WORK: "a @ b"}),
-    "no-product": edited(race, {"a @ b": "a * b"}),
-    "times-copy": edited(
-        race,
-        {
-            _MAKE: "a, b = torch.rand(2, n, n)",
-            "a @ b": "a.to(device).double().float() @ b.to(device)",
-        },
-    ),
-    "times-creation": edited(
-        race, {"a @ b": "torch.rand(n, n, device=device) @ torch.rand(n, n, device=device)"}
-    ),
-    "other-device": edited(race, {_MAKE: "a, b = torch.rand(2, n, n)"}),
-    "whole-measurement": edited(
-        race, {".median": "", "times[0] / times[1]": "times[0].median / times[1].median"}
-    ),
-    "upside-down": edited(race, {"times[0] / times[1]": "times[1] / times[0]"}),
-    "swapped": edited(race, {"in devices": "in reversed(devices)"}),
-    "difference": edited(race, {"times[0] / times[1]": "times[0] - times[1]"}),
-    "rows": (
-        edited(race, {"n, *times, ": "n, "}),
-        edited(race, {"return rows": "    return rows"}),
-    ),
-    "times-more": edited(race, {"a @ b,": "(a @ b).sum(),"}),
+    "not-a-function-timed": {_WORK: "a @ b"},
+    "no-product": {"a @ b": "a * b"},
+    "times-copy": {
+        _MAKE: "a, b = torch.rand(2, n, n)",
+        "a @ b": "a.to(device).double().float() @ b.to(device)",
+    },
+    "times-creation": {
+        "a @ b": "torch.rand(n, n, device=device) @ torch.rand(n, n, device=device)"
+    },
+    "other-device": {_MAKE: "a, b = torch.rand(2, n, n)"},
+    "whole-measurement": {
+        ".median": "",
+        "times[0] / times[1]": "times[0].median / times[1].median",
+    },
+    "upside-down": {"times[0] / times[1]": "times[1] / times[0]"},
+    "swapped": {"in devices": "in reversed(devices)"},
+    "difference": {"times[0] / times[1]": "times[0] - times[1]"},
+    "rows": ({"n, *times, ": "n, "}, {"return rows": "    return rows"}),
+    "times-more": {"a @ b,": "(a @ b).sum(),"},
     "times-wait": edited(
         race,
         {_WORK: "lambda a=a, b=b, device=device: [a @ b, synchronize(device)]"},
         synchronize=synchronize,
     ),
-    "other-dtype": edited(race, {_MAKE: f"{_MAKE}.double()"}),
-    "other-product": edited(race, {_MAKE: "a, b = torch.rand(2, n + 1, n + 1, device=device)"}),
-    "one-matrix": edited(race, {"a @ b,": "a @ a,"}),
-    "not-random": edited(race, {"torch.rand": "torch.zeros"}),
-    "not-measured": edited(race, {"in devices": "in (devices[0], devices[0])"}),
+    "other-dtype": {_MAKE: f"{_MAKE}.double()"},
+    "other-product": {_MAKE: "a, b = torch.rand(2, n + 1, n + 1, device=device)"},
+    "one-matrix": {"a @ b,": "a @ a,"},
+    "not-random": {"torch.rand": "torch.zeros"},
+    "not-measured": {"in devices": "in (devices[0], devices[0])"},
     "twice-through": _a_list_a_device,
-    "share": edited(race, {"times[0] / times[1]": "times[0] / times[1] - 1"}),
-    "other-unit": edited(race, {").median": ").median * 1e3"}),
-    "rounded": edited(race, {"times[0] / times[1]": "round(times[0] / times[1], 2)"}),
-    "wrong-row": edited(race, {").median": ").q1"}),
+    "share": {"times[0] / times[1]": "times[0] / times[1] - 1"},
+    "other-unit": {").median": ").median * 1e3"},
+    "rounded": {"times[0] / times[1]": "round(times[0] / times[1], 2)"},
+    "wrong-row": {").median": ").q1"},
 }
 RIGHT = {"moved matrices": _moved_matrices, "partial": _in_one_line}

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from course_lessons.lesson08.rank_of import rank_of
-from course_lessons.shared.edited import edited
-
 
 def _with_defaults(environment):
     defaults = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}
@@ -31,40 +28,33 @@ def _by_count(environment):
 
 _RETURN = "return tuple(int(environment[name]) for name in names)"
 WRONG = {
-    "not-alone": edited(rank_of, {"len(missing) == len(names)": "False"}),
-    "alone-other": edited(rank_of, {"0, 0, 1": "0, 0, 0"}),
+    "not-alone": {"len(missing) == len(names)": "False"},
+    "alone-other": {"0, 0, 1": "0, 0, 0"},
     "made-up": _with_defaults,
     "takes-alone": (
-        edited(rank_of, {"len(missing) == len(names)": '"RANK" in missing'}),
-        edited(rank_of, {"len(missing) == len(names)": "missing"}),
+        {"len(missing) == len(names)": '"RANK" in missing'},
+        {"len(missing) == len(names)": "missing"},
     ),
-    "half-set": edited(rank_of, {"raise ValueError(": "return (-1, -1, -1) or ("}),
-    "other-error": (
-        edited(rank_of, {"if missing": "if False"}),
-        edited(rank_of, {"ValueError": "RuntimeError"}),
-    ),
-    "unnamed": edited(rank_of, {"', '.join(missing)": "missing[0]"}),
-    "all-named": edited(rank_of, {"', '.join(missing)": "names"}),
-    "not-how": edited(rank_of, {"torchrun": "several processes"}),
+    "half-set": {"raise ValueError(": "return (-1, -1, -1) or ("},
+    "other-error": ({"if missing": "if False"}, {"ValueError": "RuntimeError"}),
+    "unnamed": {"', '.join(missing)": "missing[0]"},
+    "all-named": {"', '.join(missing)": "names"},
+    "not-how": {"torchrun": "several processes"},
     "strings": _as_text,
-    "floats": edited(rank_of, {"int(": "float("}),
-    "three": edited(rank_of, {"in names)": "in names[:2])"}),
+    "floats": {"int(": "float("},
+    "three": {"in names)": "in names[:2])"},
     "other-order": (
-        edited(rank_of, {'"RANK", "LOCAL_RANK"': '"LOCAL_RANK", "RANK"'}),
-        edited(
-            rank_of,
-            {'"LOCAL_RANK", "WORLD_SIZE"': '"WORLD_SIZE", "LOCAL_RANK"', "0, 0, 1": "0, 1, 0"},
-        ),
+        {'"RANK", "LOCAL_RANK"': '"LOCAL_RANK", "RANK"'},
+        {'"LOCAL_RANK", "WORLD_SIZE"': '"WORLD_SIZE", "LOCAL_RANK"', "0, 0, 1": "0, 1, 0"},
     ),
-    "order-of-dict": edited(
-        rank_of, {_RETURN: "return tuple(int(v) for k, v in environment.items() if k in names)"}
-    ),
-    "local-is-rank": edited(
-        rank_of,
-        {_RETURN: "r, w = (int(environment[n]) for n in names[::2])\nreturn r, r % w, w"},
-    ),
-    "refuses": edited(rank_of, {"if missing:": "if missing or environment['RANK'] == '0':"}),
+    "order-of-dict": {
+        _RETURN: "return tuple(int(v) for k, v in environment.items() if k in names)"
+    },
+    "local-is-rank": {
+        _RETURN: "r, w = (int(environment[n]) for n in names[::2])\nreturn r, r % w, w"
+    },
+    "refuses": {"if missing:": "if missing or environment['RANK'] == '0':"},
     "ignores": lambda environment: (0, 0, 1),
-    "other-numbers": edited(rank_of, {"int(environment[name])": "int(environment[name]) + 1"}),
+    "other-numbers": {"int(environment[name])": "int(environment[name]) + 1"},
 }
 RIGHT = {"by count": _by_count}

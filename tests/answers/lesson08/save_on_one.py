@@ -34,21 +34,19 @@ def _by_reducing(model, dist, save):
 _STATE = "model.module.state_dict()"
 WRONG = {
     "every-rank": _save_as_it_comes,
-    "twice": edited(save_on_one, {f"save({_STATE})": f"save({_STATE})\nsave({_STATE})"}),
-    "other-rank": edited(save_on_one, {"== 0": "== dist.get_world_size() - 1"}),
+    "twice": {f"save({_STATE})": f"save({_STATE})\nsave({_STATE})"},
+    "other-rank": {"== 0": "== dist.get_world_size() - 1"},
     "nobody": lambda model, dist, save: dist.barrier(),
-    "wrapped-keys": edited(save_on_one, {".module.state_dict": ".state_dict"}),
+    "wrapped-keys": {".module.state_dict": ".state_dict"},
     "cut-keys": tuple(
         edited(save_on_one, {_STATE: f"{{k.{cut}: v for k, v in model.state_dict().items()}}"})
         for cut in ("replace('module.', '')", "lstrip('module.')", "split('.', 2)[-1]")
     ),
-    "missing-keys": edited(save_on_one, {_STATE: "dict(model.module.named_parameters())"}),
-    "other-keys": edited(save_on_one, {_STATE: "{'model': model.module.state_dict()}"}),
-    "other-values": edited(
-        save_on_one, {_STATE: "{k: v.double() for k, v in model.module.state_dict().items()}"}
-    ),
-    "wrong-type": edited(save_on_one, {_STATE: "model.module"}),
-    "no-wait": (edited(save_on_one, {"dist.barrier()": ""}), _barrier_first),
-    "hang": edited(save_on_one, {"dist.barrier()": "    dist.barrier()"}),
+    "missing-keys": {_STATE: "dict(model.module.named_parameters())"},
+    "other-keys": {_STATE: "{'model': model.module.state_dict()}"},
+    "other-values": {_STATE: "{k: v.double() for k, v in model.module.state_dict().items()}"},
+    "wrong-type": {_STATE: "model.module"},
+    "no-wait": ({"dist.barrier()": ""}, _barrier_first),
+    "hang": {"dist.barrier()": "    dist.barrier()"},
 }
 RIGHT = {"two barriers": _two_barriers, "a sum over all": _by_reducing}

@@ -45,24 +45,21 @@ WRONG = {
     "collects": edited(
         steady_loop, {"del probabilities": "del probabilities\ngc.collect()"}, gc=gc
     ),
-    "higher-peak": (
-        edited(steady_loop, {"del probabilities": ""}),
-        edited(steady_loop, {"del probabilities": "del x, y, logits, loss"}),
-    ),
-    "grows": edited(
-        steady_loop,
-        {"hits = 0": "hits, kept = 0, []", "del probabilities": "kept.append(logits.detach())"},
-    ),
+    "higher-peak": ({"del probabilities": ""}, {"del probabilities": "del x, y, logits, loss"}),
+    "grows": {
+        "hits = 0": "hits, kept = 0, []",
+        "del probabilities": "kept.append(logits.detach())",
+    },
     "waits": (
-        edited(steady_loop, {_SUM: _READ, _RETURN: "return hits"}),
+        {_SUM: _READ, _RETURN: "return hits"},
         edited(_without_a_tensor, {".sum()": ".sum().item()"}),
-        edited(steady_loop, {"del probabilities": "del probabilities\nloss.item()"}),
+        {"del probabilities": "del probabilities\nloss.item()"},
     ),
-    "other-hits": edited(steady_loop, {"argmax(1) == y": "argmax(0)[0] == y"}),
-    "other-weights": edited(steady_loop, {"logits = model(x)": "logits = model.eval()(x)"}),
+    "other-hits": {"argmax(1) == y": "argmax(0)[0] == y"},
+    "other-weights": {"logits = model(x)": "logits = model.eval()(x)"},
 }
 RIGHT = {
     "no tensor": _without_a_tensor,
     "a function": _in_a_function,
-    "a tensor": edited(steady_loop, {_RETURN: "return hits"}),
+    "a tensor": {_RETURN: "return hits"},
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from course_lessons.lesson08.step_in_backward import step_in_backward
 from course_lessons.shared.edited import edited
 
 
@@ -56,15 +55,12 @@ _STEP = "optimizers[parameter].step()"
 _ZERO = "optimizers[parameter].zero_grad()"
 _ALL = "for p in model.parameters() if p.requires_grad"
 WRONG = {
-    "none-moved": (
-        _too_early,
-        edited(step_in_backward, {f"{_STEP}\n{_ZERO}": f"{_ZERO}\n{_STEP}"}),
-    ),
+    "none-moved": (_too_early, {f"{_STEP}\n{_ZERO}": f"{_ZERO}\n{_STEP}"}),
     "late-names": _late_binding,
-    "some-moved": edited(step_in_backward, {_ALL: f"{_ALL} and p.dim() > 1"}),
-    "frozen": edited(step_in_backward, {_ALL: "for p in model.requires_grad_().parameters()"}),
-    "gradients-stay": edited(step_in_backward, {_ZERO: ""}),
-    "zeros-stay": edited(step_in_backward, {"zero_grad()": "zero_grad(set_to_none=False)"}),
+    "some-moved": {_ALL: f"{_ALL} and p.dim() > 1"},
+    "frozen": {_ALL: "for p in model.requires_grad_().parameters()"},
+    "gradients-stay": {_ZERO: ""},
+    "zeros-stay": {"zero_grad()": "zero_grad(set_to_none=False)"},
     "all-at-once": edited(
         _one_optimizer,
         {
@@ -72,8 +68,8 @@ WRONG = {
             "if parameter.requires_grad": "if parameter in set(model.first.parameters())",
         },
     ),
-    "forgets": edited(step_in_backward, {_STEP: "make_optimizer([parameter]).step()"}),
-    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n{_STEP}"}),
-    "other-weights": edited(step_in_backward, {_STEP: f"parameter.grad.mul_(0.5)\n{_STEP}"}),
+    "forgets": {_STEP: "make_optimizer([parameter]).step()"},
+    "steps-twice": {_STEP: f"{_STEP}\n{_STEP}"},
+    "other-weights": {_STEP: f"parameter.grad.mul_(0.5)\n{_STEP}"},
 }
 RIGHT = {"closures": _by_closures, "one optimizer": _one_optimizer}

@@ -76,22 +76,16 @@ WRONG = {
     **LOSSES,
     **RATES,
     **STEPS,
-    "waits-each-step": edited(
-        train_logged, {"loss.detach()": "loss.item()", "total.item()": "total"}
-    ),
-    "waits-more": (_after_a_wait, edited(train_logged, {_LINE: f"loss.item()\n{_LINE}"})),
-    "launch-rate": edited(train_logged, {_MEAN: "now = clock()\nmean = total.item() / samples"}),
-    "begins-elsewhere": edited(
-        train_logged, {_MEAN: f"early = clock()\n{_MEAN}", "= 0, 0, now": "= 0, 0, early"}
-    ),
-    "no-tail": (edited(train_logged, {" or step == len(batches)": ""}), _AS_SHIPPED),
-    "other-steps": edited(train_logged, {_LINE: ""}),
-    "other-loss": edited(train_logged, {"total.item()": "2 * total.item()"}),
-    "other-rate": edited(train_logged, {_LINE: "log(step, mean, 2 * samples / (now - begin))"}),
-    "other-weights": edited(
-        train_logged, {"optimizer.step()": "if step < len(batches):\n    optimizer.step()"}
-    ),
-    "three-things": edited(train_logged, {_LINE: "log(step, mean)"}),
+    "waits-each-step": {"loss.detach()": "loss.item()", "total.item()": "total"},
+    "waits-more": (_after_a_wait, {_LINE: f"loss.item()\n{_LINE}"}),
+    "launch-rate": {_MEAN: "now = clock()\nmean = total.item() / samples"},
+    "begins-elsewhere": {_MEAN: f"early = clock()\n{_MEAN}", "= 0, 0, now": "= 0, 0, early"},
+    "no-tail": ({" or step == len(batches)": ""}, _AS_SHIPPED),
+    "other-steps": {_LINE: ""},
+    "other-loss": {"total.item()": "2 * total.item()"},
+    "other-rate": {_LINE: "log(step, mean, 2 * samples / (now - begin))"},
+    "other-weights": {"optimizer.step()": "if step < len(batches):\n    optimizer.step()"},
+    "three-things": {_LINE: "log(step, mean)"},
     "tensor": edited(
         train_logged, {"log(step, mean,": "log(step, torch.tensor(mean),"}, torch=torch
     ),

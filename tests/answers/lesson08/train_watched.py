@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_watched import TWINS, train_watched
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.train_watched import TWINS
 
 
 def _reading_a_flag(model, batches, optimizer, every):
@@ -55,20 +54,16 @@ def _by_arrays(model, batches, optimizer, every):
 _FOUND = "return good.index(False)"
 WRONG = {
     **TWINS,
-    "reads-each-step": edited(
-        train_watched,
-        {"losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"},
-    ),
-    "reads-often": edited(train_watched, {_FOUND: f"{_FOUND} if loss.item() else {_FOUND[7:]}"}),
+    "reads-each-step": {
+        "losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"
+    },
+    "reads-often": {_FOUND: f"{_FOUND} if loss.item() else {_FOUND[7:]}"},
     "stops-early": _reading_a_flag,
-    "stops-late": edited(train_watched, {"step % every": "step % (2 * every)"}),
-    "false-alarm": edited(
-        train_watched,
-        {
-            "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
-        },
-    ),
-    "wrong-step": edited(train_watched, {_FOUND: f"{_FOUND} + 3"}),
-    "not-trained": edited(train_watched, {"loss.backward()": "(2 * loss).backward()"}),
+    "stops-late": {"step % every": "step % (2 * every)"},
+    "false-alarm": {
+        "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
+    },
+    "wrong-step": {_FOUND: f"{_FOUND} + 3"},
+    "not-trained": {"loss.backward()": "(2 * loss).backward()"},
 }
 RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson08.two_steps import TWO_TWINS, two_steps
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.two_steps import TWO_TWINS
 
 
 def _unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
@@ -24,30 +23,23 @@ def _unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
 _BACKWARD = "scaler.scale(loss).backward()"
 WRONG = {
     **TWO_TWINS,
-    "several-backwards": edited(
-        two_steps,
-        {
-            _BACKWARD: "",
-            "scaler.step(optimizer)": f"{_BACKWARD[:-1]}retain_graph=True)\nscaler.step(optimizer)",
-        },
-    ),
-    "not-scaled": edited(two_steps, {"scaler.scale(loss)": "loss"}),
-    "no-update": edited(two_steps, {"scaler.update()": ""}),
-    "nothing-stepped": edited(two_steps, {"scaler.step(optimizer)": "optimizer.step()"}),
-    "no-gradients": edited(
-        two_steps, {"scaler.step(optimizer)": "scaler.step(optimizer)\nmodel.zero_grad()"}
-    ),
-    "no-autocast": edited(two_steps, {"dtype=dtype": "dtype=torch.bfloat16"}),
-    "keeps-graph": edited(two_steps, {"loss.detach()": "loss"}),
-    "scaled-loss": edited(two_steps, {_BACKWARD: "loss = scaler.scale(loss)\nloss.backward()"}),
-    "other-loss": edited(two_steps, {"loss.detach()": "2 * loss.detach()"}),
-    "other-scale": edited(
-        two_steps,
-        {"with torch.autocast": "scaler = torch.amp.GradScaler('cpu')\nwith torch.autocast"},
-    ),
-    "other-step": edited(
-        two_steps,
-        {_BACKWARD: f"{_BACKWARD}\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"},
-    ),
+    "several-backwards": {
+        _BACKWARD: "",
+        "scaler.step(optimizer)": f"{_BACKWARD[:-1]}retain_graph=True)\nscaler.step(optimizer)",
+    },
+    "not-scaled": {"scaler.scale(loss)": "loss"},
+    "no-update": {"scaler.update()": ""},
+    "nothing-stepped": {"scaler.step(optimizer)": "optimizer.step()"},
+    "no-gradients": {"scaler.step(optimizer)": "scaler.step(optimizer)\nmodel.zero_grad()"},
+    "no-autocast": {"dtype=dtype": "dtype=torch.bfloat16"},
+    "keeps-graph": {"loss.detach()": "loss"},
+    "scaled-loss": {_BACKWARD: "loss = scaler.scale(loss)\nloss.backward()"},
+    "other-loss": {"loss.detach()": "2 * loss.detach()"},
+    "other-scale": {
+        "with torch.autocast": "scaler = torch.amp.GradScaler('cpu')\nwith torch.autocast"
+    },
+    "other-step": {
+        _BACKWARD: f"{_BACKWARD}\ntorch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+    },
 }
 RIGHT = {"unscaling first": _unscaling_first}

@@ -29,14 +29,11 @@ def _with_decide(decide):
 
 _BCE = F.binary_cross_entropy_with_logits
 WRONG = {
-    "three": edited(without_sigmoid, {", lambda logits: logits > 0": ""}),
-    "order": edited(
-        without_sigmoid,
-        {"model[:-1], nn.BCEWithLogitsLoss()": "nn.BCEWithLogitsLoss(), model[:-1]"},
-    ),
-    "no-network": edited(without_sigmoid, {"model[:-1]": "list(model)[:-1]"}),
-    "sigmoid-stays": edited(without_sigmoid, {"model[:-1]": "model"}),
-    "other-network": edited(without_sigmoid, {"model[:-1]": "model[:-2]"}),
+    "three": {", lambda logits: logits > 0": ""},
+    "order": {"model[:-1], nn.BCEWithLogitsLoss()": "nn.BCEWithLogitsLoss(), model[:-1]"},
+    "no-network": {"model[:-1]": "list(model)[:-1]"},
+    "sigmoid-stays": {"model[:-1]": "model"},
+    "other-network": {"model[:-1]": "model[:-2]"},
     "copies": edited(without_sigmoid, {"model[:-1]": "copy.deepcopy(model[:-1])"}, copy=copy),
     "squared": _with_loss(nn.MSELoss()),
     "no-logits": _with_loss(nn.BCELoss()),

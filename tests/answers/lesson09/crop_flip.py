@@ -195,10 +195,7 @@ WRONG = {
         ),
     ),
     "no-crop": lambda images, pad, flip: images + 1,
-    "same-again": (
-        edited(crop_flip, {_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}),
-        _crop_seeded_apart,
-    ),
+    "same-again": ({_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}, _crop_seeded_apart),
     "same-places": (_crop_by_turns, _crop_rows_by_turns),
     "same-mirrored": _crop_first_mirrored,
     "shared-draw": _edits(
@@ -206,7 +203,7 @@ WRONG = {
         {_PLACE: f"{_PLACE}[:, torch.arange(n) % (n // 2)]"},
         {_COIN: f"({_COIN})[torch.arange(n) // 2]"},
     ),
-    "seeded": edited(crop_flip, {_FIRST: f"torch.seed()\n{_FIRST}"}),
+    "seeded": {_FIRST: f"torch.seed()\n{_FIRST}"},
     "one-by-one": _crop_one_by_one,
     "waits": _edits({_COIN: f"{_COIN}\nif not mirrored.any():\n    return cut"}),
     "waits-for-hits": (_crop_by_masks, _crop_with_masks_for_coins),

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from course_lessons.lesson09.gain import GAIN_TWINS, gain
-from course_lessons.shared.edited import edited
 
 
 def _gain_in_blocks(old, new, rounds, clock):
@@ -51,32 +50,29 @@ _WARM = {"old()\nnew()": "new()\nold()"}
 _TIMED = {"old()\nnew()": "timed(old)\ntimed(new)"}
 WRONG = {
     **GAIN_TWINS,
-    "no-warm-up": edited(gain, {"old()\nnew()": ""}),
-    "one-warm-up": edited(gain, {"old()\nnew()": "old()"}),
-    "other-warm-up": edited(gain, {"old()\nnew()": "old()\nnew()\nold()\nnew()"}),
-    "warm-up-order": edited(gain, _WARM),
+    "no-warm-up": {"old()\nnew()": ""},
+    "one-warm-up": {"old()\nnew()": "old()"},
+    "other-warm-up": {"old()\nnew()": "old()\nnew()\nold()\nnew()"},
+    "warm-up-order": _WARM,
     "in-blocks": _gain_in_blocks,
-    "same-order": edited(gain, {"turn % 2 == 0": "True"}),
+    "same-order": {"turn % 2 == 0": "True"},
     "other-order": (
-        edited(gain, {"turn % 2 == 0": "turn % 2"}),
-        edited(gain, {"turn % 2 == 0": "turn < rounds / 2"}),
-        edited(gain, {"turn % 2 == 0": "turn // 2 % 2 == 0"}),
+        {"turn % 2 == 0": "turn % 2"},
+        {"turn % 2 == 0": "turn < rounds / 2"},
+        {"turn % 2 == 0": "turn // 2 % 2 == 0"},
     ),
-    "more-calls": edited(gain, {"range(rounds)": "range(rounds + 1)"}),
-    "fewer-calls": edited(gain, {"range(rounds)": "range(rounds - 1)"}),
-    "other-clock": (
-        _gain_calls_twice,
-        edited(gain, {"begin = clock()": "begin = 0", "clock() - begin": "1"}),
-    ),
-    "not-three": edited(gain, {"n=4": "n=3"}),
-    "other-numbers": edited(gain, {"before / after": "(before / after) ** 2"}),
+    "more-calls": {"range(rounds)": "range(rounds + 1)"},
+    "fewer-calls": {"range(rounds)": "range(rounds - 1)"},
+    "other-clock": (_gain_calls_twice, {"begin = clock()": "begin = 0", "clock() - begin": "1"}),
+    "not-three": {"n=4": "n=3"},
+    "other-numbers": {"before / after": "(before / after) ** 2"},
     "wrong-type": (
         lambda old, new, rounds, clock: 1.0,
         lambda old, new, rounds, clock: np.ones(3)[0],
     ),
 }
 RIGHT = {
-    "a timed warm-up": edited(gain, _TIMED),
+    "a timed warm-up": _TIMED,
     "in float32": lambda *case: np.array(gain(*case), dtype=np.float32),
     "by lists": _gain_by_lists,
     "as a list": lambda *case: list(gain(*case)),

@@ -53,7 +53,7 @@ WRONG = {
     "rise-begins": _of(_parts(rise="(step + 2) / (warm + 1)")),
     "rise-uneven": _of({_RISE: "((step + 1) / warm) ** 2"}),
     "cosine": _of(
-        _parts(fall="(1 + math.cos(math.pi * (step - warm + 1) / (steps - warm + 1))) / 2"),
+        _parts(fall="(1 + math.cos(math.pi * (step - warm + 1) / (steps - warm + 1))) / 2")
     ),
     "fall-uneven": _of(
         _parts(fall="(steps - step) / steps"),

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from course_lessons.lesson09.time_to_target import time_to_target
-from course_lessons.shared.edited import edited
 
 
 def _target_by_loops(runs, target):
@@ -29,10 +28,9 @@ def _firsts(runs, target):
 
 
 WRONG = {
-    "survivors": edited(
-        time_to_target,
-        {"times.append(min(reached, default=math.inf))": "times += reached and [min(reached)]"},
-    ),
+    "survivors": {
+        "times.append(min(reached, default=math.inf))": "times += reached and [min(reached)]"
+    },
     "half-fail": lambda runs, target: min(1e6, time_to_target(runs, target)),
     "not-half": lambda runs, target: math.inf,
     "too-early": lambda runs, target: time_to_target(runs, target) - 0.5,

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson10.build_sharded import build_sharded
-from course_lessons.shared.edited import edited
-
 _META = 'with torch.device("meta"):\n    net = make_net()'
 _BLOCKS = "for block in net.blocks:\n    fully_shard(block)"
 _RESET = (
@@ -76,25 +73,20 @@ def _by_apply(make_net, fully_shard, device):
 
 
 WRONG = {
-    "whole-first": (edited(build_sharded, {_META: "net = make_net().to(device)"}), _room_first),
-    "no-root": edited(build_sharded, {"fully_shard(net)": ""}),
-    "rest-in-pieces": edited(
-        build_sharded,
-        {"fully_shard(net)": "fully_shard(net.first)\nfully_shard(net.last)\nfully_shard(net)"},
-    ),
-    "named-device": edited(build_sharded, {"to_empty(device=device)": 'to_empty(device="cpu")'}),
-    "unsharded": edited(build_sharded, {_BLOCKS: "", "fully_shard(net)": ""}),
-    "one-group": (
-        edited(build_sharded, {_BLOCKS: ""}),
-        edited(build_sharded, {_BLOCKS: "fully_shard(net.blocks)"}),
-        _root_first,
-    ),
+    "whole-first": ({_META: "net = make_net().to(device)"}, _room_first),
+    "no-root": {"fully_shard(net)": ""},
+    "rest-in-pieces": {
+        "fully_shard(net)": "fully_shard(net.first)\nfully_shard(net.last)\nfully_shard(net)"
+    },
+    "named-device": {"to_empty(device=device)": 'to_empty(device="cpu")'},
+    "unsharded": {_BLOCKS: "", "fully_shard(net)": ""},
+    "one-group": ({_BLOCKS: ""}, {_BLOCKS: "fully_shard(net.blocks)"}, _root_first),
     "small-groups": _every_layer,
-    "still-meta": edited(build_sharded, {"net.to_empty(device=device)": ""}),
+    "still-meta": {"net.to_empty(device=device)": ""},
     "overwritten": (
-        edited(build_sharded, {"return net": "net.to_empty(device=device)\nreturn net"}),
-        edited(build_sharded, {"return net": "for b in net.buffers():\n    b.zero_()\nreturn net"}),
+        {"return net": "net.to_empty(device=device)\nreturn net"},
+        {"return net": "for b in net.buffers():\n    b.zero_()\nreturn net"},
     ),
-    "not-initialised": (edited(build_sharded, {_RESET: ""}), _parameters_only),
+    "not-initialised": ({_RESET: ""}, _parameters_only),
 }
 RIGHT = {"by apply": _by_apply}

@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson10.column_parallel import column_parallel
-from course_lessons.shared.edited import edited
 
 
 def _whole(x, weight, bias, dist):
@@ -73,49 +72,32 @@ def _whole_then_own(x, weight, bias, dist):
 _CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
     "one-rank": _gathers_on_one,
-    "not-gathered": edited(column_parallel, {_CAT: "own"}),
-    "wrong-way": (
-        edited(column_parallel, {_CAT: "torch.cat(parts)"}),
-        edited(column_parallel, {_CAT: "torch.cat(parts, dim=1)"}),
-    ),
+    "not-gathered": {_CAT: "own"},
+    "wrong-way": ({_CAT: "torch.cat(parts)"}, {_CAT: "torch.cat(parts, dim=1)"}),
     "added": _added,
     "own-first": _own_first,
-    "reversed": edited(column_parallel, {_CAT: "torch.cat(parts[::-1], dim=-1)"}),
-    "stacked": edited(column_parallel, {_CAT: "torch.stack(parts)"}),
-    "one-part": edited(
-        column_parallel,
-        {"[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"},
-    ),
-    "others-zero": edited(
-        column_parallel,
-        {
-            "dist.all_gather(parts, own)": "parts = [0 * part.nan_to_num() for part in parts]\nparts[rank] = own"
-        },
-    ),
-    "averaged": edited(column_parallel, {_CAT: f"{_CAT} / ranks"}),
-    "bias-twice": edited(
-        column_parallel, {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"}
-    ),
-    "shape": edited(column_parallel, {_CAT: f"{_CAT}.flatten()"}),
+    "reversed": {_CAT: "torch.cat(parts[::-1], dim=-1)"},
+    "stacked": {_CAT: "torch.stack(parts)"},
+    "one-part": {
+        "[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"
+    },
+    "others-zero": {
+        "dist.all_gather(parts, own)": "parts = [0 * part.nan_to_num() for part in parts]\nparts[rank] = own"
+    },
+    "averaged": {_CAT: f"{_CAT} / ranks"},
+    "bias-twice": {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"},
+    "shape": {_CAT: f"{_CAT}.flatten()"},
     "sends-weights": _gathers_weights,
     "whole-layer": _whole_then_own,
-    "interleaved": edited(column_parallel, {_CAT: "torch.stack(parts, -1).flatten(-2)"}),
-    "no-bias": edited(column_parallel, {", bias.chunk(ranks)[rank]": ""}),
+    "interleaved": {_CAT: "torch.stack(parts, -1).flatten(-2)"},
+    "no-bias": {", bias.chunk(ranks)[rank]": ""},
     "own-bias": _bias_after,
-    "others": (
-        _whole,
-        edited(column_parallel, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
-    ),
-    "wrong-value": edited(
-        column_parallel, {"torch.cat(parts, dim=-1)": "2 * torch.cat(parts, dim=-1)"}
-    ),
+    "others": (_whole, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
+    "wrong-value": {"torch.cat(parts, dim=-1)": "2 * torch.cat(parts, dim=-1)"},
 }
 RIGHT = {
     "by sums": _by_sums,
-    "by einsum": edited(
-        column_parallel,
-        {
-            "F.linear(x, weight.chunk(ranks)[rank], bias": 'torch.einsum("...i,oi->...o", x, weight.chunk(ranks)[rank]) + (bias'
-        },
-    ),
+    "by einsum": {
+        "F.linear(x, weight.chunk(ranks)[rank], bias": 'torch.einsum("...i,oi->...o", x, weight.chunk(ranks)[rank]) + (bias'
+    },
 }
