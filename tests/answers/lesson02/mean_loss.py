@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 
-from course_lessons.lesson02.mean_loss import _TWINS, mean_loss
+from course_lessons.lesson02.mean_loss import _TWINS
 from course_lessons.shared.edited import edited
 from course_utils.exercises.forms import several
 
 _STEP = "step(batch.to(device, non_blocking=True))"
 _MEAN = "torch.stack(losses).mean().item()"
-
-
-def _with(part, other):
-    return edited(mean_loss, {part: other})
 
 
 def _of_one_step(batches, step, device):
@@ -98,18 +93,17 @@ WRONG = {
     ),
     "overwritten": _one_buffer,
     "reads-each": {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"},
-    "reads-some": _with(
-        f"losses.append({_STEP})",
-        f"loss = {_STEP}\n"
-        "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))",
-    ),
+    "reads-some": {
+        f"losses.append({_STEP})": f"loss = {_STEP}\n"
+        "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))"
+    },
     "other-steps": _of_one_step,
-    "blocking": _with(", non_blocking=True", ""),
-    "waits": _with(
-        f"losses.append({_STEP})", f"losses.append({_STEP})\ntorch.accelerator.synchronize()"
-    ),
-    "loads-first": _with("in batches", "in list(batches)"),
-    "too-early": _with(".mean()", '.to("cpu", non_blocking=True).mean()'),
+    "blocking": {", non_blocking=True": ""},
+    "waits": {
+        f"losses.append({_STEP})": f"losses.append({_STEP})\ntorch.accelerator.synchronize()"
+    },
+    "loads-first": {"in batches": "in list(batches)"},
+    "too-early": {".mean()": '.to("cpu", non_blocking=True).mean()'},
     "race": edited(
         _borrowed_stream,
         {
@@ -117,11 +111,11 @@ WRONG = {
             "there.record_stream(accelerator.current_stream())": "",
         },
     ),
-    "tensor": _with(".item()", ""),
+    "tensor": {".item()": ""},
 }
 RIGHT = {
     "a running mean": _running,
-    "by NumPy": edited(mean_loss, {_MEAN: "np.mean(torch.stack(losses).cpu().numpy())"}, np=np),
+    "by NumPy": {_MEAN: "np.mean(torch.stack(losses).cpu().numpy())"},
     "a borrowed stream": _borrowed_stream,
     "a stream of any device": _any_stream,
     "batches kept in a list": _kept,

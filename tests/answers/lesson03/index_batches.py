@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from course_lessons.lesson03.index_batches import index_batches
-from course_lessons.shared.edited import edited
 
 
 def _shuffled(shuffle):
@@ -54,12 +53,8 @@ def _skips_before_the_shuffle(n, size, seed, epoch, start):
     return [first + part for part in index_batches(n - first, size, seed, epoch, 0)]
 
 
-def _seeded(seed):
-    return edited(index_batches, {"seed + epoch": seed})
-
-
 def _cut(order):
-    return edited(index_batches, {"torch.randperm(n, generator=generator)": order})
+    return {"torch.randperm(n, generator=generator)": order}
 
 
 def _batches_shuffled(n, size, seed, epoch, start):
@@ -81,8 +76,8 @@ WRONG = {
         _shuffled(_with_pythons_own),
         _shuffled(_with_numpys_own),
     ),
-    "same-each-epoch": _seeded("seed"),
-    "not-the-rest": _seeded("seed + epoch + start"),
+    "same-each-epoch": {"seed + epoch": "seed"},
+    "not-the-rest": {"seed + epoch": "seed + epoch + start"},
     "empty-batch": {"order.split(size))[start:]": "order[start * size :].split(size))"},
     "past-the-end": {"[start:]": "[start:] or [order[:1]]"},
     "left-out-first": _skips_before_the_shuffle,
@@ -122,7 +117,7 @@ WRONG = {
     "whole-batches": _batches_shuffled,
     "not-index-tensors": {"list(order.split(size))": "[p.tolist() for p in order.split(size)]"},
     "not-repeatable": _goes_on,
-    "other-seed": _seeded("1000 * seed + epoch"),
+    "other-seed": {"seed + epoch": "1000 * seed + epoch"},
 }
 RIGHT = {
     "by sorting": _shuffled(_by_sort),

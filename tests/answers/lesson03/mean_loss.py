@@ -12,12 +12,8 @@ from course_lessons.shared.edited import edited
 from course_utils.exercises.forms import several
 
 
-def _with(part, other):
-    return edited(mean_loss, {part: other})
-
-
 def _after(disturbance):
-    return _with("was_training = model.training", f"{disturbance}\nwas_training = model.training")
+    return {"was_training = model.training": f"{disturbance}\nwas_training = model.training"}
 
 
 def _evaluating(twin):
@@ -42,19 +38,22 @@ def _mode_by_mode(model, batches):
 
 WRONG = {
     **{name: tuple(map(_evaluating, several(twin))) for name, twin in _TWINS.items()},
-    "train-mode": _with("model.eval()", ""),
-    "builds-graph": _with("torch.inference_mode()", "torch.enable_grad()"),
-    "mode-left": _with("model.train(was_training)", ""),
-    "parts-left": _with("model.train(was_training)", "model.training = was_training"),
+    "train-mode": {"model.eval()": ""},
+    "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
+    "mode-left": {"model.train(was_training)": ""},
+    "parts-left": {"model.train(was_training)": "model.training = was_training"},
     "model-changed": _after("model[0].weight.data += 1"),
     "gradients-off": (
         _after("model.requires_grad_(False)"),
         _after("torch.set_grad_enabled(False)"),
     ),
-    "thawed": _with(
-        "model.train(was_training)", "model.train(was_training)\nmodel.requires_grad_(True)"
-    ),
+    "thawed": {
+        "model.train(was_training)": "model.train(was_training)\nmodel.requires_grad_(True)"
+    },
     "gradients-lost": _after("model.zero_grad()"),
-    "wrong-mean": _with("total.item() / count", "total.item() / count + 1"),
+    "wrong-mean": {"total.item() / count": "total.item() / count + 1"},
 }
-RIGHT = {"a copy": _evaluating(_with("model.eval()", "")), "mode by mode": _mode_by_mode}
+RIGHT = {
+    "a copy": _evaluating(edited(mean_loss, {"model.eval()": ""})),
+    "mode by mode": _mode_by_mode,
+}

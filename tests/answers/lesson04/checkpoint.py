@@ -5,13 +5,8 @@ from __future__ import annotations
 import copy
 
 from course_lessons.lesson04.checkpoint import checkpoint
-from course_lessons.shared.edited import edited
 
 _MODEL, _SCALER = "model.state_dict()", "scaler.state_dict()"
-
-
-def _with(part, other):
-    return edited(checkpoint, {part: other})
 
 
 def _halves(model, optimizer, scaler):
@@ -49,31 +44,26 @@ def _clears(model, optimizer, scaler):
 _OPTIMIZER = "optimizer.state_dict()"
 _NEW = "torch.amp.GradScaler('cpu').state_dict()"
 WRONG = {
-    "no-scaler": _with(f'"scaler": {_SCALER},', ""),
-    "part-missing": (_with(f'"optimizer": {_OPTIMIZER},', ""), lambda model, optimizer, scaler: {}),
+    "no-scaler": {f'"scaler": {_SCALER},': ""},
+    "part-missing": ({f'"optimizer": {_OPTIMIZER},': ""}, lambda model, optimizer, scaler: {}),
     "other-keys": {'"model"': '"net"', '"scaler"': '"scale"'},
-    "scale-only": (
-        _with(_SCALER, "scaler.get_scale()"),
-        _with(_SCALER, '{"scale": scaler.get_scale()}'),
-    ),
+    "scale-only": ({_SCALER: "scaler.get_scale()"}, {_SCALER: '{"scale": scaler.get_scale()}'}),
     "no-count": _without_the_count,
     "other-scaler": {_SCALER: _NEW},
-    "none-for-disabled": (_with(_SCALER, f"{_SCALER} or None"), _disabled_left_out),
-    "not-plain": _with(_SCALER, "scaler"),
-    "not-called": _with(_MODEL, "model.state_dict"),
-    "no-state": _with(_MODEL, "list(model.parameters())"),
-    "buffers": _with(_MODEL, "dict(model.named_parameters())"),
-    "half": (_halves, _with(_MODEL, "model.half().state_dict()")),
+    "none-for-disabled": ({_SCALER: f"{_SCALER} or None"}, _disabled_left_out),
+    "not-plain": {_SCALER: "scaler"},
+    "not-called": {_MODEL: "model.state_dict"},
+    "no-state": {_MODEL: "list(model.parameters())"},
+    "buffers": {_MODEL: "dict(model.named_parameters())"},
+    "half": (_halves, {_MODEL: "model.half().state_dict()"}),
     "no-moments": _without_moments,
     "changed-input": (_clears, {"return {": "model.eval()\nreturn {"}),
     "not-loadable": (
-        _with(_MODEL, _OPTIMIZER),
-        _with(_MODEL, '{f"module.{k}": v for k, v in model.state_dict().items()}'),
-        _with(_OPTIMIZER, "{}"),
-        _with(_SCALER, "vars(scaler)"),
+        {_MODEL: _OPTIMIZER},
+        {_MODEL: '{f"module.{k}": v for k, v in model.state_dict().items()}'},
+        {_OPTIMIZER: "{}"},
+        {_SCALER: "vars(scaler)"},
     ),
-    "other-model": _with(
-        _MODEL, "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"
-    ),
+    "other-model": {_MODEL: "{k: v * 1 + (v == v.max()) for k, v in model.state_dict().items()}"},
 }
 RIGHT = {"of copies": _of_copies, "with more": lambda *parts: {**checkpoint(*parts), "step": 3}}

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from course_lessons.lesson04.follow_scale import follow_scale
-from course_lessons.shared.edited import edited
 
 
 def _by_the_scaler_itself(overflows, init_scale, growth_interval):
@@ -35,18 +34,14 @@ def _by_powers(overflows, init_scale, growth_interval):
     return scales
 
 
-def _with(old, new):
-    return edited(follow_scale, {old: new})
-
-
 _HALVE, _DOUBLE, _DUE = "scale = scale / 2", "scale, good = scale * 2, 0", "good == growth_interval"
 WRONG = {
-    "one-per-step": _with("scales.append(scale)", "scales.append(scale)\nreturn scales"),
-    "other-half": (_with(_HALVE, "scale = scale / 4"), _with(_HALVE, "pass")),
-    "fell": _with("in overflows:", "in [not o for o in overflows]:"),
-    "too-late": _with(_DOUBLE, "pass"),
-    "too-early": _with(_DUE, "good >= growth_interval - 1"),
-    "other-double": _with(_DOUBLE, "scale, good = scale * 1.5, 0"),
+    "one-per-step": {"scales.append(scale)": "scales.append(scale)\nreturn scales"},
+    "other-half": ({_HALVE: "scale = scale / 4"}, {_HALVE: "pass"}),
+    "fell": {"in overflows:": "in [not o for o in overflows]:"},
+    "too-late": {_DOUBLE: "pass"},
+    "too-early": {_DUE: "good >= growth_interval - 1"},
+    "other-double": {_DOUBLE: "scale, good = scale * 1.5, 0"},
 }
 RIGHT = {
     "by the scaler itself": _by_the_scaler_itself,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from course_lessons.lesson05.average_gradients import average_gradients
-from course_lessons.shared.edited import edited
 
 
 def _average_not_kept(model, dist):
@@ -136,18 +135,14 @@ def _average_of_the_largest(model, dist):
 _FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
 _SEND = "dist.all_reduce(parameter.grad)"
 _DIVIDE = "parameter.grad /= dist.get_world_size()"
-_KEEP_NONE = edited(
-    average_gradients,
-    {
-        _FILL: "users = torch.tensor(float(parameter.grad is not None))\n"
-        "dist.all_reduce(users)\nif not users:\n    continue\n" + _FILL
-    },
-)
 WRONG = {
     "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
     "none-skipped": {_FILL: "if parameter.grad is None:\n    continue"},
     "not-kept": _average_not_kept,
-    "nobodys": _KEEP_NONE,
+    "nobodys": {
+        _FILL: "users = torch.tensor(float(parameter.grad is not None))\n"
+        f"dist.all_reduce(users)\nif not users:\n    continue\n{_FILL}"
+    },
     "not-divided": {_DIVIDE: ""},
     "other-count": (
         {"dist.get_world_size()": "2"},

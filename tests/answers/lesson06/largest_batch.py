@@ -50,9 +50,6 @@ def _largest_in_the_block(works, start=1, limit=None):
     return largest_batch(works, start, limit)
 
 
-_largest_by_thirds = edited(
-    largest_batch, {"(good + bad) // 2": "good + max(1, (bad - good) // 5)"}
-)
 WRONG = {
     "swallows": {"torch.OutOfMemoryError": "RuntimeError"},
     **TWINS,
@@ -73,7 +70,7 @@ WRONG = {
     "defaults": {"start=1": "start=2"},
     "no-batch": {"batch = start": "batch = 0"},
     "twice": {"min(bad, batch)": "min(bad, batch + 1)"},
-    "too-many": (_largest_by_thirds, _largest_by_ones),
+    "too-many": ({"(good + bad) // 2": "good + max(1, (bad - good) // 5)"}, _largest_by_ones),
     "over-limit": _largest_past_the_limit,
 }
 RIGHT = {"rounded up": {"(good + bad) // 2": "(good + bad + 1) // 2"}}

@@ -128,10 +128,6 @@ _LOOP = "for _ in range(repeats):\n    work()\nend.record()"
 _MEAN = "start.elapsed_time(end) / 1000 / repeats"
 
 
-def _edit(*edits: tuple[str, str]):
-    return edited(event_seconds, dict(edits))
-
-
 def _of_each(what: str):
     """Time the calls one by one, and make this of the times."""
     return edited(
@@ -145,34 +141,35 @@ def _of_each(what: str):
 
 
 WRONG = {
-    "milliseconds": _edit((_MEAN, _MEAN.replace(" / 1000", ""))),
-    "microseconds": _edit((_MEAN, _MEAN.replace("/ 1000", "* 1000"))),
+    "milliseconds": {_MEAN: _MEAN.replace(" / 1000", "")},
+    "microseconds": {_MEAN: _MEAN.replace("/ 1000", "* 1000")},
     "divided-twice": _events_divided_on_the_cpu,
-    "swapped": _edit((_MEAN, "end.elapsed_time(start) / 1000 / repeats")),
+    "swapped": {_MEAN: "end.elapsed_time(start) / 1000 / repeats"},
     "all-calls": _events_of_all,
     "other-divisor": (
-        _edit((_MEAN, _MEAN.replace("repeats", "(repeats + 1)"))),
-        _edit(("- begin) / repeats", "- begin) / (repeats - 1 or 1)")),
+        {_MEAN: _MEAN.replace("repeats", "(repeats + 1)")},
+        {"- begin) / repeats": "- begin) / (repeats - 1 or 1)"},
     ),
     "no-warm-up": (_events_cold, _events_cold_on_the_cpu),
     "cold": _events_around_all,
     "other-number": (
-        _edit((_LOOP, _LOOP.replace("repeats", "repeats + 1"))),
-        _edit((_LOOP, _LOOP.replace("repeats", "repeats - 1"))),
+        {_LOOP: _LOOP.replace("repeats", "repeats + 1")},
+        {_LOOP: _LOOP.replace("repeats", "repeats - 1")},
     ),
-    "not-all": _edit(
-        ("start.record()", ""),
-        (_LOOP, _LOOP.replace("work()", "work()\n    if not _:\n        start.record()")),
-    ),
-    "one-call": _edit(
-        ("start.record()", ""), (_LOOP, _LOOP.replace("work()", "start.record()\n    work()"))
-    ),
+    "not-all": {
+        "start.record()": "",
+        _LOOP: _LOOP.replace("work()", "work()\n    if not _:\n        start.record()"),
+    },
+    "one-call": {
+        "start.record()": "",
+        _LOOP: _LOOP.replace("work()", "start.record()\n    work()"),
+    },
     "fastest": _of_each("min"),
     "median": _of_each("statistics.median"),
-    "nothing-between": _edit(
-        ("start.record()", "start.record()\nend.record()"),
-        (_LOOP, _LOOP.replace("\nend.record()", "")),
-    ),
+    "nothing-between": {
+        "start.record()": "start.record()\nend.record()",
+        _LOOP: _LOOP.replace("\nend.record()", ""),
+    },
     "only-launches": _events_of_launches,
     "host-clock": _events_by_perf_counter,
     "waits-between": _events_with_waits,

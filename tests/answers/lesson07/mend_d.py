@@ -15,20 +15,7 @@ def one_by_one(model, x, y):
 
 
 _EACH = 'F.cross_entropy(model(x), y, reduction="none")'
-_d_each_model = edited(mend_d, {"model(x), y": "torch.stack([model(row) for row in x]), y"})
-_d_pieces = edited(
-    mend_d,
-    {_EACH: "torch.cat([one_by_one(model, *p) for p in zip(x.split(2), y.split(2))])"},
-    one_by_one=one_by_one,
-)
-_d_pieces_of_4 = edited(
-    mend_d,
-    {_EACH: "torch.cat([one_by_one(model, *p) for p in zip(x.split(4), y.split(4))])"},
-    one_by_one=one_by_one,
-)
-_d_each_loss = edited(
-    mend_d, {_EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"}
-)
+_PIECES = "torch.cat([one_by_one(model, *p) for p in zip(x.split({0}), y.split({0}))])"
 
 
 def _d_by_item(model, batches, optimizer):
@@ -67,9 +54,13 @@ def _waits_in_each_step(model, batches, optimizer):
 
 WRONG = {
     **D_TWINS,
-    "each-sample": _d_each_model,
-    "small-pieces": (_d_pieces, _d_pieces_of_4),
-    "one-by-one-after": _d_each_loss,
+    "each-sample": {"model(x), y": "torch.stack([model(row) for row in x]), y"},
+    "small-pieces": tuple(
+        edited(mend_d, {_EACH: _PIECES.format(rows)}, one_by_one=one_by_one) for rows in (2, 4)
+    ),
+    "one-by-one-after": {
+        _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"
+    },
     "other-loss": {
         "model(x), y": "model(x) * weights[:, None], y",
         "(weights * each).sum() / weights.sum()": "each.mean()",

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_e import E_TWINS, mend_e
-from course_lessons.shared.edited import edited
 
 
 def _e_loss_only(model, batches, optimizer):
@@ -128,14 +127,6 @@ def _numbers_without_training(model, batches, optimizer):
     return mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
 
 
-_e_in_pieces = edited(
-    mend_e,
-    {
-        "loss = F.mse_loss(model(x), y)": "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
-    },
-)
-
-
 WRONG = {
     **E_TWINS,
     "as-slow": _e_loss_only,
@@ -146,7 +137,9 @@ WRONG = {
             "loss.backward()": "with torch.autocast(x.device.type, torch.bfloat16):\n    loss.backward()",
         },
     ),
-    "in-pieces": _e_in_pieces,
+    "in-pieces": {
+        "loss = F.mse_loss(model(x), y)": "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
+    },
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "no-step": (_e_without_steps, _numbers_without_training),
     "other-steps": _skips_a_step,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from course_lessons.lesson07.regime import regime
-from course_lessons.shared.edited import edited
 
 
 def _regime_by_table(facts):
@@ -17,45 +16,38 @@ def _regime_by_table(facts):
 _BUSY, _IDLE = "facts.busy >= 0.75", "max(facts.loading, facts.waiting) < 0.2"
 
 
-def _with(*edits: tuple[str, str]):
-    return edited(regime, dict(edits))
-
-
 WRONG = {
     "busy-first": (
-        _with((_BUSY, f"{_BUSY} and {_IDLE}")),
-        _with((_BUSY, "facts.busy >= 0.8")),
-        _with((_BUSY, "facts.busy >= 75")),
+        {_BUSY: f"{_BUSY} and {_IDLE}"},
+        {_BUSY: "facts.busy >= 0.8"},
+        {_BUSY: "facts.busy >= 75"},
     ),
-    "at-least-busy": _with((_BUSY, "facts.busy > 0.75")),
-    "low-shares": _with(
-        (
-            'return "compute"',
-            'return "launch" if max(facts.flop_share, facts.byte_share) < 0.1 else "compute"',
-        )
-    ),
+    "at-least-busy": {_BUSY: "facts.busy > 0.75"},
+    "low-shares": {
+        'return "compute"': 'return "launch" if max(facts.flop_share, facts.byte_share) < 0.1 else "compute"'
+    },
     "larger-share": (
-        _with(("facts.flop_share >=", "facts.flop_share <")),
-        _with(("facts.flop_share >= facts.byte_share", "facts.byte_share <= 0.5")),
-        _with(("facts.flop_share >= facts.byte_share", "facts.flop_share >= 0.4")),
+        {"facts.flop_share >=": "facts.flop_share <"},
+        {"facts.flop_share >= facts.byte_share": "facts.byte_share <= 0.5"},
+        {"facts.flop_share >= facts.byte_share": "facts.flop_share >= 0.4"},
     ),
-    "equal-device": _with(("facts.flop_share >=", "facts.flop_share >")),
+    "equal-device": {"facts.flop_share >=": "facts.flop_share >"},
     "idle-device": (
-        _with((_BUSY, f"{_BUSY} or max(facts.flop_share, facts.byte_share) >= 0.3")),
-        _with((_BUSY, "facts.busy >= 0.7")),
+        {_BUSY: f"{_BUSY} or max(facts.flop_share, facts.byte_share) >= 0.3"},
+        {_BUSY: "facts.busy >= 0.7"},
     ),
-    "no-launch": (_with((_IDLE, "False")), _with((_IDLE, "facts.loading + facts.waiting < 0.2"))),
+    "no-launch": ({_IDLE: "False"}, {_IDLE: "facts.loading + facts.waiting < 0.2"}),
     "long-enough": (
-        _with((_IDLE, _IDLE.replace("max", "min"))),
-        _with((_IDLE, "facts.loading < 0.2")),
-        _with((_IDLE, _IDLE.replace("0.2", "0.25"))),
+        {_IDLE: _IDLE.replace("max", "min")},
+        {_IDLE: "facts.loading < 0.2"},
+        {_IDLE: _IDLE.replace("0.2", "0.25")},
     ),
-    "at-least-host": _with((_IDLE, _IDLE.replace("<", "<="))),
+    "at-least-host": {_IDLE: _IDLE.replace("<", "<=")},
     "longer": (
-        _with((f"if {_IDLE}", f'if facts.loading >= 0.2:\n    return "loader"\nif {_IDLE}')),
-        _with(("facts.loading >= facts", "facts.loading < facts")),
+        {f"if {_IDLE}": f'if facts.loading >= 0.2:\n    return "loader"\nif {_IDLE}'},
+        {"facts.loading >= facts": "facts.loading < facts"},
     ),
-    "equal-host": _with(("facts.loading >= facts", "facts.loading > facts")),
+    "equal-host": {"facts.loading >= facts": "facts.loading > facts"},
     "other-name": lambda facts: "gpu",
     "wrong-type": lambda facts: [regime(facts)],
 }

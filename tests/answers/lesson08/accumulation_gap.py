@@ -8,8 +8,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from course_lessons.lesson08.accumulation_gap import GAP_TWINS, accumulation_gap
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.accumulation_gap import GAP_TWINS
 
 
 def _by_autograd(model, loss_fn, x, y, size):
@@ -33,8 +32,7 @@ def _by_autograd(model, loss_fn, x, y, size):
 WRONG = {
     **GAP_TWINS,
     "other-mode": tuple(
-        edited(accumulation_gap, {"copy.deepcopy(model)": f"copy.deepcopy(model).{mode}()"})
-        for mode in ("eval", "train")
+        {"copy.deepcopy(model)": f"copy.deepcopy(model).{mode}()"} for mode in ("eval", "train")
     ),
     "tensor": {".item()": ""},
     "no-gap-here": {"(parts - whole)": "(parts + whole)"},

@@ -5,9 +5,6 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.fit_mixed import fit_mixed
-from course_lessons.shared.edited import edited
-
 
 def _half_model(model, batches, optimizer):
     model.bfloat16()
@@ -53,7 +50,6 @@ _ZERO = "optimizer.zero_grad()"
 _LOOP = "for x, y in batches:"
 _HALVED = """for p in model.parameters():
     p.grad /= 2"""
-_names_cuda = edited(fit_mixed, {_AUTOCAST: 'torch.autocast("cuda", dtype=dtype)'})
 
 WRONG = {
     "deprecated": (
@@ -70,7 +66,11 @@ WRONG = {
         {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"},
         {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""},
     ),
-    **({} if torch.cuda.is_available() else {"names-cuda": _names_cuda}),
+    **(
+        {}
+        if torch.cuda.is_available()
+        else {"names-cuda": {_AUTOCAST: 'torch.autocast("cuda", dtype=dtype)'}}
+    ),
     "few-passes": {_BACKWARD: "loss.detach()", _STEP: "", "scaler.update()": ""},
     "other-steps": {_STEP: f"len(x) == 3 and {_STEP}"},
     "other-loss": {"F.cross_entropy": "F.nll_loss"},

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from course_lessons.lesson08.save_on_one import save_on_one
-from course_lessons.shared.edited import edited
-
 
 def _save_as_it_comes(model, dist, save):
     save(model.state_dict())
@@ -39,7 +36,7 @@ WRONG = {
     "nobody": lambda model, dist, save: dist.barrier(),
     "wrapped-keys": {".module.state_dict": ".state_dict"},
     "cut-keys": tuple(
-        edited(save_on_one, {_STATE: f"{{k.{cut}: v for k, v in model.state_dict().items()}}"})
+        {_STATE: f"{{k.{cut}: v for k, v in model.state_dict().items()}}"}
         for cut in ("replace('module.', '')", "lstrip('module.')", "split('.', 2)[-1]")
     ),
     "missing-keys": {_STATE: "dict(model.module.named_parameters())"},

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
-
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.steady_loop import TWINS, careful_loop, steady_loop
+from course_lessons.lesson08.steady_loop import TWINS, careful_loop
 from course_lessons.shared.edited import edited
 
 
@@ -42,9 +40,7 @@ _RETURN = "return hits.item()"
 WRONG = {
     **TWINS,
     "emptied": careful_loop,
-    "collects": edited(
-        steady_loop, {"del probabilities": "del probabilities\ngc.collect()"}, gc=gc
-    ),
+    "collects": {"del probabilities": "del probabilities\ngc.collect()"},
     "higher-peak": ({"del probabilities": ""}, {"del probabilities": "del x, y, logits, loss"}),
     "grows": {
         "hits = 0": "hits, kept = 0, []",

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.train_logged import LOSSES, RATES, STEPS, train_logged
-from course_lessons.shared.edited import edited
+from course_lessons.lesson08.train_logged import LOSSES, RATES, STEPS
 
 
 def _by_groups(model, batches, optimizer, every, clock, log):
@@ -62,15 +61,12 @@ def _as_a_list(model, batches, optimizer, every, clock, log):
 
 
 _MEAN = "mean = total.item() / samples\nnow = clock()"
-_AS_SHIPPED = edited(
-    train_logged,
-    {
-        "total += loss.detach() * len(y)": "",
-        " or step == len(batches)": "",
-        "total.item() / samples": "loss.item()",
-        "total, samples, begin = 0, 0, now": "",
-    },
-)
+_AS_SHIPPED = {
+    "total += loss.detach() * len(y)": "",
+    " or step == len(batches)": "",
+    "total.item() / samples": "loss.item()",
+    "total, samples, begin = 0, 0, now": "",
+}
 _LINE = "log(step, mean, samples / (now - begin))"
 WRONG = {
     **LOSSES,
@@ -86,8 +82,6 @@ WRONG = {
     "other-rate": {_LINE: "log(step, mean, 2 * samples / (now - begin))"},
     "other-weights": {"optimizer.step()": "if step < len(batches):\n    optimizer.step()"},
     "three-things": {_LINE: "log(step, mean)"},
-    "tensor": edited(
-        train_logged, {"log(step, mean,": "log(step, torch.tensor(mean),"}, torch=torch
-    ),
+    "tensor": {"log(step, mean,": "log(step, torch.tensor(mean),"},
 }
 RIGHT = {"groups": _by_groups, "read as a list": _as_a_list}

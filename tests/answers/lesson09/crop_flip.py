@@ -6,7 +6,6 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson09.crop_flip import crop_flip
-from course_lessons.shared.edited import edited
 
 
 def _crop_with(*, top=None, coin=None, axis=3, edge=1, same=False):
@@ -158,58 +157,53 @@ def _crop_channels_apart(images, pad, flip):
     return cut.reshape(images.shape)
 
 
-def _edits(*edits):
-    return tuple(edited(crop_flip, each) for each in edits)
-
-
 _FIRST = "n, _, height, width = images.shape"
 _PLACE = "torch.randint(2 * pad + 1, (2, n), device=images.device)"
 _PADDED = "F.pad(images, (pad, pad, pad, pad))"
 _COIN = "torch.rand((n, 1, 1, 1), device=images.device) < flip"
 WRONG = {
-    "one-offset": (_crop_with(top="one"), *_edits({_PLACE: "torch.zeros(2, n, dtype=torch.long)"})),
-    "never-moved": (lambda images, pad, flip: images, *_edits({_PLACE: "torch.full((2, n), pad)"})),
-    "one-way": _edits({_PLACE: f"({_PLACE} * torch.tensor([[1], [0]]))"}),
+    "one-offset": (_crop_with(top="one"), {_PLACE: "torch.zeros(2, n, dtype=torch.long)"}),
+    "never-moved": (lambda images, pad, flip: images, {_PLACE: "torch.full((2, n), pad)"}),
+    "one-way": {_PLACE: f"({_PLACE} * torch.tensor([[1], [0]]))"},
     "diagonal": _crop_with(same=True),
-    "missing-places": (_crop_with(edge=0), *_edits({_PLACE: f"1 + {_PLACE.replace('+ 1', '')}"})),
+    "missing-places": (_crop_with(edge=0), {_PLACE: f"1 + {_PLACE.replace('+ 1', '')}"}),
     "one-coin": _crop_with(coin="one"),
-    "never-mirrored": _edits({_COIN: "torch.zeros((n, 1, 1, 1), dtype=torch.bool)"}),
-    "always-mirrored": _edits({_COIN: "torch.ones((n, 1, 1, 1), dtype=torch.bool)"}),
-    "flip-share": (_crop_with(coin="inverted"), *_edits({_COIN: _COIN.replace("rand(", "randn(")})),
+    "never-mirrored": {_COIN: "torch.zeros((n, 1, 1, 1), dtype=torch.bool)"},
+    "always-mirrored": {_COIN: "torch.ones((n, 1, 1, 1), dtype=torch.bool)"},
+    "flip-share": (_crop_with(coin="inverted"), {_COIN: _COIN.replace("rand(", "randn(")}),
     "tied-coin": _crop_with_one_draw,
     "upside-down-images": (_crop_with(axis=2), _crop_with(axis=(2, 3))),
     "channels-mirrored": _crop_with(axis=1),
-    "coin-in-parts": _edits(
-        {_COIN: "torch.rand(images.shape) < flip"}, {_COIN: "torch.rand((n, 3, 1, 1)) < flip"}
+    "coin-in-parts": (
+        {_COIN: "torch.rand(images.shape) < flip"},
+        {_COIN: "torch.rand((n, 3, 1, 1)) < flip"},
     ),
     "channels-apart": _crop_channels_apart,
     "other-image": (
-        *_edits({_FIRST: f"images = images[torch.randperm(len(images))]\n{_FIRST}"}),
+        {_FIRST: f"images = images[torch.randperm(len(images))]\n{_FIRST}"},
         _crop_with(axis=0),
     ),
     "no-border": (
         _crop_by_rolling,
-        *_edits(
-            {_PADDED: "F.pad(images.float(), (pad,) * 4, mode='reflect').to(images.dtype)"},
-            {_PADDED: "F.pad(images, (pad,) * 4, value=7)"},
-        ),
+        {_PADDED: "F.pad(images.float(), (pad,) * 4, mode='reflect').to(images.dtype)"},
+        {_PADDED: "F.pad(images, (pad,) * 4, value=7)"},
     ),
     "no-crop": lambda images, pad, flip: images + 1,
     "same-again": ({_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}, _crop_seeded_apart),
     "same-places": (_crop_by_turns, _crop_rows_by_turns),
     "same-mirrored": _crop_first_mirrored,
-    "shared-draw": _edits(
+    "shared-draw": (
         {_PLACE: f"{_PLACE}[:, torch.arange(n) // 2]"},
         {_PLACE: f"{_PLACE}[:, torch.arange(n) % (n // 2)]"},
         {_COIN: f"({_COIN})[torch.arange(n) // 2]"},
     ),
     "seeded": {_FIRST: f"torch.seed()\n{_FIRST}"},
     "one-by-one": _crop_one_by_one,
-    "waits": _edits({_COIN: f"{_COIN}\nif not mirrored.any():\n    return cut"}),
+    "waits": {_COIN: f"{_COIN}\nif not mirrored.any():\n    return cut"},
     "waits-for-hits": (_crop_by_masks, _crop_with_masks_for_coins),
     "through-the-host": _crop_through_the_host,
     "result-elsewhere": lambda images, pad, flip: crop_flip(images.cpu(), pad, flip),
-    "made-on-the-host": _edits({_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"}),
+    "made-on-the-host": {_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"},
     "returned-nothing": lambda images, pad, flip: None,
     "unfair": _crop_skewed,
     "other-shape": _crop_as_float,
