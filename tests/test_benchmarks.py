@@ -1,7 +1,5 @@
 """`benchmark`: its loops train the same, its turns are fair, its tables and records are right."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import importlib.util
@@ -111,8 +109,7 @@ def weights(loop, task="mlp", data="device"):
 
 
 @pytest.mark.parametrize(
-    "task",
-    [pytest.param(task, marks=[pytest.mark.slow] * (task == "cnn")) for task in loops.TASKS],
+    "task", [pytest.param(task, marks=[pytest.mark.slow] * (task == "cnn")) for task in loops.TASKS]
 )
 def test_every_loop_ends_with_the_weights_of_the_barest_one_to_the_bit(task):
     """Other packages are tested where they are installed, and named where they are not."""

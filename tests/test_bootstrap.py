@@ -575,7 +575,6 @@ def test_a_python_that_lacks_torch_hands_over_to_the_environment(clone):
         env=variables(None),
         capture_output=True,
         encoding="utf-8",
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["facts"]["torch"]["version"] == "2.13.0"
@@ -598,11 +597,7 @@ def test_the_kernel_is_ours_even_beside_another_python3_kernel(tmp_path):
 
     def check(env):
         return subprocess.run(
-            [sys.executable, "-c", lab.VERSIONS],
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
+            [sys.executable, "-c", lab.VERSIONS], env=env, capture_output=True, text=True
         )
 
     # `test` itself runs in the course's environment, which would settle the question.
@@ -643,11 +638,7 @@ def test_importing_the_course_imports_no_torch():
 def test_help_needs_the_standard_library_only(words):
     code = f"import sys; sys.path.insert(0, '.'); from course_utils.cli import run; run({words})"
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-I", "-S", "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "usage: " in done.stdout

@@ -1,7 +1,5 @@
 """JupyterLab in a real browser: run lesson 00, answer an exercise; run solved lessons."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

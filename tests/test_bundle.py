@@ -1,7 +1,5 @@
 """`bundle`: one zip, from which the course starts without GitHub and without a network."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -150,10 +148,7 @@ def test_a_place_that_takes_no_file_is_named(small, tmp_path, capsys):
 
 @pytest.mark.everywhere
 def test_without_a_network_the_packages_are_one_sentence(small, tmp_path, monkeypatch):
-    for name, text in variables(
-        None,
-        PIP_INDEX_URL="http://127.0.0.1:9/",
-    ).items():
+    for name, text in variables(None, PIP_INDEX_URL="http://127.0.0.1:9/").items():
         monkeypatch.setenv(name, text)
     monkeypatch.delenv("PIP_NO_INDEX")
     with pytest.raises(SetupError, match="connect to the network"):

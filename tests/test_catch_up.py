@@ -1,7 +1,5 @@
 """For a late arrival, or after a session that died: everything that a section needs, and no more."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -339,9 +337,7 @@ def test_a_real_lesson_in_a_real_kernel(tmp_path):
     part = nb["cells"][headings[1] : headings[2]]
     after = ["".join(c["source"]) for c in part if c["cell_type"] == "code"]
     done = execute(
-        notebook(AS_IT_IS + "course_utils.catch_up('03')", *after),
-        tmp_path,
-        COURSE_DEVICE="cpu",
+        notebook(AS_IT_IS + "course_utils.catch_up('03')", *after), tmp_path, COURSE_DEVICE="cpu"
     )
     assert list(executed_problems(done, least=1)) == []
     first = "".join(o.get("text", "") for o in code_cells(done)[0].outputs)

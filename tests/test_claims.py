@@ -1,7 +1,5 @@
 """The seeds' claims: none is lost, each verdict follows from the records, the page is fresh; and their experiments."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys
@@ -371,8 +369,7 @@ def test_what_a_gpu_measured_is_no_longer_asked_for(records):
     assert BY_ID["matmul-gpu"].lacks_gpu, "a GPU alone makes no ratio"
     times = [("cuda", 0.1), ("cpu", 1.0)]
     records(
-        "machine_a",
-        *[result("matmul", t, device=d, parameters={"size": 5000}) for d, t in times],
+        "machine_a", *[result("matmul", t, device=d, parameters={"size": 5000}) for d, t in times]
     )
     assert not BY_ID["matmul-gpu"].lacks_gpu and weigh(BY_ID["matmul-gpu"]) == "Holds"
 

@@ -1,7 +1,5 @@
 """The frame, as a lesson uses it: devices, timing, errors, bars, data, plots, progress."""
 
-from __future__ import annotations
-
 import base64
 import collections
 import gc
@@ -73,9 +71,7 @@ def fake(monkeypatch):
         monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
         monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
-            devices,
-            "fault",
-            lambda device: "no kernel image" if device.type in broken else None,
+            devices, "fault", lambda device: "no kernel image" if device.type in broken else None
         )
 
     return fake

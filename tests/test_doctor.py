@@ -1,7 +1,5 @@
 """The five doors: recorded machines are judged, and this machine is examined."""
 
-from __future__ import annotations
-
 import copy
 import html
 import json
@@ -52,10 +50,7 @@ MACHINES = {
         machine(torch="cpu", simulated=False),
         "shut shut unknown unknown unknown",
     ),
-    "CUDA wheel without a driver": (
-        machine(simulated=True),
-        "open shut unknown unknown unknown",
-    ),
+    "CUDA wheel without a driver": (machine(simulated=True), "open shut unknown unknown unknown"),
     "CPU wheel on a GPU machine": (
         machine(torch="cpu", driver=nvidia("NVIDIA GeForce RTX 4070"), simulated=True),
         "shut open unknown unknown unknown",
@@ -261,7 +256,6 @@ def call(*words, code="from course_utils.cli import run; sys.exit(run(sys.argv[1
         capture_output=True,
         encoding="utf-8",
         errors="replace",
-        check=False,
     )
 
 

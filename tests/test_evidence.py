@@ -1,7 +1,5 @@
 """Records: what is read, what is refused and in which words, and the cards that show them."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """The short form of a check, and functions written as an edit of another."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 

@@ -1,7 +1,5 @@
 """The front door: what README says in its own words is so, and its pictures are there."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import xml.etree.ElementTree as ET

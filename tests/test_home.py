@@ -1,7 +1,5 @@
 """Where on GitHub the course is: nothing points there before anybody knows, and everything after one command."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -309,9 +307,7 @@ def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeyp
     assert f"https://github.com/Ada-L/gpu.fork/blob/trunk/{note}" in lesson.read_text(
         encoding="utf-8"
     )
-    left = subprocess.run(
-        ["git", "grep", "-il", "eve/first", "--", ":!tests"], cwd=fork, check=False
-    )
+    left = subprocess.run(["git", "grep", "-il", "eve/first", "--", ":!tests"], cwd=fork)
     assert left.returncode == 1, "the old name is nowhere"
     said = move(*home.home(fork, "main"))
     assert said.count("nothing to change") == len(COURSE.ready) and "written" not in said

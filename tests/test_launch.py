@@ -1,7 +1,5 @@
 """Real processes through torchrun: what a learner reads, and that none of them is left behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

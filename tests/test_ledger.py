@@ -312,11 +312,7 @@ def test_a_file_in_which_a_rung_is_older_than_what_it_stands_on_does_not_give_it
 
 @pytest.mark.parametrize(
     ("again", "keep", "said"),
-    [
-        (None, None, False),
-        ({"seconds": 0.5}, False, True),
-        ({"seconds": 0.25}, None, True),
-    ],
+    [(None, None, False), ({"seconds": 0.5}, False, True), ({"seconds": 0.25}, None, True)],
 )
 def test_the_table_names_what_was_measured_on_another_ladder(world, capsys, again, keep, said):
     ledger = world.ledger()

@@ -64,10 +64,7 @@ def test_the_fixture_has_no_dead_link(tiny):
             "gone.ipynb",
             "names a file that does not exist: gone.ipynb",
         ),
-        (
-            "https://github.com/eve/tiny-course/blob/old/README.md",
-            "is not on branch main",
-        ),
+        ("https://github.com/eve/tiny-course/blob/old/README.md", "is not on branch main"),
         ("https://github.com/ada/tiny-course", "names another repository: ada/tiny-course"),
         (
             "https://colab.research.google.com/github/ada/b/blob/main/notebooks/01_tiny.ipynb",
@@ -111,9 +108,7 @@ def test_links_in_notebooks_are_checked_and_say_the_cell(tiny):
 
 def test_move_changes_every_file_and_leaves_no_trace(tiny, capsys):
     append(
-        tiny,
-        "README.md",
-        "![x](https://raw.githubusercontent.com/eve/tiny-course/main/README.md)",
+        tiny, "README.md", "![x](https://raw.githubusercontent.com/eve/tiny-course/main/README.md)"
     )
     append(tiny, "README.md", "Not ours: https://github.com/eve/tiny-course-two")
     code = command.move(tiny, "ada-l/gpu.course", "trunk", lambda lesson_id: EXERCISES)

@@ -568,8 +568,7 @@ SAY = "get_ipython().register_magic_function(lambda line: print('pip', line), 'l
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("place", "fetched"),
-    [("working folder", "git+file:///nowhere"), ("input/from the room", None)],
+    ("place", "fetched"), [("working folder", "git+file:///nowhere"), ("input/from the room", None)]
 )
 def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
     """Beside the notebook, as in Colab, or under the folder that Kaggle keeps inputs in."""

@@ -1,7 +1,5 @@
 """How far the simulated GPU is from real ones: shown beside each modelled time, and on a page that follows from its table."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`record`: what it measures, keeps, leaves out and refuses."""
 
-from __future__ import annotations
-
 import argparse
 import functools
 import inspect

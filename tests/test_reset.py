@@ -1,7 +1,5 @@
 """`reset` and `update`: a fresh lesson, a newer course, and nothing of the learner's lost."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -68,7 +68,6 @@ def run(folder, source, *start):
         encoding="utf-8",
         errors="replace",
         timeout=180,
-        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

@@ -1,7 +1,5 @@
 """The short path: at most four hours, its sections exist, and their cells run without the others'."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

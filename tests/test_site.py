@@ -1,7 +1,5 @@
 """The reader's site: what is built, what is wrong with it, how it looks; and what builds it on GitHub."""
 
-from __future__ import annotations
-
 import argparse
 import base64
 import copy

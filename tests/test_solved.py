@@ -1,7 +1,5 @@
 """Every lesson on the CPU with every exercise solved: it runs, each answer is right, the copy is kept."""
 
-from __future__ import annotations
-
 import time
 
 import nbformat

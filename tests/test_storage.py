@@ -1,7 +1,5 @@
 """What a session must not take along: on this machine, in Kaggle, in Colab with and without a Drive."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -612,5 +612,5 @@ def test_the_command_lists_writes_and_never_overwrites(tmp_path, capsys):
 
 def test_the_command_needs_nothing_but_python():
     call = [sys.executable, "-S", "-m", "course_utils", "template", "single"]
-    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(call, cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == source("train_single"), done.stderr

@@ -301,10 +301,7 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
     assert code.keys(cells) == {"no wait"}
     assert [
         code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells
-    ] == [
-        'runs = {"不等": 1}',
-        'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")',
-    ]
+    ] == ['runs = {"不等": 1}', 'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")']
 
 
 @TODAY

@@ -1,7 +1,5 @@
 """The workshop's tools: what an instructor and a learner get from each, and what each refuses."""
 
-from __future__ import annotations
-
 import argparse
 import copy
 import getpass
@@ -403,7 +401,6 @@ def test_a_seat_that_is_ready_says_so_to_people_and_to_programs(tmp_path):
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)

@@ -1,7 +1,5 @@
 """Known answers to 00.shut_door: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
 _DOORS = {"A": 1, "B": 3, "C": 2, "D": 5}

@@ -1,7 +1,5 @@
 """Known answers to 00.weight_bytes: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

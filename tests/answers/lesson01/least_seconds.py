@@ -1,7 +1,5 @@
 """Known answers to 01.least_seconds that its check's twins are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 from course_lessons.lesson01.pick_device import PICK_TWINS, pick_device
 
 _BOTH = "kind in available and works(kind)"

@@ -1,7 +1,5 @@
 """Known answers to 01.speedup that its check's twins are not."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

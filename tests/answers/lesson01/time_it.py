@@ -1,7 +1,5 @@
 """Known answers to 01.time_it: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

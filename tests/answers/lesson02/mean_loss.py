@@ -1,7 +1,5 @@
 """Known answers to 02.mean_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson02.mean_loss import _TWINS

@@ -1,7 +1,5 @@
 """Known wrong answers to 03.full_state, by the diagnosis that each must get."""
 
-from __future__ import annotations
-
 from course_lessons.lesson03.full_state import full_state
 
 

@@ -3,8 +3,6 @@
 Of several faults the worst is named.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

@@ -1,7 +1,5 @@
 """Known wrong answers to 03.step_losses, by the diagnosis that each must get."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

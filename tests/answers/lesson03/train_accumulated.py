@@ -1,7 +1,5 @@
 """Known wrong answers to 03.train_accumulated, by the diagnosis that each must get."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Known answers to 03.train_epoch: wrong ones by the diagnosis that each must get, right ones by a name."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Known answers to 04.checkpoint: wrong ones by the diagnosis that each must get, right ones by a name."""
 
-from __future__ import annotations
-
 import copy
 
 from course_lessons.lesson04.checkpoint import checkpoint

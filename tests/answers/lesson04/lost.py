@@ -1,7 +1,5 @@
 """Known answers to 04.lost: wrong ones by the diagnosis that each must get, right ones by a name."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """Known answers to 05.accumulate."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

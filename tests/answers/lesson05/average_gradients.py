@@ -1,7 +1,5 @@
 """Known answers to 05.average_gradients."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson05.average_gradients import average_gradients

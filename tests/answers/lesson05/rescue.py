@@ -1,7 +1,5 @@
 """Known answers to 05.rescue."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 
 from course_lessons.lesson05.rescue import TWINS, rescue

@@ -1,7 +1,5 @@
 """Known answers to 05.ring_all_reduce."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Known answers to 05.shard."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import random

@@ -1,7 +1,5 @@
 """Known answers to 05.unhang."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

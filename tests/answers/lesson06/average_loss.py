@@ -1,7 +1,5 @@
 """Known wrong answers to 06.average_loss."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson06.average_loss import LOSS_TWINS, average_loss

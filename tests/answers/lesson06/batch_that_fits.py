@@ -1,7 +1,5 @@
 """Known answers to 06.batch_that_fits that its check's twins are not."""
 
-from __future__ import annotations
-
 import math
 
 

@@ -1,7 +1,5 @@
 """Known wrong answers to 06.diagnose."""
 
-from __future__ import annotations
-
 from course_lessons.lesson06.diagnose import diagnose
 
 WRONG = {

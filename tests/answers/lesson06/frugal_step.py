@@ -1,7 +1,5 @@
 """Known answers to 06.frugal_step."""
 
-from __future__ import annotations
-
 import torch
 from torch.utils.checkpoint import checkpoint, checkpoint_sequential
 

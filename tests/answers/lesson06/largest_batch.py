@@ -1,7 +1,5 @@
 """Known wrong answers to 06.largest_batch."""
 
-from __future__ import annotations
-
 import gc
 
 import torch

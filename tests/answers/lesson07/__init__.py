@@ -1,7 +1,5 @@
 """Known answers to lesson 07, and a step that many of them make."""
 
-from __future__ import annotations
-
 
 def stepped(loss, optimizer):
     optimizer.zero_grad()

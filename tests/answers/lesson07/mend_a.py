@@ -1,7 +1,5 @@
 """Known answers to 07.mend_a."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Known answers to 07.mend_e."""
 
-from __future__ import annotations
-
 import copy
 
 import torch

@@ -1,7 +1,5 @@
 """Known answers to 07.mfu."""
 
-from __future__ import annotations
-
 from course_lessons.lesson07.mfu import MFU_TWINS
 
 _TEST = "if share > 1:"

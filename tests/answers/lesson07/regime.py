@@ -1,7 +1,5 @@
 """Known answers to 07.regime."""
 
-from __future__ import annotations
-
 from course_lessons.lesson07.regime import regime
 
 

@@ -1,7 +1,5 @@
 """Known answers to 08.accumulation_gap."""
 
-from __future__ import annotations
-
 import copy
 from itertools import pairwise
 

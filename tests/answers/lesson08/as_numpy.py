@@ -1,7 +1,5 @@
 """Known answers to 08.as_numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Known answers to 08.averaged."""
 
-from __future__ import annotations
-
 import copy
 
 

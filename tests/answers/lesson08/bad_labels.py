@@ -1,7 +1,5 @@
 """Known answers to 08.bad_labels."""
 
-from __future__ import annotations
-
 from course_lessons.lesson08.bad_labels import bad_labels
 
 

@@ -1,7 +1,5 @@
 """Known answers to 08.batch_statistics."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson08.gather_rows import gather_rows

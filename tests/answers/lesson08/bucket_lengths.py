@@ -1,7 +1,5 @@
 """Known answers to 08.bucket_lengths."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Known answers to 08.choose_checkpoints."""
 
-from __future__ import annotations
-
 import itertools
 
 from course_lessons.lesson08.choose_checkpoints import peak_of

@@ -1,7 +1,5 @@
 """Known answers to 08.compare."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from course_lessons.lesson08.compare import EDITS, compare

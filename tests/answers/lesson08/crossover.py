@@ -1,7 +1,5 @@
 """Known answers to 08.crossover."""
 
-from __future__ import annotations
-
 from course_lessons.lesson08.crossover import crossover
 
 

@@ -1,7 +1,5 @@
 """Known answers to 08.first_tokens."""
 
-from __future__ import annotations
-
 import contextlib
 
 import torch

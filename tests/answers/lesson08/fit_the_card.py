@@ -1,7 +1,5 @@
 """Known answers to 08.fit_the_card."""
 
-from __future__ import annotations
-
 import numpy as np
 
 

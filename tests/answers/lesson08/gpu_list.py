@@ -1,7 +1,5 @@
 """Known answers to 08.gpu_list."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson08.gpu_list import GPU_TWINS, gpu_list

@@ -1,7 +1,5 @@
 """Known answers to 08.hottest."""
 
-from __future__ import annotations
-
 from course_lessons.lesson08.hottest import HOT_TWINS, hottest
 
 

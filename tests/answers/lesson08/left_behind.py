@@ -1,7 +1,5 @@
 """Known answers to 08.left_behind."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

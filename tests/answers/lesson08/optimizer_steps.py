@@ -1,7 +1,5 @@
 """Known answers to 08.optimizer_steps; most wrong ones are the twins of its check."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

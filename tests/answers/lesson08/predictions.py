@@ -1,7 +1,5 @@
 """Known answers to 08.predictions: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson08.predictions import TWINS

@@ -1,7 +1,5 @@
 """Known answers to 08.race: wrong ones by the diagnosis that each must get, and a right one."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Known answers to 08.rank_of: wrong ones by the diagnosis that each must get, and a right one."""
 
-from __future__ import annotations
-
 
 def _with_defaults(environment):
     defaults = {"RANK": 0, "LOCAL_RANK": 0, "WORLD_SIZE": 1}

@@ -1,7 +1,5 @@
 """Known answers to 08.steady_loop: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

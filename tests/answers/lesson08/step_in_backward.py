@@ -1,7 +1,5 @@
 """Known answers to 08.step_in_backward: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 from course_lessons.shared.edited import edited
 
 

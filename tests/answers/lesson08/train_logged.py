@@ -1,7 +1,5 @@
 """Known answers to 08.train_logged: wrong ones by the diagnosis that each must get, and right ones."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Known answers to 08.two_steps: wrong ones by the diagnosis that each must get, and a right one."""
 
-from __future__ import annotations
-
 import torch
 
 from course_lessons.lesson08.two_steps import TWO_TWINS

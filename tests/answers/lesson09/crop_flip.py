@@ -1,7 +1,5 @@
 """Known answers to 09.crop_flip."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Known answers to 09.gain."""
 
-from __future__ import annotations
-
 import statistics
 
 import numpy as np

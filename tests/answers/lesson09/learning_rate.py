@@ -1,7 +1,5 @@
 """Known answers to 09.learning_rate."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Known answers to 09.time_to_target that its check's twins are not."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

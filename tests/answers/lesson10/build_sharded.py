@@ -1,7 +1,5 @@
 """Known answers to 10.build_sharded."""
 
-from __future__ import annotations
-
 import torch
 
 _META = 'with torch.device("meta"):\n    net = make_net()'

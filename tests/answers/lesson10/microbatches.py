@@ -1,7 +1,5 @@
 """Known answers to 10.microbatches that its check's twins are not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy
