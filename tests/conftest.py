@@ -136,12 +136,18 @@ def _same_process(monkeypatch):
 
 
 @pytest.fixture
-def two_devices():
-    """Two simulated T4s, in a process that may hold more or fewer from the test before."""
+def simulated():
+    """Skip the test where no device can be simulated."""
     from support import skip
 
     import simgpu
 
     if problem := simgpu.problem():
         skip(problem, until="2027-11-30")
-    simgpu.enable(devices=2)
+    return simgpu
+
+
+@pytest.fixture
+def two_devices(simulated):
+    """Two simulated T4s, in a process that may hold more or fewer from the test before."""
+    simulated.enable(devices=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import nbclient
 import nbformat
@@ -80,23 +83,32 @@ def network_attempts(folder: Path) -> list[str]:
     return log.read_text(encoding="utf-8").splitlines() if log.exists() else []
 
 
+def git(folder: Path, *words: object) -> str:
+    """Run git in a folder, as nobody in particular, and return what it says."""
+    settings = ("user.name=test", "user.email=test@localhost", "commit.gpgsign=false")
+    options = [word for setting in settings for word in ("-c", setting)]
+    command = ["git", *options, *map(str, words)]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def working_copy(folder: Path) -> Path:
     """Commit the working tree, with what is edited and new in it, in a git repository of its own."""
-    git = ["git", "-c", "user.name=test", "-c", "user.email=test@localhost"]
-    listed = subprocess.run(
-        [*git, "ls-files", "-co", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    for name in filter(None, listed.stdout.split("\0")):
+    for name in filter(None, git(ROOT, "ls-files", "-co", "--exclude-standard", "-z").split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, folder / name)
     for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "copy"]):
-        subprocess.run([*git, "-c", "commit.gpgsign=false", *words], cwd=folder, check=True)
+        git(folder, *words)
     return folder
+
+
+def command(module: ModuleType, *words: object, **more: Any) -> int:
+    """Call a command as its line does, and return its exit status."""
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    return module.main(parser.parse_args(list(map(str, words))), **more)
 
 
 def code_cells(nb: NotebookNode) -> list[NotebookNode]:

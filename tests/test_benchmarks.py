@@ -14,10 +14,8 @@ from statistics import mean, median
 
 import pytest
 import torch
-from harness import ROOT
-from support import skip
+from harness import ROOT, command
 
-import simgpu
 from course_utils import evidence
 from tools import records
 from tools.commands import benchmark
@@ -35,9 +33,7 @@ def _short():
 
 
 def run(*words):
-    parser = argparse.ArgumentParser()
-    benchmark.add_arguments(parser)
-    return benchmark.main(parser.parse_args([*map(str, words), "--device", "cpu"]))
+    return command(benchmark, *words, "--device", "cpu")
 
 
 # --- turns ------------------------------------------------------------------------------------
@@ -450,26 +446,17 @@ def test_a_place_that_cannot_be_written_is_refused_before_measuring(tmp_path, mo
     assert "cannot be written" in capsys.readouterr().err
 
 
-def test_the_simulated_device_is_no_device_for_a_benchmark(capsys):
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
-    parser = argparse.ArgumentParser()
-    benchmark.add_arguments(parser)
-    assert benchmark.main(parser.parse_args(["mlp", "--device", "sim"])) == 1
+def test_the_simulated_device_is_no_device_for_a_benchmark(simulated, capsys):
+    assert command(benchmark, "mlp", "--device", "sim") == 1
     assert "name another one" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_benchmark_from_end_to_end_on_the_command_line(tmp_path):
-    command = [sys.executable, "-m", "course_utils", "benchmark", "peers", "--device", "cpu"]
+    words = ["-m", "course_utils", "benchmark", "peers", "--device", "cpu", "--quick"]
+    call = [sys.executable, *words, "--loop", "lesson 03"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*command, "--quick", "--loop", "lesson 03"],
-        cwd=tmp_path,
-        env=env,
-        capture_output=True,
-        text=True,
-    )
+    done = subprocess.run(call, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("### ") == 4 and done.stdout.count("| lesson 03 |") == 4
     assert "Traceback" not in done.stderr and not list(tmp_path.iterdir())

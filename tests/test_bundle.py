@@ -1,6 +1,5 @@
 """`bundle`: one zip, from which the course starts without GitHub and without a network."""
 
-import argparse
 import os
 import shutil
 import subprocess
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from harness import executed_problems, working_copy
+from harness import command, executed_problems, git, working_copy
 from support import skip
 from test_bootstrap import PYPROJECT, make_clone, make_wheel, make_wheels, run, variables
 
@@ -41,12 +40,6 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
 """
 
 
-def git(folder, *words):
-    own = ("user.name=test", "user.email=test@localhost", "commit.gpgsign=false")
-    options = [word for item in own for word in ("-c", item)]
-    subprocess.run(["git", *options, *words], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A clone of a small course, whose wheel needs no build tool."""
@@ -69,9 +62,7 @@ def small(tmp_path_factory):
 
 
 def call(folder, *words):
-    parser = argparse.ArgumentParser()
-    bundle.add_arguments(parser)
-    return bundle.main(parser.parse_args(list(map(str, words))), folder)
+    return command(bundle, *words, root=folder)
 
 
 @pytest.mark.slow

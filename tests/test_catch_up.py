@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import subprocess
 import sys
 from types import ModuleType
 
@@ -19,6 +18,7 @@ from harness import (
     code_cells,
     execute,
     executed_problems,
+    git,
     kernel_env,
     network_attempts,
     notebook,
@@ -269,9 +269,8 @@ def clone(monkeypatch, tmp_path):
     lesson = load_course().lesson("01")
     path = root / "notebooks" / lesson.file
     path.write_text("the course's: µs", encoding="utf-8")
-    who = ("-c", "user.name=test", "-c", "user.email=test@localhost", "-c", "commit.gpgsign=false")
-    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-q", "-m", "all")):
-        subprocess.run(["git", *words], cwd=root, check=True)
+    for words in (("init", "-q"), ("add", "-A"), ("commit", "-q", "-m", "all")):
+        git(root, *words)
     path.write_text("the learner's", encoding="utf-8")
     monkeypatch.setattr(course, "_PACKAGE", root / "course_utils")
     return root, lesson

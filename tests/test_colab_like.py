@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -22,11 +21,11 @@ from harness import (
     CELL_TIMEOUT,
     EACH_LESSON,
     NOTEBOOKS,
-    ROOT,
     TABLE,
     code_cells,
     executed_problems,
     kernel_env,
+    working_copy,
 )
 from nbclient.exceptions import DeadKernelError
 
@@ -128,17 +127,7 @@ def platform(request, tmp_path_factory):
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
     """A git repository of the working tree, as pip finds it on GitHub."""
-    folder = tmp_path_factory.mktemp("repository")
-    listed = _call("git", "ls-files", "-co", "--exclude-standard", "-z", cwd=ROOT)
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
-    identity = ("user.name=test", "user.email=test@localhost", "commit.gpgsign=false")
-    options = [word for setting in identity for word in ("-c", setting)]
-    _call("git", "init", "-q", "-b", "main", cwd=folder)
-    _call("git", "add", "-A", cwd=folder)
-    _call("git", *options, "commit", "-q", "-m", "copy", cwd=folder)
+    folder = working_copy(tmp_path_factory.mktemp("repository"))
     return f"git+{folder.as_uri()}@main"
 
 

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from harness import ROOT, code_cells, execute, notebook
-from support import skip
 
 import course_utils
 import simgpu
@@ -129,9 +128,7 @@ def test_an_old_pytorch_is_told_what_it_lacks(monkeypatch):
 
 
 @pytest.fixture
-def sim(monkeypatch):
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
+def sim(simulated, monkeypatch):
     monkeypatch.delenv("COURSE_DEVICE", raising=False)
     return simgpu.enable("T4")
 

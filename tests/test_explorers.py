@@ -8,9 +8,7 @@ import ipywidgets
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from support import skip
 
-import simgpu
 from course_lessons.lesson02 import explorers as lesson02
 from course_lessons.lesson04 import explorers as lesson04
 from course_lessons.lesson05 import explorers as lesson05
@@ -18,6 +16,8 @@ from course_lessons.lesson06 import explorers as lesson06
 from course_lessons.lesson10 import explorers as lesson10
 from course_lessons.shared import explorer, memory, roofline
 from course_lessons.shared.explorer import Explorer, box, slider
+
+pytestmark = pytest.mark.usefixtures("simulated")
 
 GRADIENTS = torch.logspace(-14, 2, 1000)
 CALLS = {
@@ -30,12 +30,6 @@ CALLS = {
     "mountain": lambda: lesson06.mountain(blocks=4),
     "roofline": roofline.explore,
 }
-
-
-@pytest.fixture(autouse=True)
-def _sim():
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
 
 
 @pytest.fixture

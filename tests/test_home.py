@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from harness import ROOT, working_copy
+from harness import ROOT, git, working_copy
 from support import skip
 from test_notebook_form import HIDE, run_cell
 
@@ -29,22 +29,6 @@ UNNAMED = dataclasses.replace(COURSE, repository=None)
 NAMED = dataclasses.replace(COURSE, repository="Ada-L/gpu.fork", branch="trunk")
 LESSON = COURSE.lesson("01")
 TOKEN = "ghp_secret"
-
-
-def git(folder, *words, **more):
-    options = (
-        "-c",
-        "user.name=test",
-        "-c",
-        "user.email=test@localhost",
-        "-c",
-        "commit.gpgsign=false",
-    )
-    done = subprocess.run(
-        ["git", *options, *words], cwd=folder, capture_output=True, text=True, **more
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.fixture(autouse=True)

@@ -44,7 +44,6 @@ import torch
 from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, results
 from support import skip
 
-import simgpu
 from course_utils.exercises import lesson
 
 PATIENCE = 90.0
@@ -336,10 +335,8 @@ def test_what_an_answer_says_of_memory_it_did_not_get_is_kind():
 
 
 @pytest.mark.slow
-def test_tensors_without_values_can_be_made_in_one_thread_after_another():
+def test_tensors_without_values_can_be_made_in_one_thread_after_another(simulated):
     """Up to PyTorch 2.11 the second thread that entered a fake mode ended the process."""
-    if simgpu.problem():
-        skip(simgpu.problem(), until="2027-11-30")
     script = (
         "import threading, torch\n"
         "from course_lessons.shared import memory\n"

@@ -30,7 +30,7 @@ import nbformat
 import pytest
 import support
 import yaml
-from harness import ROOT, TABLE, code_cells
+from harness import ROOT, TABLE, code_cells, working_copy
 
 from course_utils.course import load_course
 from course_utils.exercises import lesson
@@ -401,20 +401,6 @@ def call(*command: object, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def repository(folder: Path) -> Path:
-    """Make a git repository of the working tree, which belongs to root."""
-    listed = call("git", "ls-files", "-co", "--exclude-standard", "-z", cwd=ROOT)
-    for name in filter(None, listed.split("\0")):
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, folder / name)
-    call("git", "init", "-q", "-b", "main", cwd=folder)
-    call("git", "add", "-A", cwd=folder)
-    identity = ("-c", "user.name=test", "-c", "user.email=test@localhost")
-    call("git", *identity, "-c", "commit.gpgsign=false", "commit", "-qm", "copy", cwd=folder)
-    return folder
-
-
 def free_ports(count: int) -> list[int]:
     with_port = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [server.getsockname()[1] for server in with_port]
@@ -482,7 +468,7 @@ def start(folder: Path, chosen: dict[str, str]) -> Room:
     env |= {
         "COURSE_HUB_STATE": str(folder / "state"),
         "COURSE_HUB_HOMES": str(folder / "homes"),
-        "COURSE_HUB_CLONE": str(repository(folder / "clone")),
+        "COURSE_HUB_CLONE": str(working_copy(folder / "clone")),
         "COURSE_HUB_MEMORY": f"{GIB}G",
         "COURSE_HUB_URL": url,
     }

@@ -1,6 +1,5 @@
 """The authoring tools: canonical form, generated cells and pages, solved variants, stored outputs."""
 
-import argparse
 import copy
 import dataclasses
 import itertools
@@ -15,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from fixtures.tiny_exercises import EXERCISES
+from harness import command
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import exercises
@@ -696,9 +696,7 @@ def test_run_leaves_a_failing_lesson_as_it_was(tiny, capsys):
 
 
 def test_the_command_answers_a_wrong_file_in_one_sentence(capsys):
-    parser = argparse.ArgumentParser()
-    notebooks.add_arguments(parser)
-    assert notebooks.main(parser.parse_args(["--check", "nothing.ipynb"])) == 1
+    assert command(notebooks, "--check", "nothing.ipynb") == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 

@@ -1,6 +1,5 @@
 """`record`: what it measures, keeps, leaves out and refuses."""
 
-import argparse
 import functools
 import inspect
 import json
@@ -11,8 +10,7 @@ import sys
 
 import pytest
 import torch
-from harness import ROOT
-from support import skip
+from harness import ROOT, command
 
 import simgpu
 from course_utils import evidence
@@ -54,9 +52,7 @@ def define(monkeypatch):
 
 
 def run(*words):
-    parser = argparse.ArgumentParser()
-    record.add_arguments(parser)
-    return record.main(parser.parse_args(list(map(str, words))))
+    return command(record, *words)
 
 
 def only_file(folder):
@@ -464,10 +460,8 @@ def test_every_row_of_the_table_is_understood(name):
 
 
 @pytest.fixture
-def sim(monkeypatch):
+def sim(simulated, monkeypatch):
     """A simulated device, switched on and asked for by name."""
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
     monkeypatch.setenv("COURSE_DEVICE", "sim")
     device = simgpu.enable()
     yield device

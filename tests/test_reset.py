@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from harness import NOTEBOOKS, ROOT
+from harness import NOTEBOOKS, ROOT, git
 
 from course_utils.cli import reset, update
 from course_utils.cli.remedies import SetupError
@@ -31,11 +31,6 @@ def _git(monkeypatch):
     for who in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{who}_NAME", "test")
         monkeypatch.setenv(f"GIT_{who}_EMAIL", "test@localhost")
-
-
-def git(folder, *words):
-    done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True)
-    return done.stdout.strip()
 
 
 def write(folder, name, text):

@@ -7,9 +7,7 @@ import nbclient
 import nbformat
 import pytest
 from harness import CELL_TIMEOUT, LESSONS, NOTEBOOKS, ROOT, kernel_env
-from support import skip
 
-import simgpu
 from course_utils.course import load_course
 from tools.authoring import short_path
 from tools.authoring.form import read
@@ -80,9 +78,7 @@ def test_on_the_site_a_section_is_found_by_the_sites_anchor():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lesson", ON_PATH, ids=lambda lesson: lesson.id)
-def test_its_cells_run_alone(lesson, tmp_path):
-    if reason := simgpu.problem():
-        skip(reason, until="2027-11-30")
+def test_its_cells_run_alone(lesson, simulated, tmp_path):
     nb = nbformat.v4.new_notebook(cells=_cells(lesson))
     if lesson is ON_PATH[-1]:
         page = (ROOT / short_path.PAGE).read_text(encoding="utf-8")

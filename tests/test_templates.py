@@ -207,9 +207,7 @@ def test_a_step_of_several_batches_is_a_step_of_a_large_one(learned):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ONE, *LOOK])
-def test_it_runs_on_the_simulated_device(name, tmp_path):
-    if reason := simgpu.problem():
-        skip(reason, "2027-11-30")
+def test_it_runs_on_the_simulated_device(name, simulated, tmp_path):
     words = [] if name in LOOK else ["--epochs", 1]
     said = Run(tmp_path, name, "--device", "sim", *words, sim=True).end()
     assert re.search(r"(training|profiling|looking) (on|at) sim", said)

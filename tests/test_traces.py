@@ -7,9 +7,7 @@ import nbformat
 import pytest
 import torch
 from harness import LESSONS, NOTEBOOKS, code_cells
-from support import skip
 
-import simgpu
 from course_lessons.shared import monitor, traces
 from course_lessons.shared.profiling import facts
 from course_utils.exercises import lesson
@@ -21,10 +19,8 @@ FIVE = ["loader", "synchronisation", "launch", "memory", "compute"]
 
 
 @pytest.fixture
-def sim():
-    if reason := simgpu.problem():
-        skip(reason, "2027-11-30")
-    return simgpu.first()
+def sim(simulated):
+    return simulated.first()
 
 
 def test_a_device_that_idles_is_seen_to_idle(sim):

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
-from harness import LESSONS, NOTEBOOKS, ROOT
+from harness import LESSONS, NOTEBOOKS, ROOT, command
 from support import skip
 
 from course_utils import cli, files, progress_file
@@ -33,11 +33,8 @@ WRONG = "01.speedup", "upside-down"
 
 
 def run(name, *words):
-    """Call a command as its line does, and return its exit status."""
-    module = cli.module_of(name.replace("_", "-"))
-    parser = argparse.ArgumentParser()
-    module.add_arguments(parser)
-    return module.main(parser.parse_args(list(map(str, words))))
+    """Call a command by its name."""
+    return command(cli.module_of(name.replace("_", "-")), *words)
 
 
 def entry(exercise="01.speedup", outcome="right", diagnosis="", minutes=0):
