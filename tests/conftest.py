@@ -25,36 +25,10 @@ def pytest_configure(config):
 
 
 LONGEST = (
-    *(
-        "simgpu_conformance",
-        "lesson03",
-        "simgpu_processes",
-        "templates",
-        "launch",
-        "benchmarks",
-        "exercises",
-    ),
-    *(
-        "bootstrap",
-        "hostile",
-        "kill",
-        "simgpu_programs",
-        "lesson10",
-        "lesson05",
-        "record",
-        "cluster",
-        "lesson06",
-    ),
-    *(
-        "simgpu_fidelity",
-        "catch_up",
-        "bundle",
-        "notebook_form",
-        "readme",
-        "lesson07",
-        "workshop",
-        "home",
-    ),
+    *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch", "benchmarks"),
+    *("exercises", "bootstrap", "hostile", "kill", "simgpu_programs", "lesson10", "lesson05"),
+    *("record", "cluster", "lesson06", "simgpu_fidelity", "catch_up", "bundle", "notebook_form"),
+    *("readme", "lesson07", "workshop", "home"),
 )
 """The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of
 `LESSONS`. Where two work, what comes last should be short, or one of them waits."""

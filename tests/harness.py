@@ -153,26 +153,10 @@ def nbval(
     """
     ini, xml = folder / "pytest.ini", folder / "nbval.xml"
     ini.write_text("[pytest]\n", encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-c",
-        str(ini),
-        "--rootdir",
-        str(paths[0].parent),
-        "-q",
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", "-c", str(ini)]
+    command += ["--rootdir", str(paths[0].parent), f"--junitxml={xml}"]
     command += ["--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout}"]
-    command += [
-        "-p",
-        "nbval.plugin",
-        "-p",
-        "nbval_kept",
-        "-p",
-        "no:cacheprovider",
-        f"--junitxml={xml}",
-    ]
+    command += ["-p", "nbval.plugin", "-p", "nbval_kept", "-p", "no:cacheprovider"]
     env = kernel_env(folder, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1", NO_COLOR="1", **extra)
     done = subprocess.run(
         [*command, *map(str, paths)], cwd=folder, env=env, capture_output=True, text=True

@@ -629,11 +629,6 @@ def test_what_an_old_python_reads_first_is_in_its_syntax(name):
     ast.parse(text, feature_version=(3, 7))
 
 
-def test_importing_the_course_imports_no_torch():
-    code = "import sys; sys.path.insert(0, '.'); import course_utils; print('torch' in sys.modules)"
-    assert run(ROOT, dict(os.environ), code=code).stdout.strip() == "False"
-
-
 @pytest.mark.parametrize("words", [["--help"], ["lab", "--help"], ["test", "--help"]])
 def test_help_needs_the_standard_library_only(words):
     code = f"import sys; sys.path.insert(0, '.'); from course_utils.cli import run; run({words})"

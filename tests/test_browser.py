@@ -127,10 +127,8 @@ def _run_all(browser, lab, name):
     idle.wait_for()
     prompts = cells.locator(".jp-InputPrompt").all_inner_texts()
     ran = [f"[{i}]:" for i in range(1, len(prompts) + 1)]
-    assert [prompt.strip() for prompt in prompts] in (
-        ran,
-        ["", *ran[1:]],
-    )  # the setup cell is folded
+    folded = ["", *ran[1:]]  # the setup cell
+    assert [prompt.strip() for prompt in prompts] in (ran, folded)
     for kind in ("stderr", "error"):
         assert page.locator(f'[data-mime-type="application/vnd.jupyter.{kind}"]').count() == 0
     return page
@@ -176,9 +174,8 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
     figure.scroll_into_view_if_needed()
     assert figure.evaluate("image => image.naturalWidth") > 200
     png = base64.b64decode(figure.get_attribute("src").partition(",")[2])
-    told = Image.open(io.BytesIO(png)).text[
-        "Description"
-    ]  # a sign that the font lacks is a warning
+    # A sign that the font lacks is a warning.
+    told = Image.open(io.BytesIO(png)).text["Description"]
     assert bool(re.search("[\u4e00-\u9fff]", told)) is (language == "zh")
     page.screenshot(path=screens / f"00_figure_{language}.png")
     card.scroll_into_view_if_needed()

@@ -62,12 +62,8 @@ DIGITS = {  # every number in the five documents that claims something, and the 
     "6小时/会话": "paperspace-hours",
 }
 PAGES = ("claims.md", "claims_numbers.md")
-UNNUMBERED = (
-    "matmul-gpu",
-    "pinned",
-    "non-blocking",
-    "cudnn-benchmark",
-)  # "faster", without a figure
+# "Faster", without a figure.
+UNNUMBERED = ("matmul-gpu", "pinned", "non-blocking", "cudnn-benchmark")
 
 
 def result(experiment, median, **fields):

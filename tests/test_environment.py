@@ -159,9 +159,8 @@ def test_requirements_include_an_extra_that_an_extra_names():
 def raw_skips(source: str) -> list[int]:
     """Return the lines that skip a test in a way that needs no end date."""
     names = {"skip", "skipif", "xfail", "importorskip"}
-    if not re.search(
-        rf"\.\s*({'|'.join(names)})\b", source
-    ):  # before it is read as Python: quicker
+    # Before it is read as Python: quicker.
+    if not re.search(rf"\.\s*({'|'.join(names)})\b", source):
         return []
     return [
         node.lineno

@@ -412,9 +412,8 @@ def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
     assert _exercise(limit=0.3).result(works).outcome == "right"
     begin = time.monotonic()
     assert _exercise(limit=0.3).result(_sleeps).diagnosis == "too-slow"
-    assert time.monotonic() - begin < (
-        1 if alarm else 3
-    )  # it waits for itself: nothing to wait for
+    # It waits for itself: nothing to wait for.
+    assert time.monotonic() - begin < (1 if alarm else 3)
     begin = time.monotonic()
     assert _exercise(limit=0.3).result(_spins).diagnosis == "too-slow"
     assert time.monotonic() - begin > 0.8

@@ -117,9 +117,8 @@ def test_the_mountain_is_as_high_as_the_meter_says(again):
         del x
     steps = lesson06.mountain_heights(tuple(n in again for n in range(4)))
     counted = [height for name, height in steps if name == "forward"][-1]
-    assert top == pytest.approx(
-        counted, rel=0.02
-    )  # LayerNorm keeps a mean and a spread for each row
+    # LayerNorm keeps a mean and a spread for each row.
+    assert top == pytest.approx(counted, rel=0.02)
 
 
 def test_the_last_block_computed_again_saves_nothing():

@@ -72,14 +72,8 @@ def feed(
     case = share
     while first is not None:
         name = ""
-        command = [
-            sys.executable,
-            str(ROOT / "tests" / "hostile.py"),
-            share,
-            of,
-            first,
-            most or 10**9,
-        ]
+        program = ROOT / "tests" / "hostile.py"
+        command = [sys.executable, program, share, of, first, most or 10**9]
         with (folder / f"errors{share}.txt").open("ab") as errors:
             process = subprocess.Popen(
                 list(map(str, command)),
@@ -95,9 +89,8 @@ def feed(
         first = None
         while True:
             try:
-                line = lines.get(
-                    timeout=PATIENCE if name else 5 * PATIENCE
-                )  # it imports much, once
+                # It imports much, once.
+                line = lines.get(timeout=PATIENCE if name else 5 * PATIENCE)
             except queue.Empty:
                 tally.hung.append(name)
                 process.kill()

@@ -169,10 +169,8 @@ def unreached(graph: grimp.ImportGraph) -> set[str]:
     return {m for m in wheel - seen - packages if not any(s.startswith(m + ".") for s in seen)}
 
 
-BY_ITSELF = {
-    "simgpu.conformance",
-    "simgpu.pytest_plugin",
-}  # for who tests with the simulated device
+# For who tests with the simulated device.
+BY_ITSELF = {"simgpu.conformance", "simgpu.pytest_plugin"}
 
 
 def test_every_module_of_the_wheel_is_reached(graph):

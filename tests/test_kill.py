@@ -131,9 +131,8 @@ def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, recor
     for kill in range(KILLS):
         delay = duration * (kill + dice.random()) / KILLS
         folder = tmp_path / f"run{kill}"
-        while not killed_run(
-            trainer, folder, delay, saving=kill % 2 == 1
-        ):  # it had finished before: kill it sooner
+        # Where it had finished before, kill it sooner.
+        while not killed_run(trainer, folder, delay, saving=kill % 2 == 1):
             folder, delay = tmp_path / f"run{kill}_{delay:.4f}", 0.8 * delay
         torn += (folder / "last.pt.new").exists()
         same += equal(trainer.finish(folder), weights)

@@ -576,9 +576,8 @@ def test_setup_cell_takes_a_wheel_that_was_uploaded(tmp_path, place, fetched):
     wheel = tmp_path / place / "pytorch_gpu_course-0.1.0-py3-none-any.whl"
     for needed in (folder, wheel.parent):
         needed.mkdir(parents=True, exist_ok=True)
-    wheel.with_name(
-        "pytorch_gpu_course-0.1.0-py3-none-any (1).whl"
-    ).touch()  # pip refuses this name
+    # pip refuses this name.
+    wheel.with_name("pytorch_gpu_course-0.1.0-py3-none-any (1).whl").touch()
     wheel.touch()
     source = cells.setup_cell(UNNAMED, COURSE.lesson("01"), fetched).source
     done = run_cell(HIDE + SAY + source, folder)

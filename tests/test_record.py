@@ -435,9 +435,8 @@ def test_a_step_in_the_table_is_the_step_that_was_run(tmp_path, capsys):
     held(path, capsys, "Tesla T4")
     found = [hold(row) for row in read(path)]
     assert len(found) == 8
-    for (
-        each
-    ) in found:  # a real card's peak has cuBLAS's block in it, which the simulated one has not
+    # A real card's peak has cuBLAS's block in it, which the simulated one has not.
+    for each in found:
         block = workspace(profiles.load("T4")) if each.quantity == "bytes" else 0
         assert each.modelled - block == pytest.approx(each.measured, rel=0.02), each
 

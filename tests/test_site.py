@@ -7,8 +7,8 @@ import dataclasses
 import functools
 import hashlib
 import http.server
-import importlib.util
 import re
+import runpy
 import shlex
 import shutil
 import threading
@@ -434,15 +434,7 @@ def test_the_tests_cover_what_the_course_promises():
     assert jobs(path)["quick"]["strategy"]["matrix"]["system"] == ["macos-latest", "windows-latest"]
 
 
-def colab_versions():
-    spec = importlib.util.spec_from_file_location(
-        "colab_versions", ROOT / ".ci" / "colab_versions.py"
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
+COLAB_VERSIONS = runpy.run_path(str(ROOT / ".ci" / "colab_versions.py"))
 FREEZE = """# a list
 torch @ https://download.pytorch.org/whl/cpu/torch-2.11.0%2Bcpu-cp313-cp313-linux_x86_64.whl
 torchvision==0.26.0
@@ -462,7 +454,7 @@ ipykernel==6.17.1
 @pytest.mark.parametrize("torch", [None, "torch==2.11.0+cu128"])
 def test_colabs_list_becomes_constraints(torch):
     text = re.sub(r"torch @ \S+", torch, FREEZE) if torch else FREEZE
-    found = colab_versions().constraints(text)
+    found = COLAB_VERSIONS["constraints"](text)
     assert found == [
         "torch==2.11.0", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3", "ipython==7.34.0",
         "pyyaml==6.0.3", "jsonschema==4.26.0", "setuptools==75.2.0", "ipykernel==6.17.1",
@@ -471,7 +463,7 @@ def test_colabs_list_becomes_constraints(torch):
 
 def test_a_list_without_torch_is_refused():
     with pytest.raises(ValueError, match="no version of torch"):
-        colab_versions().constraints(re.sub(r"torch @.*", "", FREEZE))
+        COLAB_VERSIONS["constraints"](re.sub(r"torch @.*", "", FREEZE))
 
 
 def test_colabs_list_covers_what_lessons_may_import():
@@ -480,7 +472,7 @@ def test_colabs_list_covers_what_lessons_may_import():
     core = {name_of(item) for item in requirements(ROOT, "docs")} - {
         name_of(item) for item in yaml.safe_load("[myst-nb, sphinx, sphinx-book-theme]")
     }
-    assert core <= set(colab_versions().PACKAGES)
+    assert core <= set(COLAB_VERSIONS["PACKAGES"])
 
 
 # --- the site itself --------------------------------------------------------------------------
@@ -578,10 +570,7 @@ def test_every_page_reads_well(browser, address, width, scheme):
         "request", lambda r: None if r.url.startswith((address, "data:")) else foreign.append(r.url)
     )
     page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    for name in [
-        *LOOKED_AT,
-        *(Path(file).stem for file in FILES if Path(file).stem not in LOOKED_AT),
-    ]:
+    for name in dict.fromkeys([*LOOKED_AT, *(Path(file).stem for file in FILES)]):
         page.goto(f"{address}/{name}.html")
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
         loaded = "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
@@ -671,7 +660,6 @@ def test_a_site_with_a_fault_is_built_and_refused(tmp_path, capfd):
     assert "02_gone.ipynb" in capfd.readouterr().err
     assert (tmp_path / "out" / "index.html").is_file()
     nb.cells.pop(3)
-    assert (
-        command.build(COURSE, {FILES[0]: nb}, tmp_path / "out") == 0
-    )  # what was there is replaced
+    # What was there is replaced.
+    assert command.build(COURSE, {FILES[0]: nb}, tmp_path / "out") == 0
     shutil.rmtree(tmp_path / "out")

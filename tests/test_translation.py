@@ -22,10 +22,8 @@ from course_utils.exercises import lesson as exercises_of
 
 LANGUAGES = course_language.languages()[1:]
 IN = pytest.mark.parametrize("language", LANGUAGES)
-NEW_ENOUGH = sys.version_info >= (
-    3,
-    12,
-)  # before, Python does not say where in an f-string a value stands
+# Before, Python does not say where in an f-string a value stands.
+NEW_ENOUGH = sys.version_info >= (3, 12)
 if NEW_ENOUGH:
     from tools.authoring.translation import (
         catalogues,
@@ -42,9 +40,8 @@ TODAY = pytest.mark.usefixtures("translator")
 @pytest.fixture
 def translator():
     if not NEW_ENOUGH:
-        skip(
-            "translate needs Python 3.12, and says so", "2027-10-31"
-        )  # the end of Python 3.10 and 3.11 here
+        # The end of Python 3.10 and 3.11 here.
+        skip("translate needs Python 3.12, and says so", "2027-10-31")
 
 
 def test_there_is_chinese():

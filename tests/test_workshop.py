@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 from datetime import datetime, timedelta, timezone
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -645,7 +644,7 @@ def test_a_live_talk_is_the_fresh_lesson_and_keeps_what_the_speaker_wrote(tmp_pa
 
 @pytest.mark.everywhere
 def test_the_slides_of_lesson_00_can_be_shown_without_a_network(tmp_path):
-    from playwright import sync_api as playwright
+    from browsers import chromium
 
     try:
         slides.reveal_folder()
@@ -653,15 +652,7 @@ def test_the_slides_of_lesson_00_can_be_shown_without_a_network(tmp_path):
         skip(str(error), until="2027-11-30", missing=True)
     assert run("slides", "00", "--device", "cpu", "--output", tmp_path) == 0
     (path,) = tmp_path.glob("*.slides.html")
-    with playwright.sync_playwright() as tool:
-        found = [
-            Path(name)
-            for name in ("/usr/bin/chromium", "/usr/bin/google-chrome")
-            if Path(name).exists()
-        ]
-        browser = tool.chromium.launch(
-            executable_path=str(found[0]) if found else None, args=["--no-sandbox"]
-        )
+    with chromium() as browser:
         page = browser.new_page(viewport={"width": 1280, "height": 760})
         asked, errors = [], []
         page.on("request", lambda request: asked.append(request.url))
@@ -674,7 +665,6 @@ def test_the_slides_of_lesson_00_can_be_shown_without_a_network(tmp_path):
         page.wait_for_function("Reveal.getIndices().h == 1")
         box = page.locator("section.present h2").first.bounding_box()
         assert box["y"] >= 0 and box["width"] > 100
-        browser.close()
     assert errors == []
     assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
