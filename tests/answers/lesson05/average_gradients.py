@@ -13,17 +13,6 @@ def _average_not_kept(model, dist):
             grad /= dist.get_world_size()
 
 
-def _average_of_users(model, dist):
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            users = torch.tensor(float(parameter.grad is not None))
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-            dist.all_reduce(parameter.grad)
-            dist.all_reduce(users)
-            parameter.grad /= users.clamp(min=1)
-
-
 def _average_called_by_one(model, dist):
     if dist.get_rank() == 0:
         average_gradients(model, dist)
@@ -38,12 +27,6 @@ def _average_parameters(model, dist):
 def _average_thawed(model, dist):
     average_gradients(model, dist)
     model.requires_grad_(True)
-
-
-def _average_by_avg(model, dist):
-    for p in (p for p in model.parameters() if p.requires_grad):
-        p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-        dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
 
 
 def _average_by_bucket(model, dist):
@@ -93,29 +76,6 @@ def _average_sent_in_own_order(model, dist):
         p.grad /= dist.get_world_size()
 
 
-def _average_of_rank_0(model, dist):
-    for p in model.parameters():
-        if p.requires_grad:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            dist.reduce(p.grad, 0)
-            if dist.get_rank() == 0:
-                p.grad /= dist.get_world_size()
-
-
-def _average_of_broadcasts(model, dist):
-    for p in model.parameters():
-        if p.requires_grad:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            dist.broadcast(p.grad, 0)
-
-
-def _average_of_divided_broadcasts(model, dist):
-    _average_of_broadcasts(model, dist)
-    for p in model.parameters():
-        if p.requires_grad:
-            p.grad /= dist.get_world_size()
-
-
 def _average_of_the_last_parameter(model, dist):
     for p in (p for p in model.parameters() if p.requires_grad):
         p.grad = torch.zeros_like(p) if p.grad is None else p.grad
@@ -123,24 +83,17 @@ def _average_of_the_last_parameter(model, dist):
     p.grad /= dist.get_world_size()
 
 
-def _average_of_the_largest(model, dist):
-    for p in model.parameters():
-        if p.requires_grad:
-            p.grad = torch.zeros_like(p) if p.grad is None else p.grad
-            dist.all_reduce(p.grad, dist.ReduceOp.MAX)
-
-
 _FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
 _SEND = "dist.all_reduce(parameter.grad)"
 _DIVIDE = "parameter.grad /= dist.get_world_size()"
+_DIVIDE_ON_0 = f"if dist.get_rank() == 0:\n    {_DIVIDE}"
+_BROADCAST = "dist.broadcast(parameter.grad, 0)"
+_USERS = "users = torch.tensor(float(parameter.grad is not None))"
 WRONG = {
     "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
     "none-skipped": {_FILL: "if parameter.grad is None:\n    continue"},
     "not-kept": _average_not_kept,
-    "nobodys": {
-        _FILL: "users = torch.tensor(float(parameter.grad is not None))\n"
-        f"dist.all_reduce(users)\nif not users:\n    continue\n{_FILL}"
-    },
+    "nobodys": {_FILL: f"{_USERS}\ndist.all_reduce(users)\nif not users:\n    continue\n{_FILL}"},
     "not-divided": {_DIVIDE: ""},
     "other-count": (
         {"dist.get_world_size()": "2"},
@@ -149,13 +102,20 @@ WRONG = {
     ),
     "own": {_SEND: "", _DIVIDE: ""},
     "own-divided": {_SEND: "dist.all_reduce(parameter.grad.clone())"},
-    "of-rank-0": (_average_of_broadcasts, _average_of_divided_broadcasts),
-    "rank-0-alone": (_average_of_rank_0, {_DIVIDE: f"if dist.get_rank() == 0:\n    {_DIVIDE}"}),
+    "of-rank-0": ({_SEND: _BROADCAST, _DIVIDE: ""}, {_SEND: _BROADCAST}),
+    "rank-0-alone": (
+        {_SEND: "dist.reduce(parameter.grad, 0)", _DIVIDE: _DIVIDE_ON_0},
+        {_DIVIDE: _DIVIDE_ON_0},
+    ),
     "some-left": {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
     "some-sums": _average_of_the_last_parameter,
     "zeros": {"if parameter.grad is None:": "if True:"},
     "ones": {"torch.zeros_like": "torch.ones_like"},
-    "users-only": _average_of_users,
+    "users-only": {
+        _FILL: f"{_USERS}\n{_FILL}",
+        _SEND: f"{_SEND}\ndist.all_reduce(users)",
+        "dist.get_world_size()": "users.clamp(min=1)",
+    },
     "parameters": (
         _average_parameters,
         _average_thawed,
@@ -165,10 +125,13 @@ WRONG = {
         },
     ),
     "frozen": {"if parameter.requires_grad:": "if True:"},
-    "wrong-value": (_average_of_the_largest, {_SEND: f"parameter.grad.abs_()\n{_SEND}"}),
+    "wrong-value": (
+        {_SEND: "dist.all_reduce(parameter.grad, dist.ReduceOp.MAX)", _DIVIDE: ""},
+        {_SEND: f"parameter.grad.abs_()\n{_SEND}"},
+    ),
 }
 RIGHT = {
-    "by AVG": _average_by_avg,
+    "by AVG": {_SEND: "dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)", _DIVIDE: ""},
     "by a bucket": _average_by_bucket,
     "by gathering": _average_by_gathering,
     "divided first": _average_divided_first,

@@ -20,15 +20,6 @@ def _e_loss_only(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _e_by_item(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        with torch.autocast(x.device.type, torch.bfloat16):
-            loss = F.mse_loss(model(x), y)
-        losses.append(stepped(loss, optimizer).item())
-    return losses
-
-
 def _e_one_layer(model, batches, optimizer):
     losses = []
     for x, y in batches:
@@ -143,7 +134,10 @@ WRONG = {
     "other-steps": _skips_a_step,
     "other-loss": _e_half_the_rows,
     "diverged": {"loss.backward()": "(65536 * loss).backward()"},
-    "waits-each-step": (_e_by_item, _scaled_and_read_in_each_step),
+    "waits-each-step": (
+        {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+        _scaled_and_read_in_each_step,
+    ),
 }
 RIGHT = {
     "by a precision": _e_with(lambda: torch.set_float32_matmul_precision("high")),

@@ -26,17 +26,6 @@ def _f_at_the_end(model, batches, optimizer):
     return torch.stack(found).tolist()
 
 
-def _f_by_item(model, batches, optimizer):
-    accuracies, hits, seen = [], 0, 0
-    for x, y in batches:
-        output = model(x)
-        stepped(F.cross_entropy(output, y), optimizer)
-        hits += (output.argmax(1) == y).sum().item()
-        seen += len(y)
-        accuracies.append(hits / seen)
-    return accuracies
-
-
 def _f_keeps_predictions(model, batches, optimizer):
     accuracies, outputs, labels = [], [], []
     for x, y in batches:
@@ -45,16 +34,6 @@ def _f_keeps_predictions(model, batches, optimizer):
         outputs.append(output.detach())
         labels.append(y)
         accuracies.append(accuracy(torch.cat(outputs).clone(), torch.cat(labels)))
-    return torch.stack(accuracies).tolist()
-
-
-def _f_keeps_hits(model, batches, optimizer):
-    accuracies, hits = [], []
-    for x, y in batches:
-        output = model(x)
-        stepped(F.cross_entropy(output, y), optimizer)
-        hits.append(output.argmax(1) == y)
-        accuracies.append(torch.cat(hits).float().mean())
     return torch.stack(accuracies).tolist()
 
 
@@ -82,11 +61,22 @@ def _f_by_kept_hits(model, batches, optimizer):
     return found
 
 
+_HITS = "(output.argmax(1) == y)"
 WRONG = {
     **F_TWINS,
-    "still-grows": (_f_keeps_predictions, _f_keeps_hits),
+    "still-grows": (
+        _f_keeps_predictions,
+        {
+            "[], 0, 0": "[], [], 0",
+            f"hits += {_HITS}.sum()": f"hits.append{_HITS}",
+            "hits / seen": "torch.cat(hits).float().mean()",
+        },
+    ),
     "moved-to-the-end": _f_at_the_end,
-    "waits-each-step": _f_by_item,
+    "waits-each-step": {
+        f"{_HITS}.sum()": f"{_HITS}.sum().item()",
+        "torch.stack(accuracies).tolist()": "accuracies",
+    },
     "other-length": {"torch.stack(accuracies)": "torch.stack(accuracies[-1:])"},
     "not-finite": {"torch.stack(accuracies)": "(torch.stack(accuracies) / 0)"},
     "rounded": {".tolist()": ".mul(100).round().div(100).tolist()"},

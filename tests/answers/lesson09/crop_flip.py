@@ -6,24 +6,6 @@ from torch.nn import functional as F
 from course_lessons.lesson09.crop_flip import crop_flip
 
 
-def _crop_with(*, top=None, coin=None, axis=3, edge=1, same=False):
-    def crop_flip(images, pad, flip):
-        n, _, height, width = images.shape
-        windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-        place = torch.randint(2 * pad + edge, (2, n))
-        if top == "one":
-            place = place[:, :1].expand(2, n)
-        if same:
-            place = place[:1].expand(2, n)
-        cut = windows[torch.arange(n), :, place[0], place[1]]
-        mirrored = torch.rand((1 if coin == "one" else n, 1, 1, 1)) < flip
-        if coin == "inverted":
-            mirrored = ~mirrored
-        return torch.where(mirrored, cut.flip(axis), cut)
-
-    return crop_flip
-
-
 def _crop_one_by_one(images, pad, flip):
     padded = F.pad(images, (pad,) * 4)
     height, width = images.shape[2:]
@@ -56,45 +38,16 @@ def _crop_by_masks(images, pad, flip):
     return torch.where(mirrored, out.flip(3), out)
 
 
-def _crop_by_turns(images, pad, flip):
-    n, _, height, width = images.shape
-    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    turn, side = torch.arange(n, device=images.device), 2 * pad + 1
-    cut = windows[turn, :, turn // side % side, turn % side]
-    mirrored = torch.rand((n, 1, 1, 1), device=images.device) < flip
-    return torch.where(mirrored, cut.flip(3), cut)
-
-
 def _crop_first_mirrored(images, pad, flip):
     cut = crop_flip(images, pad, 0.0)
     count = round(len(cut) * flip)
     return torch.cat([cut[:count].flip(3), cut[count:]])
 
 
-def _crop_as_float(images, pad, flip):
-    return _crop_with()(images, pad, flip) / 255
-
-
-def _crop_skewed(images, pad, flip):
-    place = torch.randint(2 * pad + 2, (2, len(images))).clamp(max=2 * pad)
-    windows = F.pad(images, (pad,) * 4)
-    windows = windows.unfold(2, images.shape[2], 1).unfold(3, images.shape[3], 1)
-    cut = windows[torch.arange(len(images)), :, place[0], place[1]]
-    return torch.where(torch.rand(len(images), 1, 1, 1) < flip, cut.flip(3), cut)
-
-
 def _crop_seeded_apart(images, pad, flip):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return crop_flip(images, pad, flip)
-
-
-def _crop_rows_by_turns(images, pad, flip):
-    n, _, height, width = images.shape
-    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    turn, left = torch.arange(n), torch.randint(2 * pad + 1, (n,))
-    cut = windows[turn, :, turn % (2 * pad + 1), left]
-    return torch.where(torch.rand(n, 1, 1, 1) < flip, cut.flip(3), cut)
 
 
 def _crop_by_indexing(images, pad, flip):
@@ -140,15 +93,6 @@ def _crop_with_masks_for_coins(images, pad, flip):
     return cut
 
 
-def _crop_with_one_draw(images, pad, flip):
-    n, _, height, width = images.shape
-    windows = F.pad(images, (pad,) * 4).unfold(2, height, 1).unfold(3, width, 1)
-    draw, side = torch.rand(n, device=images.device), 2 * pad + 1
-    left = torch.randint(side, (n,), device=images.device)
-    cut = windows[torch.arange(n, device=images.device), :, (draw * side).long(), left]
-    return torch.where((draw < flip).view(n, 1, 1, 1), cut.flip(3), cut)
-
-
 def _crop_channels_apart(images, pad, flip):
     n, channels, height, width = images.shape
     cut = crop_flip(images.reshape(n * channels, 1, height, width), pad, 0.0)
@@ -157,21 +101,30 @@ def _crop_channels_apart(images, pad, flip):
 
 _FIRST = "n, _, height, width = images.shape"
 _PLACE = "torch.randint(2 * pad + 1, (2, n), device=images.device)"
+_TURN, _SIDE = "torch.arange(n, device=images.device)", "(2 * pad + 1)"
 _PADDED = "F.pad(images, (pad, pad, pad, pad))"
 _COIN = "torch.rand((n, 1, 1, 1), device=images.device) < flip"
 WRONG = {
-    "one-offset": (_crop_with(top="one"), {_PLACE: "torch.zeros(2, n, dtype=torch.long)"}),
+    "one-offset": (
+        {_PLACE: f"{_PLACE}[:, :1].expand(2, n)"},
+        {_PLACE: "torch.zeros(2, n, dtype=torch.long)"},
+    ),
     "never-moved": (lambda images, pad, flip: images, {_PLACE: "torch.full((2, n), pad)"}),
     "one-way": {_PLACE: f"({_PLACE} * torch.tensor([[1], [0]]))"},
-    "diagonal": _crop_with(same=True),
-    "missing-places": (_crop_with(edge=0), {_PLACE: f"1 + {_PLACE.replace('+ 1', '')}"}),
-    "one-coin": _crop_with(coin="one"),
+    "diagonal": {_PLACE: f"{_PLACE}[:1].expand(2, n)"},
+    "missing-places": ({"pad + 1": "pad"}, {_PLACE: f"1 + {_PLACE.replace('+ 1', '')}"}),
+    "one-coin": {"(n, 1, 1, 1)": "(1, 1, 1, 1)"},
     "never-mirrored": {_COIN: "torch.zeros((n, 1, 1, 1), dtype=torch.bool)"},
     "always-mirrored": {_COIN: "torch.ones((n, 1, 1, 1), dtype=torch.bool)"},
-    "flip-share": (_crop_with(coin="inverted"), {_COIN: _COIN.replace("rand(", "randn(")}),
-    "tied-coin": _crop_with_one_draw,
-    "upside-down-images": (_crop_with(axis=2), _crop_with(axis=(2, 3))),
-    "channels-mirrored": _crop_with(axis=1),
+    "flip-share": ({_COIN: f"~({_COIN})"}, {_COIN: _COIN.replace("rand(", "randn(")}),
+    "tied-coin": {
+        f"top, left = {_PLACE}": "draw = torch.rand(n, device=images.device)\n"
+        "top = (draw * (2 * pad + 1)).long()\n"
+        "left = torch.randint(2 * pad + 1, (n,), device=images.device)",
+        _COIN: "(draw < flip).view(n, 1, 1, 1)",
+    },
+    "upside-down-images": ({"flip(3)": "flip(2)"}, {"flip(3)": "flip((2, 3))"}),
+    "channels-mirrored": {"flip(3)": "flip(1)"},
     "coin-in-parts": (
         {_COIN: "torch.rand(images.shape) < flip"},
         {_COIN: "torch.rand((n, 3, 1, 1)) < flip"},
@@ -179,7 +132,7 @@ WRONG = {
     "channels-apart": _crop_channels_apart,
     "other-image": (
         {_FIRST: f"images = images[torch.randperm(len(images))]\n{_FIRST}"},
-        _crop_with(axis=0),
+        {"flip(3)": "flip(0)"},
     ),
     "no-border": (
         _crop_by_rolling,
@@ -188,7 +141,10 @@ WRONG = {
     ),
     "no-crop": lambda images, pad, flip: images + 1,
     "same-again": ({_FIRST: f"torch.manual_seed(0)\n{_FIRST}"}, _crop_seeded_apart),
-    "same-places": (_crop_by_turns, _crop_rows_by_turns),
+    "same-places": (
+        {_PLACE: f"({_TURN} // {_SIDE} % {_SIDE}, {_TURN} % {_SIDE})"},
+        {_PLACE: f"({_TURN} % {_SIDE}, torch.randint({_SIDE}, (n,)))"},
+    ),
     "same-mirrored": _crop_first_mirrored,
     "shared-draw": (
         {_PLACE: f"{_PLACE}[:, torch.arange(n) // 2]"},
@@ -203,7 +159,7 @@ WRONG = {
     "result-elsewhere": lambda images, pad, flip: crop_flip(images.cpu(), pad, flip),
     "made-on-the-host": {_PLACE: "torch.randint(2 * pad + 1, (2, n)).to(images.device)"},
     "returned-nothing": lambda images, pad, flip: None,
-    "unfair": _crop_skewed,
-    "other-shape": _crop_as_float,
+    "unfair": {_PLACE: "torch.randint(2 * pad + 2, (2, n)).clamp(max=2 * pad)"},
+    "other-shape": {"cut.flip(3), cut)": "cut.flip(3), cut) / 255"},
 }
 RIGHT = {"by indexing": _crop_by_indexing, "by gather": _crop_by_gather}

@@ -10,33 +10,10 @@ def _whole(x, weight, bias, dist):
     return F.linear(x, weight, bias)
 
 
-def _added(x, weight, bias, dist):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    own = F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])
-    dist.all_reduce(own)
-    return own
-
-
-def _own_first(x, weight, bias, dist):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    own = F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])
-    parts = [torch.empty_like(own) for _ in range(ranks)]
-    dist.all_gather(parts, own)
-    return torch.cat([own, *(part for r, part in enumerate(parts) if r != rank)], dim=-1)
-
-
 def _gathers_on_one(x, weight, bias, dist):
     if dist.get_rank() == 0:
         return column_parallel(x, weight, bias, dist)
     return F.linear(x, weight.chunk(2)[1], bias.chunk(2)[1])
-
-
-def _bias_after(x, weight, bias, dist):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    own = F.linear(x, weight.chunk(ranks)[rank])
-    parts = [torch.empty_like(own) for _ in range(ranks)]
-    dist.all_gather(parts, own)
-    return torch.cat([part + bias.chunk(ranks)[rank] for part in parts], dim=-1)
 
 
 def _by_sums(x, weight, bias, dist):
@@ -59,21 +36,17 @@ def _gathers_weights(x, weight, bias, dist):
     return F.linear(x, *whole)
 
 
-def _whole_then_own(x, weight, bias, dist):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    own = (x @ weight.T + bias).chunk(ranks, dim=-1)[rank].contiguous()
-    parts = [torch.empty_like(own) for _ in range(ranks)]
-    dist.all_gather(parts, own)
-    return torch.cat(parts, dim=-1)
-
-
+_LINEAR = "F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])"
+_PARTS = "parts = [torch.empty_like(own) for _ in range(ranks)]"
 _CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
     "one-rank": _gathers_on_one,
     "not-gathered": {_CAT: "own"},
     "wrong-way": ({_CAT: "torch.cat(parts)"}, {_CAT: "torch.cat(parts, dim=1)"}),
-    "added": _added,
-    "own-first": _own_first,
+    "added": {_PARTS: "", "dist.all_gather(parts, own)": "dist.all_reduce(own)", _CAT: "own"},
+    "own-first": {
+        _CAT: "torch.cat([own, *(part for r, part in enumerate(parts) if r != rank)], dim=-1)"
+    },
     "reversed": {_CAT: "torch.cat(parts[::-1], dim=-1)"},
     "stacked": {_CAT: "torch.stack(parts)"},
     "one-part": {
@@ -86,12 +59,15 @@ WRONG = {
     "bias-twice": {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"},
     "shape": {_CAT: f"{_CAT}.flatten()"},
     "sends-weights": _gathers_weights,
-    "whole-layer": _whole_then_own,
+    "whole-layer": {_LINEAR: "(x @ weight.T + bias).chunk(ranks, dim=-1)[rank].contiguous()"},
     "interleaved": {_CAT: "torch.stack(parts, -1).flatten(-2)"},
     "no-bias": {", bias.chunk(ranks)[rank]": ""},
-    "own-bias": _bias_after,
+    "own-bias": {
+        ", bias.chunk(ranks)[rank]": "",
+        "parts, dim": "[part + bias.chunk(ranks)[rank] for part in parts], dim",
+    },
     "others": (_whole, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
-    "wrong-value": {"torch.cat(parts, dim=-1)": "2 * torch.cat(parts, dim=-1)"},
+    "wrong-value": {_CAT: f"2 * {_CAT}"},
 }
 RIGHT = {
     "by sums": _by_sums,
