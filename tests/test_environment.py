@@ -145,13 +145,6 @@ def test_the_lists_are_read_as_toml_reads_them():
     assert set(found) == everything | set(project["dependencies"])
 
 
-def test_requirements_include_an_extra_that_an_extra_names():
-    lab, test = (bootstrap.requirements(ROOT, extra) for extra in ("lab", "test"))
-    assert set(lab) < set(test)
-    assert "torch" in map(bootstrap.name_of, lab)
-    assert not [item for item in test if "pytorch-gpu-course" in item]
-
-
 # ---------------------------------------------------------------------------------------------------
 # Skips
 
