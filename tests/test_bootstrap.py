@@ -171,6 +171,25 @@ def run(clone: Path, env: dict[str, str], *words: str, code: str | None = None, 
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
+def ready(clone: Path, env: dict[str, str], *words: str, python=None) -> str:
+    """Call `lab --check`, which must end well; return what it said."""
+    done = run(clone, env, "lab", "--check", *words, python=python)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def refused(clone: Path, env: dict[str, str], python=None) -> str:
+    """Call `lab --check`, which must stop with one sentence; return it."""
+    done = run(clone, env, "lab", "--check", python=python)
+    assert done.returncode == 1
+    return one_sentence(done.stderr)
+
+
+def want(clone: Path, old: str, new: str) -> None:
+    """Change a word in what the clone asks for."""
+    (clone / "pyproject.toml").write_text(PYPROJECT.replace(old, new), encoding="utf-8")
+
+
 def one_sentence(err: str) -> str:
     """Return what was said on stderr, after asserting that it is a single line."""
     assert "Traceback" not in err
@@ -198,10 +217,9 @@ def installed(tmp_path_factory, wheels):
         skip("uv is not installed here", "2027-11-30", missing=True)
     clone = make_clone(tmp_path_factory.mktemp("first") / "my course 课程")
     theirs = {"UV_SYSTEM_PYTHON": "1", "UV_PYTHON": "2.7", "UV_CONSTRAINT": "/not/there.txt"}
-    done = run(clone, variables(wheels, **theirs), "lab", "--check")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Setting up the course" in done.stdout and "All is ready" in done.stdout
-    assert "Installing with uv." in done.stdout
+    said = ready(clone, variables(wheels, **theirs))
+    assert "Setting up the course" in said and "All is ready" in said
+    assert "Installing with uv." in said
     return clone
 
 
@@ -221,11 +239,10 @@ def clone(installed, tmp_path):
 def test_a_second_start_needs_no_network_and_no_pip(clone):
     shutil.rmtree(clone / ".venv.setup")
     started = time.monotonic()
-    done = run(clone, variables(None), "lab", "--check")
-    assert done.returncode == 0, done.stderr
+    said = ready(clone, variables(None))
     assert time.monotonic() - started < 5
-    assert "Installing" not in done.stdout and not (clone / ".venv.setup").exists()
-    assert "torch 2.13.0" in done.stdout and "4.9.9" in done.stdout
+    assert "Installing" not in said and not (clone / ".venv.setup").exists()
+    assert "torch 2.13.0" in said and "4.9.9" in said
 
 
 @pytest.mark.slow
@@ -240,16 +257,12 @@ def test_uv_is_fetched_where_it_is_missing_and_pip_serves_where_it_cannot_be(
         script = f'#!/bin/sh\nexec "{shutil.which("uv")}" "$@"\n'
         make_wheel(folder, "uv", "9.0", {"uv-9.0.data/scripts/uv": script})
         env["PIP_FIND_LINKS"] = folder.as_uri()
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert f"Installing with {'uv' if fetched else 'pip'}." in done.stdout
+    assert f"Installing with {'uv' if fetched else 'pip'}." in ready(clone, env)
     assert not list((clone / ".venv").rglob("uv-9.0*")), "the environment holds what was asked for"
     shutil.rmtree(clone / ".venv.setup")
-    done = run(clone, variables(None, PATH=without_uv()), "lab", "--check")
-    assert done.returncode == 0 and "Installing" not in done.stdout
-    (clone / "pyproject.toml").write_text(PYPROJECT.replace("4.65", "4.71"), encoding="utf-8")
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 1 and "There is no tqdm>=4.71" in one_sentence(done.stderr)
+    assert "Installing" not in ready(clone, variables(None, PATH=without_uv()))
+    want(clone, "4.65", "4.71")
+    assert "There is no tqdm>=4.71" in refused(clone, env)
 
 
 @pytest.mark.slow
@@ -265,9 +278,7 @@ def test_a_mirror_that_was_set_for_pip_serves_uv(tmp_path, wheels):
     clone = make_clone(tmp_path / "course")
     env = variables(None, PIP_CONFIG_FILE=str(conf))
     del env["PIP_NO_INDEX"]
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Installing with uv." in done.stdout
+    assert "Installing with uv." in ready(clone, env)
 
 
 @pytest.mark.slow
@@ -282,12 +293,11 @@ def test_with_uv_a_python_without_venv_or_ensurepip_is_enough(tmp_path, wheels, 
 
 @pytest.mark.slow
 def test_a_check_loads_everything_until_it_has_seen_these_versions_work(clone, wheels):
-    assert run(clone, variables(None), "lab", "--check").returncode == 0
+    ready(clone, variables(None))
     torch = Path(python_in(clone, "import torch; print(torch.__file__)"))
     torch.write_text("raise ImportError('half a torch')", encoding="utf-8")
-    assert run(clone, variables(None), "lab", "--check").returncode == 0
-    done = run(clone, variables(wheels), "lab", "--check", "--torch", "2.14.0")
-    assert done.returncode == 0 and "torch 2.14.0" in done.stdout
+    ready(clone, variables(None))
+    assert "torch 2.14.0" in ready(clone, variables(wheels), "--torch", "2.14.0")
     torch.write_text("raise ImportError('half a torch')", encoding="utf-8")
     (clone / ".venv" / lab.CHECKED).unlink()
     done = run(clone, variables(None, COURSE_TORCH="2.14.0"), "lab", "--check")
@@ -322,17 +332,14 @@ def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
 
 @pytest.mark.slow
 def test_a_changed_requirement_and_another_torch_are_installed(clone, wheels):
-    text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
-    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    want(clone, '"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
     env = variables(wheels)
-    assert "Installing" in run(clone, env, "lab", "--check").stdout
+    assert "Installing" in ready(clone, env)
     assert python_in(clone, "import extra; print(extra.__version__)") == "1.0"
-    done = run(clone, env, "lab", "--check", "--torch", "2.14.0")
-    assert done.returncode == 0, done.stderr
-    assert "Taking out the torch" in done.stdout
+    assert "Taking out the torch" in ready(clone, env, "--torch", "2.14.0")
     assert python_in(clone, "import torch; print(torch.__version__)") == "2.14.0"
     del env["COURSE_TORCH"]  # who asks for nothing keeps what is there
-    assert "Installing" not in run(clone, env, "lab", "--check").stdout
+    assert "Installing" not in ready(clone, env)
 
 
 @pytest.mark.slow
@@ -340,15 +347,13 @@ def test_the_test_extra_covers_lab_and_constraints_hold(clone, wheels):
     constraints = clone / "exact versions.txt"
     constraints.write_text("tqdm==4.69\n", encoding="utf-8")
     env = variables(wheels, COURSE_CONSTRAINTS=str(constraints))
-    code = "import sys; from course_utils.cli import bootstrap; bootstrap.prepare(sys.argv[-1])"
-    done = run(clone, env, code=code.replace("sys.argv[-1]", "'test'"))
+    code = "from course_utils.cli import bootstrap; bootstrap.prepare('test')"
+    done = run(clone, env, code=code)
     assert done.returncode == 0, done.stderr
     assert python_in(clone, "import tqdm, nbval; print(tqdm.__version__)") == "4.69"
-    done = run(clone, variables(None), "lab", "--check")
-    assert done.returncode == 0 and "Installing" not in done.stdout
+    assert "Installing" not in ready(clone, variables(None))
     env["COURSE_CONSTRAINTS"] = "not there.txt"
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 1 and "not there.txt" in one_sentence(done.stderr)
+    assert "not there.txt" in refused(clone, env)
 
 
 @pytest.mark.slow
@@ -358,15 +363,12 @@ def test_a_package_of_another_hash_is_refused_where_uv_installs(clone, wheels):
     (wheel,) = Path(wheels).glob("tqdm-4.69-*.whl")
     true = hashlib.sha256(wheel.read_bytes()).hexdigest()
     constraints.write_text(f"tqdm==4.69 --hash=sha256:{'0' * 64}\n", encoding="utf-8")
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 1 and "gave another file" in one_sentence(done.stderr)
+    assert "gave another file" in refused(clone, env)
     constraints.write_text(f"tqdm==4.69 --hash=sha256:{true}\n", encoding="utf-8")
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 0, done.stderr
+    ready(clone, env)
     assert python_in(clone, "import tqdm; print(tqdm.__version__)") == "4.69"
     shutil.rmtree(clone / ".venv")
-    done = run(clone, {**env, "COURSE_INSTALLER": "pip"}, "lab", "--check")
-    assert done.returncode == 0, f"pip can check all hashes or none: {done.stderr}"
+    ready(clone, {**env, "COURSE_INSTALLER": "pip"})  # pip can check all hashes or none
 
 
 class Stall(http.server.BaseHTTPRequestHandler):
@@ -405,8 +407,7 @@ def stalling_index():
 def test_an_interrupted_installation_resumes(clone, wheels):
     if os.name == "nt":
         skip("Ctrl-C cannot be sent to one process group on Windows", "2027-11-30")
-    text = PYPROJECT.replace('"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
-    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
+    want(clone, '"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
     with stalling_index() as (index, served):
         env = variables(None, PIP_INDEX_URL=index)
         del env["PIP_NO_INDEX"]
@@ -421,8 +422,7 @@ def test_an_interrupted_installation_resumes(clone, wheels):
     assert process.returncode == 130
     assert "goes on from here" in one_sentence(err)
     assert not (clone / ".venv" / bootstrap.STAMP).exists()
-    done = run(clone, variables(wheels), "lab", "--check")
-    assert done.returncode == 0 and "did not finish; it resumes" in done.stdout
+    assert "did not finish; it resumes" in ready(clone, variables(wheels))
 
 
 @pytest.mark.slow
@@ -433,9 +433,7 @@ def test_a_broken_environment_of_ours_is_made_anew(clone, wheels, damage):
     if damage == "fails":
         python.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
         python.chmod(0o755)
-    done = run(clone, variables(wheels), "lab", "--check")
-    assert done.returncode == 0, done.stderr
-    assert "making it anew" in done.stdout
+    assert "making it anew" in ready(clone, variables(wheels))
 
 
 @pytest.mark.slow
@@ -443,12 +441,9 @@ def test_a_working_environment_of_the_users_is_used_and_never_deleted(tmp_path, 
     clone = make_clone(tmp_path / "course")
     subprocess.run([sys.executable, "-m", "venv", str(clone / ".venv")], check=True)
     (clone / ".venv" / "theirs.txt").write_text("keep me", encoding="utf-8")
-    done = run(clone, variables(wheels), "lab", "--check")
-    assert done.returncode == 0 and "the course did not make it" in done.stdout
+    assert "the course did not make it" in ready(clone, variables(wheels))
     bootstrap.venv_python(clone / ".venv").unlink()
-    done = run(clone, variables(wheels), "lab", "--check")
-    assert done.returncode == 1
-    assert "rename or remove it" in one_sentence(done.stderr)
+    assert "rename or remove it" in refused(clone, variables(wheels))
     assert (clone / ".venv" / "theirs.txt").exists()
 
 
@@ -469,11 +464,8 @@ def test_no_network_is_one_sentence(clone, name):
     (clone / ".venv" / bootstrap.STAMP).unlink()
     env = variables(None, PIP_INDEX_URL="http://127.0.0.1:9/simple", COURSE_INSTALLER=name)
     del env["PIP_NO_INDEX"]
-    text = PYPROJECT.replace('"tqdm>=4.65"', '"absent"')
-    (clone / "pyproject.toml").write_text(text, encoding="utf-8")
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 1
-    sentence = one_sentence(done.stderr)
+    want(clone, '"tqdm>=4.65"', '"absent"')
+    sentence = refused(clone, env)
     assert sentence.startswith("The package index cannot be reached: connect to the network")
     log = Path(sentence.split("Details: ")[1])
     said = log.read_text(encoding="utf-8")
@@ -483,19 +475,16 @@ def test_no_network_is_one_sentence(clone, name):
 @pytest.mark.slow
 def test_a_wheelhouse_beside_the_course_stands_in_for_the_network(clone, wheels):
     (clone / ".venv" / bootstrap.STAMP).unlink()
-    pyproject = (clone / "pyproject.toml").read_text(encoding="utf-8")
-    (clone / "pyproject.toml").write_text(pyproject.replace("4.65", "4.70"), encoding="utf-8")
+    want(clone, "4.65", "4.70")
     env = variables(None)
     del env["COURSE_TORCH"]
     shutil.copytree(wheels, clone / "wheelhouse")
-    done = run(clone, env, "lab", "--check")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "tqdm 4.70" in done.stdout
+    assert "tqdm 4.70" in ready(clone, env)
     assert environment.read(clone / ".venv" / bootstrap.STAMP)["torch"] == bootstrap.WHEELHOUSE
     assert run(clone, env, "test", "--help").returncode == 0
 
     (clone / ".venv" / bootstrap.STAMP).unlink()
-    (clone / "pyproject.toml").write_text(pyproject.replace("4.65", "4.71"), encoding="utf-8")
+    want(clone, "4.65", "4.71")
     done = run(clone, env, "lab", "--check")
     assert done.returncode == 1
     assert "do not serve here: There is no tqdm" in done.stdout
@@ -532,7 +521,7 @@ def test_an_unreachable_index_of_pytorch_names_the_other_way(clone, wheels, name
     assert "download.pytorch.org, cannot be reached" in sentence
     assert "lab --torch torch " in sentence
     env = variables(wheels, COURSE_INSTALLER=name, COURSE_TORCH="torch")
-    assert run(clone, env, "lab", "--check").returncode == 0, "it goes on from where it stopped"
+    ready(clone, env)  # it goes on from where it stopped
 
 
 @pytest.mark.slow
@@ -546,21 +535,18 @@ def test_keep_uses_the_torch_of_the_python_that_was_called(tmp_path, wheels):
         wheel.extractall(packages.stdout.strip())
     clone = make_clone(tmp_path / "kept 课程")
     env = variables(wheels, COURSE_TORCH="keep")
-    done = run(clone, env, "lab", "--check", python=python)
-    assert done.returncode == 0, done.stdout + done.stderr
+    ready(clone, env, python=python)
     found = Path(python_in(clone, "import torch; print(torch.__file__)"))
     assert found.parent == Path(packages.stdout.strip())
     assert not list((clone / ".venv").rglob("torch-*.dist-info"))
-    done = run(clone, variables(None, COURSE_TORCH="keep"), "lab", "--check", python=python)
-    assert done.returncode == 0 and "Installing" not in done.stdout
-    (clone / "pyproject.toml").write_text(PYPROJECT.replace("4.65", "4.66"), encoding="utf-8")
+    offline = variables(None, COURSE_TORCH="keep")
+    assert "Installing" not in ready(clone, offline, python=python)
+    want(clone, "4.65", "4.66")
     found.write_text(FAKE_TORCH.format(version="2.8.0"), encoding="utf-8")
-    done = run(clone, env, "lab", "--check", python=python)
-    assert done.returncode == 1
-    assert "This is PyTorch 2.8.0, and the course needs 2." in one_sentence(done.stderr)
+    said = refused(clone, env, python=python)
+    assert "This is PyTorch 2.8.0, and the course needs 2." in said
     found.write_text("raise ImportError", encoding="utf-8")
-    done = run(clone, env, "lab", "--check", python=python)
-    assert "The torch to keep does not import" in one_sentence(done.stderr)
+    assert "The torch to keep does not import" in refused(clone, env, python=python)
 
 
 @pytest.mark.slow
@@ -602,8 +588,8 @@ def test_the_kernel_is_ours_even_beside_another_python3_kernel(tmp_path):
 
     # `test` itself runs in the course's environment, which would settle the question.
     plain = {name: value for name, value in os.environ.items() if name != "JUPYTER_PATH"}
-    refused = check(plain | hostile)
-    assert refused.returncode == 1 and "/not/ours" in refused.stderr
+    other = check(plain | hostile)
+    assert other.returncode == 1 and "/not/ours" in other.stderr
     ours = bootstrap.child_environment(Path(sys.prefix)) | {"JUPYTER_DATA_DIR": str(tmp_path)}
     done = check(ours)
     assert done.returncode == 0 and f"kernel {sys.executable}" in done.stdout
