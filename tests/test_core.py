@@ -2,6 +2,7 @@
 
 import base64
 import collections
+import contextlib
 import gc
 import io
 import json
@@ -209,7 +210,7 @@ def test_the_card_of_a_gpu_says_what_it_is_good_for(name, monkeypatch):
     )
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: bf16)
-    monkeypatch.setattr(torch.cuda, "device", lambda device: _Nothing())
+    monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
     monkeypatch.setattr(torch.version, "hip", None)
     text = devices.device_card(torch.device("cuda", 0)).text
     assert f"cuda:0: NVIDIA {name}" in text
@@ -217,14 +218,6 @@ def test_the_card_of_a_gpu_says_what_it_is_good_for(name, monkeypatch):
     assert f"{gib:.1f} GiB" in text
     assert advice in text
     assert tf32 in text
-
-
-class _Nothing:
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
 
 
 @pytest.mark.parametrize(
@@ -547,24 +540,17 @@ def test_a_plot_in_a_notebook_is_a_picture_with_alternative_text(tmp_path):
         (output,) = cell.outputs
         assert output.metadata["image/png"]["alt"] == alt
         assert output.data["text/plain"] == alt
-        assert _decode(output.data["image/png"]).shape[2] in (3, 4)
-
-
-def _decode(png):
-    import matplotlib.image
-
-    return matplotlib.image.imread(io.BytesIO(base64.b64decode(png)), format="png")
+        png = io.BytesIO(base64.b64decode(output.data["image/png"]))
+        assert plots.plt.imread(png, format="png").shape[2] in (3, 4)
 
 
 def test_plots_leave_no_figure_open_and_print_their_text_elsewhere(capsys):
-    import matplotlib.pyplot as plt
-
-    before = plt.get_fignums()
+    before = plots.plt.get_fignums()
     plots.curves({"a": ([1], [1])}, xlabel="x", ylabel="y", alt="One point.")
     live = plots.LivePlot("step", "loss", alt="The loss falls.", every=0)
     live.add(0, {"training": 1.0})
     live.close()
-    assert plt.get_fignums() == before
+    assert plots.plt.get_fignums() == before
     assert capsys.readouterr().out == "One point.\nThe loss falls.\n"
 
 

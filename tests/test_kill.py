@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import random
 import runpy
+import shutil
 import subprocess
 import sys
 import time
@@ -91,14 +92,27 @@ def trainer(tmp_path_factory) -> Iterator[Trainer]:
 
 
 @pytest.fixture(scope="module")
-def whole(trainer, tmp_path_factory) -> tuple[dict[str, torch.Tensor], float]:
+def left(trainer, tmp_path_factory) -> Path:
+    """The folder of an uninterrupted run."""
+    folder = tmp_path_factory.mktemp("left")
+    trainer.finish(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(trainer, left, tmp_path_factory) -> tuple[dict[str, torch.Tensor], float]:
     """The uninterrupted run: its weights, and how long it takes from its first line on."""
-    trainer.finish(tmp_path_factory.mktemp("warm"))
     folder = tmp_path_factory.mktemp("whole")
     process, begun = trainer.start(folder), time.monotonic()
     process.join(120)
     duration = time.monotonic() - begun
     return trainer.finish(folder), duration
+
+
+@pytest.fixture
+def finished(left, tmp_path) -> Path:
+    """A folder as an uninterrupted run leaves it, to be spoilt; of what was printed nothing."""
+    return shutil.copytree(left, tmp_path / "run", ignore=shutil.ignore_patterns("output.txt"))
 
 
 def equal(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
@@ -168,44 +182,37 @@ def test_killed_again_and_again(trainer, whole, tmp_path):
 
 @pytest.mark.parametrize("share", [0.0, 0.00002, 0.2, 0.999])
 def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
-    trainer, whole, tmp_path, share
+    trainer, whole, finished, share
 ):
-    folder = tmp_path / "run"
-    trainer.finish(folder)
-    last = folder / "last.pt"
+    last = finished / "last.pt"
     cut = last.read_bytes()[: int(share * last.stat().st_size)]
     last.write_bytes(cut)
-    (folder / "output.txt").unlink()
 
-    assert equal(trainer.finish(folder), whole[0])
-    output = (folder / "output.txt").read_text(encoding="utf-8")
+    assert equal(trainer.finish(finished), whole[0])
+    output = (finished / "output.txt").read_text(encoding="utf-8")
     assert "last.pt is cut short or damaged" in output
     assert "resume from previous.pt" in output
-    assert (folder / "last.pt.damaged").read_bytes() == cut, "nothing is thrown away unasked"
+    assert (finished / "last.pt.damaged").read_bytes() == cut, "nothing is thrown away unasked"
 
 
-def test_a_wrong_bit_is_noticed_and_the_checkpoint_before_it_used(trainer, whole, tmp_path):
-    folder = tmp_path / "run"
-    trainer.finish(folder)
-    last = folder / "last.pt"
+def test_a_wrong_bit_is_noticed_and_the_checkpoint_before_it_used(trainer, whole, finished):
+    last = finished / "last.pt"
     weight = whole[0]["0.weight"].numpy().tobytes()
     flipped = bytes([weight[0] ^ 1]) + weight[1:]
     last.write_bytes(last.read_bytes().replace(weight, flipped))
     assert not equal(torch.load(last, weights_only=True)["model"], whole[0]), "torch sees nothing"
 
-    assert equal(trainer.finish(folder), whole[0])
-    assert "resume from previous.pt" in (folder / "output.txt").read_text(encoding="utf-8")
+    assert equal(trainer.finish(finished), whole[0])
+    assert "resume from previous.pt" in (finished / "output.txt").read_text(encoding="utf-8")
 
 
-def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, tmp_path):
-    folder = tmp_path / "run"
-    trainer.finish(folder)
+def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, finished):
     for name in ("last.pt", "previous.pt"):
-        (folder / name).write_bytes(b"PK")
-    process = trainer.start(folder)
+        (finished / name).write_bytes(b"PK")
+    process = trainer.start(finished)
     process.join(60)
     assert process.exitcode == 1
-    assert not (folder / "last.pt").exists(), "it went on from nothing"
+    assert not (finished / "last.pt").exists(), "it went on from nothing"
 
 
 def test_rubbish_is_not_taken_for_a_checkpoint(trainer, whole, tmp_path):
