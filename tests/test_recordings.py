@@ -171,10 +171,6 @@ OLDER = {
 }
 
 
-def plain(trace):
-    return json.loads(json.dumps(trace, default=float))
-
-
 def written(trace, path):
     path.write_text(json.dumps(trace, default=float), encoding="utf-8")
     return path

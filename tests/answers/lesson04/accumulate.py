@@ -12,30 +12,6 @@ def _joined(model, batches, loss_fn, optimizer, scaler, dtype):
     amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
 
 
-def _one_backward(model, batches, loss_fn, optimizer, scaler, dtype):
-    count = sum(len(y) for _, y in batches)
-    optimizer.zero_grad()
-    total = 0
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            total = total + loss_fn(model(x), y) * len(y) / count
-    scaler.scale(total).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-
-def _from_a_list(model, batches, loss_fn, optimizer, scaler, dtype):
-    count, losses = sum(len(y) for _, y in batches), []
-    optimizer.zero_grad()
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=dtype):
-            losses.append(loss_fn(model(x), y) * len(y) / count)
-    for loss in losses:
-        scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-
-
 def _with_its_own_scaler(model, batches, loss_fn, optimizer, scaler, dtype):
     mine = torch.amp.GradScaler("cpu", enabled=scaler.is_enabled())
     accumulate(model, batches, loss_fn, optimizer, mine, dtype)
@@ -61,6 +37,8 @@ def _skips_by_hand(model, batches, loss_fn, optimizer, scaler, dtype):
 
 
 _BACKWARD, _STEP = "scaler.scale(loss).backward()", "scaler.step(optimizer)\nscaler.update()"
+_ZERO, _TOTAL = "optimizer.zero_grad()", "scaler.scale(total).backward()"
+_EACH = f"for loss in losses:\n    {_BACKWARD}"
 _MEND = "for parameter in model.parameters():\n    parameter.grad.nan_to_num_(0.0)"
 _FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
 _unscaled = edited(accumulate, {_STEP: "scaler.unscale_(optimizer)"})
@@ -71,7 +49,18 @@ WRONG = {
     "steps": {_STEP: "    scaler.step(optimizer)\n    scaler.update()"},
     "updates": {_BACKWARD: f"{_BACKWARD}\nscaler.update()", "scaler.update()": ""},
     "large-batch": _joined,
-    "one-backward": (_one_backward, _from_a_list),
+    "one-backward": (
+        {
+            _ZERO: f"{_ZERO}\ntotal = 0",
+            _BACKWARD: "total = total + loss",
+            _STEP: f"{_TOTAL}\n{_STEP}",
+        },
+        {
+            _ZERO: f"{_ZERO}\nlosses = []",
+            _BACKWARD: "losses.append(loss)",
+            _STEP: f"{_EACH}\n{_STEP}",
+        },
+    ),
     "left-out": {_BACKWARD: f"if loss.isfinite():\n    {_BACKWARD}"},
     "overflow-kept": ({_BACKWARD: f"{_BACKWARD}\n{_MEND}"}, {_STEP: f"{_MEND}\n{_STEP}"}),
     "backward-inside": {_BACKWARD: f"    {_BACKWARD}"},

@@ -12,25 +12,9 @@ def one_by_one(model, x, y):
     return F.cross_entropy(model(x), y, reduction="none")
 
 
+_MEAN = "(weights * each).sum() / weights.sum()"
 _EACH = 'F.cross_entropy(model(x), y, reduction="none")'
 _PIECES = "torch.cat([one_by_one(model, *p) for p in zip(x.split({0}), y.split({0}))])"
-
-
-def _d_by_item(model, batches, optimizer):
-    losses = []
-    for x, y, weights in batches:
-        loss = (weights * one_by_one(model, x, y)).sum() / weights.sum()
-        losses.append(loss.item())
-        stepped(loss, optimizer)
-    return losses
-
-
-def _d_by_dot(model, batches, optimizer):
-    losses = []
-    for x, y, weights in batches:
-        each = F.cross_entropy(model(x), y, reduction="none")
-        losses.append(stepped(each @ (weights / weights.sum()), optimizer))
-    return torch.stack(losses).tolist()
 
 
 def _d_by_log_softmax(model, batches, optimizer):
@@ -47,7 +31,7 @@ def _waits_in_each_step(model, batches, optimizer):
             yield batch
             torch.accelerator.synchronize(batch[0].device)
 
-    return _d_by_dot(model, watched(), optimizer)
+    return mend_d(model, watched(), optimizer)
 
 
 WRONG = {
@@ -59,10 +43,13 @@ WRONG = {
     "one-by-one-after": {
         _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"
     },
-    "other-loss": {
-        "model(x), y": "model(x) * weights[:, None], y",
-        "(weights * each).sum() / weights.sum()": "each.mean()",
-    },
-    "waits-each-step": (_d_by_item, _waits_in_each_step),
+    "other-loss": {"model(x), y": "model(x) * weights[:, None], y", _MEAN: "each.mean()"},
+    "waits-each-step": (
+        {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+        _waits_in_each_step,
+    ),
 }
-RIGHT = {"by a dot product": _d_by_dot, "by log_softmax": _d_by_log_softmax}
+RIGHT = {
+    "by a dot product": {_MEAN: "each @ (weights / weights.sum())"},
+    "by log_softmax": _d_by_log_softmax,
+}

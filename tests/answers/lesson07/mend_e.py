@@ -10,16 +10,6 @@ from course_lessons.lesson07 import detective
 from course_lessons.lesson07.mend_e import E_TWINS, mend_e
 
 
-def _e_loss_only(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        output = model(x)
-        with torch.autocast(x.device.type, torch.bfloat16):
-            loss = F.mse_loss(output, y)
-        losses.append(stepped(loss, optimizer))
-    return torch.stack(losses).tolist()
-
-
 def _e_one_layer(model, batches, optimizer):
     losses = []
     for x, y in batches:
@@ -82,15 +72,6 @@ def _e_float16_scaled(model, batches, optimizer, read=torch.Tensor.detach):
     return [float(loss) for loss in losses]
 
 
-def _e_loss_outside(model, batches, optimizer):
-    losses = []
-    for x, y in batches:
-        with torch.autocast(x.device.type, dtype=torch.bfloat16):
-            output = model(x)
-        losses.append(stepped(F.mse_loss(output.float(), y), optimizer))
-    return [float(loss) for loss in losses]
-
-
 def _skips_a_step(model, batches, optimizer):
     for x, y in batches[:-1]:
         stepped(F.mse_loss(model(x), y), optimizer)
@@ -116,18 +97,17 @@ def _numbers_without_training(model, batches, optimizer):
     return mend_e(twin, batches, torch.optim.SGD(twin.parameters(), lr=0.1, momentum=0.9))
 
 
+_CAST = "with torch.autocast(x.device.type, torch.bfloat16):"
+_LOSS = "loss = F.mse_loss(model(x), y)"
 WRONG = {
     **E_TWINS,
-    "as-slow": _e_loss_only,
+    "as-slow": {_CAST: f"output = model(x)\n{_CAST}", "model(x), y": "output, y"},
     "only-some": (
         _e_one_layer,
-        {
-            "with torch.autocast(x.device.type, torch.bfloat16):\n    loss = F.mse_loss(model(x), y)": "loss = F.mse_loss(model(x), y)",
-            "loss.backward()": "with torch.autocast(x.device.type, torch.bfloat16):\n    loss.backward()",
-        },
+        {f"{_CAST}\n    {_LOSS}": _LOSS, "loss.backward()": f"{_CAST}\n    loss.backward()"},
     ),
     "in-pieces": {
-        "loss = F.mse_loss(model(x), y)": "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
+        _LOSS: "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
     },
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
     "no-step": (_e_without_steps, _numbers_without_training),
@@ -144,5 +124,8 @@ RIGHT = {
     "by the newer switch": _e_with(_tf32_by_the_newer_switch),
     "by the older switch": _e_with(_tf32_by_the_older_switch),
     "float16, scaled": _e_float16_scaled,
-    "loss outside": _e_loss_outside,
+    "loss outside": {
+        f"{_CAST}\n    {_LOSS}": f"{_CAST}\n    output = model(x)\n"
+        "loss = F.mse_loss(output.float(), y)"
+    },
 }

@@ -6,11 +6,6 @@ from torch import nn
 from course_lessons.lesson08.left_behind import TWINS, left_behind
 
 
-def _registered(module, device):
-    named = [*module.named_parameters(), *module.named_buffers()]
-    return sorted(name for name, t in named if t.device != device)
-
-
 def _by_walking(module, device):
     found = set()
 

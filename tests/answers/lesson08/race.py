@@ -49,7 +49,6 @@ def _a_list_a_device(sizes, devices, measure):
 
 _MAKE = "a, b = torch.rand(2, n, n, device=device)"
 _WORK = "lambda a=a, b=b: a @ b"
-_ROW = "rows.append((n, *times, times[0] / times[1]))"
 WRONG = {
     "not-a-function-timed": {_WORK: "a @ b"},
     "no-product": {"a @ b": "a * b"},
