@@ -69,9 +69,8 @@ class Attention(nn.Module):
             split = (batch, tokens, self.heads, width // self.heads)
             query, key, value = (part(x).view(split).transpose(1, 2) for part in self.first)
         dropped = self.dropout if self.training else 0.0
-        if (
-            self.fused
-        ):  # a GPU's fused kernel drops on the way at next to no cost; the CPU's cannot drop
+        # A GPU's fused kernel drops on the way at next to no cost; the CPU's cannot drop.
+        if self.fused:
             out = F.scaled_dot_product_attention(
                 query, key, value, mask, is_causal=self.causal and mask is None
             )

@@ -211,7 +211,7 @@ def test_a_kernel_launched_again_and_again_waits_for_its_launch_and_one_from_a_g
         ).modelled
         for how in ("stream launches", "cuda graph")
     }
-    assert made["stream launches"] == model.launch_period(profiles.load("H200"))
+    assert made["stream launches"] == profiles.load("H200").launch
     assert made["cuda graph"] < made["stream launches"]
 
 
