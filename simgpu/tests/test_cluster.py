@@ -512,8 +512,7 @@ def test_a_wrong_call_says_what_is_wrong(call, error, said):
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [*({"ranks": n} for n in (0, True, 2.0, 500)), {"latency": -1}, {"bandwidth": 0}],
+    "wrong", [*({"ranks": n} for n in (0, True, 2.0, 500)), {"latency": -1}, {"bandwidth": 0}]
 )
 def test_a_wrong_cluster_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):

@@ -41,10 +41,7 @@ def test_a_table_of_workloads_is_read_line_by_line(tmp_path):
     path = write(
         tmp_path / "p.csv", (*POINTS, "source_repo", "x"), (*POINT, "a/b", ""), (*POINT, "", "")
     )
-    assert read(path) == [
-        Row("p.csv", 2, *POINT, source="a/b"),
-        Row("p.csv", 3, *POINT, source=""),
-    ]
+    assert read(path) == [Row("p.csv", 2, *POINT, source="a/b"), Row("p.csv", 3, *POINT, source="")]
 
 
 def test_a_packed_table_of_operators_gives_the_same_rows(tmp_path):

@@ -240,12 +240,7 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
         (
             row("train vit_tiny_patch16_224", TIMM + "amp_bf16-nchw-pt112-cu113-rtx3090"),
             Step(
-                "vit_tiny_patch16_224",
-                64,
-                224,
-                "amp_bf16",
-                "nesterov",
-                options=(("fused", False),),
+                "vit_tiny_patch16_224", 64, 224, "amp_bf16", "nesterov", options=(("fused", False),)
             ),
             64,
         ),

@@ -95,16 +95,13 @@ def cut(events: Iterable[dict[str, Any]], steps: slice = slice(None)) -> Part:
 
 def short(kernel: str) -> str:
     """Return a kernel's name without what it returns, its template arguments and its arguments."""
-    if kernel.startswith(
-        "_ZN"
-    ):  # mangled: each part of the name after its length, then the arguments
+    if kernel.startswith("_ZN"):
+        # Mangled: each part of the name after its length, then the arguments.
         parts, rest = [], kernel.removeprefix("_ZN")
         while length := re.match(r"\d+", rest):
-            part, rest = (
-                rest[length.end() :][: int(length[0])],
-                rest[length.end() + int(length[0]) :],
-            )
-            parts.append(part)
+            begin, end = length.end(), length.end() + int(length[0])
+            parts.append(rest[begin:end])
+            rest = rest[end:]
         return "::".join(parts)
     name = kernel.replace("(anonymous namespace)::", "").removeprefix("void ")
     while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:

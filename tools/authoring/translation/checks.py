@@ -13,9 +13,8 @@ _HAN = r"[\u4e00-\u9fff]"
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
-_LARGE = re.compile(
-    r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)"
-)  # counted in another way
+# Counted in another way.
+_LARGE = re.compile(r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)")
 _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
