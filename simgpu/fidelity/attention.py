@@ -287,10 +287,7 @@ class Gpt(nn.Module):
         **layer: bool,
     ) -> None:
         super().__init__()
-        self.words, self.places = (
-            nn.Embedding(words, shape.width),
-            nn.Embedding(places, shape.width),
-        )
+        self.words, self.places = (nn.Embedding(n, shape.width) for n in (words, places))
         self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
         self.layers = nn.ModuleList(
             Layer(shape, dropout, by_hand, causal=True, **layer) for _ in range(shape.depth)

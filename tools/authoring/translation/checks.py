@@ -79,9 +79,8 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         )
     if got := re.search(rf"{_HAN}{_MARK.pattern}|{_HAN}\.(?!\w)|{_MARK.pattern}{_HAN}", bare):
         found.append(f"punctuation is not full-width: {got.group()!r}")
-    if got := re.search(
-        rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)
-    ):
+    plain = bare.replace("](", "]")
+    if got := re.search(rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", plain):
         found.append(f"parentheses are not full-width: {got.group()!r}")
     if got := re.search(rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", bare):
         found.append(f"quotation marks are not “ ”: {got.group()!r}")

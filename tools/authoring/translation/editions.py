@@ -104,10 +104,8 @@ class _Edition:
         self.headings = {
             one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()
         }
-        texts = ((ROOT / path).read_text(encoding="utf-8") for path in self.known)
-        self.anchors = {
-            name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)
-        }
+        texts = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in self.known)
+        self.anchors = set(re.findall(r"\]\([^)\s]*#([\w-]+)\)", texts))
         self.home = self.course.page("") if self.course.repository else ""
 
     def all(self) -> dict[str, str]:
