@@ -221,17 +221,12 @@ def _lessons() -> Check:
         from course_utils.course import load_course
 
         course = load_course()
-        missing = [
-            lesson.file
-            for lesson in course.ready
-            if not _is_notebook(course.path.parent / lesson.file)
-        ]
+        folder, files = course.path.parent, [lesson.file for lesson in course.ready]
+        missing = [file for file in files if not _is_notebook(folder / file)]
     except (ImportError, ValueError) as error:
         return Check("lessons", "fail", f"the table of contents: {error}", "get the course anew")
     if not missing:
-        return Check(
-            "lessons", "ok", f"{len(course.ready)} notebooks, in {_short(course.path.parent)}"
-        )
+        return Check("lessons", "ok", f"{len(files)} notebooks, in {_short(folder)}")
     remedy = f"bring them back, one by one: python -m course_utils reset {missing[0][:2]}"
     return Check("lessons", "fail", f"missing or damaged: {', '.join(missing)}", remedy)
 
