@@ -63,19 +63,7 @@ def words(language: str) -> dict[str, str]:
 def lay_out(
     course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
 ) -> None:
-    """Write what Sphinx needs into an empty folder.
-
-    Parameters
-    ----------
-    course
-        The table of contents.
-    copies
-        The executed lessons, by file name.
-    folder
-        Where to write; it is made.
-    language
-        Of the lessons, and of the pages.
-    """
+    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages into an empty folder."""
     root = course.path.parent.parent
     shutil.copytree(root / "site" / "_static", folder / "_static")
     shutil.copytree(root / "site" / "_templates", folder / "_templates")

@@ -168,23 +168,9 @@ def _with_pairs(args: argparse.Namespace) -> int:
 
 
 def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
-    """Run stages one after the other, and sum up.
+    """Run stages with the Python that has ruff and pytest, and sum up; 0 if each passed and at least one test ran.
 
-    Parameters
-    ----------
-    python
-        The Python that has ruff and pytest.
-    stages
-        What to run.
-    rest
-        Words for every pytest. With them a stage may find no test, as long as another one does.
-    root
-        Where to run.
-
-    Returns
-    -------
-    int
-        0 if every stage passed and at least one test ran.
+    ``rest`` are words for every pytest. With them a stage may find no test, as long as another one does.
     """
     summary = os.environ.pop("COURSE_TEST_SUMMARY", None)  # for the table of several pairs
     env = bootstrap.child_environment(python.parents[1])

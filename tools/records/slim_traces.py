@@ -127,17 +127,7 @@ def figures(trace: traces.Trace) -> dict[str, float]:
 
 
 def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
-    """Slim one trace, and write it and its entry in the index.
-
-    Parameters
-    ----------
-    name
-        One of `SOURCES`.
-    file
-        The full file.
-    folder
-        Where to write.
-    """
+    """Slim one of `SOURCES` from its full file, and write it and its entry in the index into a folder."""
     source = dict(SOURCES[name])
     steps = slice(*source.pop("keep"))
     full = json.loads(gzip.decompress(file.read_bytes()), parse_float=Decimal)

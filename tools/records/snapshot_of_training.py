@@ -20,14 +20,9 @@ from course_utils.devices import get_device
 
 
 def record(path: str | Path, device: torch.device | str) -> None:
-    """Record three steps of a small training into a file.
+    """Record three steps of a small training on a CUDA or a simulated device into a file.
 
-    Parameters
-    ----------
-    path
-        Where to write it. File names in it are kept without the folders of this machine.
-    device
-        A CUDA or a simulated device.
+    File names in it are kept without the folders of this machine.
     """
     memory: Any = torch.get_device_module(device).memory
     torch.manual_seed(0)
