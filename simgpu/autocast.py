@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from .tensor import is_composite, take_apart
 
@@ -91,29 +93,14 @@ def _cast(x: Any, dtype: torch.dtype) -> Any:
     return known[1]
 
 
-def _tensors(values: Any) -> list[Tensor]:
-    if isinstance(values, Tensor):
-        return [values]
-    if isinstance(values, (list, tuple)):
-        return [tensor for value in values for tensor in _tensors(value)]
-    return []
+def _to(always: torch.dtype | None, op: Any) -> Callable[..., Any]:
+    """Return the rule that casts all tensors to a dtype, by default to the one autocast has now."""
 
-
-def _to_lower(op: Any) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            dtype = torch.get_autocast_dtype("sim")
+            dtype = always or torch.get_autocast_dtype("sim")
             kwargs = {key: _cast(value, dtype) for key, value in kwargs.items()}
             return op(*(_cast(x, dtype) for x in args), **kwargs)
-
-    return rule
-
-
-def _to_float32(op: Any) -> Callable[..., Any]:
-    def rule(*args: Any, **kwargs: Any) -> Any:
-        with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            kwargs = {key: _cast(value, torch.float32) for key, value in kwargs.items()}
-            return op(*(_cast(x, torch.float32) for x in args), **kwargs)
 
     return rule
 
@@ -137,7 +124,7 @@ def _float32_result(op: Any) -> Callable[..., Any]:
 def _to_widest(op: Any) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(_KEYS):
-            found = {x.dtype for x in _tensors([*args, *kwargs.values()]) if _is_eligible(x)}
+            found = {x.dtype for x in tree_leaves((args, kwargs)) if _is_eligible(x)}
             if len(found) > 1:
                 kwargs = {key: _cast(value, torch.float32) for key, value in kwargs.items()}
                 args = tuple(_cast(x, torch.float32) for x in args)
@@ -176,8 +163,8 @@ def register(library: Any, fallback: Any) -> list[Callable[..., Any]]:
     fallback.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     made: list[Callable[..., Any]] = []
     rules = {
-        LOWER_PRECISION: _to_lower,
-        FLOAT32: _to_float32,
+        LOWER_PRECISION: partial(_to, None),
+        FLOAT32: partial(_to, torch.float32),
         FLOAT32_RESULT: _float32_result,
         WIDEST: _to_widest,
         MADE_OF_OTHERS: _taken_apart,

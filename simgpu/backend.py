@@ -188,10 +188,8 @@ def _become(tensor: Tensor, value: Tensor) -> None:
     PyTorch's own ``.data =`` cannot cross to a Python device. Two tensors exchange what is inside.
     """
     is_parameter = isinstance(tensor, Parameter)
-    hooks, later_hooks = (
-        tensor._backward_hooks,
-        getattr(tensor, "_post_accumulate_grad_hooks", None),
-    )
+    hooks = tensor._backward_hooks
+    later_hooks = getattr(tensor, "_post_accumulate_grad_hooks", None)
     twin = value.detach().requires_grad_(tensor.requires_grad)
     if is_parameter and not isinstance(twin, SimTensor):
         twin = Parameter(twin, tensor.requires_grad)
@@ -280,25 +278,18 @@ def _pinning(factory: Any) -> Any:
 
 def _accelerator() -> None:
     sim = torch.sim
-    names = {
+    alike = (
+        "synchronize current_stream set_stream empty_cache empty_host_cache memory_allocated "
+        "max_memory_allocated memory_reserved max_memory_reserved memory_stats "
+        "reset_peak_memory_stats reset_accumulated_memory_stats"
+    )
+    names = {name: getattr(sim, name) for name in alike.split()} | {
         "current_device_index": sim.current_device,
         "current_device_idx": sim.current_device,
         "set_device_index": sim.set_device,
         "set_device_idx": sim.set_device,
         "device_index": sim.device,
-        "synchronize": sim.synchronize,
-        "current_stream": sim.current_stream,
-        "set_stream": sim.set_stream,
-        "empty_cache": sim.empty_cache,
-        "empty_host_cache": sim.empty_host_cache,
         "get_device_capability": _capability,
-        "memory_allocated": sim.memory_allocated,
-        "max_memory_allocated": sim.max_memory_allocated,
-        "memory_reserved": sim.memory_reserved,
-        "max_memory_reserved": sim.max_memory_reserved,
-        "memory_stats": sim.memory_stats,
-        "reset_peak_memory_stats": sim.reset_peak_memory_stats,
-        "reset_accumulated_memory_stats": sim.reset_accumulated_memory_stats,
         "get_memory_info": sim.mem_get_info,
     }
     for owner in (torch.accelerator, getattr(torch.accelerator, "memory", None)):

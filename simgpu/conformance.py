@@ -121,21 +121,9 @@ class Trial:
 
 
 def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
-    """Run every sample on the CPU and on the device, and compare.
+    """Run every sample on the CPU and on the device under test, and compare.
 
-    Parameters
-    ----------
-    name
-        What the outcome is called.
-    trials
-        The samples.
-    device
-        The device under test.
-
-    Returns
-    -------
-    Outcome
-        The worst of all samples, with the first message of that kind.
+    The outcome is the worst of all samples, with the first message of that kind.
     """
     started = time.perf_counter()
     ran = 0
@@ -298,13 +286,8 @@ def _leaves(tree: Any) -> list[torch.Tensor]:
 def place(tree: Any, device: str) -> Any:
     """Copy arguments to a device, as autograd leaves with the strides they have.
 
-    Parameters
-    ----------
-    tree
-        Tensors, devices and plain values, in tuples, lists and dicts. A tensor that occurs twice
-        stays one tensor; a mention of the CPU becomes one of the device.
-    device
-        Where to.
+    A tensor that occurs twice in the tuples, lists and dicts of ``tree`` stays one tensor; a mention of
+    the CPU becomes one of the device.
     """
     done: dict[int, torch.Tensor] = {}
 
@@ -526,19 +509,9 @@ class Worker:
 
 
 def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
-    """Judge cases in some workers, with a progress bar.
+    """Judge cases, as many at a time as there are workers, and say on a terminal how far it is.
 
-    Parameters
-    ----------
-    names
-        The cases.
-    workers
-        As many run at a time; the caller stops them.
-
-    Returns
-    -------
-    list of Outcome
-        In the order of the names.
+    The outcomes are in the order of the names; the caller stops the workers.
     """
     idle: queue.Queue[Worker] = queue.Queue()
     for worker in workers:
@@ -551,16 +524,14 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
         finally:
             idle.put(worker)
 
+    outcomes = []
     with ThreadPoolExecutor(len(workers)) as pool:
-        return list(_counted(pool.map(one, names), len(names)))
-
-
-def _counted(outcomes: Iterator[Outcome], total: int) -> Iterator[Outcome]:
-    """Say on a terminal how far it is."""
-    for number, outcome in enumerate(outcomes, 1):
-        if sys.stderr.isatty():
-            print(f"\r{number} of {total}", end="", file=sys.stderr, flush=True)
-        yield outcome
+        for outcome in pool.map(one, names):
+            outcomes.append(outcome)
+            if sys.stderr.isatty():
+                done = f"\r{len(outcomes)} of {len(names)}"
+                print(done, end="", file=sys.stderr, flush=True)
+    return outcomes
 
 
 # ---------------------------------------------------------------------------- report
@@ -596,10 +567,8 @@ def report(family: str, outcomes: Sequence[Outcome]) -> str:
         for o in _run_ones(outcomes)
         if not o.good
     ]
-    for verdict, text in (
-        ("close", "equal but for rounding"),
-        ("not run", "do not run on the CPU"),
-    ):
+    told = {"close": "equal but for rounding", "not run": "do not run on the CPU"}
+    for verdict, text in told.items():
         names = [outcome.name for outcome in outcomes if outcome.verdict == verdict]
         if names:
             lines.append(f"  {text} ({len(names)}): {', '.join(names)}")
@@ -635,13 +604,10 @@ def _in_sample(name: str) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 below the goal, or where a difference has no reason on record."""
     parser = argparse.ArgumentParser(prog="python -m simgpu.conformance", description=__doc__)
-    family = parser.add_mutually_exclusive_group()
-    family.add_argument(
-        "--ops", dest="family", action="store_const", const="operators", help="operators only"
-    )
-    family.add_argument(
-        "--modules", dest="family", action="store_const", const="modules", help="modules only"
-    )
+    only = parser.add_mutually_exclusive_group()
+    for option, family in (("--ops", "operators"), ("--modules", "modules")):
+        choice = {"dest": "family", "action": "store_const", "const": family}
+        only.add_argument(option, **choice, help=f"{family} only")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these operators or modules only")
     parser.add_argument("--sample", action="store_true", help="the fixed sample that the tests run")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
@@ -663,8 +629,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             worker.stop()
     by_name = {outcome.name: outcome for outcome in outcomes}
     families = {family: [by_name[name] for name in names] for family, names in chosen.items()}
-    for family_name, found in families.items():
-        print(report(family_name, found))
+    for family, found in families.items():
+        print(report(family, found))
     seconds = time.perf_counter() - started
     print(f"{seconds:.0f} s, torch {torch.__version__}, Python {platform.python_version()}")
     if args.output:

@@ -16,9 +16,8 @@ def seconds(value: float) -> str:
 
 
 def _cell(text: str) -> str:
-    keep = (
-        ";white-space:nowrap" if len(text) <= 24 else ""
-    )  # a figure and its unit stay on one line
+    # A figure and its unit stay on one line.
+    keep = ";white-space:nowrap" if len(text) <= 24 else ""
     return f'<td style="text-align:left{keep}">{html.escape(text)}</td>'
 
 

@@ -87,9 +87,8 @@ class _SizesOnly(TorchDispatchMode):
                 ) from None
             args, kwargs = tree_map_only(Tensor, _zeros, (args, kwargs))
             out = tree_map_only(Tensor, _sizes, op(*args, **kwargs))
-        if "convolution" in op.name() and any(
-            innermost(x) for x in args[:3] if isinstance(x, Tensor)
-        ):  # meta lays out as if not
+        given = [x for x in args[:3] if isinstance(x, Tensor)]
+        if "convolution" in op.name() and any(map(innermost, given)):  # meta lays out as if not
             out = tree_map_only(Tensor, _put_innermost, out)
         return tree_map_only(Tensor, lambda x: met.get(id(x), x), out) if met else out
 

@@ -149,10 +149,7 @@ def _apply(
     """
     outputs = []
     for i, (module, given) in enumerate(zip(modules, inputs, strict=True)):
-        where = (
-            contextlib.nullcontext() if devices is None else torch.sim.device(_place(devices[i]))
-        )
-        with where:
+        with torch.sim.device(_place(devices[i])) if devices else contextlib.nullcontext():
             args = given if isinstance(given, (list, tuple)) else (given,)
             outputs.append(module(*args, **(kwargs_tup[i] if kwargs_tup else {})))
     return outputs

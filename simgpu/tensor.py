@@ -585,9 +585,8 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
     """Bring a device's tensor into a CPU tensor; into a pinned one it may arrive later."""
     home = source._memory.device
     pinned = is_pinned(target)
-    sent = (
-        target if non_blocking else source._payload
-    )  # converted on the device, or after the journey
+    # Converted on the device, or after the journey.
+    sent = target if non_blocking else source._payload
     end = MACHINE.copy(
         home,
         "d2h",

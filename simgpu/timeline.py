@@ -230,15 +230,11 @@ def _events(spans: Sequence[Span], lanes: Sequence[str]) -> list[dict[str, Any]]
     ]
     for lane, (pid, tid) in place.items():
         thread = {"name": lane.partition(" ")[2] or lane}
-        events.append(
-            {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": thread},
-        )
+        events.append({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": thread})
     for span in spans:
         pid, tid = place[span.lane]
         # In µs, both ends on whole ns: Perfetto drops an event that overlaps its neighbour by rounding.
-        start, end = (
-            round(seconds * 1e6, 3) for seconds in (span.start, span.start + span.seconds)
-        )
+        start, end = (round(seconds * 1e6, 3) for seconds in (span.start, span.end))
         details = {"stream": span.stream, "bytes": span.bytes, "flops": span.flops}
         events.append(
             {

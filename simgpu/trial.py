@@ -64,10 +64,7 @@ def _trained(place: str) -> list[torch.Tensor]:
         file = io.BytesIO()
         torch.save([model.state_dict(), optimizer.state_dict()], file)
         file.seek(0)
-        for owner, state in zip(
-            (model, optimizer),
-            torch.load(file, map_location=place, weights_only=True),
-            strict=True,
-        ):
-            owner.load_state_dict(state)
+        weights, state = torch.load(file, map_location=place, weights_only=True)
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(state)
     return [value.detach().cpu() for value in model.parameters()]

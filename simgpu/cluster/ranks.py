@@ -249,13 +249,8 @@ class Dist:
             _check(tensor)
         if getattr(op, "name", "") == "AVG" and not read.is_floating_point():
             raise TypeError("ReduceOp.AVG takes floating-point numbers; use SUM for whole ones.")
-        work = Work(
-            self,
-            name,
-            _aside(op, root, word("from") if name == "broadcast" else word("to")),
-            read,
-            write,
-        )
+        way = word("from") if name == "broadcast" else word("to")
+        work = Work(self, name, _aside(op, root, way), read, write)
         self._cluster.collective(work, combine, root)
         if async_op:
             return work

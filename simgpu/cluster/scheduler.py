@@ -340,20 +340,17 @@ class Cluster:
     def _stuck(self) -> str:
         """Say what every rank does."""
         left = [work for works in self._open.values() for work, _ in works]
-        left += [
-            work for works in self._collectives if len(works) < len(self.ranks) for work in works
-        ]
+        for works in self._collectives:
+            left += works if len(works) < len(self.ranks) else []
         says = []
         for dist in self.ranks:
+            own = next((work for work in left if work._dist is dist), None)
             if dist._waits_for:
                 says.append(dist._waits_for._says("waits in"))
-                continue
-            own = [
-                work._says("has finished, and nobody answered its")
-                for work in left
-                if work._dist is dist
-            ]
-            says.append(own[0] if own else f"rank {dist._rank} has finished")
+            elif own:
+                says.append(own._says("has finished, and nobody answered its"))
+            else:
+                says.append(f"rank {dist._rank} has finished")
         return f"No rank can go on: {'; '.join(says)}."
 
     def _stop(self) -> None:
@@ -376,12 +373,8 @@ def _can_run(dist: Dist) -> bool:
 
 
 def _alike(one: Work, other: Work) -> bool:
-    return (one._name, one._peer, one._read.shape, one._read.dtype) == (
-        other._name,
-        other._peer,
-        other._read.shape,
-        other._read.dtype,
-    )
+    first, second = ((w._name, w._peer, w._read.shape, w._read.dtype) for w in (one, other))
+    return first == second
 
 
 def _form(tensor: Tensor) -> str:

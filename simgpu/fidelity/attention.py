@@ -69,9 +69,8 @@ class Attention(nn.Module):
             split = (batch, tokens, self.heads, width // self.heads)
             query, key, value = (part(x).view(split).transpose(1, 2) for part in self.first)
         dropped = self.dropout if self.training else 0.0
-        if (
-            self.fused
-        ):  # a GPU's fused kernel drops on the way at next to no cost; the CPU's cannot drop
+        # A GPU's fused kernel drops on the way at next to no cost; the CPU's cannot drop.
+        if self.fused:
             out = F.scaled_dot_product_attention(
                 query, key, value, mask, is_causal=self.causal and mask is None
             )
@@ -288,10 +287,7 @@ class Gpt(nn.Module):
         **layer: bool,
     ) -> None:
         super().__init__()
-        self.words, self.places = (
-            nn.Embedding(words, shape.width),
-            nn.Embedding(places, shape.width),
-        )
+        self.words, self.places = (nn.Embedding(n, shape.width) for n in (words, places))
         self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
         self.layers = nn.ModuleList(
             Layer(shape, dropout, by_hand, causal=True, **layer) for _ in range(shape.depth)

@@ -10,10 +10,8 @@ from .workload import Uninterpretable
 
 CARDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"GH200|GB200|B300|MI-?\d", ()),
-    (
-        r"Simulated|RTX \d+ \S",
-        (),
-    ),  # modelled, or a GeForce with more behind its number: another card
+    # Modelled, or a GeForce with more behind its number: another card.
+    (r"Simulated|RTX \d+ \S", ()),
     (r"H100.*(PCIe|96GB)", ()),  # less memory bandwidth and fewer processors than the H100 SXM
     (r"H200", ("H200",)),
     (r"H100", ("H100",)),

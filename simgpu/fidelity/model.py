@@ -58,11 +58,6 @@ HOST = 1.0
 """The host of those who timed single calls, in units of the reference host: they show it themselves."""
 
 
-def launch_period(profile: Profile) -> float:
-    """Return how many seconds lie between two launches of a program that does nothing else."""
-    return profile.launch
-
-
 def modelled(workload: Workload, profile: str, host: bool = False) -> dict[str, float]:
     """Return what the simulated device makes of a workload, by quantity.
 
@@ -96,13 +91,12 @@ def seconds_of(workload: Calls | Copy | Collective, profile: Profile, host: bool
         asked = asked_by(workload)
         seconds = sum(latency.seconds(work, profile) for work in asked.works)
         if workload.launched_in_a_row:
-            period = issued(profile, asked.library, asked.views) if host else launch_period(profile)
+            period = issued(profile, asked.library, asked.views) if host else profile.launch
             return max(seconds, period)
-        if host:
-            return between_events(
-                seconds, profile, library=asked.library, views=asked.views, factor=HOST
-            )
-        return seconds
+        if not host:
+            return seconds
+        of_call = {"library": asked.library, "views": asked.views}
+        return between_events(seconds, profile, **of_call, factor=HOST)
     if isinstance(workload, Copy):
         clock = Clock(0, profile, HostClock())
         return clock.copy_seconds(workload.direction, workload.bytes, workload.pinned)

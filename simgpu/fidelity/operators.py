@@ -103,13 +103,11 @@ def layer(row: Row) -> Interpretation:
         calls = Calls("linear", (1, tokens, *products[op], bias), dtype)
         return Interpretation("product", calls)
     if op == "emb":
-        return Interpretation(
-            "gather", Calls("embedding", (tokens, _words(row.params, tp), width), dtype)
-        )
+        sizes = (tokens, _words(row.params, tp), width)
+        return Interpretation("gather", Calls("embedding", sizes, dtype))
     if op == "add":
-        return Interpretation(
-            "elementwise", Calls("add" if gated else "add_two", (tokens, width), dtype)
-        )
+        calls = Calls("add" if gated else "add_two", (tokens, width), dtype)
+        return Interpretation("elementwise", calls)
     if op == "input_layernorm" and not gated:
         return Interpretation("norm", Calls("layer_norm", (tokens, width), dtype))
     if op == "mlp_act" and not gated:
@@ -180,13 +178,8 @@ def own(row: Row) -> Interpretation:
     if sizes is None:
         raise Uninterpretable("its parameters do not say sizes=")
     kind = next((kind for kind, names in _KINDS.items() if name in names), "elementwise")
-    calls = Calls(
-        name,
-        tuple(map(int, sizes[1].split("x"))),
-        dtype_of(row),
-        row.dtype.lower() == "tf32",
-        "timed=loop" in row.params,
-    )
+    numbers, tf32 = tuple(map(int, sizes[1].split("x"))), row.dtype.lower() == "tf32"
+    calls = Calls(name, numbers, dtype_of(row), tf32, "timed=loop" in row.params)
     return Interpretation(kind, calls, host="timed=" in row.params)
 
 

@@ -108,14 +108,13 @@ def as_text(found: Sequence[Found], left_out: Sequence[LeftOut], again: int, cou
     rows = [head] + [_cells(group) for group in groups(found)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines += [""] + ["  ".join(_aligned(row, widths)).rstrip() for row in rows]
-    kinds = sorted({each.meaning.kind for each in found})
     if count and found:
         lines += ["", "Furthest off:"]
-        for kind in kinds:
-            lines += [_line(each) for each in worst(_of_kind(found, kind), count)]
+        for kind in sorted({each.meaning.kind for each in found}):
+            alike = [each for each in found if each.meaning.kind == kind]
+            lines += [_line(each) for each in worst(alike, count)]
     if left_out:
-        lines += ["", "Not modelled:"]
-        lines += _not_modelled(left_out)
+        lines += ["", "Not modelled:", *_not_modelled(left_out)]
     return "\n".join(lines)
 
 
@@ -126,10 +125,6 @@ def _not_modelled(left_out: Sequence[LeftOut]) -> Iterable[str]:
     total = Counter(left.reason for left in left_out)
     for reason, n in total.most_common():
         yield f"  {n:5}  because {reason}: {', '.join(by_reason[reason])}"
-
-
-def _of_kind(found: Iterable[Found], kind: str) -> list[Found]:
-    return [each for each in found if each.meaning.kind == kind]
 
 
 def _cells(group: Group) -> tuple[str, ...]:

@@ -247,9 +247,8 @@ def vit_finetuning(row: Row) -> Interpretation:
     return Interpretation(TRAINING, step, amount=(45_000 + 5_000 / 3) / batch)
 
 
-_BOOK: tuple[
-    dict[str, object], ...
-] = (  # what changed at each of its steps, from its first program on
+# What changed at each of its steps, from its first program on.
+_BOOK: tuple[dict[str, object], ...] = (
     {"precision": "fp32", "mode": "adamw", "by_hand": True, "fused": False, "joint": False},
     {},  # a mask that is made anew, not kept
     {"precision": "tf32"},

@@ -79,11 +79,8 @@ def collective(row: Row) -> Interpretation:
     message = re.search(r"message=(\d+)([KMG])", row.params)
     if message:  # NCCL's own tests: the bandwidth of the bus, whatever the number of ranks
         nbytes, ranks = int(message[1]) * _SCALE[message[2]], int(row.params.split()[0])
-        return Interpretation(
-            "collective",
-            Collective("all_reduce", nbytes, ranks),
-            amount=2 * (ranks - 1) / ranks * nbytes,
-        )
+        moved = 2 * (ranks - 1) / ranks * nbytes
+        return Interpretation("collective", Collective("all_reduce", nbytes, ranks), amount=moved)
     known = fields(row.params)
     nbytes, ranks, here = (known.get(name) for name in ("size", "workers", "devices_per_node"))
     if nbytes is None or ranks is None or here is None:

@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from support import python
 
 import simgpu
 from simgpu import profiles
@@ -24,11 +25,8 @@ def test_each_example_prints_what_the_readme_says():
     assert len(examples) >= 4
     # A process of its own, as a reader's is: nothing else holds memory on the device.
     parts = [f"exec(compile({code!r}, 'README.md', 'exec'))" for code, _ in examples]
-    call = [sys.executable, "-c", "\nprint('<end>')\n".join(parts)]
-    env = os.environ | {"PYTHONPATH": str(HOME.parent)}
-    done = subprocess.run(call, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split("<end>\n") == [says for _, says in examples]
+    said = python("\nprint('<end>')\n".join(parts))
+    assert said.split("<end>\n") == [says for _, says in examples]
 
 
 def test_the_readme_names_every_card():

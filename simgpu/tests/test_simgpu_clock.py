@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from support import python
 
 from simgpu import cost, latency, profiles
 from simgpu.clock import AHEAD, Clock, HostClock
@@ -136,11 +135,8 @@ def test_a_list_that_starts_with_none_is_understood():
         assert moved(aten.index.Tensor, table, [None, columns]) == columns.nbytes + 2 * 10 * 2 * 4
 
 
-def test_views_take_no_time():
+def test_views_and_tensors_without_elements_take_no_time_and_others_do():
     assert seconds(aten.view.default, torch.ones(4, 4), [-1]) == 0
-
-
-def test_tensors_without_elements_take_no_time_and_others_do():
     assert seconds(aten.relu.default, torch.ones(0)) == 0
     assert seconds(aten.relu.default, torch.ones(4)) > 0
 
@@ -244,25 +240,17 @@ def test_host_work_hides_behind_the_device_and_the_other_way_round(clock, host):
 NBYTES = 100 * MIB
 
 
-def six_cases():
-    """The host's and the whole time of each way to bring a tensor to the device."""
-    results = {}
+def test_the_six_ways_to_bring_a_tensor_to_the_device():
+    host, whole = {}, {}
     for source in ("pageable", "pinned", "pin_memory() first"):
         for blocking in (True, False):
             clock = Clock(0, profiles.load("A100"), HostClock())
             if source == "pin_memory() first":
                 clock.pin(NBYTES)
             clock.copy("h2d", NBYTES, pinned=source != "pageable", blocking=blocking)
-            returned = clock.host
+            host[source, blocking] = clock.host
             clock.synchronize()
-            results[source, blocking] = returned, clock.host
-    return results
-
-
-def test_the_six_ways_to_bring_a_tensor_to_the_device():
-    cases = six_cases()
-    host = {key: value[0] for key, value in cases.items()}
-    whole = {key: value[1] for key, value in cases.items()}
+            whole[source, blocking] = clock.host
     # Only pinned memory together with non_blocking lets the host go on at once.
     assert host["pinned", False] < 1e-4
     assert all(time > 1e-3 for key, time in host.items() if key != ("pinned", False))
@@ -299,9 +287,8 @@ def test_a_copy_that_waits_waits_for_what_stands_before_it(clock):
     assert clock.host > 1.0
 
 
-def test_reading_one_number_from_an_idle_a100_costs_what_was_published():
+def test_reading_one_number_from_an_idle_a100_costs_what_was_published(clock):
     """11.8 µs for one byte: intel/torch-xpu-ops#2157 on GitHub."""
-    clock = Clock(0, profiles.load("A100"), HostClock())
     clock.copy("d2h", 1)
     assert clock.host == pytest.approx(11.8e-6, rel=0.05)
 
@@ -400,18 +387,16 @@ def test_nothing_is_kept_where_nobody_listens(clock):
 
 
 def test_the_clock_needs_no_torch():
-    code = (
-        "import sys, importlib.util as u, types\n"
-        "for name in ('profiles', 'host', 'clock'):\n"
-        "    full = 'simgpu.' + name\n"
-        "    sys.modules.setdefault('simgpu', types.ModuleType('simgpu'))\n"
-        "    spec = u.spec_from_file_location(full, sys.argv[1] + f'/{name}.py')\n"
-        "    sys.modules[full] = module = u.module_from_spec(spec)\n"
-        "    spec.loader.exec_module(module)\n"
-        "assert 'torch' not in sys.modules\n"
+    python(
+        """
+        import sys, types
+        package = sys.modules["simgpu"] = types.ModuleType("simgpu")
+        package.__path__ = [sys.argv[1]]
+        import simgpu.clock
+        assert "torch" not in sys.modules
+        """,
+        profiles._FILE.parent,
     )
-    folder = profiles._FILE.parent
-    subprocess.run([sys.executable, "-c", code, str(folder)], check=True, timeout=60)
 
 
 # --- timeline

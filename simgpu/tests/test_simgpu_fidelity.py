@@ -41,10 +41,7 @@ def test_a_table_of_workloads_is_read_line_by_line(tmp_path):
     path = write(
         tmp_path / "p.csv", (*POINTS, "source_repo", "x"), (*POINT, "a/b", ""), (*POINT, "", "")
     )
-    assert read(path) == [
-        Row("p.csv", 2, *POINT, source="a/b"),
-        Row("p.csv", 3, *POINT, source=""),
-    ]
+    assert read(path) == [Row("p.csv", 2, *POINT, source="a/b"), Row("p.csv", 3, *POINT, source="")]
 
 
 def test_a_packed_table_of_operators_gives_the_same_rows(tmp_path):
@@ -211,7 +208,7 @@ def test_a_kernel_launched_again_and_again_waits_for_its_launch_and_one_from_a_g
         ).modelled
         for how in ("stream launches", "cuda graph")
     }
-    assert made["stream launches"] == model.launch_period(profiles.load("H200"))
+    assert made["stream launches"] == profiles.load("H200").launch
     assert made["cuda graph"] < made["stream launches"]
 
 

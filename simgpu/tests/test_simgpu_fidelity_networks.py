@@ -102,11 +102,9 @@ def test_a_network_multiplies_as_often_as_its_makers_say(name):
 
 
 def test_an_mpt_grows_with_the_places_it_knows():
-    sizes = []
-    for places in (512, 4096):
-        with torch.device("meta"):
-            network = NETWORKS["mpt_125m"](places=places)
-        sizes.append(sum(p.numel() for p in network.parameters()))
+    with torch.device("meta"):
+        networks = [NETWORKS["mpt_125m"](places=places) for places in (512, 4096)]
+    sizes = [sum(p.numel() for p in network.parameters()) for network in networks]
     assert sizes == [124_131_840, 126_884_352]
     assert set(MPT) == {name.removeprefix("mpt_") for name in NETWORKS if "mpt" in name}
 
@@ -199,14 +197,10 @@ def test_weights_of_16_bits_take_half_the_memory_and_adam_three_times_the_weight
 
 @pytest.mark.slow
 def test_computing_layers_again_saves_memory_and_costs_time():
+    step = Step("mpt_125m", 2, 128, "amp_bf16", "backward")
     keep, again = (
-        run(
-            Step(
-                "mpt_125m", 2, 128, "amp_bf16", "backward", options=(("places", 128), ("again", a))
-            ),
-            "A100",
-        )
-        for a in (False, True)
+        run(step._replace(options=(("places", 128), ("again", twice))), "A100")
+        for twice in (False, True)
     )
     assert again["bytes"] < keep["bytes"] and again["seconds"] > keep["seconds"]
 
@@ -240,12 +234,7 @@ NVIDIA = "NVIDIA DeepLearningExamples in NGC container; gpus="
         (
             row("train vit_tiny_patch16_224", TIMM + "amp_bf16-nchw-pt112-cu113-rtx3090"),
             Step(
-                "vit_tiny_patch16_224",
-                64,
-                224,
-                "amp_bf16",
-                "nesterov",
-                options=(("fused", False),),
+                "vit_tiny_patch16_224", 64, 224, "amp_bf16", "nesterov", options=(("fused", False),)
             ),
             64,
         ),
@@ -370,10 +359,8 @@ def test_the_books_programs_differ_as_it_says():
     def step(params, **more):
         return interpret(row("train GPT-2 124M (book code)", params, **more)).workload
 
-    first, halfway = (
-        step("00_orig baseline, batch and context"),
-        step("cumulative: 5 Using bfloat16"),
-    )
+    first = step("00_orig baseline, batch and context")
+    halfway = step("cumulative: 5 Using bfloat16")
     assert (first.precision, first.mode) == ("fp32", "adamw")
     assert (halfway.precision, halfway.mode) == ("bf16", "adamw_fused")
     assert dict(first.options)["by_hand"] and dict(halfway.options)["by_hand"]

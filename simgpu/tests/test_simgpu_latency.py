@@ -20,6 +20,10 @@ def of_product(*shape, unit="fp16", profile=A100, batched=False, plane=None, kin
     return latency.seconds(Work(1.0, 1.0, unit, kind, (product,)), profile)
 
 
+def work_of(op, *args):
+    return cost._work(op, args, {}, op(*args))
+
+
 def of_bytes(count, kind="stream", elements=1.0, profile=A100):
     return latency.seconds(Work(elements, count, "fp32", kind), profile) - profile.kernel_floor
 
@@ -88,12 +92,9 @@ def test_rows_take_longer_than_elements_and_few_bytes_for_many_numbers_do_not_he
 def convolve(size, taps, stride=1, groups=1, profile=A100, dtype=torch.float32, channels=128):
     x = torch.empty(32, channels, size, size, dtype=dtype, device="meta")
     w = torch.empty(channels, channels // groups, taps, taps, dtype=dtype, device="meta")
-    pad = taps // 2
-    args = (x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], groups)
-    out = aten.convolution.default(*args)
-    return cost._work(aten.convolution.default, args, {}, out)._replace(
-        unit="fp32" if dtype is torch.float32 else "fp16"
-    )
+    args = (x, w, None, [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], groups)
+    unit = "fp32" if dtype is torch.float32 else "fp16"
+    return work_of(aten.convolution.default, *args)._replace(unit=unit)
 
 
 def test_a_convolution_of_3_by_3_has_a_shorter_way_in_float32_at_stride_1_only():
@@ -135,9 +136,7 @@ def test_the_backward_pass_of_a_convolution_is_two_of_them():
 
     def work(mask):
         args = (grad, x, w, [96], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
-        return cost._work(
-            aten.convolution_backward.default, args, {}, aten.convolution_backward.default(*args)
-        )
+        return work_of(aten.convolution_backward.default, *args)
 
     both, first, second = work([True] * 3), work([True, False, False]), work([False, True, False])
     pixels = 32 * 28 * 28
@@ -147,8 +146,7 @@ def test_the_backward_pass_of_a_convolution_is_two_of_them():
 
 
 def added(a, b, card=A100):
-    work = cost._work(aten.add.Tensor, (a, b), {}, a + b)
-    return latency.seconds(work, card)
+    return latency.seconds(work_of(aten.add.Tensor, a, b), card)
 
 
 @pytest.mark.parametrize(("dtype", "least"), [(torch.bfloat16, 1.4), (torch.float32, 1.0)])
@@ -163,8 +161,7 @@ def test_tensors_that_lie_differently_take_longer_where_elements_are_few_bytes(d
 def test_rows_that_begin_between_the_loads_of_tensor_cores_are_slow():
     def scores(words, dtype):
         x, w = (torch.empty(n, 768, device="meta", dtype=dtype) for n in (8192, words))
-        work = cost._work(aten.mm.default, (x, w.t()), {}, x @ w.t())
-        return latency.seconds(work, A100)
+        return latency.seconds(work_of(aten.mm.default, x, w.t()), A100)
 
     assert scores(50257, torch.bfloat16) > 3 * scores(50304, torch.bfloat16)
     assert scores(50257, torch.float32) == pytest.approx(scores(50304, torch.float32), rel=0.01)
@@ -197,8 +194,7 @@ def test_a_norm_with_kept_averages_reads_once_and_one_that_sums_reads_twice():
 
     def work(training):
         args = (x, weight, weight, weight.clone(), weight.clone(), training, 0.1, 1e-5)
-        op = aten.native_batch_norm.default
-        return cost._work(op, args, {}, op(*args))
+        return work_of(aten.native_batch_norm.default, *args)
 
     summed, kept = work(True), work(False)
     assert kept.kind == "stream" and summed.kind == "reduce"

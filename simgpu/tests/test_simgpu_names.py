@@ -13,7 +13,7 @@ import torch
 
 import simgpu
 
-PLACES = (
+PLACES = [
     "accelerator",
     "amp",
     "autograd/graph.py",
@@ -31,7 +31,7 @@ PLACES = (
     "_tensor.py",
     "_tensor_str.py",
     "_utils.py",
-)
+]
 """Where PyTorch asks the accelerator of the day, by file or folder of the package."""
 
 ASKED = {
@@ -136,12 +136,8 @@ def test_every_name_has_an_answer():
 def test_a_name_that_is_missing_is_found():
     source = "s = torch.accelerator.current_stream(); torch.accelerator.current_stream().is_new()\n"
     source += "device_module.other(); self.device_handle.third; torch.get_device_module(d).fourth()"
-    assert {
-        ("stream", "is_new"),
-        ("module", "other"),
-        ("module", "third"),
-        ("module", "fourth"),
-    } <= set(asked(source))
+    modules = {("module", name) for name in ("other", "third", "fourth")}
+    assert {("stream", "is_new"), *modules} <= set(asked(source))
 
 
 NEEDS_AN_ARGUMENT = {"set_device_idx", "set_device_index", "device_index", "set_stream"}

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -10,7 +11,11 @@ from support import HOME, python, skip
 
 import simgpu
 
-pytestmark = [pytest.mark.usefixtures("two_devices"), pytest.mark.slow]
+pytestmark = [
+    pytest.mark.usefixtures("two_devices"),
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
+]
 
 SIM = "sim"
 
@@ -172,7 +177,6 @@ def _needs_fork():
         skip("this system cannot fork", "2028-12-31")
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_gets_cudas_sentence():
     _needs_fork()
     torch.ones(1, device=SIM)
@@ -197,7 +201,6 @@ def _use_what_came_along(connection, x):
     connection.send("refused")
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_cannot_use_its_parents_tensors():
     _needs_fork()
     assert child("fork", _use_what_came_along, torch.ones(2, device=SIM)) == "refused"
@@ -218,7 +221,6 @@ class Squares(torch.utils.data.Dataset):
 
 
 @pytest.mark.parametrize("method", [None, "fork", "spawn"])
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_data_loader_feeds_the_device(method):
     if method and method not in multiprocessing.get_all_start_methods():
         skip(f"no {method} here", until="2027-11-30")
@@ -248,7 +250,6 @@ class OnTheDevice(Squares):
         return torch.tensor([float(i)]).to(SIM)
 
 
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_dataset_that_uses_the_device_in_a_forked_worker_is_refused():
     _needs_fork()
     torch.ones(1, device=SIM)
@@ -261,21 +262,13 @@ def test_a_dataset_that_uses_the_device_in_a_forked_worker_is_refused():
 
 
 def test_threads_use_the_device_too():
-    import threading
-
-    results = []
-
-    def work():
+    def work(_):
         x = torch.ones(4, device="sim:1", requires_grad=True)
         (x * x).sum().backward()
-        results.append(x.grad.tolist())
+        return x.grad.tolist()
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert results == [[2, 2, 2, 2]] * 4
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, range(4), timeout=30)) == [[2, 2, 2, 2]] * 4
 
 
 def test_a_restarted_kernel_has_an_empty_device(tmp_path):

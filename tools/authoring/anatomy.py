@@ -194,11 +194,8 @@ def _exercise_problems(
         except AuthoringError as error:
             yield name, f"has no usable stub: {error}", "see CONTRIBUTING.md, Writing an exercise"
         if not re.search(rf"\bex\.{re.escape(exercise.slug)}\.check\(", cell.source):
-            yield (
-                name,
-                "does not check its answer",
-                f"end the cell with ex.{exercise.slug}.check(…)",
-            )
+            mend = f"end the cell with ex.{exercise.slug}.check(…)"
+            yield name, "does not check its answer", mend
     for ident in known:
         if ident not in placed:
             yield "", f"never asks exercise {ident}", "add a cell tagged exercise that names it"
@@ -225,11 +222,8 @@ def _prediction_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         seen.add(ident)
         later = [c.source for c in nb.cells[i + 1 :] if c.cell_type == "code"]
         if not any(re.search(rf"\b{variable}\.reveal\(", source) for source in later):
-            yield (
-                name,
-                f"never reveals {variable}",
-                f"call {variable}.reveal(…) where it is measured",
-            )
+            mend = f"call {variable}.reveal(…) where it is measured"
+            yield name, f"never reveals {variable}", mend
 
 
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:

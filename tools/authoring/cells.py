@@ -153,12 +153,11 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
 def _other_languages(course: Course, lesson: Lesson) -> list[str]:
     """Return links to the lesson in the other languages that it has."""
     places = {code: f"{code}/{lesson.file}" for code in languages()[1:]}
-    there = {
-        code: at
+    return [
+        f"[{own_name(code)}]({at})"
         for code, at in places.items()
         if code == chosen() or (course.path.parent / at).is_file()
-    }
-    return [f"[{own_name(code)}]({at})" for code, at in there.items()]
+    ]
 
 
 def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> NotebookNode:
@@ -177,9 +176,8 @@ def setup_cell(course: Course, lesson: Lesson, source: str | None = None) -> Not
         fetch=fetch.format(source=source), sentence=sentence, lesson=lesson.id, language=chosen()
     )
     cell = nbformat.v4.new_code_cell(text, id="setup")
-    cell.metadata.update(
-        {"cellView": "form", "jupyter": {"source_hidden": True}}
-    )  # Colab, JupyterLab
+    # For Colab, and for JupyterLab.
+    cell.metadata.update({"cellView": "form", "jupyter": {"source_hidden": True}})
     return _generated(cell)
 
 
@@ -251,11 +249,7 @@ def regenerate(
 
 
 def generated_problems(
-    nb: NotebookNode,
-    course: Course,
-    lesson: Lesson,
-    exercises: Iterable[Exercise],
-    file: str,
+    nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise], file: str
 ) -> list[Problem]:
     """List generated cells that are missing, out of date, out of place, or not ours."""
     problems = []

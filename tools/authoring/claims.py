@@ -191,10 +191,6 @@ def _legend(fig) -> None:
 
 
 WHOLE = WholePage(
-    {PAGE: page, NUMBERS: numbers},
-    CHART,
-    lambda: digest(CLAIMS),
-    draw,
-    "the claims or the records",
+    {PAGE: page, NUMBERS: numbers}, CHART, lambda: digest(CLAIMS), draw, "the claims or the records"
 )
 problems, renew = WHOLE.problems, WHOLE.renew

@@ -169,9 +169,8 @@ def format_code(nb: NotebookNode) -> list[str]:
 def _ruff(notebook: str) -> tuple[str, str]:
     """Format a notebook's text; return what ruff complained of, or "", and the formatted text."""
     options = ["--isolated", "--config", f"line-length={LINE_LENGTH}", "--no-cache"]
-    program = shutil.which(
-        "ruff", path=str(Path(sys.executable).parent)
-    )  # without a Python to start it
+    # The program itself needs no Python to start it.
+    program = shutil.which("ruff", path=str(Path(sys.executable).parent))
     ruff = [program] if program else [sys.executable, "-m", "ruff"]
     done = subprocess.run(
         [*ruff, "format", *options, "--stdin-filename", "lesson.ipynb", "-"],

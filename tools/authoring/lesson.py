@@ -68,14 +68,7 @@ def mend(
 def with_outputs(
     nb: NotebookNode, folder: Path, on_cell: Callable[[int], None] = lambda index: None
 ) -> NotebookNode:
-    """Run a notebook in a clean kernel on the CPU; keep the outputs that are to be compared.
-
-    Parameters
-    ----------
-    folder : Path
-        Where the kernel starts.
-    on_cell : callable
-        Told the position of each cell as it starts.
+    """Run a notebook in a clean kernel on the CPU, as `executed` does; keep the outputs that are to be compared.
 
     Raises
     ------
@@ -127,17 +120,14 @@ def executed(
     )
     try:
         client.execute(env=dict(env))
+        return done
     except CellExecutionError as error:
-        raise AuthoringError(
-            f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
-        ) from None
+        fault = f"cell {cell_name(nb, running)} raised {error.ename}: {error.evalue}"
     except CellTimeoutError:
-        raise AuthoringError(
-            f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
-        ) from None
+        fault = f"cell {cell_name(nb, running)} took more than {CELL_SECONDS} s"
     except DeadKernelError:
-        raise AuthoringError(f"the kernel died in cell {cell_name(nb, running)}") from None
-    return done
+        fault = f"the kernel died in cell {cell_name(nb, running)}"
+    raise AuthoringError(fault)
 
 
 def _keep_compared(nb: NotebookNode, done: NotebookNode) -> NotebookNode:

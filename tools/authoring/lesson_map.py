@@ -56,12 +56,10 @@ def svg(course: Course) -> str:
             for need in one.needs:
                 (x1, y1), (x2, y2) = middle[need], (x + width / 2, y)
                 bend = (y1 + y2) / 2
-                lines.append(
-                    f'<path d="M{x1:g} {y1:g}C{x1:g} {bend:g} {x2:g} {bend:g} {x2:g} {y2:g}"/>'
-                )
-            boxes.append(
-                f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6"/>'
-            )
+                curve = f"M{x1:g} {y1:g}C{x1:g} {bend:g} {x2:g} {bend:g} {x2:g} {y2:g}"
+                lines.append(f'<path d="{curve}"/>')
+            size = f'width="{width:g}" height="{height:g}"'
+            boxes.append(f'<rect x="{x:g}" y="{y:g}" {size} rx="6"/>')
             for n, words in enumerate(text):
                 minutes = ' class="minutes"' if n == len(text) - 1 else ""
                 at = y + LINE * (n + 1) + 4 + (height - 14 - LINE * len(text)) / 2

@@ -154,19 +154,26 @@ def render(course: Course, page: str, text: str) -> str:
     return text
 
 
-def page_problems(course: Course) -> list[Problem]:
-    """List the pages that are missing, or whose generated part is out of date."""
-    problems = []
+def stale_pages(course: Course) -> tuple[dict[str, str], list[Problem]]:
+    """Return the pages whose generated part is out of date, each with its fresh text; and those that need a hand."""
+    stale, problems = {}, []
     for page, path in pages_of(course).items():
         try:
             text = path.read_text(encoding="utf-8")
-            if render(course, page, text) != text:
-                problems.append(Problem(page, "", "a generated part of it is out of date", FIX))
+            if (fresh := render(course, page, text)) != text:
+                stale[page] = fresh
         except FileNotFoundError:
             problems.append(Problem(page, "", "does not exist", "write it"))
         except AuthoringError as error:
             problems.append(Problem(page, "", "has no place for a generated part", str(error)))
-    return problems
+    return stale, problems
+
+
+def page_problems(course: Course) -> list[Problem]:
+    """List the pages that are missing, or whose generated part is out of date."""
+    stale, problems = stale_pages(course)
+    what = "a generated part of it is out of date"
+    return [*(Problem(page, "", what, FIX) for page in stale), *problems]
 
 
 def _linked(lesson: Lesson) -> str:

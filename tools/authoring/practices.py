@@ -369,13 +369,9 @@ def verdict(found: Sequence[Found]) -> str:
 
 
 def _times(value: float) -> str:
-    return (
-        f"1/{1 / value:.0f}×"
-        if value < 0.1
-        else f"{value:.2f}×"
-        if value < 9.95
-        else f"{value:.0f}×"
-    )
+    if value < 0.1:
+        return f"1/{1 / value:.0f}×"
+    return f"{value:.2f}×" if value < 9.95 else f"{value:.0f}×"
 
 
 def _number(f: Found) -> str:

@@ -17,15 +17,8 @@ SHEETS = {"handbook/cheatsheet.md": "landscape", "workshop/run_sheet.md": "portr
 
 MARGINS = {"landscape": "7mm", "portrait": "10mm"}
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+FLAGS += ("--disable-background-networking", "--disable-component-update")
 NO_BROWSER = "There is no Chromium or Chrome on the PATH"
 
 _HEAD = re.compile(r"(?=<h2\b)")

@@ -28,11 +28,8 @@ OWN = ("index.md", "about.md")  # in site/, and written for it
 CLAIMS = ("claims.md", "claims_numbers.md")
 SHARED = ("colab_links.md", *CLAIMS, "fidelity.md", "checkers.md")  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
-FROM_README = (
-    "start",
-    "routes",
-    "course-map",
-)  # parts of README.md: their place in index.md is @start@, …
+# Parts of README.md: their place in index.md is @start@, …
+FROM_README = ("start", "routes", "course-map")
 REPOSITORY = "@repository@"  # a link's target in the pages of site/
 WORDS = {  # what the site says of itself
     "title": "GPU Training with PyTorch",
@@ -66,19 +63,7 @@ def words(language: str) -> dict[str, str]:
 def lay_out(
     course: Course, copies: Mapping[str, NotebookNode], folder: Path, language: str = "en"
 ) -> None:
-    """Write what Sphinx needs into an empty folder.
-
-    Parameters
-    ----------
-    course
-        The table of contents.
-    copies
-        The executed lessons, by file name.
-    folder
-        Where to write; it is made.
-    language
-        Of the lessons, and of the pages.
-    """
+    """Write what Sphinx needs of the executed lessons, by file name, and of a language's pages into an empty folder."""
     root = course.path.parent.parent
     shutil.copytree(root / "site" / "_static", folder / "_static")
     shutil.copytree(root / "site" / "_templates", folder / "_templates")
@@ -117,9 +102,8 @@ def lesson_page(
     nb = copy.deepcopy(nb)
     cells, online = [], course.page("fidelity.md")
     fidelity = posixpath.relpath("fidelity.html", "." if language == "en" else language)
-    own = [
-        rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"
-    ]  # it is this page, or the switch leads there
+    # It is this page, or the switch leads there.
+    own = [rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:

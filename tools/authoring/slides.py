@@ -149,40 +149,22 @@ def reveal_folder(chosen: Path | None = None) -> Path:
 
 
 def slides_page(nb: NotebookNode, title: str, reveal: Path) -> str:
-    """Return an executed lesson as one HTML page of slides, with everything it needs inside.
-
-    Parameters
-    ----------
-    nb
-        The lesson with its outputs.
-    title
-        The page's title.
-    reveal
-        A folder of reveal.js, as `reveal_folder` gives it.
-    """
+    """Return an executed lesson as one HTML page of slides, with everything it needs of `reveal_folder` inside."""
     from jinja2 import DictLoader
     from nbconvert import SlidesExporter
     from traitlets.config import Config
 
     style, theme, script, notes = ((reveal / part).read_text(encoding="utf-8") for part in PARTS)
     styles = re.sub(r"@import [^;]*;", "", style + theme)  # a font; the system's own does
+    without = {"exclude_input_prompt": True, "exclude_output_prompt": True}
     exporter = SlidesExporter(
-        config=Config(
-            {"TemplateExporter": {"exclude_input_prompt": True, "exclude_output_prompt": True}}
-        ),
+        config=Config({"TemplateExporter": without}),
         extra_loaders=[DictLoader({"course_slides.html.j2": _TEMPLATE})],
         template_file="course_slides.html.j2",
     )
-    page, _ = exporter.from_notebook_node(
-        for_slides(nb),
-        resources={
-            "course": {
-                "title": title,
-                "styles": f"{styles}\n{_STYLE}",
-                "scripts": [_embedded(script), _embedded(notes)],
-            }
-        },
-    )
+    told = {"title": title, "styles": f"{styles}\n{_STYLE}"}
+    told["scripts"] = [_embedded(script), _embedded(notes)]
+    page, _ = exporter.from_notebook_node(for_slides(nb), resources={"course": told})
     return page
 
 

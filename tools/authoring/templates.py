@@ -45,14 +45,8 @@ def programs(course: Course) -> str:
         text += "."
         if before:
             old = (folder / f"{before}.py").read_text(encoding="utf-8")
-            new = difflib.unified_diff(
-                old.splitlines(),
-                source.splitlines(),
-                f"{before}.py",
-                f"{name}.py",
-                n=1,
-                lineterm="",
-            )
+            texts, names = (old.splitlines(), source.splitlines()), (f"{before}.py", f"{name}.py")
+            new = difflib.unified_diff(*texts, *names, n=1, lineterm="")
             text += f" What is new beside `{before}.py`:\n\n```diff\n" + "\n".join(new) + "\n```"
         parts.append(text)
     return "\n\n".join(parts)

@@ -120,14 +120,8 @@ class Classroom:
                 if attempt.outcome == "not_yet":
                     met.setdefault((attempt.exercise, attempt.diagnosis), []).append(learner.name)
         found = [
-            Misconception(
-                exercise,
-                diagnosis,
-                tuple(dict.fromkeys(names)),
-                len(names),
-                told(exercise, diagnosis),
-            )
-            for (exercise, diagnosis), names in met.items()
+            Misconception(*key, tuple(dict.fromkeys(names)), len(names), told(*key))
+            for key, names in met.items()
         ]
         return sorted(found, key=lambda one: (-len(one.learners), -one.times, one.exercise))[:most]
 

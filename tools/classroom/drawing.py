@@ -19,13 +19,8 @@ CELL = (0.52, 0.27)
 """One cell of the grid, in inches."""
 
 # What a cell is filled with, and the colour of its mark.
-FIRST, LATER, NOT_YET, RAISED, UNTRIED = (
-    (COLOURS[2], "white"),
-    ("#bfe3d6", "black"),
-    (COLOURS[4], "black"),
-    (COLOURS[3], "black"),
-    ("#efefec", "#77776f"),
-)
+FIRST, LATER, UNTRIED = (COLOURS[2], "white"), ("#bfe3d6", "black"), ("#efefec", "#77776f")
+NOT_YET, RAISED = (COLOURS[4], "black"), (COLOURS[3], "black")
 _LEGEND = {
     "right at once": FIRST,
     "✓3  right at the third try": LATER,
@@ -36,14 +31,7 @@ _LEGEND = {
 
 
 def class_picture(room: Classroom, exercises: Sequence[Exercise]) -> tuple[bytes, str]:
-    """Draw how far each learner is with each exercise.
-
-    Parameters
-    ----------
-    room
-        The class.
-    exercises
-        The rows, in order.
+    """Draw how far each learner is with each exercise, a row an exercise, in order.
 
     Returns
     -------
@@ -54,12 +42,7 @@ def class_picture(room: Classroom, exercises: Sequence[Exercise]) -> tuple[bytes
     rows, columns = len(exercises), len(room.learners)
     size = (CELL[0] * columns + 5.6, CELL[1] * (rows + 5.5) + 0.9)
     fig, (ax, bars) = plt.subplots(
-        1,
-        2,
-        figsize=size,
-        layout="constrained",
-        sharey=True,
-        width_ratios=(CELL[0] * columns, 1.3),
+        1, 2, figsize=size, layout="constrained", sharey=True, width_ratios=(CELL[0] * columns, 1.3)
     )
     for y, exercise in enumerate(exercises):
         for x, learner in enumerate(room.learners):

@@ -29,17 +29,8 @@ SYSTEM_GB = 2.0
 DISK_GB = 1.0  # notebooks, checkpoints and traces of one learner
 KERNEL_SECONDS = 60
 OLDEST_PYTHON = (3, 10)
-NEEDED = {
-    "torch": "torch",
-    "numpy": "numpy",
-    "matplotlib": "matplotlib",
-    "tqdm": "tqdm",
-    "yaml": "pyyaml",
-    "jsonschema": "jsonschema",
-    "jupyterlab": "jupyterlab",
-    "ipykernel": "ipykernel",
-    "ipywidgets": "ipywidgets",
-}
+_MODULES = "torch numpy matplotlib tqdm yaml jsonschema jupyterlab ipykernel ipywidgets"
+NEEDED = {module: module for module in _MODULES.split()} | {"yaml": "pyyaml"}
 _SETUP = "py -m course_utils lab" if os.name == "nt" else "python3 -m course_utils lab"
 _IN_KERNEL = "import torch, course_utils; print(course_utils.__version__)"
 
@@ -158,14 +149,11 @@ def _device(report: Report) -> Iterator[Check]:
     if not report.can_run:
         yield Check("device", "fail", report.doors[0].seen, report.advice)
         return
-    usable = all(door.state != "shut" for door in report.doors[:4])
-    yield (
-        Check("device", "ok", report.advice)
-        if usable
-        else Check(
-            "device", "look", report.advice, "the lessons run as they are; a GPU is not needed"
-        )
-    )
+    if all(door.state != "shut" for door in report.doors[:4]):
+        yield Check("device", "ok", report.advice)
+    else:
+        remedy = "the lessons run as they are; a GPU is not needed"
+        yield Check("device", "look", report.advice, remedy)
 
 
 def _short(path: Path) -> str:
@@ -233,17 +221,12 @@ def _lessons() -> Check:
         from course_utils.course import load_course
 
         course = load_course()
-        missing = [
-            lesson.file
-            for lesson in course.ready
-            if not _is_notebook(course.path.parent / lesson.file)
-        ]
+        folder, files = course.path.parent, [lesson.file for lesson in course.ready]
+        missing = [file for file in files if not _is_notebook(folder / file)]
     except (ImportError, ValueError) as error:
         return Check("lessons", "fail", f"the table of contents: {error}", "get the course anew")
     if not missing:
-        return Check(
-            "lessons", "ok", f"{len(course.ready)} notebooks, in {_short(course.path.parent)}"
-        )
+        return Check("lessons", "ok", f"{len(files)} notebooks, in {_short(folder)}")
     remedy = f"bring them back, one by one: python -m course_utils reset {missing[0][:2]}"
     return Check("lessons", "fail", f"missing or damaged: {', '.join(missing)}", remedy)
 

@@ -54,6 +54,12 @@ _STEADY = (
     "through its transforms, float32, .item() at each step. A rung keeps those above it. Warm-up and "
     "compilation are not counted; there is no evaluation and no test-time augmentation."
 )
+
+
+def _ladder(network: str, title: str) -> Table:
+    return Table("ladder", {"network": network}, f"Ladder: {title}", "Up to", _STEADY)
+
+
 _NETS = {"mlp": "the seed's MLP", "cnn": "the network of PyTorch's CIFAR-10 tutorial"}
 _FROM = {"loader": "from a DataLoader", "device": "from the device"}
 
@@ -70,13 +76,7 @@ TABLES: Mapping[str, Sequence[Table]] = {
         for data, source in _FROM.items()
     ],
     "ladder": [
-        Table(
-            "ladder",
-            {"network": "tutorial"},
-            "Ladder: the network of PyTorch's CIFAR-10 tutorial, from batches of 4",
-            "Up to",
-            _STEADY,
-        )
+        _ladder("tutorial", "the network of PyTorch's CIFAR-10 tutorial, from batches of 4")
     ],
     "mlp": [
         Table(
@@ -89,34 +89,15 @@ TABLES: Mapping[str, Sequence[Table]] = {
             "separate validation rows and seeds: --tune shows how.",
         )
     ],
-    "airbench": [
-        Table(
-            "ladder",
-            {"network": "airbench"},
-            "Ladder: a network of airbench94's shape, from batches of 64",
-            "Up to",
-            _STEADY,
-        )
-    ],
-    "resnet50": [
-        Table(
-            "ladder",
-            {"network": "resnet50"},
-            "Ladder: ResNet-50 on 224 × 224 images",
-            "Up to",
-            _STEADY,
-        )
-    ],
+    "airbench": [_ladder("airbench", "a network of airbench94's shape, from batches of 64")],
+    "resnet50": [_ladder("resnet50", "ResNet-50 on 224 × 224 images")],
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument(
-        "tables",
-        nargs="*",
-        metavar="TABLE",
-        help=f"which: {', '.join(TABLES)} (default: all)",
+        "tables", nargs="*", metavar="TABLE", help=f"which: {', '.join(TABLES)} (default: all)"
     )
     parser.add_argument("--device", help="where to train, such as cpu (default: the best one)")
     parser.add_argument(
@@ -280,13 +261,8 @@ def _markdown(
     lines = [f"### {table.title}", ""]
     if found:
         others = [name for name in found[0][1] if name != "speed-up"]
-        head = [
-            table.first,
-            "Speed-up",
-            "Quartiles",
-            "n",
-            *(name[0].upper() + name[1:] for name in others),
-        ]
+        titles = (name[0].upper() + name[1:] for name in others)
+        head = [table.first, "Speed-up", "Quartiles", "n", *titles]
         lines += [_line(head), _line(["---", *["---:"] * (len(head) - 1)])]
         for row, measured in found:
             ratio = measured["speed-up"]

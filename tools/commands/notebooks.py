@@ -18,7 +18,7 @@ from tools.authoring import claims, fidelity, lesson_map, templates
 from tools.authoring.anatomy import HouseNumbers, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
-from tools.authoring.pages import page_problems, pages_of, render
+from tools.authoring.pages import page_problems, stale_pages
 
 NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
 
@@ -104,18 +104,11 @@ def fix(
         for problem in before:
             if problem not in after:
                 print(f"  mended: {problem.cell or 'notebook'}: {problem.what}")
-    for page, path in pages_of(course).items():
-        try:
-            text = path.read_text(encoding="utf-8")
-            fresh = render(course, page, text)
-        except FileNotFoundError:
-            left.append(Problem(page, "", "does not exist", "write it"))
-        except AuthoringError as error:
-            left.append(Problem(page, "", "has no place for a generated part", str(error)))
-        else:
-            if fresh != text:
-                write(path, fresh)
-                print(f"{page}: generated parts renewed")
+    stale, broken = stale_pages(course)
+    left += broken
+    for page, text in stale.items():
+        write(course.path.parent.parent / page, text)
+        print(f"{page}: generated parts renewed")
     for file in templates.renew(course):
         print(f"{file}: made from its program")
     for file in claims.renew(course.path.parent.parent):

@@ -83,22 +83,7 @@ def _executable(call: list[str], version: str) -> str | None:
 
 
 def run_each(pairs: Sequence[Pair], words: Sequence[str], root: Path) -> int:
-    """Run ``test`` for each pair with the pair's Python, and print one table.
-
-    Parameters
-    ----------
-    pairs
-        The pairs, in order.
-    words
-        Further words of the command.
-    root
-        The clone.
-
-    Returns
-    -------
-    int
-        0 if every pair passed.
-    """
+    """Run ``test`` with these ``words`` for each pair, with the pair's Python, and print one table; 0 if all passed."""
     rows = []
     for pair in pairs:
         print(f"\n==== {pair.name}: Python {pair.python}, {pair.torch}", flush=True)

@@ -102,23 +102,16 @@ def main(args: argparse.Namespace) -> int:
 def build(
     course: Course, copies: Mapping[str, NotebookNode], output: Path, *, visit: bool = False
 ) -> int:
-    """Build the site of some executed lessons, and say what is wrong with it.
+    """Build the site of some executed lessons, and say what is wrong with it; 0 where nothing is.
 
     Parameters
     ----------
-    course
-        The table of contents.
     copies
         The executed lessons, by file name, those in Chinese as ``zh/FILE``: a site has their languages.
     output
         Where the site goes; what is there is replaced.
     visit
         Whether to visit addresses outside the site.
-
-    Returns
-    -------
-    int
-        0 where nothing is wrong.
     """
     from tools.authoring.built_site import built_problems
     from tools.authoring.sheets import add_sheets

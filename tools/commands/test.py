@@ -22,13 +22,8 @@ from tools.commands.pairs import all_pairs, find_python, run_each
 
 NO_TESTS = 5  # pytest's status where it found no test
 KINDS = ("passed", "failed", "skipped")
-TOGETHER = (
-    "-n",
-    "2",
-    "--dist",
-    "loadfile",
-    "--no-loadscope-reorder",
-)  # tests/conftest.py has the order
+# tests/conftest.py has the order.
+TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True)
@@ -62,54 +57,39 @@ EVERYWHERE = (
 )
 
 
-# What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
 def _lessons(file: str) -> Stage:
     call = ("pytest", f"tests/{file}", "-m", "notebook", "-n", "2", "--dist", "load")
     return Stage("lessons as shipped", call)
 
 
+def _slow(name: str, folder: str, files: str, which: str) -> Stage:
+    """Return a stage of the slow tests of some files of a folder that pytest's ``-k`` chooses."""
+    paths = [f"{folder}/test_{file}.py" for file in files.split()]
+    return Stage(name, ("pytest", *paths, "-m", f"slow and {ALONE}", "-k", which, *TOGETHER))
+
+
+# What a change of Python, PyTorch or NumPy can break; the newest pair runs everything instead.
 COMPAT = (
     *QUICK,
     _lessons("test_as_shipped.py"),
-    Stage(
+    _slow(
         "the simulated device",
-        (
-            "pytest",
-            *(
-                f"simgpu/tests/test_{n}.py"
-                for n in (
-                    *("simgpu_conformance", "simgpu_training", "simgpu_programs"),
-                    *("simgpu_fidelity_networks", "simgpu_fidelity_evidence", "readme"),
-                )
-            ),
-            *("-m", f"slow and {ALONE}", "-k", "not wheel", *TOGETHER),
-        ),
+        "simgpu/tests",
+        "simgpu_conformance simgpu_training simgpu_programs simgpu_fidelity_networks "
+        "simgpu_fidelity_evidence readme",
+        "not wheel",
     ),
-    Stage(
+    _slow(
         "answers to exercises",
-        (
-            *(
-                "pytest",
-                "tests/test_exercises.py",
-                *(f"tests/test_lesson0{n}.py" for n in range(1, 10)),
-            ),
-            *("-m", f"slow and {ALONE}", "-k", "not mutation", *TOGETHER),
-        ),
+        "tests",
+        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))}",
+        "not mutation",
     ),
-    Stage(
+    _slow(
         "notebooks, traces, loops and templates",
-        (
-            "pytest",
-            *(
-                f"tests/test_{n}.py"
-                for n in ("benchmarks", "claims", "core", "templates", "traces")
-            ),
-            *(
-                "-k",
-                "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank",
-            ),
-            *("-m", f"slow and {ALONE}", *TOGETHER),
-        ),
+        "tests",
+        "benchmarks claims core templates traces",
+        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank",
     ),
 )
 
@@ -188,23 +168,9 @@ def _with_pairs(args: argparse.Namespace) -> int:
 
 
 def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
-    """Run stages one after the other, and sum up.
+    """Run stages with the Python that has ruff and pytest, and sum up; 0 if each passed and at least one test ran.
 
-    Parameters
-    ----------
-    python
-        The Python that has ruff and pytest.
-    stages
-        What to run.
-    rest
-        Words for every pytest. With them a stage may find no test, as long as another one does.
-    root
-        Where to run.
-
-    Returns
-    -------
-    int
-        0 if every stage passed and at least one test ran.
+    ``rest`` are words for every pytest. With them a stage may find no test, as long as another one does.
     """
     summary = os.environ.pop("COURSE_TEST_SUMMARY", None)  # for the table of several pairs
     env = bootstrap.child_environment(python.parents[1])

@@ -89,11 +89,9 @@ def _title(index: int, result: Any) -> str:
     if not isinstance(result, dict):
         return f"result {index + 1}"
     parameters = result.get("parameters")
-    words = [
-        label(str(result.get("experiment")), parameters if isinstance(parameters, dict) else {}),
-        str(result.get("quantity")),
-    ]
-    return f"result {index + 1} ({', '.join(words)})"
+    given = parameters if isinstance(parameters, dict) else {}
+    name = label(str(result.get("experiment")), given)
+    return f"result {index + 1} ({name}, {result.get('quantity')})"
 
 
 # --- sense: what no schema can say --------------------------------------------------------------
@@ -118,17 +116,11 @@ def _senseless(path: Path, content: Mapping[str, Any]) -> Iterator[str]:
         where = f"{path.name}, {_title(index, result)}"
         if result["kind"] != kind:
             yield f"{where}: its kind is {result['kind']}, and a file of this name holds what is {kind}."
-        for problem in (
-            _future(result["date"]),
-            _impossible(result),
-            _too_fast(content["machine"], result),
-        ):
-            if problem:
-                yield f"{where}: {problem}"
-        key = json.dumps(
-            [result.get(k) for k in ("experiment", "parameters", "quantity", "device", "source")],
-            sort_keys=True,
-        )
+        too_fast = _too_fast(content["machine"], result)
+        for problem in filter(None, (_future(result["date"]), _impossible(result), too_fast)):
+            yield f"{where}: {problem}"
+        names = ("experiment", "parameters", "quantity", "device", "source")
+        key = json.dumps([result.get(name) for name in names], sort_keys=True)
         if key in seen:
             yield f"{where}: result {seen[key] + 1} is of the same thing. Take one of them out."
         seen.setdefault(key, index)

@@ -158,9 +158,7 @@ class Record:
 
     def write(self) -> None:
         """Write the file whole, or not at all."""
-        content = self._content(
-            [result for results in self._results.values() for result in results]
-        )
+        content = self._content(list(itertools.chain.from_iterable(self._results.values())))
         files.write(self.path, json.dumps(content, indent=1) + "\n")
 
 

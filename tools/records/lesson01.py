@@ -7,14 +7,7 @@ import torch
 from simgpu.fidelity.convolutional import small_cnn
 
 from .experiments import Parameters, Work, experiment
-from .networks import (
-    DTYPES,
-    float32_precision,
-    image_step,
-    need_precision,
-    resnet50,
-    text_step,
-)
+from .networks import DTYPES, float32_precision, image_step, need_precision, resnet50, text_step
 
 
 def _powers(name: str, exponents: range) -> list[Parameters]:
@@ -80,11 +73,7 @@ def launch(device: torch.device) -> Work:
     return lambda: x.add_(1)
 
 
-@experiment(
-    sweep=[{"batch": 64}, {"batch": 1024}],
-    seconds=5,
-    longest=10.0,
-)
+@experiment(sweep=[{"batch": 64}, {"batch": 1024}], seconds=5, longest=10.0)
 def cifar_step(device: torch.device, batch: int) -> Work:
     """Train a small CNN in float32 on synthetic images of the shape of CIFAR-10 for one step of SGD.
 
@@ -130,12 +119,7 @@ def resnet50_inference(device: torch.device, batch: int, precision: str) -> Work
     return classify
 
 
-@experiment(
-    sweep=[{"batch": 8}, {"batch": 32}],
-    seconds=25,
-    longest=30.0,
-    needs=("transformers",),
-)
+@experiment(sweep=[{"batch": 8}, {"batch": 32}], seconds=25, longest=30.0, needs=("transformers",))
 def bert_base_step(device: torch.device, batch: int) -> Work:
     """Fine-tune BERT-base in float32 on synthetic texts of 128 tokens for one step of AdamW.
 

@@ -64,11 +64,10 @@ def _gradient(model: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> Ten
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-@experiment(
-    sweep=[{"case": case} for case in ("equal batches", "smaller last batch", "batch norm")],
-    quick=[{"case": case} for case in ("equal batches", "smaller last batch", "batch norm")],
-    modelled=False,
-)
+CASES = [{"case": case} for case in ("equal batches", "smaller last batch", "batch norm")]
+
+
+@experiment(sweep=CASES, quick=CASES, modelled=False)
 def accumulation(device: torch.device, case: str) -> Mapping[str, Samples]:
     """Compare the gradient of four accumulated micro-batches with that of one batch four times as large.
 

@@ -29,10 +29,7 @@ def _each(batches: tuple[int, ...], **fixed: bool) -> list[Parameters]:
     ]
 
 
-@experiment(
-    sweep=_each((64, 4096)),
-    quick=_each((64,)),
-)
+@experiment(sweep=_each((64, 4096)), quick=_each((64,)))
 def mlp_step(device: torch.device, batch: int, precision: str) -> Work:
     """Train the seed's network of three linear layers, 20 → 64 → 32 → 1, for one step of Adam.
 
@@ -86,11 +83,7 @@ def resnet50_step(device: torch.device, batch: int, precision: str) -> Work:
 
 
 @experiment(
-    sweep=_each((1, 8, 32)),
-    quick=_each((1,)),
-    seconds=30,
-    longest=60.0,
-    needs=("transformers",),
+    sweep=_each((1, 8, 32)), quick=_each((1,)), seconds=30, longest=60.0, needs=("transformers",)
 )
 def bert_large_step(device: torch.device, batch: int, precision: str) -> Work:
     """Train BERT-large on synthetic texts of 128 tokens for one step of AdamW.

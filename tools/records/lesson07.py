@@ -192,9 +192,7 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
 
 
 @experiment(
-    sweep=[{"how": how} for how in ("by hand", "compiled", "built in")],
-    seconds=15,
-    modelled=False,
+    sweep=[{"how": how} for how in ("by hand", "compiled", "built in")], seconds=15, modelled=False
 )
 def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
     """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own; first call and later ones.

@@ -52,12 +52,8 @@ def resnet50() -> nn.Module:
 
 def bert(size: str) -> nn.Module:
     """Return transformers' BERT for a choice between two classes, ``"base"`` or ``"large"``."""
-    wide = {
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    }
+    wide = {"hidden_size": 1024, "intermediate_size": 4096}
+    wide |= {"num_hidden_layers": 24, "num_attention_heads": 16}
     transformers = optional("transformers")
     config = transformers.BertConfig(num_labels=2, **(wide if size == "large" else {}))
     return transformers.BertForSequenceClassification(config)

@@ -95,16 +95,13 @@ def cut(events: Iterable[dict[str, Any]], steps: slice = slice(None)) -> Part:
 
 def short(kernel: str) -> str:
     """Return a kernel's name without what it returns, its template arguments and its arguments."""
-    if kernel.startswith(
-        "_ZN"
-    ):  # mangled: each part of the name after its length, then the arguments
+    if kernel.startswith("_ZN"):
+        # Mangled: each part of the name after its length, then the arguments.
         parts, rest = [], kernel.removeprefix("_ZN")
         while length := re.match(r"\d+", rest):
-            part, rest = (
-                rest[length.end() :][: int(length[0])],
-                rest[length.end() + int(length[0]) :],
-            )
-            parts.append(part)
+            begin, end = length.end(), length.end() + int(length[0])
+            parts.append(rest[begin:end])
+            rest = rest[end:]
         return "::".join(parts)
     name = kernel.replace("(anonymous namespace)::", "").removeprefix("void ")
     while (shorter := re.sub(r"<[^<>]*>", "", name)) != name:
@@ -130,17 +127,7 @@ def figures(trace: traces.Trace) -> dict[str, float]:
 
 
 def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
-    """Slim one trace, and write it and its entry in the index.
-
-    Parameters
-    ----------
-    name
-        One of `SOURCES`.
-    file
-        The full file.
-    folder
-        Where to write.
-    """
+    """Slim one of `SOURCES` from its full file, and write it and its entry in the index into a folder."""
     source = dict(SOURCES[name])
     steps = slice(*source.pop("keep"))
     full = json.loads(gzip.decompress(file.read_bytes()), parse_float=Decimal)

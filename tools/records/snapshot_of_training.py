@@ -20,14 +20,9 @@ from course_utils.devices import get_device
 
 
 def record(path: str | Path, device: torch.device | str) -> None:
-    """Record three steps of a small training into a file.
+    """Record three steps of a small training on a CUDA or a simulated device into a file.
 
-    Parameters
-    ----------
-    path
-        Where to write it. File names in it are kept without the folders of this machine.
-    device
-        A CUDA or a simulated device.
+    File names in it are kept without the folders of this machine.
     """
     memory: Any = torch.get_device_module(device).memory
     torch.manual_seed(0)
@@ -74,14 +69,13 @@ def clear(optimizer: Optimizer) -> None:
 
 def _without_folders(snapshot: dict[str, Any]) -> dict[str, Any]:
     """Shorten the file names in a snapshot, and keep every stack once."""
-    home = ROOT
     stacks: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
 
     def short(filename: str) -> str:
         path = Path(filename)
         if "site-packages" in path.parts:
             return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
-        return path.relative_to(home).as_posix() if path.is_relative_to(home) else path.name
+        return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
 
     def tidy(frames: list[dict[str, Any]]) -> list[dict[str, Any]]:
         key = tuple((short(f["filename"]), f["line"], f["name"]) for f in frames)

@@ -17,15 +17,7 @@ from .lesson07 import LOOPS, make_step
 
 
 def record(path: str | Path, steps: int = 2) -> None:
-    """Write a trace of the five loops of lesson 07 on a simulated T4.
-
-    Parameters
-    ----------
-    path
-        Where to write it: compressed JSON, for Perfetto and for `read`.
-    steps
-        How many steps of each.
-    """
+    """Write a trace of so many steps of each loop on a simulated T4: compressed JSON, for Perfetto and for `read`."""
     device = simgpu.enable("T4")
     events: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import yaml
-from babel.messages.catalog import Catalog
+from babel.messages.catalog import Catalog, Message
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 
@@ -33,25 +33,12 @@ GENERATED = frozenset({"course-map", "lesson-links", "start", "short-path"})
 _DATE = dt.datetime(2026, 11, 23, tzinfo=dt.timezone.utc)
 """gettext wants one; a changing one would be a change of every file."""
 LOCALES = {"zh": "zh_CN"}
-_SIMULATED = (
-    "__init__",
-    "clock",
-    "counters",
-    "timeline",
-    "cluster/__init__",
-    "cluster/ranks",
-    "cluster/scheduler",
-)
+_SIMULATED = ("__init__", "clock", "counters", "timeline")
+_SIMULATED += ("cluster/__init__", "cluster/ranks", "cluster/scheduler")
 """What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
 _TOOLS = tuple(f"{name.replace('.', '/')}.py" for name in AUTHORING)
-_PAGES = (
-    "README.md",
-    "colab_links.md",
-    "workshop/*.md",
-    "handbook/*.md",
-    "handbook/errors/*.md",
-    "site/*.md",
-)
+_PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md")
+_PAGES += ("site/*.md",)
 
 
 @dataclass(frozen=True)
@@ -230,15 +217,17 @@ def save(catalog: Catalog, path: Path) -> None:
     files.write(path, dumps(catalog))
 
 
+def finished(catalog: Catalog) -> list[Message]:
+    """Return the texts of a catalogue whose translation is neither missing nor doubtful."""
+    return [entry for entry in catalog if entry.id and entry.string and not entry.fuzzy]
+
+
 def translations(language: str, prefix: str = "") -> dict[str, str]:
     """Return all finished translations of a language, by the English text; ``prefix`` chooses catalogues."""
     found: dict[str, str] = {}
     for path in sorted((LANGUAGES / language).rglob("*.po")):
-        if not path.relative_to(LANGUAGES / language).as_posix().startswith(prefix):
-            continue
-        for entry in load(path):
-            if entry.id and entry.string and not entry.fuzzy:
-                found[entry.id] = entry.string
+        if path.relative_to(LANGUAGES / language).as_posix().startswith(prefix):
+            found |= {entry.id: entry.string for entry in finished(load(path))}
     return found
 
 
@@ -247,9 +236,8 @@ def runtime(language: str) -> bytes:
     made = _empty(language)
     for name in sources():
         if not name.startswith(("notebooks/", "pages/")):
-            for entry in load(catalogue(name, language)):
-                if entry.id and entry.string and not entry.fuzzy:
-                    made.add(entry.id, entry.string, context=entry.context)
+            for entry in finished(load(catalogue(name, language))):
+                made.add(entry.id, entry.string, context=entry.context)
     out = io.BytesIO()
     write_mo(out, made)
     return out.getvalue()

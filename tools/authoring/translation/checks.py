@@ -13,9 +13,8 @@ _HAN = r"[\u4e00-\u9fff]"
 _CODE = re.compile(r"```.*?```|`[^`]*`", re.DOTALL)
 _ADDRESS = re.compile(r"\]\(([^)\s]*)[^)]*\)|(?:src|href)=\"([^\"]*)\"|(https?://[^\s)\"'，。；]+)")
 _NUMBER = re.compile(r"(?<![\w.#])\d+(?:[.,]\d+)*")
-_LARGE = re.compile(
-    r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)"
-)  # counted in another way
+# Counted in another way.
+_LARGE = re.compile(r"\d[\d.,]*[ -]?(?:million|billion|thousand|百万|万|亿|千|月)")
 _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
@@ -80,9 +79,8 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
         )
     if got := re.search(rf"{_HAN}{_MARK.pattern}|{_HAN}\.(?!\w)|{_MARK.pattern}{_HAN}", bare):
         found.append(f"punctuation is not full-width: {got.group()!r}")
-    if got := re.search(
-        rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", re.sub(r"\]\(", "]", bare)
-    ):
+    plain = bare.replace("](", "]")
+    if got := re.search(rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", plain):
         found.append(f"parentheses are not full-width: {got.group()!r}")
     if got := re.search(rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", bare):
         found.append(f"quotation marks are not “ ”: {got.group()!r}")

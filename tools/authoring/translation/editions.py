@@ -30,14 +30,10 @@ _LINK = re.compile(
 
 def sources() -> list[str]:
     """Return the notebooks and pages that have a translation, as paths from the course's folder."""
-    found = [
-        name.removeprefix("pages/") + ".md"
-        for name in catalogues.sources()
-        if name.startswith("pages/")
-    ]
-    return found + [
-        f"{name}.ipynb" for name in catalogues.sources() if name.startswith("notebooks/")
-    ]
+    names = list(catalogues.sources())
+    pages = [name.removeprefix("pages/") for name in names if name.startswith("pages/")]
+    lessons = [name for name in names if name.startswith("notebooks/")]
+    return [*(f"{name}.md" for name in pages), *(f"{name}.ipynb" for name in lessons)]
 
 
 def stale(language: str, root: Path = ROOT) -> dict[str, str]:
@@ -108,10 +104,8 @@ class _Edition:
         self.headings = {
             one.replace(" ", "-"): other.replace(" ", "-") for one, other in titles.items()
         }
-        texts = ((ROOT / path).read_text(encoding="utf-8") for path in self.known)
-        self.anchors = {
-            name for text in texts for name in re.findall(r"\]\([^)\s]*#([\w-]+)\)", text)
-        }
+        texts = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in self.known)
+        self.anchors = set(re.findall(r"\]\([^)\s]*#([\w-]+)\)", texts))
         self.home = self.course.page("") if self.course.repository else ""
 
     def all(self) -> dict[str, str]:
@@ -119,17 +113,11 @@ class _Edition:
 
     def one(self, path: str) -> str:
         text = (ROOT / path).read_text(encoding="utf-8")
-        name = (
-            f"{path.rpartition('.')[0]}.po"
-            if path.endswith(".ipynb")
-            else f"pages/{path.removesuffix('.md')}.po"
-        )
-        words = catalogues.translations(self.language, name)
-        return (
-            self.notebook(path, text, words)
-            if path.endswith(".ipynb")
-            else self.page(path, text, words)
-        )
+        name, _, end = path.rpartition(".")
+        if end == "ipynb":
+            words = catalogues.translations(self.language, f"{name}.po")
+            return self.notebook(path, text, words)
+        return self.page(path, text, catalogues.translations(self.language, f"pages/{name}.po"))
 
     def markdown(self, path: str, text: str) -> str:
         text = relinked(text, path, self.language, self.known, self.headings)
@@ -168,6 +156,9 @@ class _Edition:
         from tools.authoring.cells import regenerate
         from tools.authoring.form import dumps
 
+        def told(piece: str) -> str:
+            return words.get(piece, piece)
+
         notebook = nbformat.reads(text, as_version=4)
         keys = code.keys(
             cell.source
@@ -182,12 +173,10 @@ class _Edition:
                 if "nbval-check-output" in cell.metadata.get("tags", ()):
                     cell.metadata["tags"].remove("nbval-check-output")
                 if not generated:
-                    cell.source = code.rewrite(
-                        cell.source, lambda piece: words.get(piece, piece), keys
-                    )
+                    cell.source = code.rewrite(cell.source, told, keys)
             elif not generated:
                 source = cell.source.replace(self.home, "../") if self.home else cell.source
-                cell.source = prose.rewrite(source, lambda piece: words.get(piece, piece))
+                cell.source = prose.rewrite(source, told)
         notebook = regenerate(notebook, self.course, lesson, exercises_of(lesson.id))
         for cell in notebook.cells:
             if cell.cell_type == "markdown":

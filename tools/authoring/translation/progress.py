@@ -11,14 +11,9 @@ def table(language: str) -> list[str]:
     """Return a line for each catalogue: how many of its texts are translated."""
     lines = []
     for name in catalogues.sources():
-        entries = [
-            entry
-            for entry in catalogues.load(catalogues.catalogue(name, language), language)
-            if entry.id
-        ]
-        done = sum(bool(entry.string) and not entry.fuzzy for entry in entries)
-        share = done / len(entries) if entries else 1
-        lines.append(f"{name:40} {done:5} of {len(entries):5}  {share:6.1%}")
+        catalog = catalogues.load(catalogues.catalogue(name, language), language)
+        done, count = len(catalogues.finished(catalog)), len(catalog)
+        lines.append(f"{name:40} {done:5} of {count:5}  {done / count if count else 1:6.1%}")
     return lines
 
 
