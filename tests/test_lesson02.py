@@ -115,7 +115,7 @@ def test_many_small_pageable_copies_are_better_not_blocking(lab, capsys):
 
 def test_after_a_restart_few_cells_are_enough_for_these(lab, capsys):
     names = {"np": np, "pageable_costs": lab["pageable_costs"]}
-    run(names, "two_memories")
+    run(names, "get_device()")
     run(names, "transfer_chart")
     for needed in ("small pageable copies", "landing.copy_", "tensor to numpy"):
         run(names, needed)

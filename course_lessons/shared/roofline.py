@@ -142,7 +142,7 @@ def explore() -> None:
             "card": slider("card", CARDS, "A100"),
         },
         draw=draw,
-        found="A larger batch uses each weight more often and moves the layer to the right. Half the bytes move it "
+        found="From 256 on, of these four. A larger batch uses each weight more often and moves the layer to the right. Half the bytes move it "
         "right as well, but tensor cores move the ridge further still: a faster chip needs a larger batch.",
         telling={"batch": 3, "dtype": 2},
     ).show()
