@@ -95,7 +95,9 @@ def timelines(traces: Mapping[str, Trace]) -> None:
         [shown[name] for name in names], names, loc="outside upper center", ncols=6, fontsize=9
     )
     if binned:
-        fig.supxlabel("Bars that do not fill their lane: the share of the time.", fontsize=9)
+        fig.supxlabel(
+            "Bars too short to see become one, as high as their share of the time.", fontsize=9
+        )
     present(fig, f"Timelines of host and device. {'; '.join(said)}.")
 
 
