@@ -255,7 +255,7 @@ EXERCISE = Exercise(
 optimizer)`: the same training step, with the same loss given back (detached) and the same change of the
 weights, on a simulated T4 of **300 MB**, at no more than **1.6 times** the modelled time of `plain_step`.
 `loss_fn` is a mean over the batch; `model` can be walked through block by block. In 16 bits the change of
-the weights may be 2 % off, and so may the loss. More than one way is right.
+the weights may be 2 % off, and so may the loss. Every method of this lesson is allowed, and more than one is right.
 """,
     hints=(
         "What takes the memory? The parameters here are less than 2 MB. Which of the lesson's methods make the "
