@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -54,8 +54,8 @@ def _picked(index: str):
     return _with(f"images[{index}]", f"labels[{index}]")
 
 
-B_TWINS = {
-    "in-order": edited(mend_b, {"in order": "in torch.arange(len(images)).split(len(order[0]))"}),
+_MISTAKES = {
+    "in-order": {"in order": "in torch.arange(len(images)).split(len(order[0]))"},
     "first-rows": _picked(": len(rows)"),
     "labels-apart": (
         _with(labels="labels[: len(rows)]"),
@@ -67,10 +67,11 @@ B_TWINS = {
     "range": _picked("rows.min() : rows.max() + 1"),
     "rows-once": _picked("rows.unique()"),
     "row-dropped": (_picked("rows[:-1]"), _picked("rows[1:]")),
-    "reversed-order": edited(mend_b, {"in order": "in order[::-1]"}),
-    "times-rows": edited(mend_b, {"loss.detach()": "loss.detach() * len(y)"}),
+    "reversed-order": {"in order": "in order[::-1]"},
+    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
     **usual_twins(mend_b),
 }
+B_TWINS = twins_of(mend_b, _MISTAKES)
 
 
 EXERCISE = mend(
