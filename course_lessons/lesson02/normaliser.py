@@ -36,7 +36,7 @@ def _applied(mean, std, images):
 
 _VALUE = "(images - mean) / std"
 _SHAPE = ".view(-1, 1, 1)"
-_TWINS = {
+_MISTAKES = {
     "swapped": {_VALUE: "(images - std) / mean"},
     "multiplied": {_VALUE: "(images - mean) * std"},
     "added": {_VALUE: "(images + mean) / std"},
@@ -53,6 +53,7 @@ _TWINS = {
         for over in ((0, 2, 3), (2, 3))
     ),
 }
+_TWINS = twins_of(_applied, _MISTAKES)
 
 
 def _cases() -> Iterator[tuple[Any, ...]]:
@@ -70,7 +71,7 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 _VALUES = OverCases(
     _applied,
     lambda: list(_cases()),
-    twins_of(_applied, _TWINS),
+    _TWINS,
     read=lambda judge, got: judge.is_a(got, torch.Tensor, "a tensor from forward()"),
     alike=nearly(1e-4, 1e-5),
     otherwise="other-values",

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
-from . import detective
+from . import detective, loops
 from .checking import judge_waits, limit, mend, times, usual_twins
 
 
@@ -43,7 +43,7 @@ def _judge_b(got: detective.Run, judge: Judge) -> None:
     judge_waits(got, judge)
 
 
-_B_BYTES = detective.ROWS_B * (4 * detective.WIDTH_B + 8)
+_B_BYTES = loops.ROWS_B * (4 * loops.WIDTH_B + 8)
 
 
 def _with(images: str = "images[rows]", labels: str = "labels[rows]"):

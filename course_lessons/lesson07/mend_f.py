@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
-from . import detective
+from . import detective, loops
 from .checking import judge_waits, limit, mend, times, usual_twins
 
 
@@ -32,7 +32,7 @@ def _judge_small(small: detective.Run, judge: Judge) -> None:
 
 def _judge_f(got: detective.Run, judge: Judge) -> None:
     each = got.step_bytes
-    if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
+    if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
             "still-grows",
             seen=f"{each[1]:,.0f} bytes read and written in the second step, {each[-1]:,.0f} in the last",

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07 import detective
+from course_lessons.lesson07 import loops
 from course_lessons.lesson07.mend_b import B_TWINS, mend_b
 from course_lessons.shared.edited import edited
 
@@ -90,7 +90,7 @@ def _b_on_the_host(model, images, labels, order, optimizer, device):
 
 WRONG = {
     **B_TWINS,
-    "each-sample": detective.loop_b,
+    "each-sample": loops.loop_b,
     "as-many": _b_pinned,
     "labels-too": _b_labels_one_by_one,
     "all-each-step": _b_all_each_step,
