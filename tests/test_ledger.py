@@ -455,4 +455,4 @@ def test_each_ladder_has_files_of_its_own_and_counts_in_its_own_unit(world, caps
 
 def test_a_part_that_was_given_something_is_described_by_it():
     part = partial(torch.optim.SGD, momentum=0.9)
-    assert module._described({"optimizer": part}) == {"optimizer": "SGD(momentum=0.9)"}
+    assert module.described({"optimizer": part}) == {"optimizer": "SGD(momentum=0.9)"}

@@ -13,17 +13,8 @@ from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
-from .checking import (
-    PRECISION,
-    REFUSED,
-    Play,
-    Run,
-    judge_precision,
-    judge_runs,
-    judge_scaler,
-    made_batches,
-    watched,
-)
+from .checking import PRECISION, REFUSED, Play, judge_precision, judge_runs, judge_scaler
+from .runs import Run, made_batches, watched
 
 
 def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):

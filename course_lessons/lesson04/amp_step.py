@@ -16,14 +16,12 @@ from .checking import (
     PRECISION,
     REFUSED,
     Play,
-    Run,
     judge_back,
     judge_precision,
     judge_runs,
     judge_scaler,
-    made_batches,
-    watched,
 )
+from .runs import Run, made_batches, watched
 
 
 def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):

@@ -13,16 +13,8 @@ from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
-from .checking import (
-    REFUSED,
-    Play,
-    Run,
-    judge_back,
-    judge_runs,
-    judge_scaler,
-    made_batches,
-    watched,
-)
+from .checking import REFUSED, Play, judge_back, judge_runs, judge_scaler
+from .runs import Run, made_batches, watched
 
 
 def clipped_step(loss, model, optimizer, scaler, max_norm):
