@@ -23,6 +23,7 @@ from course_lessons.lesson07 import mend_d as in_mend_d
 from course_lessons.lesson07 import mend_e as in_mend_e
 from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
 from course_lessons.lesson07.drawings import timelines
+from course_lessons.lesson07.loader import Loader
 from course_lessons.lesson07.mend_f import mend_f
 from course_lessons.lesson07.regime import regime
 from course_lessons.shared import memory, profiling
@@ -242,10 +243,10 @@ def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
 
 
 def test_the_loader_loads_beside_the_training(sim):
-    load, start = loops.Loader.LOAD, loops.Loader.START
+    load, start = Loader.LOAD, Loader.START
 
     def seconds(train, epochs=1, **options):
-        loader = loops.Loader([(torch.zeros(2),)] * 8, **options)
+        loader = Loader([(torch.zeros(2),)] * 8, **options)
         begin = host_clock(sim)()
         for _ in range(epochs):
             for _batch in loader:
@@ -266,13 +267,13 @@ def test_the_loader_loads_beside_the_training(sim):
     # Beyond the cores, workers share them.
     assert seconds(0.0, num_workers=8) == pytest.approx(8 * start + 2 * load)
     with pytest.raises(ValueError, match="num_workers > 0"):
-        loops.Loader([], persistent_workers=True)
+        Loader([], persistent_workers=True)
 
 
 def test_the_loader_gives_its_batches_in_order_and_pinned_where_asked(sim):
     batches = [(torch.full((2,), float(i)), torch.tensor([i])) for i in range(5)]
     for workers, pin in ((0, False), (0, True), (3, False), (3, True)):
-        got = list(loops.Loader(batches, workers, pin))
+        got = list(Loader(batches, workers, pin))
         assert [y.item() for _, y in got] == [0, 1, 2, 3, 4]
         assert all(x.is_pinned() is pin for x, _ in got)
 

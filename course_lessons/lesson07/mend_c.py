@@ -10,8 +10,9 @@ from torch.nn import functional as F
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Judge
 
-from . import detective, loops
+from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
+from .loader import Loader
 
 
 def mend_c(model, make_loader, epochs, optimizer, device):
@@ -41,9 +42,9 @@ def _judge_c(got: detective.Run, judge: Judge) -> None:
         judge.no("workers-restart", **times("c", got))
     if not starts:
         judge.no("only-pinned" if "pin_memory" in names else "in-line", **times("c", got))
-    workers = round(starts[0] / loops.Loader.START)
+    workers = round(starts[0] / Loader.START)
     name = "too-few-workers" if workers == 1 else "too-many-workers"
-    judge.no("slow" if 1 < workers <= loops.Loader.CORES else name, **times("c", got))
+    judge.no("slow" if 1 < workers <= Loader.CORES else name, **times("c", got))
 
 
 _BOTH = "for _ in range(epochs):\n    for x, y in loader:"

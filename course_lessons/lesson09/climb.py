@@ -4,61 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from course_language import word
 from course_lessons.lesson09.drawings import Height, ladder, report_card
+from course_lessons.lesson09.rung import Parts, Rung, described, outdated, read_rung, show_rungs
 from course_utils.devices import abilities
 from course_utils.files import write
-from course_utils.show import show_table
 from course_utils.timing import Measurement
-
-Parts = Mapping[str, Any]
 
 MARGIN = 0.10
 """How far below the first loop's accuracy a loop that is kept may lie: one epoch of one seed wanders by a few points."""
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One change that was tried.
-
-    Attributes
-    ----------
-    name
-        What was changed.
-    change
-        The parts that are new, in words.
-    stands_on
-        The names of the rungs kept before it.
-    speed_up
-        The new loop's images a second over the old one's: median and quartiles of the rounds. None where
-        it was not measured.
-    predicted
-        The learner's guess of it, or None.
-    accuracy
-        What the new loop reached after one epoch; None where that was not looked at.
-    kept
-        Whether it stays.
-    why
-        The reason, in a few words.
-    """
-
-    name: str
-    change: dict[str, str]
-    stands_on: tuple[str, ...]
-    speed_up: Measurement | None
-    predicted: float | None
-    accuracy: float | None
-    kept: bool
-    why: str
 
 
 class Climb:
@@ -115,8 +76,8 @@ class Climb:
             if then.pop("sha256", None) not in (None, _sum(then)):
                 raise ValueError("not what was written")
             order = then.get("measured in this order", [])
-            rungs = [_rung(fields) for fields in then["rungs"]]
-            still = {r.name: r for r in rungs if r.speed_up and not _outdated(r, order)}
+            rungs = [read_rung(fields) for fields in then["rungs"]]
+            still = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
             base = then["first loop"] and Measurement(**then["first loop"])
             other = [name for name, value in self._conditions().items() if then[name] != value]
             reference = then["accuracy of the first loop"]
@@ -243,7 +204,7 @@ class Climb:
     def _moved(self, rung: Rung) -> bool:
         """Return whether other rungs stand below one that was measured than then, or newer ones."""
         below = tuple(known.name for known in self._below(rung.name))
-        changed = rung.stands_on != below or _outdated(rung, list(self._changes))
+        changed = rung.stands_on != below or outdated(rung, list(self._changes))
         return rung.speed_up is not None and changed
 
     def _parts(self, below: list[Rung]) -> dict[str, Any]:
@@ -290,52 +251,8 @@ class Climb:
         }
 
 
-def described(parts: Parts) -> dict[str, str]:
-    """Return parts in words: functions by their names, with what was given to them."""
-    return {name: _in_words(part) for name, part in parts.items()}
-
-
-def _in_words(part: Any) -> str:
-    if isinstance(part, partial):
-        given = ", ".join(f"{name}={value}" for name, value in part.keywords.items())
-        return f"{_in_words(part.func)}({given})"
-    return getattr(part, "__name__", str(part))
-
-
 def _sum(known: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
-
-
-def _rung(fields: dict[str, Any]) -> Rung:
-    speed_up = fields["speed_up"] and Measurement(**fields["speed_up"])
-    return Rung(**{**fields, "speed_up": speed_up, "stands_on": tuple(fields["stands_on"])})
-
-
-def _outdated(rung: Rung, order: list[str]) -> bool:
-    """Return whether a rung that this one stands on was measured after it."""
-    later = order[order.index(rung.name) :] if rung.name in order else ()
-    return any(name in later for name in rung.stands_on)
-
-
-_HEAD = ("rung", "predicted", "times as fast", "quartiles", "accuracy", "kept", "why")
-
-
-def show_rungs(rungs: Sequence[Rung], kind: str, note: str = "") -> None:
-    """Show rungs as a table."""
-    show_table(_HEAD, [_row(rung) for rung in rungs], [kind] * len(rungs), note)
-
-
-def _row(rung: Rung) -> tuple[str, ...]:
-    found = rung.speed_up
-    return (
-        rung.name,
-        "" if rung.predicted is None else f"{rung.predicted:.3g}",
-        f"{found.median:.2f}" if found else "–",
-        f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
-        "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
-        word("yes") if rung.kept else word("no"),
-        rung.why if found else word("not measured"),
-    )
 
 
 def _spread(value: Measurement) -> str:

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lessons.lesson09.climb import MARGIN, Climb, Parts, Rung, described, show_rungs
+from course_lessons.lesson09.climb import MARGIN, Climb
+from course_lessons.lesson09.rung import Parts, Rung, described, show_rungs
 from course_utils.devices import synchronize
 from course_utils.exercises.judge import Todo
 from course_utils.predictions import Prediction, predict
