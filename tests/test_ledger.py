@@ -14,6 +14,7 @@ from torch import nn
 
 from course_lessons.lesson09 import ledger as module
 from course_lessons.lesson09.ledger import LEAD_IN, MARGIN, ROUNDS, Ledger
+from course_lessons.lesson09.rung import described
 from course_utils import predictions, progress_file, todo
 
 START = {"seconds": 1.0, "images": 10, "skill": 0.9}
@@ -451,4 +452,4 @@ def test_each_ladder_has_files_of_its_own_and_counts_in_its_own_unit(world, caps
 
 def test_a_part_that_was_given_something_is_described_by_it():
     part = partial(torch.optim.SGD, momentum=0.9)
-    assert module._described({"optimizer": part}) == {"optimizer": "SGD(momentum=0.9)"}
+    assert described({"optimizer": part}) == {"optimizer": "SGD(momentum=0.9)"}

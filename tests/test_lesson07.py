@@ -18,11 +18,12 @@ from support import skip
 from torch.autograd import DeviceType
 
 import simgpu
-from course_lessons.lesson07 import detective, drawings, graphs
+from course_lessons.lesson07 import detective, drawings, graphs, loops
 from course_lessons.lesson07 import mend_d as in_mend_d
 from course_lessons.lesson07 import mend_e as in_mend_e
 from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
 from course_lessons.lesson07.drawings import timelines
+from course_lessons.lesson07.loader import Loader
 from course_lessons.lesson07.mend_f import mend_f
 from course_lessons.lesson07.regime import regime
 from course_lessons.shared import memory, profiling
@@ -130,7 +131,7 @@ def test_a_switch_that_was_on_already_does_not_mend_loop_e(sim):
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:
-        assert judged("mend_e", detective.loop_e) == ("not_yet", "as-slow")
+        assert judged("mend_e", loops.loop_e) == ("not_yet", "as-slow")
         assert judged("mend_e", in_mend_e.mend_e)[0] == "right"
         assert torch.get_float32_matmul_precision() == "high"
     finally:
@@ -242,10 +243,10 @@ def test_a_lane_of_hairlines_is_as_high_as_it_is_busy(monkeypatch):
 
 
 def test_the_loader_loads_beside_the_training(sim):
-    load, start = detective.Loader.LOAD, detective.Loader.START
+    load, start = Loader.LOAD, Loader.START
 
     def seconds(train, epochs=1, **options):
-        loader = detective.Loader([(torch.zeros(2),)] * 8, **options)
+        loader = Loader([(torch.zeros(2),)] * 8, **options)
         begin = host_clock(sim)()
         for _ in range(epochs):
             for _batch in loader:
@@ -266,13 +267,13 @@ def test_the_loader_loads_beside_the_training(sim):
     # Beyond the cores, workers share them.
     assert seconds(0.0, num_workers=8) == pytest.approx(8 * start + 2 * load)
     with pytest.raises(ValueError, match="num_workers > 0"):
-        detective.Loader([], persistent_workers=True)
+        Loader([], persistent_workers=True)
 
 
 def test_the_loader_gives_its_batches_in_order_and_pinned_where_asked(sim):
     batches = [(torch.full((2,), float(i)), torch.tensor([i])) for i in range(5)]
     for workers, pin in ((0, False), (0, True), (3, False), (3, True)):
-        got = list(detective.Loader(batches, workers, pin))
+        got = list(Loader(batches, workers, pin))
         assert [y.item() for _, y in got] == [0, 1, 2, 3, 4]
         assert all(x.is_pinned() is pin for x, _ in got)
 
@@ -287,7 +288,7 @@ def test_a_case_is_shown_and_set_beside_the_learners(sim, capsys):
     said = capsys.readouterr().out
     assert "for i in range(len(x)):" not in said
     assert "before" in said and "after" in said
-    slow, other = detective.loop_d, wrong(EX.mend_d)["unweighted"]
+    slow, other = loops.loop_d, wrong(EX.mend_d)["unweighted"]
     for loop in (slow, other, lambda *_: todo(), lambda *_: 1 / 0):
         detective.present("d", loop)
         said = capsys.readouterr().out

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    shut_door,
-    weight_bytes,
-)
+from .shut_door import EXERCISE as shut_door
+from .weight_bytes import EXERCISE as weight_bytes
 
-EXERCISES: tuple[Exercise, ...] = (
-    weight_bytes.EXERCISE,
-    shut_door.EXERCISE,
-)
+EXERCISES: tuple[Exercise, ...] = (weight_bytes, shut_door)

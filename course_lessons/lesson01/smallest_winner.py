@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numbers
 import operator
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -57,21 +56,17 @@ _CPU = "2 * n**3 / cpu_flops"
 _BOTH = "device < cpu"
 
 
-def _of(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
-    return tuple(edited(smallest_winner, each) for each in edits)
-
-
-def _moving(*formulas: str) -> tuple[Callable[..., Any], ...]:
-    """Return twins whose transfers take another time; with each, one that counts a tie as well."""
-    return _of(
+def _moving(*formulas: str) -> tuple[dict[str, str], ...]:
+    """Return edits by which transfers take another time; with each, one that counts a tie as well."""
+    return (
         *({_TRANSFERS: formula} for formula in formulas),
         *({_TRANSFERS: formula, _BOTH: "device <= cpu"} for formula in formulas),
     )
 
 
 _TWINS = {
-    "tie": _of({_BOTH: "device <= cpu"}),
-    "turned-round": _of({_BOTH: "device > cpu"}, {_BOTH: "device >= cpu"}),
+    "tie": {_BOTH: "device <= cpu"},
+    "turned-round": ({_BOTH: "device > cpu"}, {_BOTH: "device >= cpu"}),
     "no-transfers": _moving("0", "3 * 4 * n / bus_bytes", "3 * 4 * n * 2 / bus_bytes"),
     "one-way": _moving("2 * 4 * n**2 / bus_bytes"),
     "one-matrix": _moving("4 * n**2 / bus_bytes"),
@@ -80,32 +75,28 @@ _TWINS = {
     "other-bytes": _moving("3 * 8 * n**2 / bus_bytes", "3 * 2 * n**2 / bus_bytes"),
     "bits": _moving("3 * 32 * n**2 / bus_bytes"),
     "bus-multiplied": _moving("3 * 4 * n**2 * bus_bytes"),
-    "no-launch": _of({_DEVICE: "transfers + 2 * n**3 / device_flops"}),
-    "several-launches": _of(
-        *(
-            {_DEVICE: f"{n} * launch_seconds + transfers + 2 * n**3 / device_flops"}
-            for n in (2, 3, "n")
-        )
+    "no-launch": {_DEVICE: "transfers + 2 * n**3 / device_flops"},
+    "several-launches": tuple(
+        {_DEVICE: f"{n} * launch_seconds + transfers + 2 * n**3 / device_flops"}
+        for n in (2, 3, "n")
     ),
-    "arithmetic-alone": _of({_DEVICE: "2 * n**3 / device_flops"}),
-    "no-arithmetic": _of({_DEVICE: "launch_seconds + transfers"}),
-    "half-the-flops": _of(
+    "arithmetic-alone": {_DEVICE: "2 * n**3 / device_flops"},
+    "no-arithmetic": {_DEVICE: "launch_seconds + transfers"},
+    "half-the-flops": (
         {_DEVICE: "launch_seconds + transfers + n**3 / device_flops"},
         {_CPU: "n**3 / cpu_flops"},
         {_DEVICE: "launch_seconds + transfers + n**3 / device_flops", _CPU: "n**3 / cpu_flops"},
     ),
-    "square-flops": _of(
-        {
-            _DEVICE: "launch_seconds + transfers + 2 * n**2 / device_flops",
-            _CPU: "2 * n**2 / cpu_flops",
-        }
-    ),
-    "overlap": _of(
-        *({_DEVICE: "launch_seconds + max(transfers, 2 * n**3 / device_flops)"},),
+    "square-flops": {
+        _DEVICE: "launch_seconds + transfers + 2 * n**2 / device_flops",
+        _CPU: "2 * n**2 / cpu_flops",
+    },
+    "overlap": (
+        {_DEVICE: "launch_seconds + max(transfers, 2 * n**3 / device_flops)"},
         {_DEVICE: "max(launch_seconds, transfers, 2 * n**3 / device_flops)"},
         {_DEVICE: "max(launch_seconds + transfers, 2 * n**3 / device_flops)"},
     ),
-    "swapped-rates": _of(
+    "swapped-rates": (
         {
             _TRANSFERS: "3 * 4 * n**2 / device_flops",
             _DEVICE: "launch_seconds + transfers + 2 * n**3 / bus_bytes",
@@ -115,18 +106,18 @@ _TWINS = {
             _CPU: "2 * n**3 / device_flops",
         },
     ),
-    "index": _of({"return n": "return sizes.index(n)"}),
-    "neighbour": _of(
+    "index": {"return n": "return sizes.index(n)"},
+    "neighbour": (
         {"return n": "return (sizes[sizes.index(n) + 1 :] or [None])[0]"},
         {"return n": "return sizes[sizes.index(n) - 1] if n != sizes[0] else None"},
     ),
-    "largest": _of({"return n": "return max(sizes)"}),
-    "first-left-out": _of({"in sizes": "in sizes[1:]"}),
-    "last-left-out": _of({"in sizes": "in sizes[:-1]"}),
-    "first-alone": _of({"in sizes": "in sizes[:1]"}),
-    "always-first": _of({"if device < cpu": "if sizes"}),
-    "none": _of({"return n": "return None"}),
-    "no-winner": _of(
+    "largest": {"return n": "return max(sizes)"},
+    "first-left-out": {"in sizes": "in sizes[1:]"},
+    "last-left-out": {"in sizes": "in sizes[:-1]"},
+    "first-alone": {"in sizes": "in sizes[:1]"},
+    "always-first": {"if device < cpu": "if sizes"},
+    "none": {"return n": "return None"},
+    "no-winner": (
         {"return None": "return sizes[-1] if sizes else None"},
         *({"return None": f"return {x}"} for x in (-1, 0)),
     ),
@@ -170,7 +161,7 @@ EXERCISE = Exercise(
     check_answer=OverCases(
         smallest_winner,
         _CASES,
-        _TWINS,
+        twins_of(smallest_winner, _TWINS),
         read=_read,
         draw=_draw,
         alike=operator.eq,

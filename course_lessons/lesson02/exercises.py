@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    mean_loss,
-    move,
-    normaliser,
-    one_step_bytes,
-    tower,
-    train_step,
-    weighted_loss,
-)
+from .mean_loss import EXERCISE as mean_loss
+from .move import EXERCISE as move
+from .normaliser import EXERCISE as normaliser
+from .one_step_bytes import EXERCISE as one_step_bytes
+from .tower import EXERCISE as tower
+from .train_step import EXERCISE as train_step
+from .weighted_loss import EXERCISE as weighted_loss
 
 EXERCISES: tuple[Exercise, ...] = (
-    one_step_bytes.EXERCISE,
-    tower.EXERCISE,
-    normaliser.EXERCISE,
-    weighted_loss.EXERCISE,
-    train_step.EXERCISE,
-    move.EXERCISE,
-    mean_loss.EXERCISE,
+    one_step_bytes,
+    tower,
+    normaliser,
+    weighted_loss,
+    train_step,
+    move,
+    mean_loss,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, nearly
 from simgpu.counters import Counters
@@ -36,39 +36,24 @@ def _applied(mean, std, images):
 
 _VALUE = "(images - mean) / std"
 _SHAPE = ".view(-1, 1, 1)"
-_TWINS = {
-    "swapped": edited(_applied, {_VALUE: "(images - std) / mean"}),
-    "multiplied": edited(_applied, {_VALUE: "(images - mean) * std"}),
-    "added": edited(_applied, {_VALUE: "(images + mean) / std"}),
-    "precedence": edited(_applied, {_VALUE: "images - mean / std"}),
-    "divided-first": edited(_applied, {_VALUE: "images / std - mean"}),
-    "not-divided": edited(_applied, {_VALUE: "images - mean"}),
-    "not-subtracted": edited(_applied, {_VALUE: "images / std"}),
-    "variance": (
-        edited(_applied, {_VALUE: "(images - mean) / std**2"}),
-        edited(_applied, {_VALUE: "(images - mean) / std.sqrt()"}),
-    ),
-    "other-dimension": (
-        edited(_applied, {_SHAPE: ""}),
-        edited(_applied, {_SHAPE: ".view(-1, 1)"}),
-        edited(_applied, {_SHAPE: ".view(-1, 1, 1, 1)"}),
-    ),
-    "one-for-all": (
-        edited(_applied, {_SHAPE: ".mean()"}),
-        edited(_applied, {_SHAPE: "[0]"}),
-        edited(_applied, {_SHAPE: "[-1]"}),
-    ),
-    "other-sign": edited(_applied, {_VALUE: "(mean - images) / std"}),
+_MISTAKES = {
+    "swapped": {_VALUE: "(images - std) / mean"},
+    "multiplied": {_VALUE: "(images - mean) * std"},
+    "added": {_VALUE: "(images + mean) / std"},
+    "precedence": {_VALUE: "images - mean / std"},
+    "divided-first": {_VALUE: "images / std - mean"},
+    "not-divided": {_VALUE: "images - mean"},
+    "not-subtracted": {_VALUE: "images / std"},
+    "variance": ({_VALUE: "(images - mean) / std**2"}, {_VALUE: "(images - mean) / std.sqrt()"}),
+    "other-dimension": ({_SHAPE: ""}, {_SHAPE: ".view(-1, 1)"}, {_SHAPE: ".view(-1, 1, 1, 1)"}),
+    "one-for-all": ({_SHAPE: ".mean()"}, {_SHAPE: "[0]"}, {_SHAPE: "[-1]"}),
+    "other-sign": {_VALUE: "(mean - images) / std"},
     "own-statistics": tuple(
-        edited(
-            _applied,
-            {
-                _VALUE: f"(images - images.mean({over}, keepdim=True)) / images.std({over}, keepdim=True)"
-            },
-        )
+        {_VALUE: f"(images - images.mean({over}, keepdim=True)) / images.std({over}, keepdim=True)"}
         for over in ((0, 2, 3), (2, 3))
     ),
 }
+_TWINS = twins_of(_applied, _MISTAKES)
 
 
 def _cases() -> Iterator[tuple[Any, ...]]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    full_state,
-    index_batches,
-    mean_loss,
-    save_atomic,
-    step_losses,
-    train_accumulated,
-    train_epoch,
-)
+from .full_state import EXERCISE as full_state
+from .index_batches import EXERCISE as index_batches
+from .mean_loss import EXERCISE as mean_loss
+from .save_atomic import EXERCISE as save_atomic
+from .step_losses import EXERCISE as step_losses
+from .train_accumulated import EXERCISE as train_accumulated
+from .train_epoch import EXERCISE as train_epoch
 
 EXERCISES: tuple[Exercise, ...] = (
-    train_epoch.EXERCISE,
-    mean_loss.EXERCISE,
-    train_accumulated.EXERCISE,
-    full_state.EXERCISE,
-    step_losses.EXERCISE,
-    index_batches.EXERCISE,
-    save_atomic.EXERCISE,
+    train_epoch,
+    mean_loss,
+    train_accumulated,
+    full_state,
+    step_losses,
+    index_batches,
+    save_atomic,
 )

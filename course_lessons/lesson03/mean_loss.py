@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import made_batches, over, python_float, small_model
@@ -36,57 +36,45 @@ def _mean(model, batches):
     return (total / count).item()
 
 
-def _twin(edits):
-    return edited(_mean, edits)
-
-
 _SUM, _GIVEN, _LOOP = ', reduction="sum"', "(total / count)", "for x, y in batches:"
 _ALL = "torch.cat([F.cross_entropy(model(x), y, reduction='none') for x, y in batches])"
-_TWINS = {
-    "ragged-mean": _twin({_SUM: "", _GIVEN: "(total / len(batches))"}),
-    "by-digits-twice": _twin({_SUM: ""}),
-    "not-divided": _twin({_GIVEN: "total"}),
-    "by-batches": _twin({_GIVEN: "(total / len(batches))"}),
-    "sum-of-means": _twin({_SUM: "", _GIVEN: "total"}),
-    "weighted-twice": (_twin({"+= loss": "+= loss * len(y)"}),),
+_MISTAKES = {
+    "ragged-mean": {_SUM: "", _GIVEN: "(total / len(batches))"},
+    "by-digits-twice": {_SUM: ""},
+    "not-divided": {_GIVEN: "total"},
+    "by-batches": {_GIVEN: "(total / len(batches))"},
+    "sum-of-means": {_SUM: "", _GIVEN: "total"},
+    "weighted-twice": ({"+= loss": "+= loss * len(y)"},),
     "all-as-the-first": (
-        _twin({_GIVEN: "(total / (len(batches) * len(batches[0][1])))"}),
-        _twin({_GIVEN: "(total / (len(batches) * max(len(y) for _, y in batches)))"}),
+        {_GIVEN: "(total / (len(batches) * len(batches[0][1])))"},
+        {_GIVEN: "(total / (len(batches) * max(len(y) for _, y in batches)))"},
     ),
-    "last-batch": (
-        _twin({"total +=": "total =", "count +=": "count ="}),
-        _twin({_GIVEN: "loss"}),
-    ),
-    "last-size": _twin({"count +=": "count ="}),
-    "some-left-out": (
-        _twin({_LOOP: "for x, y in batches[:-1]:"}),
-        _twin({_LOOP: "for x, y in batches[1:]:"}),
-    ),
+    "last-batch": ({"total +=": "total =", "count +=": "count ="}, {_GIVEN: "loss"}),
+    "last-size": {"count +=": "count ="},
+    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
     "accuracy": (
-        _twin({"+= loss": "+= (model(x).argmax(1) == y).sum()"}),
-        _twin({"+= loss": "+= (model(x).argmax(1) != y).sum()"}),
+        {"+= loss": "+= (model(x).argmax(1) == y).sum()"},
+        {"+= loss": "+= (model(x).argmax(1) != y).sum()"},
     ),
-    "softmax-twice": _twin({"model(x)": "model(x).softmax(1)"}),
+    "softmax-twice": {"model(x)": "model(x).softmax(1)"},
     "not-the-logits-loss": (
-        _twin({"F.cross_entropy": "F.nll_loss"}),
-        _twin({"F.cross_entropy(model(x)": "F.nll_loss(model(x).softmax(1)"}),
+        {"F.cross_entropy": "F.nll_loss"},
+        {"F.cross_entropy(model(x)": "F.nll_loss(model(x).softmax(1)"},
     ),
     "by-classes": (
-        _twin({"count += len(y)": "count += model(x).numel()"}),
-        _twin({_GIVEN: "(total / count / 3)"}),
+        {"count += len(y)": "count += model(x).numel()"},
+        {_GIVEN: "(total / count / 3)"},
     ),
-    "by-pixels": _twin({"count += len(y)": "count += x.numel()"}),
-    "exponential": _twin({_GIVEN: "(total / count).exp()"}),
-    "one-too-many": (
-        _twin({_GIVEN: "(total / (count - 1))"}),
-        _twin({_GIVEN: "(total / (count + 1))"}),
-    ),
+    "by-pixels": {"count += len(y)": "count += x.numel()"},
+    "exponential": {_GIVEN: "(total / count).exp()"},
+    "one-too-many": ({_GIVEN: "(total / (count - 1))"}, {_GIVEN: "(total / (count + 1))"}),
     "rounded": tuple(
-        _twin({"(total / count).item()": f"round((total / count).item(), {n})"}) for n in range(4)
+        {"(total / count).item()": f"round((total / count).item(), {n})"} for n in range(4)
     ),
-    "median": _twin({_GIVEN: f"{_ALL}.median()"}),
-    "largest": _twin({_GIVEN: f"{_ALL}.max()"}),
+    "median": {_GIVEN: f"{_ALL}.median()"},
+    "largest": {_GIVEN: f"{_ALL}.max()"},
 }
+_TWINS = twins_of(_mean, _MISTAKES)
 
 
 _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))

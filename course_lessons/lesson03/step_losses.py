@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 import simgpu
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import made_batches, over, sgd, small_model, weights_after
@@ -90,56 +90,48 @@ _LOSS, _KEPT, _GIVEN = (
 _LINE, _LOOP = f"loss = {_LOSS}", "for x, y in batches:"
 
 
-def _twin(edits):
-    return edited(step_losses, edits)
-
-
-_LEARNS = {
-    "piles-up": _twin({_ZERO: ""}),
+_WRONG_WEIGHTS = {
+    "piles-up": {_ZERO: ""},
     "step-first": (
-        _twin({_LINE: f"{_STEP}\n{_LINE}", _STEP: ""}),
-        _twin({_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""}),
+        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
+        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
     ),
     "nothing-learned": (
-        _twin({_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
-        _twin({_BACKWARD: _STEP, _STEP: _BACKWARD}),
-        _twin({_BACKWARD: ""}),
+        {_ZERO: _BACKWARD, _BACKWARD: _ZERO},
+        {_BACKWARD: _STEP, _STEP: _BACKWARD},
+        {_BACKWARD: ""},
     ),
-    "no-step": _twin({_STEP: ""}),
+    "no-step": {_STEP: ""},
     "one-step": (
-        _twin({_ZERO: "", _STEP: "", "return ": "optimizer.step()\nreturn "}),
-        _twin({_STEP: "", "return ": "optimizer.step()\nreturn "}),
+        {_ZERO: "", _STEP: "", "return ": "optimizer.step()\nreturn "},
+        {_STEP: "", "return ": "optimizer.step()\nreturn "},
     ),
-    "eval-mode": _twin({"losses = []": "losses = []\nmodel.eval()"}),
-    "summed": _twin({_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"}),
-    "softmax-twice": _twin({_LOSS: "F.cross_entropy(model(x).softmax(1), y)"}),
-    "some-left-out": (
-        _twin({_LOOP: "for x, y in batches[:-1]:"}),
-        _twin({_LOOP: "for x, y in batches[1:]:"}),
-    ),
-    "two-passes": _twin({_LOOP: "for x, y in batches + batches:"}),
+    "eval-mode": {"losses = []": "losses = []\nmodel.eval()"},
+    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
+    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
+    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
+    "two-passes": {_LOOP: "for x, y in batches + batches:"},
 }
-_GIVES = {
-    "after-step": _twin({_KEPT: f"{_LOSS}.detach()"}),
-    "weighted": (
-        _twin({_KEPT: "loss.detach() * len(y)"}),
-        _twin({_KEPT: "loss.detach() / len(y)"}),
-    ),
+_LEARNS = twins_of(step_losses, _WRONG_WEIGHTS)
+_WRONG_NUMBERS = {
+    "after-step": {_KEPT: f"{_LOSS}.detach()"},
+    "weighted": ({_KEPT: "loss.detach() * len(y)"}, {_KEPT: "loss.detach() / len(y)"}),
     "running": (
-        _twin({_GIVEN: "torch.stack(losses).cumsum(0).tolist()"}),
-        _twin({_GIVEN: "[sum(losses[: i + 1]).item() / (i + 1) for i in range(len(losses))]"}),
+        {_GIVEN: "torch.stack(losses).cumsum(0).tolist()"},
+        {_GIVEN: "[sum(losses[: i + 1]).item() / (i + 1) for i in range(len(losses))]"},
     ),
     "one-tensor": (
-        _twin({_GIVEN: "[losses[-1].item()] * len(losses)"}),
-        _twin({_GIVEN: "[sum(losses).item()] * len(losses)"}),
+        {_GIVEN: "[losses[-1].item()] * len(losses)"},
+        {_GIVEN: "[sum(losses).item()] * len(losses)"},
     ),
-    "averaged": _twin({_GIVEN: "[sum(losses).item() / len(losses)] * len(losses)"}),
-    "backwards": _twin({_GIVEN: "torch.stack(losses).tolist()[::-1]"}),
-    "in-order-of-size": _twin({_GIVEN: "sorted(torch.stack(losses).tolist())"}),
+    "averaged": {_GIVEN: "[sum(losses).item() / len(losses)] * len(losses)"},
+    "backwards": {_GIVEN: "torch.stack(losses).tolist()[::-1]"},
+    "in-order-of-size": {_GIVEN: "sorted(torch.stack(losses).tolist())"},
     "rounded": tuple(
-        _twin({_GIVEN: f"[round(v, {n}) for v in torch.stack(losses).tolist()]"}) for n in range(4)
+        {_GIVEN: f"[round(v, {n}) for v in torch.stack(losses).tolist()]"} for n in range(4)
     ),
 }
+_GIVES = twins_of(step_losses, _WRONG_NUMBERS)
 
 
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
@@ -153,7 +145,12 @@ def _case(at):
 
 _WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS, otherwise="weights")
 _LOSSES = over(
-    step_losses, _case, len(_SIZES), _GIVES, read=lambda judge, got: got, otherwise="wrong-loss"
+    step_losses,
+    _case,
+    len(_SIZES),
+    _GIVES,
+    read=lambda judge, got: got,
+    otherwise="wrong-loss",
 )
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import NotYet
 
@@ -33,10 +33,6 @@ _PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
 _COUNT, _GROUPS = "sum(len(y) for _, y in group)", "range(0, len(batches), k)"
 _GROUP = "batches[first : first + k]"
 _MEAN = "F.cross_entropy(model(x), y)"
-
-
-def _twin(edits):
-    return edited(train_accumulated, edits, math=math)
 
 
 def _by_turns(ends, part, after=False):
@@ -68,85 +64,71 @@ def _each_part(ends, **more):
     return tuple(_by_turns(ends, part, **more) for part in _PARTS)
 
 
-_TWINS = {
-    "by-k": (
-        _twin({_PART: f"{_MEAN} / k"}),
-        _twin({_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
-    ),
-    "by-batches": _twin({_PART: f"{_MEAN} / len(group)"}),
-    "not-divided": (_twin({_PART: _MEAN}), _twin({" / count": ""})),
-    "divided-twice": (_twin({_PART: f"{_MEAN} / count"}), _twin({_PART: f"{_PART} / k"})),
+_MISTAKES = {
+    "by-k": ({_PART: f"{_MEAN} / k"}, {_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
+    "by-batches": {_PART: f"{_MEAN} / len(group)"},
+    "not-divided": ({_PART: _MEAN}, {" / count": ""}),
+    "divided-twice": ({_PART: f"{_MEAN} / count"}, {_PART: f"{_PART} / k"}),
     "as-the-first": (
-        _twin({_COUNT: "k * len(group[0][1])"}),
-        _twin({_COUNT: "k * len(batches[0][1])"}),
-        _twin({_COUNT: "len(group) * len(group[0][1])"}),
-        _twin({_COUNT: "len(group) * len(batches[0][1])"}),
-        _twin({_COUNT: "len(group) * max(len(y) for _, y in group)"}),
+        {_COUNT: "k * len(group[0][1])"},
+        {_COUNT: "k * len(batches[0][1])"},
+        {_COUNT: "len(group) * len(group[0][1])"},
+        {_COUNT: "len(group) * len(batches[0][1])"},
+        {_COUNT: "len(group) * max(len(y) for _, y in group)"},
     ),
     "as-the-last": (
-        _twin({_COUNT: "len(group) * len(group[-1][1])"}),
-        _twin({_COUNT: "len(group[-1][1])"}),
-        _twin({_COUNT: "k * len(group[-1][1])"}),
+        {_COUNT: "len(group) * len(group[-1][1])"},
+        {_COUNT: "len(group[-1][1])"},
+        {_COUNT: "k * len(group[-1][1])"},
     ),
-    "whole-list": _twin({_COUNT: "sum(len(y) for _, y in batches)"}),
-    "so-far": _twin({_COUNT: "0", f"loss = {_PART}": f"count += len(y)\nloss = {_PART}"}),
+    "whole-list": {_COUNT: "sum(len(y) for _, y in batches)"},
+    "so-far": {_COUNT: "0", f"loss = {_PART}": f"count += len(y)\nloss = {_PART}"},
     "piles-up": (
-        _twin({_ZERO: ""}),
-        _twin({_ZERO: "", _PART: f"{_MEAN} / k"}),
-        _twin({_ZERO: "", _PART: f"{_MEAN} / len(group)"}),
+        {_ZERO: ""},
+        {_ZERO: "", _PART: f"{_MEAN} / k"},
+        {_ZERO: "", _PART: f"{_MEAN} / len(group)"},
     ),
     "last-only": (
-        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_PART}"}),
-        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN} / k"}),
-        _twin({_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN}"}),
+        {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_PART}"},
+        {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN} / k"},
+        {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN}"},
     ),
     "nothing-learned": (
-        _twin({_ZERO: "", _STEP: f"{_ZERO}\n{_STEP}"}),
-        _twin({_ZERO: f"{_ZERO}\n{_STEP}", _STEP: ""}),
+        {_ZERO: "", _STEP: f"{_ZERO}\n{_STEP}"},
+        {_ZERO: f"{_ZERO}\n{_STEP}", _STEP: ""},
     ),
-    "step-first": _twin({_ZERO: f"{_STEP}\n{_ZERO}", _STEP: ""}),
-    "each-batch": (
-        _twin({_LOSS: f"{_LOSS}\n{_STEP}", _STEP: ""}),
-        *_each_part(lambda i, k, n: True),
-    ),
-    "one-step": (_twin({_GROUPS: "[0]", _GROUP: "batches"}), _twin({_GROUPS: "[0]"})),
-    "no-step": _twin({_STEP: ""}),
+    "step-first": {_ZERO: f"{_STEP}\n{_ZERO}", _STEP: ""},
+    "each-batch": ({_LOSS: f"{_LOSS}\n{_STEP}", _STEP: ""}, *_each_part(lambda i, k, n: True)),
+    "one-step": ({_GROUPS: "[0]", _GROUP: "batches"}, {_GROUPS: "[0]"}),
+    "no-step": {_STEP: ""},
     "tail-dropped": _each_part(lambda i, k, n: (i + 1) % k == 0),
-    "tail-joined": _twin(
-        {
-            _GROUPS: "range(0, max(len(batches) // k, 1) * k, k)",
-            _GROUP: "batches[first : first + k if first + 2 * k <= len(batches) else None]",
-        }
-    ),
+    "tail-joined": {
+        _GROUPS: "range(0, max(len(batches) // k, 1) * k, k)",
+        _GROUP: "batches[first : first + k if first + 2 * k <= len(batches) else None]",
+    },
     "step-too-early": (
         *_each_part(lambda i, k, n: i % k == 0 or i + 1 == n),
         *_each_part(lambda i, k, n: i % k == 0),
     ),
-    "group-too-long": _twin({_GROUP: "batches[first : first + k + 1]"}),
-    "group-too-short": _twin(
-        {_GROUP: "batches[first : first + k - 1] or batches[first : first + 1]"}
-    ),
+    "group-too-long": {_GROUP: "batches[first : first + k + 1]"},
+    "group-too-short": {_GROUP: "batches[first : first + k - 1] or batches[first : first + 1]"},
     "group-left-out": (
-        _twin({_GROUPS: "range(k, len(batches), k)"}),
-        _twin({_GROUPS: "range(0, len(batches) - k, k)"}),
+        {_GROUPS: "range(k, len(batches), k)"},
+        {_GROUPS: "range(0, len(batches) - k, k)"},
     ),
-    "k-groups": _twin(
-        {
-            _GROUPS: "range(0, len(batches), math.ceil(len(batches) / k))",
-            _GROUP: "batches[first : first + math.ceil(len(batches) / k)]",
-        }
-    ),
+    "k-groups": {
+        _GROUPS: "range(0, len(batches), math.ceil(len(batches) / k))",
+        _GROUP: "batches[first : first + math.ceil(len(batches) / k)]",
+    },
     "step-too-many": (
         *_each_part(lambda i, k, n: (i + 1) % k == 0, after=True),
         lambda *case: (train_accumulated(*case), case[2].step()),
     ),
-    "by-classes": (
-        _twin({" / count": " / count / 3"}),
-        _twin({_COUNT: "sum(x.numel() for x, _ in group)"}),
-    ),
-    "softmax-twice": _twin({"model(x)": "model(x).softmax(1)"}),
-    "two-passes": _twin({_GROUPS: f"[*{_GROUPS}, *{_GROUPS}]"}),
+    "by-classes": ({" / count": " / count / 3"}, {_COUNT: "sum(x.numel() for x, _ in group)"}),
+    "softmax-twice": {"model(x)": "model(x).softmax(1)"},
+    "two-passes": {_GROUPS: f"[*{_GROUPS}, *{_GROUPS}]"},
 }
+_TWINS = twins_of(train_accumulated, _MISTAKES, math=math)
 _SIZES = (
     ((4, 4, 4, 1, 3), 2),
     ((4, 4, 4, 4), 2),
@@ -164,7 +146,13 @@ def _case(at):
     return model, made_batches(sizes, seed=at + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwise="not-by-count")
+_WEIGHTS = weights_after(
+    train_accumulated,
+    _case,
+    len(_SIZES),
+    _TWINS,
+    otherwise="not-by-count",
+)
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import made_batches, over, python_float, sgd, small_model, weights_after
@@ -31,59 +31,51 @@ _LOSS, _ADDED, _GIVEN = "F.cross_entropy(model(x), y)", "loss.item() * len(y)", 
 _LINE, _LOOP = f"loss = {_LOSS}", "for x, y in batches:"
 
 
-def _twin(edits):
-    return edited(train_epoch, edits)
-
-
-_LEARNS = {
-    "piles-up": _twin({_ZERO: ""}),
+_WRONG_WEIGHTS = {
+    "piles-up": {_ZERO: ""},
     "step-first": (
-        _twin({_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""}),
-        _twin({_LINE: f"{_STEP}\n{_LINE}", _STEP: ""}),
-        _twin({_LINE: f"{_STEP}\n{_ZERO}\n{_LINE}", _ZERO: "", _STEP: ""}),
+        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
+        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
+        {_LINE: f"{_STEP}\n{_ZERO}\n{_LINE}", _ZERO: "", _STEP: ""},
     ),
     "nothing-learned": (
-        _twin({_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
-        _twin({_BACKWARD: _STEP, _STEP: _BACKWARD}),
-        _twin({_BACKWARD: ""}),
+        {_ZERO: _BACKWARD, _BACKWARD: _ZERO},
+        {_BACKWARD: _STEP, _STEP: _BACKWARD},
+        {_BACKWARD: ""},
     ),
-    "no-step": (_twin({_STEP: ""}), _twin({_STEP: "", _ZERO: ""})),
+    "no-step": ({_STEP: ""}, {_STEP: "", _ZERO: ""}),
     "one-step": (
-        _twin({_STEP: "", _ZERO: "", _GIVEN: "[optimizer.step()]"}),
-        _twin({_STEP: "", _GIVEN: "[optimizer.step()]"}),
+        {_STEP: "", _ZERO: "", _GIVEN: "[optimizer.step()]"},
+        {_STEP: "", _GIVEN: "[optimizer.step()]"},
     ),
-    "not-train-mode": _twin({"model.train()": ""}),
-    "summed": _twin({_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"}),
-    "softmax-twice": _twin({_LOSS: "F.cross_entropy(model(x).softmax(1), y)"}),
-    "some-left-out": (
-        _twin({_LOOP: "for x, y in batches[:-1]:"}),
-        _twin({_LOOP: "for x, y in batches[1:]:"}),
-    ),
-    "two-passes": _twin({_LOOP: "for x, y in batches + batches:"}),
-    "other-order": _twin({_LOOP: "for x, y in reversed(batches):"}),
+    "not-train-mode": {"model.train()": ""},
+    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
+    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
+    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
+    "two-passes": {_LOOP: "for x, y in batches + batches:"},
+    "other-order": {_LOOP: "for x, y in reversed(batches):"},
 }
+_LEARNS = twins_of(train_epoch, _WRONG_WEIGHTS)
 _COUNT = "total / len(batches)"
-_GIVES = {
-    "ragged-mean": _twin({_ADDED: "loss.item()", _GIVEN: _COUNT}),
-    "not-divided": _twin({_GIVEN: "total"}),
-    "by-batches": _twin({_GIVEN: _COUNT}),
-    "not-weighted": _twin({_ADDED: "loss.item()"}),
-    "sum-of-means": _twin({_ADDED: "loss.item()", _GIVEN: "total"}),
+_WRONG_NUMBERS = {
+    "ragged-mean": {_ADDED: "loss.item()", _GIVEN: _COUNT},
+    "not-divided": {_GIVEN: "total"},
+    "by-batches": {_GIVEN: _COUNT},
+    "not-weighted": {_ADDED: "loss.item()"},
+    "sum-of-means": {_ADDED: "loss.item()", _GIVEN: "total"},
     "all-as-the-first": (
-        _twin({_GIVEN: "total / (len(batches) * len(batches[0][1]))"}),
-        _twin({_GIVEN: "total / (len(batches) * 64)"}),
-        _twin({_GIVEN: "total / (len(batches) * len(y))"}),
-        _twin({_GIVEN: "total / (len(batches) * max(len(y) for _, y in batches))"}),
+        {_GIVEN: "total / (len(batches) * len(batches[0][1]))"},
+        {_GIVEN: "total / (len(batches) * 64)"},
+        {_GIVEN: "total / (len(batches) * len(y))"},
+        {_GIVEN: "total / (len(batches) * max(len(y) for _, y in batches))"},
     ),
-    "last-batch": (
-        _twin({_GIVEN: "loss.item()"}),
-        _twin({"total +=": "total =", "seen +=": "seen ="}),
-    ),
-    "last-size": _twin({"seen +=": "seen ="}),
-    "after-step": _twin({_ADDED: f"{_LOSS}.item() * len(y)"}),
-    "percent": _twin({_GIVEN: "100 * total / seen"}),
-    "exponential": _twin({_GIVEN: "2.718281828459045 ** (total / seen)"}),
+    "last-batch": ({_GIVEN: "loss.item()"}, {"total +=": "total =", "seen +=": "seen ="}),
+    "last-size": {"seen +=": "seen ="},
+    "after-step": {_ADDED: f"{_LOSS}.item() * len(y)"},
+    "percent": {_GIVEN: "100 * total / seen"},
+    "exponential": {_GIVEN: "2.718281828459045 ** (total / seen)"},
 }
+_GIVES = twins_of(train_epoch, _WRONG_NUMBERS)
 
 
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
@@ -96,7 +88,14 @@ def _case(at):
 
 
 _WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS, otherwise="weights")
-_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float, otherwise="wrong-mean")
+_MEAN = over(
+    train_epoch,
+    _case,
+    len(_SIZES),
+    _GIVES,
+    read=python_float,
+    otherwise="wrong-mean",
+)
 
 
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:

@@ -9,21 +9,12 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
-from .checking import (
-    PRECISION,
-    REFUSED,
-    Play,
-    Run,
-    judge_precision,
-    judge_runs,
-    judge_scaler,
-    made_batches,
-    watched,
-)
+from .checking import PRECISION, REFUSED, Play, judge_precision, judge_runs, judge_scaler
+from .runs import Run, made_batches, watched
 
 
 def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
@@ -44,9 +35,9 @@ def _weighted(by: str) -> Any:
     return edited(accumulate, {" * len(y) / count": by})
 
 
-TWINS = {
-    "piles-up": edited(accumulate, {_ZERO: ""}),
-    "not-scaled": edited(accumulate, {_BACKWARD: "scaler.scale(loss)\nloss.backward()"}),
+_MISTAKES = {
+    "piles-up": {_ZERO: ""},
+    "not-scaled": {_BACKWARD: "scaler.scale(loss)\nloss.backward()"},
     "sum-of-means": _weighted(""),
     "by-batches": (_weighted(" / len(batches)"), _weighted(" / count")),
     "not-divided": _weighted(" * len(y)"),
@@ -57,8 +48,9 @@ TWINS = {
         _weighted(" * len(y) / max(len(y) for _, y in batches)"),
     ),
     "upside-down": (_weighted(" * count / len(y)"), _weighted(" / len(y)")),
-    "last-only": edited(accumulate, {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"}),
+    "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
 }
+TWINS = twins_of(accumulate, _MISTAKES)
 
 
 def _play(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> Play:

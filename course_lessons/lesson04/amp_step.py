@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
@@ -16,14 +16,12 @@ from .checking import (
     PRECISION,
     REFUSED,
     Play,
-    Run,
     judge_back,
     judge_precision,
     judge_runs,
     judge_scaler,
-    made_batches,
-    watched,
 )
+from .runs import Run, made_batches, watched
 
 
 def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
@@ -40,19 +38,19 @@ _RETURN = "return loss.detach()"
 _UNDER = (
     "with torch.autocast(x.device.type, dtype=dtype):\n    return loss_fn(model(x), y).detach()"
 )
-TWINS = {
-    "piles-up": edited(amp_step, {"optimizer.zero_grad()": ""}),
-    "not-scaled": edited(
-        amp_step, {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"}
-    ),
+_MISTAKES = {
+    "piles-up": {"optimizer.zero_grad()": ""},
+    "not-scaled": {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"},
 }
-BACK = {
-    "scaled-loss": edited(
-        amp_step,
-        {"(model(x), y)": "(model(x), y)\nloss = scaler.scale(loss)", "scaler.scale(loss)": "loss"},
-    ),
-    "loss-after": edited(amp_step, {_RETURN: _UNDER}),
+TWINS = twins_of(amp_step, _MISTAKES)
+_BACK_MISTAKES = {
+    "scaled-loss": {
+        "(model(x), y)": "(model(x), y)\nloss = scaler.scale(loss)",
+        "scaler.scale(loss)": "loss",
+    },
+    "loss-after": {_RETURN: _UNDER},
 }
+BACK = twins_of(amp_step, _BACK_MISTAKES)
 
 
 def _play(dtype: torch.dtype) -> Play:

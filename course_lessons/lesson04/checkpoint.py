@@ -16,7 +16,7 @@ from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
 from ..shared.checking import one_thread
-from .checking import Batches, Run, made_batches
+from .runs import Batches, Run, made_batches
 
 
 def checkpoint(model, optimizer, scaler):

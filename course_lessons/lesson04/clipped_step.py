@@ -9,20 +9,12 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
-from .checking import (
-    REFUSED,
-    Play,
-    Run,
-    judge_back,
-    judge_runs,
-    judge_scaler,
-    made_batches,
-    watched,
-)
+from .checking import REFUSED, Play, judge_back, judge_runs, judge_scaler
+from .runs import Run, made_batches, watched
 
 
 def clipped_step(loss, model, optimizer, scaler, max_norm):
@@ -49,14 +41,12 @@ def _gives(value: str) -> Any:
     return edited(clipped_step, {"return norm": f"return {value}"})
 
 
-TWINS = {
-    "piles-up": edited(clipped_step, {"optimizer.zero_grad()": ""}),
-    "not-scaled": edited(
-        clipped_step, {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"}
-    ),
-    "clips-scaled": edited(clipped_step, {_UNSCALE: ""}),
+_MISTAKES = {
+    "piles-up": {"optimizer.zero_grad()": ""},
+    "not-scaled": {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"},
+    "clips-scaled": {_UNSCALE: ""},
     "never-clips": _clips(_NORM),
-    "divided-twice": edited(clipped_step, {_UNSCALE: _DIVIDE}),
+    "divided-twice": {_UNSCALE: _DIVIDE},
     "by-value": _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"),
     "one-by-one": _clips(
         f"{_NORM}\nfor p in model.parameters():\n    torch.nn.utils.clip_grad_norm_([p], max_norm)"
@@ -86,6 +76,7 @@ TWINS = {
         ),
     ),
 }
+TWINS = twins_of(clipped_step, _MISTAKES)
 BACK = {
     "scaled-norm": edited(
         clipped_step, {_UNSCALE: f"found = {_NORM}\n{_UNSCALE}", "return norm": "return found"}

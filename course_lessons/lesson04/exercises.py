@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    accumulate,
-    amp_step,
-    checkpoint,
-    choose_precision,
-    clipped_step,
-    follow_scale,
-    logits_loss,
-    lost,
-)
+from .accumulate import EXERCISE as accumulate
+from .amp_step import EXERCISE as amp_step
+from .checkpoint import EXERCISE as checkpoint
+from .choose_precision import EXERCISE as choose_precision
+from .clipped_step import EXERCISE as clipped_step
+from .follow_scale import EXERCISE as follow_scale
+from .logits_loss import EXERCISE as logits_loss
+from .lost import EXERCISE as lost
 
 EXERCISES: tuple[Exercise, ...] = (
-    lost.EXERCISE,
-    amp_step.EXERCISE,
-    clipped_step.EXERCISE,
-    choose_precision.EXERCISE,
-    logits_loss.EXERCISE,
-    follow_scale.EXERCISE,
-    accumulate.EXERCISE,
-    checkpoint.EXERCISE,
+    lost,
+    amp_step,
+    clipped_step,
+    choose_precision,
+    logits_loss,
+    follow_scale,
+    accumulate,
+    checkpoint,
 )

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
@@ -71,21 +71,20 @@ def of(arguments: str) -> Any:
     return edited(logits_loss, {_CALL: f"with_logits({arguments})"})
 
 
-TWINS = {
+_MISTAKES = {
     "sum": of('logits, targets, reduction="sum"'),
     "rows": tuple(
-        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="sum") / logits.shape[{at}]'})
-        for at in (0, -1)
+        {_CALL: f'{_CALL[:-1]}, reduction="sum") / logits.shape[{at}]'} for at in (0, -1)
     ),
     "one-entry": tuple(
-        edited(logits_loss, {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'})
+        {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'}
         for of_all in ("median", "max", "min")
     ),
     "part-only": (of("logits[0], targets[0]"), of("logits[-1], targets[-1]")),
     "targets-ignored": (of("logits, targets * 0 + 1"), of("logits, targets * 0")),
     "sigmoid-twice": of("torch.sigmoid(logits), targets"),
     "swapped": of("targets, logits"),
-    "sign": edited(logits_loss, {_LOSS: f"-{_LOSS}"}),
+    "sign": {_LOSS: f"-{_LOSS}"},
     "flipped": (of("logits, 1 - targets"), of("-logits, targets")),
     "rounded-targets": (
         of("logits, (targets > 0.5).float()"),
@@ -103,11 +102,9 @@ TWINS = {
     ),
     "classes": lambda logits, targets: F.cross_entropy(logits, targets),
     "softplus-side": lambda z, t: (z.clamp(min=0) - z * t + torch.log1p(torch.exp(z))).mean(),
-    "rounded": (
-        edited(logits_loss, {_LOSS: f"{_LOSS}.half()"}),
-        of("logits.half(), targets.half()"),
-    ),
+    "rounded": ({_LOSS: f"{_LOSS}.half()"}, of("logits.half(), targets.half()")),
 }
+TWINS = twins_of(logits_loss, _MISTAKES)
 
 
 def _cases() -> list[tuple[torch.Tensor, torch.Tensor]]:

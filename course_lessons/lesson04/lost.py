@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -53,58 +53,47 @@ _SHARE = "gone.item() / max(len(nonzero), 1)"
 _SMALLEST = "torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps"
 _ZEROS = {"gradients[gradients != 0]": "gradients.flatten()"}
 _TWINS = {
-    "all-entries": edited(lost, {"max(len(nonzero), 1)": "gradients.numel()"}),
+    "all-entries": {"max(len(nonzero), 1)": "gradients.numel()"},
     "zero-before": (
-        edited(lost, _ZEROS),
-        edited(lost, {**_ZEROS, _SHARE: f"{_SHARE} if gradients.any() else 0"}),
-        edited(lost, {_GONE: "gradients.to(dtype) == 0"}),
-        edited(
-            lost, {_GONE: "gradients.to(dtype) == 0", _SHARE: f"{_SHARE} if len(nonzero) else 0"}
-        ),
+        _ZEROS,
+        {**_ZEROS, _SHARE: f"{_SHARE} if gradients.any() else 0"},
+        {_GONE: "gradients.to(dtype) == 0"},
+        {_GONE: "gradients.to(dtype) == 0", _SHARE: f"{_SHARE} if len(nonzero) else 0"},
     ),
-    "subnormals": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"}),
-    "eps": edited(lost, {_GONE: "nonzero.abs() < torch.finfo(dtype).eps"}),
+    "subnormals": {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"},
+    "eps": {_GONE: "nonzero.abs() < torch.finfo(dtype).eps"},
     "threshold": (
-        edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST}"}),
-        edited(lost, {_GONE: f"nonzero.abs() < {_SMALLEST} / 2"}),
+        {_GONE: f"nonzero.abs() < {_SMALLEST}"},
+        {_GONE: f"nonzero.abs() < {_SMALLEST} / 2"},
     ),
     "sign": (
-        edited(lost, {_GONE: "nonzero < torch.finfo(dtype).tiny"}),
-        edited(lost, {_GONE: f"nonzero < {_SMALLEST}"}),
-        edited(lost, {_GONE: "nonzero.to(dtype) <= 0"}),
+        {_GONE: "nonzero < torch.finfo(dtype).tiny"},
+        {_GONE: f"nonzero < {_SMALLEST}"},
+        {_GONE: "nonzero.to(dtype) <= 0"},
     ),
-    "positive-only": edited(lost, {"gradients != 0": "gradients > 0"}),
-    "rounded": edited(lost, {_GONE: "nonzero.to(dtype) != nonzero"}),
+    "positive-only": {"gradients != 0": "gradients > 0"},
+    "rounded": {_GONE: "nonzero.to(dtype) != nonzero"},
     "infinite": (
-        edited(lost, {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"}),
-        edited(lost, {_GONE: "nonzero.to(dtype).isinf()"}),
+        {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"},
+        {_GONE: "nonzero.to(dtype).isinf()"},
     ),
     "kept": (
-        edited(lost, {"== 0": "!= 0"}),
-        edited(lost, {_SHARE: f"1 - {_SHARE}"}),
-        edited(lost, {_SHARE: "1 - gone.item() / gradients.numel()"}),
+        {"== 0": "!= 0"},
+        {_SHARE: f"1 - {_SHARE}"},
+        {_SHARE: "1 - gone.item() / gradients.numel()"},
     ),
-    "dtype-ignored": (
-        edited(lost, {"to(dtype)": "half()"}),
-        edited(lost, {"to(dtype)": "bfloat16()"}),
-    ),
-    "per-cent": edited(lost, {_SHARE: f"100 * {_SHARE}"}),
-    "count": edited(lost, {_SHARE: "gone"}),
-    "any": edited(lost, {_SHARE: "float(gone > 0)"}),
-    "by-size": edited(
-        lost,
-        {
-            _SHARE: "nonzero[nonzero.to(dtype) == 0].abs().sum().item() / max(nonzero.abs().sum().item(), 1e-99)"
-        },
-    ),
-    "whole-number": (
-        edited(lost, {" / max": " // max"}),
-        edited(lost, {_SHARE: f"round({_SHARE})"}),
-    ),
-    "by-rows": edited(lost, {"len(nonzero)": "len(gradients)"}),
+    "dtype-ignored": ({"to(dtype)": "half()"}, {"to(dtype)": "bfloat16()"}),
+    "per-cent": {_SHARE: f"100 * {_SHARE}"},
+    "count": {_SHARE: "gone"},
+    "any": {_SHARE: "float(gone > 0)"},
+    "by-size": {
+        _SHARE: "nonzero[nonzero.to(dtype) == 0].abs().sum().item() / max(nonzero.abs().sum().item(), 1e-99)"
+    },
+    "whole-number": ({" / max": " // max"}, {_SHARE: f"round({_SHARE})"}),
+    "by-rows": {"len(nonzero)": "len(gradients)"},
     "nothing-to-lose": (
-        edited(lost, {_SHARE: "gone / len(nonzero)"}),
-        edited(lost, {_SHARE: f"{_SHARE} if len(nonzero) else 1.0"}),
+        {_SHARE: "gone / len(nonzero)"},
+        {_SHARE: f"{_SHARE} if len(nonzero) else 1.0"},
     ),
 }
 
@@ -148,7 +137,7 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
     check_answer=OverCases(
         lost,
         _cases,
-        _TWINS,
+        twins_of(lost, _TWINS),
         read=_read,
         draw=_draw,
         alike=_alike,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    accumulate,
-    average_gradients,
-    rescue,
-    ring_all_reduce,
-    shard,
-    unhang,
-)
+from .accumulate import EXERCISE as accumulate
+from .average_gradients import EXERCISE as average_gradients
+from .rescue import EXERCISE as rescue
+from .ring_all_reduce import EXERCISE as ring_all_reduce
+from .shard import EXERCISE as shard
+from .unhang import EXERCISE as unhang
 
 EXERCISES: tuple[Exercise, ...] = (
-    average_gradients.EXERCISE,
-    shard.EXERCISE,
-    accumulate.EXERCISE,
-    unhang.EXERCISE,
-    ring_all_reduce.EXERCISE,
-    rescue.EXERCISE,
+    average_gradients,
+    shard,
+    accumulate,
+    unhang,
+    ring_all_reduce,
+    rescue,
 )

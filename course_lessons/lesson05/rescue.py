@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import NotTried, NotYet, Raised
@@ -181,7 +181,7 @@ def _trying(*prefixes: str) -> tuple[Callable[..., Any], ...]:
     return edited(rescue, tried), edited(rescue, {**tried, _REFUSAL: "return state"})
 
 
-TWINS: dict[str, Any] = {
+_MISTAKES = {
     "everywhere": (
         *_stripped(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
         *_stripped(lambda key: key.replace("module.", "")),
@@ -211,23 +211,18 @@ TWINS: dict[str, Any] = {
         *_trying("module.", "_orig_mod.", "", "module._orig_mod."),
         *_trying("module.", "_orig_mod.", "", "_orig_mod.module."),
     ),
-    "passed-on": edited(rescue, {_REFUSAL: "return state"}),
+    "passed-on": {_REFUSAL: "return state"},
     "twice": _trying(*_PREFIXES, "module.module.", "_orig_mod._orig_mod."),
     "extra-keys": (
-        edited(rescue, {_FITS: "all(prefix + key in state for key in wanted)"}),
-        edited(
-            rescue,
-            {_FITS: "all(prefix + key in state for key in wanted)", _REFUSAL: "return state"},
-        ),
+        {_FITS: "all(prefix + key in state for key in wanted)"},
+        {_FITS: "all(prefix + key in state for key in wanted)", _REFUSAL: "return state"},
     ),
-    "missing-keys": edited(
-        rescue,
-        {
-            _FITS: "set(state) <= {prefix + key for key in wanted}",
-            "{key: state[prefix + key] for key in wanted}": "{k.removeprefix(prefix): v for k, v in state.items()}",
-        },
-    ),
+    "missing-keys": {
+        _FITS: "set(state) <= {prefix + key for key in wanted}",
+        "{key: state[prefix + key] for key in wanted}": "{k.removeprefix(prefix): v for k, v in state.items()}",
+    },
 }
+TWINS: dict[str, Any] = twins_of(rescue, _MISTAKES)
 
 
 EXERCISE = Exercise(

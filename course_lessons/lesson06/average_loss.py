@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
@@ -156,43 +156,30 @@ def _average_used_up(model, batches, loss_fn):
 
 _COUNT = {"count += len(x)": "count += 1"}
 _QUIET = {"inference_mode": "no_grad"}
-LOSS_TWINS: dict[str, Any] = {
+_MISTAKES = {
     "mean-of-means": _average_of_means,
-    "unweighted": edited(average_loss, {**_QUIET, "item() * len(x)": "item()"}),
-    "by-batches": edited(average_loss, {**_QUIET, **_COUNT}),
-    "sum": edited(average_loss, {**_QUIET, "total / count": "total"}),
-    "sum-of-means": edited(average_loss, {"item() * len(x)": "item()", "total / count": "total"}),
+    "unweighted": {**_QUIET, "item() * len(x)": "item()"},
+    "by-batches": {**_QUIET, **_COUNT},
+    "sum": {**_QUIET, "total / count": "total"},
+    "sum-of-means": {"item() * len(x)": "item()", "total / count": "total"},
     "values": (
-        edited(average_loss, {"item() * len(x)": "item() * x.numel()"}),
-        edited(average_loss, {"count += len(x)": "count += x.numel()"}),
+        {"item() * len(x)": "item() * x.numel()"},
+        {"count += len(x)": "count += x.numel()"},
     ),
-    "last-only": (
-        edited(average_loss, {"total +=": "total =", "count +=": "count ="}),
-        edited(average_loss, {"total +=": "total ="}),
-    ),
+    "last-only": ({"total +=": "total =", "count +=": "count ="}, {"total +=": "total ="}),
     "short-left-out": tuple(
-        edited(
-            average_loss,
-            {
-                "total += loss_fn": f"most = {most}\nif len(x) < most:\n    continue\ntotal += loss_fn"
-            },
-        )
+        {"total += loss_fn": f"most = {most}\nif len(x) < most:\n    continue\ntotal += loss_fn"}
         for most in ("max(len(x), count and most)", "most if count else len(x)")
     ),
-    "first-left-out": edited(average_loss, {"in batches": "in list(batches)[1:]"}),
-    "rounded": tuple(
-        edited(average_loss, {"total / count": f"round(total / count, {digits})"})
-        for digits in (1, 2, 3)
-    ),
+    "first-left-out": {"in batches": "in list(batches)[1:]"},
+    "rounded": tuple({"total / count": f"round(total / count, {digits})"} for digits in (1, 2, 3)),
     "one-less": (
-        edited(average_loss, {"total / count": "total / (count - 1)"}),
-        edited(
-            average_loss,
-            {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
-        ),
+        {"total / count": "total / (count - 1)"},
+        {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
     ),
     "used-up": _average_used_up,
 }
+LOSS_TWINS: dict[str, Any] = twins_of(average_loss, _MISTAKES)
 
 
 EXERCISE = Exercise(

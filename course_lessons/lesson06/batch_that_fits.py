@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -52,44 +52,31 @@ _TWINS = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
         lambda small, large, capacity: capacity * small[0] // small[1],
-        edited(batch_that_fits, {"few + (capacity - low)": "capacity"}),
+        {"few + (capacity - low)": "capacity"},
     ),
-    "rounded": edited(batch_that_fits, {_LINE: f"round({_LINE.replace('//', '/')})"}),
-    "rounded-up": edited(batch_that_fits, {"few + (capacity - low)": "few - (low - capacity)"}),
-    "on-top": edited(batch_that_fits, {"few + (": "("}),
-    "on-top-of-large": edited(batch_that_fits, {"few + (capacity - low)": "(capacity - high)"}),
-    "bytes-first": edited(
-        batch_that_fits, {"(few, low), (many, high) =": "(low, few), (high, many) ="}
-    ),
-    "upside-down": edited(
-        batch_that_fits,
-        {_LINE: f"int((capacity - (low - {_TURNED} * few)) // {_TURNED})"},
-    ),
+    "rounded": {_LINE: f"round({_LINE.replace('//', '/')})"},
+    "rounded-up": {"few + (capacity - low)": "few - (low - capacity)"},
+    "on-top": {"few + (": "("},
+    "on-top-of-large": {"few + (capacity - low)": "(capacity - high)"},
+    "bytes-first": {"(few, low), (many, high) =": "(low, few), (high, many) ="},
+    "upside-down": {_LINE: f"int((capacity - (low - {_TURNED} * few)) // {_TURNED})"},
     "fixed-added": (
-        edited(
-            batch_that_fits,
-            {_LINE: "((capacity + low) * (many - few) - few * (high - low)) // (high - low)"},
-        ),
-        edited(batch_that_fits, {_LINE: f"int((capacity + low - {_SLOPE} * few) // {_SLOPE})"}),
+        {_LINE: "((capacity + low) * (many - few) - few * (high - low)) // (high - low)"},
+        {_LINE: f"int((capacity + low - {_SLOPE} * few) // {_SLOPE})"},
     ),
     "slope-of-one": (
-        edited(batch_that_fits, {_LINE: "int((capacity - low) / (high / many) + few)"}),
-        edited(batch_that_fits, {_LINE: "int((capacity - high) / (low / few) + many)"}),
+        {_LINE: "int((capacity - low) / (high / many) + few)"},
+        {_LINE: "int((capacity - high) / (low / few) + many)"},
     ),
-    "less-than": edited(batch_that_fits, {"capacity - low": "capacity - low - 1"}),
-    "one-more": edited(batch_that_fits, {_LINE: f"{_LINE} + 1"}),
-    "not-below-small": edited(batch_that_fits, {_LINE: f"{_LINE} if capacity > low else 0"}),
-    "one-less": edited(batch_that_fits, {_LINE: f"{_LINE} - 1"}),
-    "not-zero": (
-        edited(batch_that_fits, {"max(0,": "max(1,"}),
-        edited(batch_that_fits, {"max(0,": "max(few,"}),
-    ),
-    "capped": edited(batch_that_fits, {_LINE: f"min(many, {_LINE})"}),
-    "fraction": edited(batch_that_fits, {"//": "/"}),
-    "whole-slope": edited(
-        batch_that_fits, {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"}
-    ),
-    "negative": edited(batch_that_fits, {f"max(0, {_LINE})": _LINE}),
+    "less-than": {"capacity - low": "capacity - low - 1"},
+    "one-more": {_LINE: f"{_LINE} + 1"},
+    "not-below-small": {_LINE: f"{_LINE} if capacity > low else 0"},
+    "one-less": {_LINE: f"{_LINE} - 1"},
+    "not-zero": ({"max(0,": "max(1,"}, {"max(0,": "max(few,"}),
+    "capped": {_LINE: f"min(many, {_LINE})"},
+    "fraction": {"//": "/"},
+    "whole-slope": {") * (many - few) // (high - low": ") // ((high - low) // (many - few)"},
+    "negative": {f"max(0, {_LINE})": _LINE},
 }
 
 
@@ -113,7 +100,7 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
     check_answer=OverCases(
         batch_that_fits,
         _CASES,
-        _TWINS,
+        twins_of(batch_that_fits, _TWINS),
         draw=_draw,
         otherwise=lambda got, *_: "negative" if got < 0 else "wrong-batch",
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import agree, nearly
@@ -75,15 +75,13 @@ def _each_of_the_first(blocks: Sequence[nn.Module], x: Tensor) -> Tensor:
     return [block(x) for block in blocks][-1]
 
 
-TWINS: dict[str, Any] = {
-    "left-out": (
-        edited(checkpointed, {"in blocks": "in blocks[:-1]"}),
-        edited(checkpointed, {"in blocks": "in blocks[1:]"}),
-    ),
-    "backwards": edited(checkpointed, {"in blocks": "in reversed(blocks)"}),
+_MISTAKES = {
+    "left-out": ({"in blocks": "in blocks[:-1]"}, {"in blocks": "in blocks[1:]"}),
+    "backwards": {"in blocks": "in reversed(blocks)"},
     "first-x": _each_of_the_first,
-    "late-binding": edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"}),
+    "late-binding": {"(block, x,": "(lambda value: block(value), x,"},
 }
+TWINS: dict[str, Any] = twins_of(checkpointed, _MISTAKES)
 """What gives another output, and other gradients."""
 
 

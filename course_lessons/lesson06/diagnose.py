@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from course_lessons.shared import memory
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -104,46 +104,38 @@ _FIRST, _SECOND = (f'found["requested"] <= within_reach{more}:' for more in ("",
 _REACH = 'found["free"] + found["unallocated"]'
 _LESS = {"<= within_reach:": "< within_reach:", "<= within_reach +": "< within_reach +"}
 _TWINS = {
-    "less-than": (
-        edited(diagnose, _LESS),
-        *(edited(diagnose, {old: new}) for old, new in _LESS.items()),
-    ),
+    "less-than": (_LESS, *({old: new} for old, new in _LESS.items())),
     "half-the-reach": (
-        edited(diagnose, {_FIRST: _FIRST.replace("within_reach", 'found["free"]')}),
-        edited(diagnose, {_FIRST: _FIRST.replace("within_reach", 'found["unallocated"]')}),
-        edited(
-            diagnose,
-            {_FIRST: _FIRST.replace("within_reach", 'max(found["free"], found["unallocated"])')},
-        ),
-        edited(diagnose, {_REACH: 'found["free"]'}),
-        edited(diagnose, {_REACH: 'found["unallocated"]'}),
+        {_FIRST: _FIRST.replace("within_reach", 'found["free"]')},
+        {_FIRST: _FIRST.replace("within_reach", 'found["unallocated"]')},
+        {_FIRST: _FIRST.replace("within_reach", 'max(found["free"], found["unallocated"])')},
+        {_REACH: 'found["free"]'},
+        {_REACH: 'found["unallocated"]'},
     ),
     "others-alone": (
-        edited(diagnose, {"within_reach + others": "others"}),
-        edited(diagnose, {"within_reach + others": 'found["free"] + others'}),
-        edited(diagnose, {"within_reach + others": 'found["unallocated"] + others'}),
+        {"within_reach + others": "others"},
+        {"within_reach + others": 'found["free"] + others'},
+        {"within_reach + others": 'found["unallocated"] + others'},
     ),
     "others-too-many": (
-        edited(diagnose, {' - found["free"]': ""}),
-        edited(diagnose, {' - found["process"]': ""}),
-        edited(diagnose, {'found["process"]': 'found["allocated"]'}),
-        edited(diagnose, {"within_reach + others": 'found["capacity"]'}),
+        {' - found["free"]': ""},
+        {' - found["process"]': ""},
+        {'found["process"]': 'found["allocated"]'},
+        {"within_reach + others": 'found["capacity"]'},
     ),
-    "others-any": edited(diagnose, {_SECOND: "others > 0:"}),
-    "allocated": edited(diagnose, {_REACH: 'found["free"] + found["allocated"]'}),
+    "others-any": {_SECOND: "others > 0:"},
+    "allocated": {_REACH: 'found["free"] + found["allocated"]'},
     "others-first": (
-        edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:"}),
-        edited(diagnose, {_FIRST: _FIRST[:-1] + " and others <= 0:", _SECOND: "others > 0:"}),
-        edited(diagnose, {'"fragmented"': '"someone else"'}),
+        {_FIRST: _FIRST[:-1] + " and others <= 0:"},
+        {_FIRST: _FIRST[:-1] + " and others <= 0:", _SECOND: "others > 0:"},
+        {'"fragmented"': '"someone else"'},
     ),
-    "others-missed": edited(diagnose, {"within_reach + others": "within_reach"}),
+    "others-missed": {"within_reach + others": "within_reach"},
     "always-the-same": tuple(
         lambda message, text=text: text for text in ("fragmented", "someone else", "too large")
     ),
-    "first-two-swapped": edited(
-        diagnose, {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'}
-    ),
-    "swapped": edited(diagnose, {'"someone else"': '"too large"', '"too large"': '"someone else"'}),
+    "first-two-swapped": {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'},
+    "swapped": {'"someone else"': '"too large"', '"too large"': '"someone else"'},
 }
 
 
@@ -196,7 +188,7 @@ EXERCISE = Exercise(
     check_answer=OverCases(
         diagnose,
         [(message,) for message in _MESSAGES],
-        _TWINS,
+        twins_of(diagnose, _TWINS),
         draw=_draw,
         read=_read,
         alike=operator.eq,

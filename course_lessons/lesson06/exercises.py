@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    average_loss,
-    batch_that_fits,
-    checkpointed,
-    diagnose,
-    frugal_step,
-    largest_batch,
-    state_bytes,
-)
+from .average_loss import EXERCISE as average_loss
+from .batch_that_fits import EXERCISE as batch_that_fits
+from .checkpointed import EXERCISE as checkpointed
+from .diagnose import EXERCISE as diagnose
+from .frugal_step import EXERCISE as frugal_step
+from .largest_batch import EXERCISE as largest_batch
+from .state_bytes import EXERCISE as state_bytes
 
 EXERCISES: tuple[Exercise, ...] = (
-    state_bytes.EXERCISE,
-    average_loss.EXERCISE,
-    diagnose.EXERCISE,
-    checkpointed.EXERCISE,
-    largest_batch.EXERCISE,
-    batch_that_fits.EXERCISE,
-    frugal_step.EXERCISE,
+    state_bytes,
+    average_loss,
+    diagnose,
+    checkpointed,
+    largest_batch,
+    batch_that_fits,
+    frugal_step,
 )

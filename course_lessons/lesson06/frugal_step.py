@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Alive, how_far_off, norm, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
@@ -223,26 +223,22 @@ def _parts(cut: str, share: str) -> tuple[Callable[..., Any], ...]:
 
 _SHARE = " * len(rows) / len(x)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
-FRUGAL_TWINS = {
+_MISTAKES = {
     "summed": _parts("chunk(N)", ""),
     "mean-of-means": _parts("chunk(N)", " / N"),
     "fixed-share": _parts(f"split({ROWS} // N)", " / N"),
-    "by-rows": edited(frugal_step, {_SHARE: " * len(rows)"}),
-    "piles-up": (
-        edited(frugal_step, {"optimizer.zero_grad()": ""}),
-        edited(frugal_step, {"optimizer.zero_grad()": "", _SHARE: " / 4"}),
-    ),
-    "last-part": (
-        edited(frugal_step, {**_ZERO_EACH, _SHARE: ""}),
-        edited(frugal_step, _ZERO_EACH),
-    ),
+    "by-rows": {_SHARE: " * len(rows)"},
+    "piles-up": ({"optimizer.zero_grad()": ""}, {"optimizer.zero_grad()": "", _SHARE: " / 4"}),
+    "last-part": ({**_ZERO_EACH, _SHARE: ""}, _ZERO_EACH),
 }
+FRUGAL_TWINS = twins_of(frugal_step, _MISTAKES)
 _ADD, _MEANS = "total += loss.detach()", "loss.detach() * len(x) / len(rows)"
-_LOSS_TWINS = {
-    "last-loss": edited(frugal_step, {_ADD: f"total = {_MEANS}"}),
-    "loss-of-means": edited(frugal_step, {_ADD: f"total += {_MEANS} / 4"}),
-    "loss-summed": edited(frugal_step, {_ADD: f"total += {_MEANS}"}),
+_LOSS_TWINS_MISTAKES = {
+    "last-loss": {_ADD: f"total = {_MEANS}"},
+    "loss-of-means": {_ADD: f"total += {_MEANS} / 4"},
+    "loss-summed": {_ADD: f"total += {_MEANS}"},
 }
+_LOSS_TWINS = twins_of(frugal_step, _LOSS_TWINS_MISTAKES)
 
 
 EXERCISE = Exercise(

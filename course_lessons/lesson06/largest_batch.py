@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
@@ -195,31 +195,21 @@ def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> No
 
 _RETURN = "return good"
 _GAP = "while bad - good > 1:"
-TWINS: dict[str, Any] = {
-    "only-doubled": edited(largest_batch, {_GAP: "while False:"}),
-    "first-that-fails": (
-        edited(largest_batch, {_RETURN: "return good + 1"}),
-        edited(largest_batch, {_RETURN: "return bad"}),
-    ),
-    "one-less": edited(largest_batch, {_RETURN: "return max(good - 1, 0)"}),
-    "limit-left-out": edited(largest_batch, {"limit + 1": "limit"}),
-    "gap-too-wide": edited(largest_batch, {_GAP: "while bad - good > 2:"}),
+_MISTAKES = {
+    "only-doubled": {_GAP: "while False:"},
+    "first-that-fails": ({_RETURN: "return good + 1"}, {_RETURN: "return bad"}),
+    "one-less": {_RETURN: "return max(good - 1, 0)"},
+    "limit-left-out": {"limit + 1": "limit"},
+    "gap-too-wide": {_GAP: "while bad - good > 2:"},
     "start-fails": (
-        edited(largest_batch, {_GAP: "while good and bad - good > 1:"}),
-        edited(
-            largest_batch,
-            {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
-        ),
-        edited(largest_batch, {"good, bad = 0": "good, bad = start // 2"}),
+        {_GAP: "while good and bad - good > 1:"},
+        {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
+        {"good, bad = 0": "good, bad = start // 2"},
     ),
-    "none-fits": (
-        edited(largest_batch, {_RETURN: "return good or None"}),
-        edited(largest_batch, {_RETURN: "return max(good, 1)"}),
-    ),
-    "reads-result": edited(
-        largest_batch, {"works(batch)\nfine = True": "fine = bool(works(batch))"}
-    ),
+    "none-fits": ({_RETURN: "return good or None"}, {_RETURN: "return max(good, 1)"}),
+    "reads-result": {"works(batch)\nfine = True": "fine = bool(works(batch))"},
 }
+TWINS: dict[str, Any] = twins_of(largest_batch, _MISTAKES)
 
 
 def _judge_other_errors(answer: Callable[..., Any], judge: Judge) -> None:

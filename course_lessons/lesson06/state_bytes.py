@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -74,80 +74,59 @@ def _read(judge: Judge, got: Any) -> dict[str, float]:
 _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
 _BOTH = "p for p in (*model.parameters(), *model.buffers())"
 _TRAINED = "p for p in model.parameters() if p.requires_grad"
+_GRADIENTS = '"gradients": trained'
 _EXISTING = "p.grad for p in model.parameters() if p.grad is not None"
 _NUMBERS = "sum(p.numel() for p in model.parameters() if p.requires_grad)"
 _TWINS = {
-    "elements": edited(state_bytes, {" * t.element_size()": ""}),
+    "elements": {" * t.element_size()": ""},
     "always-four": (
-        edited(state_bytes, {"t.element_size()": "4"}),
-        edited(
-            state_bytes, {"size(model.buffers())": "4 * sum(b.numel() for b in model.buffers())"}
-        ),
-        edited(state_bytes, {"_parameter * trained": "_parameter * 4 * " + _NUMBERS}),
-        edited(state_bytes, {"t.element_size()": "next(model.parameters()).element_size()"}),
+        {"t.element_size()": "4"},
+        {"size(model.buffers())": "4 * sum(b.numel() for b in model.buffers())"},
+        {"_parameter * trained": "_parameter * 4 * " + _NUMBERS},
+        {"t.element_size()": "next(model.parameters()).element_size()"},
     ),
-    "first-dimension": edited(state_bytes, {"t.numel()": "(len(t) if t.dim() else 1)"}),
-    "state-numbers": edited(state_bytes, {"_parameter * trained": "_parameter * " + _NUMBERS}),
-    "always-adam": edited(state_bytes, {"states_per_parameter * trained": "2 * trained"}),
-    "one-too-many": edited(state_bytes, {"_parameter * trained": "_parameter * trained + trained"}),
-    "trained-only": edited(state_bytes, {"size(model.parameters())": "trained"}),
+    "first-dimension": {"t.numel()": "(len(t) if t.dim() else 1)"},
+    "state-numbers": {"_parameter * trained": "_parameter * " + _NUMBERS},
+    "always-adam": {"states_per_parameter * trained": "2 * trained"},
+    "one-too-many": {"_parameter * trained": "_parameter * trained + trained"},
+    "trained-only": {"size(model.parameters())": "trained"},
     "not-within": (
-        edited(
-            state_bytes,
-            {
-                "size(model.parameters())": "size(model.parameters(recurse=False))",
-                "for p in model.parameters()": "for p in model.parameters(recurse=False)",
-                "model.buffers()": "model.buffers(recurse=False)",
-            },
-        ),
-    ),
-    "own-buffers": edited(state_bytes, {"model.buffers()": "model.buffers(recurse=False)"}),
-    "no-buffers": edited(state_bytes, {"size(model.buffers())": "0"}),
-    "float-buffers": edited(
-        state_bytes, {"model.buffers()": "b for b in model.buffers() if b.is_floating_point()"}
-    ),
-    "buffers-in-both": edited(state_bytes, {"size(model.parameters())": f"size({_BOTH})"}),
-    "not-bytes": (
-        edited(state_bytes, {"for t in tensors)": "for t in tensors) / 2**20"}),
-        edited(state_bytes, {"for t in tensors)": "for t in tensors) / 1e6"}),
-        edited(state_bytes, {"for t in tensors)": "for t in tensors) // 1024"}),
-        edited(state_bytes, {"for t in tensors)": "for t in tensors) * 8"}),
-    ),
-    "frozen": (
-        edited(state_bytes, {" if p.requires_grad": ""}),
-        edited(state_bytes, {"_parameter * trained": "_parameter * size(model.parameters())"}),
-        edited(state_bytes, {'"gradients": trained': '"gradients": size(model.parameters())'}),
-    ),
-    "tied-twice": (
-        edited(
-            state_bytes,
-            {
-                _TRAINED: f"{_EVERY} if p.requires_grad",
-                "size(model.parameters())": f"size({_EVERY})",
-            },
-        ),
-        edited(state_bytes, {"size(model.parameters())": f"size({_EVERY})"}),
-        edited(
-            state_bytes,
-            {
-                "model.buffers()": "b for _, b in model.named_buffers(remove_duplicate=False)",
-            },
-        ),
-    ),
-    "saved-buffers": edited(
-        state_bytes,
-        {"model.buffers()": "model.state_dict(keep_vars=True).values()) - size(" + _EVERY},
-    ),
-    "buffers-learn": edited(
-        state_bytes,
         {
-            _TRAINED: f"{_BOTH} if p.is_floating_point()",
-            "size(model.parameters())": f"size({_BOTH})",
+            "size(model.parameters())": "size(model.parameters(recurse=False))",
+            "for p in model.parameters()": "for p in model.parameters(recurse=False)",
+            "model.buffers()": "model.buffers(recurse=False)",
         },
     ),
+    "own-buffers": {"model.buffers()": "model.buffers(recurse=False)"},
+    "no-buffers": {"size(model.buffers())": "0"},
+    "float-buffers": {"model.buffers()": "b for b in model.buffers() if b.is_floating_point()"},
+    "buffers-in-both": {"size(model.parameters())": f"size({_BOTH})"},
+    "not-bytes": (
+        {"for t in tensors)": "for t in tensors) / 2**20"},
+        {"for t in tensors)": "for t in tensors) / 1e6"},
+        {"for t in tensors)": "for t in tensors) // 1024"},
+        {"for t in tensors)": "for t in tensors) * 8"},
+    ),
+    "frozen": (
+        {" if p.requires_grad": ""},
+        {"_parameter * trained": "_parameter * size(model.parameters())"},
+        {_GRADIENTS: '"gradients": size(model.parameters())'},
+    ),
+    "tied-twice": (
+        {_TRAINED: f"{_EVERY} if p.requires_grad", "size(model.parameters())": f"size({_EVERY})"},
+        {"size(model.parameters())": f"size({_EVERY})"},
+        {"model.buffers()": "b for _, b in model.named_buffers(remove_duplicate=False)"},
+    ),
+    "saved-buffers": {
+        "model.buffers()": "model.state_dict(keep_vars=True).values()) - size(" + _EVERY
+    },
+    "buffers-learn": {
+        _TRAINED: f"{_BOTH} if p.is_floating_point()",
+        "size(model.parameters())": f"size({_BOTH})",
+    },
     "no-gradient-yet": (
-        edited(state_bytes, {'"gradients": trained': f'"gradients": size({_EXISTING})'}),
-        edited(state_bytes, {_TRAINED: _EXISTING}),
+        {_GRADIENTS: f'"gradients": size({_EXISTING})'},
+        {_TRAINED: _EXISTING},
     ),
 }
 
@@ -175,7 +154,7 @@ gradient nor a state. Dtypes differ, and a tensor that two layers share is there
     check_answer=OverCases(
         state_bytes,
         _cases,
-        _TWINS,
+        twins_of(state_bytes, _TWINS),
         read=_read,
         alike=operator.eq,
         otherwise=lambda got, right, *_: next(key for key in right if got[key] != right[key]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -41,7 +41,7 @@ def _with(norm: str):
     return edited(mend_a, {_NORM: norm})
 
 
-A_TWINS = {
+_MISTAKES = {
     "squared": _with(f"{_NORM} ** 2"),
     "sum-of-norms": _with(f"{_EACH}.sum()"),
     "mean-of-norms": _with(f"{_EACH}.mean()"),
@@ -51,28 +51,24 @@ A_TWINS = {
     "no-biases": _with(_NORM.replace("()])", "() if p.dim() > 1])")),
     "weights-norm": (
         _with(_NORM.replace("p.grad", "p.detach()")),
-        edited(
-            mend_a,
-            {
-                f"norms.append({_NORM})": "",
-                "optimizer.step()": "optimizer.step()\nnorms.append("
-                + _NORM.replace("p.grad", "p.detach()")
-                + ")",
-            },
-        ),
+        {
+            f"norms.append({_NORM})": "",
+            "optimizer.step()": "optimizer.step()\nnorms.append("
+            + _NORM.replace("p.grad", "p.detach()")
+            + ")",
+        },
     ),
     "largest-number": _with("max(p.grad.abs().max() for p in model.parameters())"),
     "absolute-sum": _with("sum(p.grad.abs().sum() for p in model.parameters())"),
     "losses": _with("loss.detach()"),
-    "running-norm": edited(
-        mend_a, {"(norms).tolist()": "(norms).square().cumsum(0).sqrt().tolist()"}
-    ),
+    "running-norm": {"(norms).tolist()": "(norms).square().cumsum(0).sqrt().tolist()"},
     "clipped": tuple(
         _with(f"torch.nn.utils.clip_grad_norm_(model.parameters(), {most})")
         for most in (1.0, 0.5, 2.0, 5.0, 10.0)
     ),
     **usual_twins(mend_a, "torch.stack(norms)"),
 }
+A_TWINS = twins_of(mend_a, _MISTAKES)
 
 
 EXERCISE = mend(

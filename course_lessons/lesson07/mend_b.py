@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
-from . import detective
+from . import detective, loops
 from .checking import judge_waits, limit, mend, times, usual_twins
 
 
@@ -43,7 +43,7 @@ def _judge_b(got: detective.Run, judge: Judge) -> None:
     judge_waits(got, judge)
 
 
-_B_BYTES = detective.ROWS_B * (4 * detective.WIDTH_B + 8)
+_B_BYTES = loops.ROWS_B * (4 * loops.WIDTH_B + 8)
 
 
 def _with(images: str = "images[rows]", labels: str = "labels[rows]"):
@@ -54,8 +54,8 @@ def _picked(index: str):
     return _with(f"images[{index}]", f"labels[{index}]")
 
 
-B_TWINS = {
-    "in-order": edited(mend_b, {"in order": "in torch.arange(len(images)).split(len(order[0]))"}),
+_MISTAKES = {
+    "in-order": {"in order": "in torch.arange(len(images)).split(len(order[0]))"},
     "first-rows": _picked(": len(rows)"),
     "labels-apart": (
         _with(labels="labels[: len(rows)]"),
@@ -67,10 +67,11 @@ B_TWINS = {
     "range": _picked("rows.min() : rows.max() + 1"),
     "rows-once": _picked("rows.unique()"),
     "row-dropped": (_picked("rows[:-1]"), _picked("rows[1:]")),
-    "reversed-order": edited(mend_b, {"in order": "in order[::-1]"}),
-    "times-rows": edited(mend_b, {"loss.detach()": "loss.detach() * len(y)"}),
+    "reversed-order": {"in order": "in order[::-1]"},
+    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
     **usual_twins(mend_b),
 }
+B_TWINS = twins_of(mend_b, _MISTAKES)
 
 
 EXERCISE = mend(

@@ -7,11 +7,12 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Judge
 
 from . import detective
 from .checking import judge_waits, limit, mend, times, usual_twins
+from .loader import Loader
 
 
 def mend_c(model, make_loader, epochs, optimizer, device):
@@ -41,24 +42,25 @@ def _judge_c(got: detective.Run, judge: Judge) -> None:
         judge.no("workers-restart", **times("c", got))
     if not starts:
         judge.no("only-pinned" if "pin_memory" in names else "in-line", **times("c", got))
-    workers = round(starts[0] / detective.Loader.START)
+    workers = round(starts[0] / Loader.START)
     name = "too-few-workers" if workers == 1 else "too-many-workers"
-    judge.no("slow" if 1 < workers <= detective.Loader.CORES else name, **times("c", got))
+    judge.no("slow" if 1 < workers <= Loader.CORES else name, **times("c", got))
 
 
 _BOTH = "for _ in range(epochs):\n    for x, y in loader:"
 _LIST = "torch.stack(losses).tolist()"
-C_TWINS = {
-    "one-batch": edited(mend_c, {"in loader": "in [next(iter(loader))] * len(loader)"}),
-    "epochs-inside": edited(mend_c, {_BOTH: "for x, y in loader:\n    for _ in range(epochs):"}),
-    "reversed-order": edited(
-        mend_c, {_BOTH: "for e in range(epochs):\n    for x, y in list(loader)[:: -1 if e else 1]:"}
-    ),
-    "first-losses": edited(mend_c, {_LIST: "torch.stack(losses[: len(loader)] * epochs).tolist()"}),
-    "last-losses": edited(mend_c, {_LIST: "torch.stack(losses[-len(loader) :] * epochs).tolist()"}),
-    "times-rows": edited(mend_c, {"loss.detach()": "loss.detach() * len(y)"}),
+_MISTAKES = {
+    "one-batch": {"in loader": "in [next(iter(loader))] * len(loader)"},
+    "epochs-inside": {_BOTH: "for x, y in loader:\n    for _ in range(epochs):"},
+    "reversed-order": {
+        _BOTH: "for e in range(epochs):\n    for x, y in list(loader)[:: -1 if e else 1]:"
+    },
+    "first-losses": {_LIST: "torch.stack(losses[: len(loader)] * epochs).tolist()"},
+    "last-losses": {_LIST: "torch.stack(losses[-len(loader) :] * epochs).tolist()"},
+    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
     **usual_twins(mend_c),
 }
+C_TWINS = twins_of(mend_c, _MISTAKES)
 
 
 EXERCISE = mend(

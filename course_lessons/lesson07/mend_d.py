@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -44,7 +44,7 @@ def _with(loss: str):
     return edited(mend_d, {"(weights * each).sum() / weights.sum()": loss})
 
 
-D_TWINS = {
+_MISTAKES = {
     "unweighted": _with("each.mean()"),
     "divided-by-count": _with("(weights * each).mean()"),
     "not-divided": _with("(weights * each).sum()"),
@@ -69,10 +69,11 @@ D_TWINS = {
         _with("(weights[:, None] * each).sum() / weights.sum()"),
         _with("(weights[:, None] * each).mean() / weights.sum()"),
     ),
-    "reports-unweighted": edited(mend_d, {"loss.detach()": "each.detach().mean()"}),
-    "times-rows": edited(mend_d, {"loss.detach()": "loss.detach() * len(y)"}),
+    "reports-unweighted": {"loss.detach()": "each.detach().mean()"},
+    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
     **usual_twins(mend_d),
 }
+D_TWINS = twins_of(mend_d, _MISTAKES)
 
 
 EXERCISE = mend(

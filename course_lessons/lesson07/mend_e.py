@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Judge
 
 from . import detective
@@ -47,13 +47,14 @@ def _judge_e(got: detective.Run, judge: Judge) -> None:
         judge.no("in-pieces" if got.calls > len(got.steps) else "slow", **seen)
 
 
-E_TWINS = {
-    "summed": edited(mend_e, {"model(x), y)": 'model(x), y, reduction="sum")'}),
-    "absolute": edited(mend_e, {"mse_loss": "l1_loss"}),
-    "root": edited(mend_e, {"loss.detach()": "loss.detach().sqrt()"}),
-    "times-rows": edited(mend_e, {"loss.detach()": "loss.detach() * len(y)"}),
+_MISTAKES = {
+    "summed": {"model(x), y)": 'model(x), y, reduction="sum")'},
+    "absolute": {"mse_loss": "l1_loss"},
+    "root": {"loss.detach()": "loss.detach().sqrt()"},
+    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
     **usual_twins(mend_e),
 }
+E_TWINS = twins_of(mend_e, _MISTAKES)
 
 
 EXERCISE = mend(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Judge
 
-from . import detective
+from . import detective, loops
 from .checking import judge_waits, limit, mend, times, usual_twins
 
 
@@ -32,7 +32,7 @@ def _judge_small(small: detective.Run, judge: Judge) -> None:
 
 def _judge_f(got: detective.Run, judge: Judge) -> None:
     each = got.step_bytes
-    if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > detective.ROWS_F:
+    if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(
             "still-grows",
             seen=f"{each[1]:,.0f} bytes read and written in the second step, {each[-1]:,.0f} in the last",
@@ -51,7 +51,7 @@ def _with(share: str, count: str = _COUNT):
     return edited(mend_f, {_SHARE: share, _COUNT: count})
 
 
-F_TWINS = {
+_MISTAKES = {
     "per-batch": _with("(output.argmax(1) == y).float().mean()"),
     "mean-of-means": _with(
         "hits / (len(accuracies) + 1)", "hits += (output.argmax(1) == y).float().mean()"
@@ -78,26 +78,21 @@ F_TWINS = {
             "(model(torch.cat([x for x, _ in batches])[:seen]).argmax(1) == torch.cat([y for _, y in batches])[:seen]).float().mean()"
         ),
     ),
-    "one-late": edited(
-        mend_f,
-        {
-            _COUNT: f"accuracies.append(torch.as_tensor({_SHARE} if seen else 0.0, device=y.device))\n{_COUNT}",
-            f"accuracies.append({_SHARE})": "",
-        },
-    ),
+    "one-late": {
+        _COUNT: f"accuracies.append(torch.as_tensor({_SHARE} if seen else 0.0, device=y.device))\n{_COUNT}",
+        f"accuracies.append({_SHARE})": "",
+    },
     "losses": _with("loss.detach()"),
     "whole": _with("hits // seen"),
-    "aliased": edited(
-        mend_f,
-        {
-            "hits, seen = [], 0, 0": "hits, seen = [], torch.zeros((), device=batches[0][0].device), []",
-            "seen += len(y)": "seen.append(len(y) + sum(seen[-1:]))",
-            "hits / seen": "hits",
-            "torch.stack(accuracies)": "(torch.stack(accuracies).cpu() / torch.tensor(seen))",
-        },
-    ),
+    "aliased": {
+        "hits, seen = [], 0, 0": "hits, seen = [], torch.zeros((), device=batches[0][0].device), []",
+        "seen += len(y)": "seen.append(len(y) + sum(seen[-1:]))",
+        "hits / seen": "hits",
+        "torch.stack(accuracies)": "(torch.stack(accuracies).cpu() / torch.tensor(seen))",
+    },
     **usual_twins(mend_f, "torch.stack(accuracies)"),
 }
+F_TWINS = twins_of(mend_f, _MISTAKES)
 
 
 EXERCISE = mend(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
@@ -27,7 +27,7 @@ def with_share(formula: str) -> tuple[Callable[..., Any], ...]:
     return tuple(edited(mfu, {_SHARE: formula, _TEST: test}) for test in tests)
 
 
-MFU_TWINS = {
+_MISTAKES = {
     "inverted": with_share("(seconds_per_step * peak) / flops_per_step"),
     "percent": with_share("100 * flops_per_step / (seconds_per_step * peak)"),
     "no-time": with_share("flops_per_step / peak"),
@@ -38,10 +38,11 @@ MFU_TWINS = {
     "rounded": with_share("round(flops_per_step / (seconds_per_step * peak), 2)"),
     "whole": with_share("flops_per_step // (seconds_per_step * peak)"),
     "above-one": with_share(_SHARE)[1:],
-    "cut": edited(mfu, {_SHARE: f"min(1, {_SHARE})"}),
-    "exactly-one": edited(mfu, {_TEST: "if share >= 1:"}),
-    "below-one": edited(mfu, {_TEST: "if share < 1:"}),
+    "cut": {_SHARE: f"min(1, {_SHARE})"},
+    "exactly-one": {_TEST: "if share >= 1:"},
+    "below-one": {_TEST: "if share < 1:"},
 }
+MFU_TWINS = twins_of(mfu, _MISTAKES)
 
 
 def _situation(flops: float, time: float, peak: float) -> str:

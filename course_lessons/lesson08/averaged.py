@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -97,22 +97,19 @@ _ANEW = "average[name] = average[name].lerp("
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
 _ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
 _TWINS = {
-    "in-16-bits": edited(averaged, _IN_16_BITS),
-    "rounds-each": edited(averaged, {**_IN_16_BITS, "return average": _ALL_FLOAT}),
-    "swapped": edited(averaged, {"1 - decay": "decay"}),
+    "in-16-bits": _IN_16_BITS,
+    "rounds-each": {**_IN_16_BITS, "return average": _ALL_FLOAT},
+    "swapped": {"1 - decay": "decay"},
     "from-zero": tuple(
-        edited(averaged, {_FIRST: first})
-        for first in ("torch.zeros(value.shape)", "(1 - decay) * value.float()")
+        {_FIRST: first} for first in ("torch.zeros(value.shape)", "(1 - decay) * value.float()")
     ),
-    "whole-old": edited(
-        averaged, {".lerp_(value.float(), 1 - decay)": ".add_((1 - decay) * value.float())"}
-    ),
+    "whole-old": {".lerp_(value.float(), 1 - decay)": ".add_((1 - decay) * value.float())"},
     "plain-mean": _of_copies(_mean_of_all),
     "only-last": _of_copies(lambda kept, decay: averaged(kept[-1:], decay)),
     "last-missing": _of_copies(lambda kept, decay: averaged(kept[:-1] or kept, decay)),
     "listed": lambda states, decay: averaged(list(states), decay),
     "alias": tuple(
-        edited(averaged, {_FIRST: first, **later, **counter})
+        {_FIRST: first, **later, **counter}
         for first, later in (
             ("value.float()", {}),
             ("value.float()", {_IN_PLACE: _ANEW}),
@@ -120,9 +117,9 @@ _TWINS = {
         )
         for counter in ({}, {_COUNTER: f"{_COUNTER} if name in average else value"})
     ),
-    "live-counter": edited(averaged, {_COUNTER: "average[name] = value"}),
-    "first-counter": edited(averaged, {_COUNTER: "average.setdefault(name, value.clone())"}),
-    "averages-counter": edited(averaged, {"not value.is_floating_point()": "False"}),
+    "live-counter": {_COUNTER: "average[name] = value"},
+    "first-counter": {_COUNTER: "average.setdefault(name, value.clone())"},
+    "averages-counter": {"not value.is_floating_point()": "False"},
 }
 
 _Seen = tuple[dict[str, Tensor], bool]
@@ -185,7 +182,7 @@ average is in float32.
     check_answer=OverCases(
         averaged,
         lambda: ((_Course(dtype, values), decay) for dtype, values, decay in _COURSES),
-        _TWINS,
+        twins_of(averaged, _TWINS),
         read=_read,
         look=lambda got, states, decay: (got, states.changed),
         alike=_alike,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -73,28 +73,20 @@ _TWINS = {
         labels.tolist().index(labels[row]) for row in bad_labels(labels, *rest)
     ],
     "first-only": lambda *case: bad_labels(*case)[:1],
-    "top-forgotten": edited(bad_labels, {"labels >= classes": "labels > classes"}),
-    "last-class": edited(bad_labels, {"labels >= classes": "labels >= classes - 1"}),
-    "class-zero": edited(bad_labels, {"labels < 0": "labels <= 0"}),
-    "both-at-once": edited(bad_labels, {_OUTSIDE: _OUTSIDE.replace("|", "&")}),
+    "top-forgotten": {"labels >= classes": "labels > classes"},
+    "last-class": {"labels >= classes": "labels >= classes - 1"},
+    "class-zero": {"labels < 0": "labels <= 0"},
+    "both-at-once": {_OUTSIDE: _OUTSIDE.replace("|", "&")},
     "one-side": (
-        edited(bad_labels, {_OUTSIDE: f"{_OUTSIDE} & (labels != ignore_index)", _BAD: "outside"}),
-        edited(
-            bad_labels, {"(labels < 0)": "(labels < 0) & (labels != ignore_index)", _BAD: "outside"}
-        ),
+        {_OUTSIDE: f"{_OUTSIDE} & (labels != ignore_index)", _BAD: "outside"},
+        {"(labels < 0)": "(labels < 0) & (labels != ignore_index)", _BAD: "outside"},
     ),
-    "negative-forgotten": (
-        edited(bad_labels, {"(labels < 0) | ": ""}),
-        edited(bad_labels, {"(labels < 0) | ": "", _BAD: "outside"}),
-    ),
-    "too-large-forgotten": edited(bad_labels, {" | (labels >= classes)": ""}),
-    "ignored-is-bad": edited(bad_labels, {_BAD: "outside"}),
-    "only-ignored": edited(bad_labels, {_BAD: "labels == ignore_index"}),
-    "fixed-ignore": (
-        edited(bad_labels, {"!= ignore_index": "!= -100"}),
-        edited(bad_labels, {_BAD: f"{_BAD} & (labels != -100)"}),
-    ),
-    "good-ones": edited(bad_labels, {"bad.nonzero()": "(~bad).nonzero()"}),
+    "negative-forgotten": ({"(labels < 0) | ": ""}, {"(labels < 0) | ": "", _BAD: "outside"}),
+    "too-large-forgotten": {" | (labels >= classes)": ""},
+    "ignored-is-bad": {_BAD: "outside"},
+    "only-ignored": {_BAD: "labels == ignore_index"},
+    "fixed-ignore": ({"!= ignore_index": "!= -100"}, {_BAD: f"{_BAD} & (labels != -100)"}),
+    "good-ones": {"bad.nonzero()": "(~bad).nonzero()"},
 }
 
 
@@ -142,7 +134,7 @@ list of the row numbers whose label `F.cross_entropy` would refuse. `labels` is 
     check_answer=OverCases(
         _refused,
         _CASES,
-        _TWINS,
+        twins_of(bad_labels, _TWINS),
         draw=_draw,
         read=_read,
         alike=_alike,

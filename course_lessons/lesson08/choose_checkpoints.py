@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -109,40 +109,27 @@ _MOST = "most = max(most, kept + inside)"
 _LOOP = "for number, (entry, inside, _) in enumerate(blocks)"
 _SECONDS = "return sum(blocks[number][2] for number in chosen)"
 _TWINS = {
-    "below-budget": edited(choose_checkpoints, {"<= budget": "< budget"}),
-    "no-second-time": edited(choose_checkpoints, {"return most": "return kept"}),
-    "all-entries": edited(
-        choose_checkpoints,
-        {"kept = most = 0": "kept = most = sum(block[0] for block in blocks)", "kept += entry": ""},
-    ),
-    "nothing-freed": edited(
-        choose_checkpoints,
-        {"return most": "return kept + max([blocks[n][1] for n in chosen], default=0)"},
-    ),
-    "entry-forgotten": edited(
-        choose_checkpoints,
-        {
-            "kept += entry": "",
-            "kept + inside)": "kept + entry + inside)",
-            "kept += inside": "kept += entry + inside",
-        },
-    ),
-    "inside-kept": edited(
-        choose_checkpoints,
-        {"if number not in chosen": "kept -= entry\nif number not in chosen"},
-    ),
-    "turned-round": edited(
-        choose_checkpoints,
-        {_LOOP: _LOOP.replace("enumerate(blocks)", "reversed(list(enumerate(blocks)))")},
-    ),
-    "fewest": (
-        edited(choose_checkpoints, {_SECONDS: "return len(chosen)"}),
-        edited(choose_checkpoints, {_SECONDS: "return len(chosen), sorted(chosen)"}),
-    ),
-    "least-memory": edited(choose_checkpoints, {_SECONDS: "return peak(chosen)"}),
-    "most-time": edited(
-        choose_checkpoints, {_SECONDS: "return -sum(blocks[n][2] for n in chosen)"}
-    ),
+    "below-budget": {"<= budget": "< budget"},
+    "no-second-time": {"return most": "return kept"},
+    "all-entries": {
+        "kept = most = 0": "kept = most = sum(block[0] for block in blocks)",
+        "kept += entry": "",
+    },
+    "nothing-freed": {
+        "return most": "return kept + max([blocks[n][1] for n in chosen], default=0)"
+    },
+    "entry-forgotten": {
+        "kept += entry": "",
+        "kept + inside)": "kept + entry + inside)",
+        "kept += inside": "kept += entry + inside",
+    },
+    "inside-kept": {"if number not in chosen": "kept -= entry\nif number not in chosen"},
+    "turned-round": {
+        _LOOP: _LOOP.replace("enumerate(blocks)", "reversed(list(enumerate(blocks)))")
+    },
+    "fewest": ({_SECONDS: "return len(chosen)"}, {_SECONDS: "return len(chosen), sorted(chosen)"}),
+    "least-memory": {_SECONDS: "return peak(chosen)"},
+    "most-time": {_SECONDS: "return -sum(blocks[n][2] for n in chosen)"},
     "one-by-one": tuple(
         map(
             _greedy,
@@ -158,9 +145,7 @@ _TWINS = {
     "from-the-front": _prefix,
     "kept-ones": _changed(lambda right, numbers: numbers - right),
     "from-one": _changed(lambda right, numbers: {n + 1 for n in right}),
-    "never-none": edited(
-        choose_checkpoints, {"range(2 ** len(blocks))": "range(1, 2 ** len(blocks))"}
-    ),
+    "never-none": {"range(2 ** len(blocks))": "range(1, 2 ** len(blocks))"},
     "last-block": _changed(lambda right, numbers: right and right | {max(numbers)}),
 }
 
@@ -238,7 +223,7 @@ use and the least time is added; None where no choice fits.
     check_answer=OverCases(
         choose_checkpoints,
         lambda: [(list(blocks), budget) for blocks, budget in _CASES],
-        _TWINS,
+        twins_of(choose_checkpoints, _TWINS),
         draw=_draw,
         read=_read,
         look=_look,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -68,25 +68,22 @@ _TWINS = {
         lambda rows: next((n for n, *_, s in sorted(rows, key=lambda row: row[3]) if s > 1), None),
     ),
     "unsorted": (
-        edited(crossover, {"sorted(rows, reverse=True)": "reversed(rows)"}),
-        edited(crossover, {"sorted(rows, reverse=True)": "rows"}),
+        {"sorted(rows, reverse=True)": "reversed(rows)"},
+        {"sorted(rows, reverse=True)": "rows"},
     ),
-    "upward": edited(crossover, {", reverse=True": ""}),
+    "upward": {", reverse=True": ""},
     "largest-win": lambda rows: max((n for n, *_, s in rows if s > 1), default=None),
     "largest-ratio": lambda rows: max(rows, key=lambda row: row[3])[0],
-    "a-tie-wins": edited(crossover, {"<= 1": "< 1"}),
-    "upside-down": edited(crossover, {"<= 1": ">= 1"}),
+    "a-tie-wins": {"<= 1": "< 1"},
+    "upside-down": {"<= 1": ">= 1"},
     "last-loss": lambda rows: max((n for n, *_, s in rows if s <= 1), default=None),
     "doubled": (_doubled, lambda rows: 2 * max((n for n, *_, s in rows if s <= 1), default=0)),
     "needs-a-loss": lambda rows: crossover(rows) if min(row[3] for row in rows) <= 1 else None,
     "place": (
-        edited(
-            crossover,
-            {
-                "size, *_, speedup in sorted(rows, reverse=True)": "size, (*_, speedup) in "
-                "reversed(list(enumerate(sorted(rows))))"
-            },
-        ),
+        {
+            "size, *_, speedup in sorted(rows, reverse=True)": "size, (*_, speedup) in "
+            "reversed(list(enumerate(sorted(rows))))"
+        },
         lambda rows: next((i for i, row in enumerate(rows) if row[0] == crossover(rows)), None),
     ),
     "not-none": tuple(
@@ -141,7 +138,7 @@ is none. Times are measured, so one small size may win by chance; a speed-up of 
     check_answer=OverCases(
         crossover,
         _CASES,
-        _TWINS,
+        twins_of(crossover, _TWINS),
         draw=_draw,
         read=_read,
         alike=operator.eq,

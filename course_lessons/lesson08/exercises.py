@@ -4,95 +4,57 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    accumulation_gap,
-    as_numpy,
-    averaged,
-    bad_labels,
-    batch_statistics,
-    bucket_lengths,
-    choose_checkpoints,
-    compare,
-    crossover,
-    first_that_runs,
-    first_tokens,
-    fit_mixed,
-    fit_the_card,
-    gather_rows,
-    gpu_list,
-    hottest,
-    keep_best,
-    leaving,
-    left_behind,
-    masked_loss,
-    memory_ledger,
-    memory_line,
-    newest,
-    optimizer_steps,
-    predictions,
-    prefetch,
-    race,
-    rank_of,
-    save_on_one,
-    steady_loop,
-    step_in_backward,
-    train_logged,
-    train_watched,
-    two_steps,
-    waits,
-    without_sigmoid,
-)
+from .accumulation_gap import EXERCISE as accumulation_gap
+from .as_numpy import EXERCISE as as_numpy
+from .averaged import EXERCISE as averaged
+from .bad_labels import EXERCISE as bad_labels
+from .batch_statistics import EXERCISE as batch_statistics
+from .bucket_lengths import EXERCISE as bucket_lengths
+from .choose_checkpoints import EXERCISE as choose_checkpoints
+from .compare import EXERCISE as compare
+from .crossover import EXERCISE as crossover
+from .first_that_runs import EXERCISE as first_that_runs
+from .first_tokens import EXERCISE as first_tokens
+from .fit_mixed import EXERCISE as fit_mixed
+from .fit_the_card import EXERCISE as fit_the_card
+from .gather_rows import EXERCISE as gather_rows
+from .gpu_list import EXERCISE as gpu_list
+from .hottest import EXERCISE as hottest
+from .keep_best import EXERCISE as keep_best
+from .leaving import EXERCISE as leaving
+from .left_behind import EXERCISE as left_behind
+from .masked_loss import EXERCISE as masked_loss
+from .memory_ledger import EXERCISE as memory_ledger
+from .memory_line import EXERCISE as memory_line
+from .newest import EXERCISE as newest
+from .optimizer_steps import EXERCISE as optimizer_steps
+from .predictions import EXERCISE as predictions
+from .prefetch import EXERCISE as prefetch
+from .race import EXERCISE as race
+from .rank_of import EXERCISE as rank_of
+from .save_on_one import EXERCISE as save_on_one
+from .steady_loop import EXERCISE as steady_loop
+from .step_in_backward import EXERCISE as step_in_backward
+from .train_logged import EXERCISE as train_logged
+from .train_watched import EXERCISE as train_watched
+from .two_steps import EXERCISE as two_steps
+from .waits import EXERCISE as waits
+from .without_sigmoid import EXERCISE as without_sigmoid
 
-TAKE_HOME = (
-    race.EXERCISE,
-    crossover.EXERCISE,
-    compare.EXERCISE,
-    memory_line.EXERCISE,
-    accumulation_gap.EXERCISE,
-)
-DEVICES = (
-    gpu_list.EXERCISE,
-    bad_labels.EXERCISE,
-    as_numpy.EXERCISE,
-    first_that_runs.EXERCISE,
-    predictions.EXERCISE,
-    left_behind.EXERCISE,
-)
-LOOP = (
-    optimizer_steps.EXERCISE,
-    waits.EXERCISE,
-    keep_best.EXERCISE,
-    newest.EXERCISE,
-    train_watched.EXERCISE,
-)
-PRECISION = (
-    leaving.EXERCISE,
-    without_sigmoid.EXERCISE,
-    fit_mixed.EXERCISE,
-    averaged.EXERCISE,
-    two_steps.EXERCISE,
-)
+TAKE_HOME = (race, crossover, compare, memory_line, accumulation_gap)
+DEVICES = (gpu_list, bad_labels, as_numpy, first_that_runs, predictions, left_behind)
+LOOP = (optimizer_steps, waits, keep_best, newest, train_watched)
+PRECISION = (leaving, without_sigmoid, fit_mixed, averaged, two_steps)
 MEMORY = (
-    memory_ledger.EXERCISE,
-    first_tokens.EXERCISE,
-    steady_loop.EXERCISE,
-    fit_the_card.EXERCISE,
-    step_in_backward.EXERCISE,
-    choose_checkpoints.EXERCISE,
+    memory_ledger,
+    first_tokens,
+    steady_loop,
+    fit_the_card,
+    step_in_backward,
+    choose_checkpoints,
 )
-SPEED = (
-    hottest.EXERCISE,
-    masked_loss.EXERCISE,
-    train_logged.EXERCISE,
-    bucket_lengths.EXERCISE,
-    prefetch.EXERCISE,
-)
-SEVERAL = (
-    rank_of.EXERCISE,
-    save_on_one.EXERCISE,
-    batch_statistics.EXERCISE,
-    gather_rows.EXERCISE,
-)
+SPEED = (hottest, masked_loss, train_logged, bucket_lengths, prefetch)
+SEVERAL = (rank_of, save_on_one, batch_statistics, gather_rows)
 EXERCISES: tuple[Exercise, ...] = (
     *TAKE_HOME,
     *DEVICES,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -57,44 +57,40 @@ def _draw(random: Random) -> tuple[float, int, Formats]:
 _PLANS = "parts * per_part + batch * seconds"
 _BYTES = "fixed + per_sample * rows"
 _RANGE = "range(1, batch + 1)"
-TWINS = {
-    name: tuple(
-        edited(fit_the_card, one) for one in (edits if isinstance(edits, tuple) else (edits,))
-    )
-    for name, edits in {
-        "no-margin": {"0.9 * capacity": "capacity"},
-        "only-a-tenth": {"0.9 * capacity": "0.1 * capacity"},
-        "just-full": {f"{_BYTES} <=": f"{_BYTES} <"},
-        "no-fixed": {"fixed + ": ""},
-        "fixed-for-each-row": {_BYTES: "(fixed + per_sample) * rows"},
-        "swapped": (
-            {"name, rows, parts)": "name, parts, rows)"},
-            {"0.9 * capacity": "capacity", "name, rows, parts)": "name, parts, rows)"},
-        ),
-        "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
-        "all-in-each-part": {_PLANS: "parts * (per_part + batch * seconds)"},
-        "one-part-of-samples": (
-            {_PLANS: "parts * per_part + rows * seconds"},
-            {_PLANS: "parts * per_part + rows * seconds, parts", "[1:]": "[2:]"},
-        ),
-        "most-parts": {_PLANS: "per_part + rows * seconds"},
-        "seconds-swapped": {"per_part, seconds)": "seconds, per_part)"},
-        "slowest": {"min(plans)": "max(plans)"},
-        "fewest-parts": {"plans.append((": "plans.append((parts, ", "[1:]": "[2:]"},
-        "powers-of-two": {_RANGE: "[2**k for k in range(batch.bit_length())]"},
-        "never-whole": {_RANGE: "range(2, batch + 1)"},
-        "no-single-rows": {_RANGE: "range(1, batch)"},
-        "never-split": ({_RANGE: "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
-        "first-format": {
-            "plans.append((": "plans.append((list(formats).index(name), ",
-            "[1:]": "[2:]",
-        },
-        "other-batch": {
-            "rows = batch // parts": "rows = -(-batch // parts)",
-            "rows * parts == batch and ": "",
-        },
-    }.items()
+_MISTAKES = {
+    "no-margin": {"0.9 * capacity": "capacity"},
+    "only-a-tenth": {"0.9 * capacity": "0.1 * capacity"},
+    "just-full": {f"{_BYTES} <=": f"{_BYTES} <"},
+    "no-fixed": {"fixed + ": ""},
+    "fixed-for-each-row": {_BYTES: "(fixed + per_sample) * rows"},
+    "swapped": (
+        {"name, rows, parts)": "name, parts, rows)"},
+        {"0.9 * capacity": "capacity", "name, rows, parts)": "name, parts, rows)"},
+    ),
+    "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
+    "all-in-each-part": {_PLANS: "parts * (per_part + batch * seconds)"},
+    "one-part-of-samples": (
+        {_PLANS: "parts * per_part + rows * seconds"},
+        {_PLANS: "parts * per_part + rows * seconds, parts", "[1:]": "[2:]"},
+    ),
+    "most-parts": {_PLANS: "per_part + rows * seconds"},
+    "seconds-swapped": {"per_part, seconds)": "seconds, per_part)"},
+    "slowest": {"min(plans)": "max(plans)"},
+    "fewest-parts": {"plans.append((": "plans.append((parts, ", "[1:]": "[2:]"},
+    "powers-of-two": {_RANGE: "[2**k for k in range(batch.bit_length())]"},
+    "never-whole": {_RANGE: "range(2, batch + 1)"},
+    "no-single-rows": {_RANGE: "range(1, batch)"},
+    "never-split": ({_RANGE: "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
+    "first-format": {
+        "plans.append((": "plans.append((list(formats).index(name), ",
+        "[1:]": "[2:]",
+    },
+    "other-batch": {
+        "rows = batch // parts": "rows = -(-batch // parts)",
+        "rows * parts == batch and ": "",
+    },
 }
+TWINS = twins_of(fit_the_card, _MISTAKES)
 
 
 def _read(judge: Judge, got: Any) -> Any:

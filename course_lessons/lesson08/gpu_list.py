@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -75,40 +75,30 @@ _CASES = [
 ]
 
 _GIB = "card.total_memory / 2**30"
-GPU_TWINS = {
+_MISTAKES = {
     "decimal": (
-        edited(gpu_list, {"2**30": "1e9"}),
-        edited(gpu_list, {"2**30": "1e9", "GiB": "GB"}),
-        edited(gpu_list, {"2**30": "1e9", "card.name},": "card.name}"}),
+        {"2**30": "1e9"},
+        {"2**30": "1e9", "GiB": "GB"},
+        {"2**30": "1e9", "card.name},": "card.name}"},
     ),
-    "unit-name": edited(gpu_list, {"GiB": "GB"}),
-    "mebibytes": (
-        edited(gpu_list, {"2**30": "2**20"}),
-        edited(gpu_list, {"2**30": "2**20", "GiB": "MiB"}),
-    ),
+    "unit-name": {"GiB": "GB"},
+    "mebibytes": ({"2**30": "2**20"}, {"2**30": "2**20", "GiB": "MiB"}),
     "whole-gib": (
-        edited(gpu_list, {" / 2**30": " // 2**30"}),
-        edited(gpu_list, {_GIB: "card.total_memory // 2**30", ":.1f": ""}),
-        edited(gpu_list, {".1f": ".0f"}),
+        {" / 2**30": " // 2**30"},
+        {_GIB: "card.total_memory // 2**30", ":.1f": ""},
+        {".1f": ".0f"},
     ),
-    "cut-digits": edited(gpu_list, {_GIB: f"int({_GIB} * 10) / 10"}),
-    "more-digits": (
-        edited(gpu_list, {".1f": ".2f"}),
-        edited(gpu_list, {":.1f": ""}),
-        edited(gpu_list, {f"{_GIB}:.1f": f"round({_GIB}, 2)"}),
-    ),
-    "from-one": edited(gpu_list, {"cuda:{index}": "cuda:{index + 1}"}),
-    "no-index": (
-        edited(gpu_list, {"cuda:{index} ": ""}),
-        edited(gpu_list, {"cuda:{index}": "{index}"}),
-        edited(gpu_list, {"cuda:{index}": "cuda"}),
-    ),
+    "cut-digits": {_GIB: f"int({_GIB} * 10) / 10"},
+    "more-digits": ({".1f": ".2f"}, {":.1f": ""}, {f"{_GIB}:.1f": f"round({_GIB}, 2)"}),
+    "from-one": {"cuda:{index}": "cuda:{index + 1}"},
+    "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
     "one-card": (
-        edited(gpu_list, {"get_device_properties(index)": "get_device_properties(0)"}),
-        edited(gpu_list, {"card.total": "cuda.get_device_properties(0).total"}),
-        edited(gpu_list, {"{card.name}": "{cuda.get_device_name()}"}),
+        {"get_device_properties(index)": "get_device_properties(0)"},
+        {"card.total": "cuda.get_device_properties(0).total"},
+        {"{card.name}": "{cuda.get_device_name()}"},
     ),
 }
+GPU_TWINS = twins_of(gpu_list, _MISTAKES)
 
 
 def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:

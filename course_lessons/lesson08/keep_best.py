@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -109,62 +109,46 @@ _COPY = "copy.deepcopy(model.state_dict())"
 _START = "best = -math.inf"
 _BETTER = "found > best"
 _RETURN = "return best"
-TWINS = {
+_MISTAKES = {
     "no-copy": (
-        edited(keep_best, {_COPY: "model.state_dict()"}),
-        edited(keep_best, {_COPY: "model.state_dict()", _BETTER: "found >= best"}),
-        edited(keep_best, {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"}),
-        edited(
-            keep_best, {_COPY: "model.state_dict()", _START: "best, kept = 0.0, model.state_dict()"}
-        ),
+        {_COPY: "model.state_dict()"},
+        {_COPY: "model.state_dict()", _BETTER: "found >= best"},
+        {_COPY: "model.state_dict()", _START: f"best, kept = 0.0, {_COPY}"},
+        {_COPY: "model.state_dict()", _START: "best, kept = 0.0, model.state_dict()"},
     ),
-    "never-loaded": edited(keep_best, {"model.load_state_dict(kept)": ""}),
-    "last-of-all": edited(keep_best, {f"if {_BETTER}:": "if True:"}),
-    "best-not-raised": edited(keep_best, {"best, kept = found, ": "kept = "}),
-    "no-buffers": edited(
-        keep_best,
-        {
-            _COPY: "copy.deepcopy(dict(model.named_parameters()))",
-            "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
-        },
-    ),
-    "later-tie": edited(keep_best, {_BETTER: "found >= best"}),
-    "from-zero": tuple(
-        edited(keep_best, {_START: f"best, kept = {start}, {_COPY}"}) for start in (0.0, -1.0)
-    ),
-    "worst": edited(keep_best, {_START: "best = math.inf", _BETTER: "found < best"}),
-    "last-score": edited(keep_best, {_RETURN: "return found"}),
+    "never-loaded": {"model.load_state_dict(kept)": ""},
+    "last-of-all": {f"if {_BETTER}:": "if True:"},
+    "best-not-raised": {"best, kept = found, ": "kept = "},
+    "no-buffers": {
+        _COPY: "copy.deepcopy(dict(model.named_parameters()))",
+        "load_state_dict(kept)": "load_state_dict(kept, strict=False)",
+    },
+    "later-tie": {_BETTER: "found >= best"},
+    "from-zero": tuple({_START: f"best, kept = {start}, {_COPY}"} for start in (0.0, -1.0)),
+    "worst": {_START: "best = math.inf", _BETTER: "found < best"},
+    "last-score": {_RETURN: "return found"},
     "epoch-for-score": (
-        edited(
-            keep_best,
-            {
-                "for _": "for epoch",
-                "best, kept = found": "best, at, kept = found, epoch",
-                _RETURN: "return at",
-            },
-        ),
-        edited(
-            keep_best,
-            {
-                "for _": "for epoch",
-                "best, kept = found": "best, at, kept = found, epoch + 1",
-                _RETURN: "return at",
-            },
-        ),
-    ),
-    "before-training": edited(
-        keep_best,
-        {"train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"},
-    ),
-    "stops-early": edited(keep_best, {f"if {_BETTER}:": f"if not {_BETTER}:\n    break\nelse:"}),
-    "better-than-last": edited(
-        keep_best,
         {
-            _START: "best = before = -math.inf",
-            f"if {_BETTER}:": "better, before = found > before, found\nif better:",
+            "for _": "for epoch",
+            "best, kept = found": "best, at, kept = found, epoch",
+            _RETURN: "return at",
+        },
+        {
+            "for _": "for epoch",
+            "best, kept = found": "best, at, kept = found, epoch + 1",
+            _RETURN: "return at",
         },
     ),
+    "before-training": {
+        "train_epoch(model)\nfound = score(model)": "found = score(model)\ntrain_epoch(model)"
+    },
+    "stops-early": {f"if {_BETTER}:": f"if not {_BETTER}:\n    break\nelse:"},
+    "better-than-last": {
+        _START: "best = before = -math.inf",
+        f"if {_BETTER}:": "better, before = found > before, found\nif better:",
+    },
 }
+TWINS = twins_of(keep_best, _MISTAKES)
 
 
 def _why(got: Left, right: Left, *_: Any) -> str:

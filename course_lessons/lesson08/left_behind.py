@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -115,48 +115,42 @@ _MODULE = "[*value.parameters(), *value.buffers()]"
 _DICT = "value = list(value.values())"
 _OFF = "t.device != device"
 _ANY = "any(t.device != device for t in tensors(value))"
-TWINS = {
-    name: tuple(
-        edited(left_behind, one) for one in (edits if isinstance(edits, tuple) else (edits,))
-    )
-    for name, edits in {
-        "registered-only": {_OWN: "False"},
-        "no-buffers": {", *module.named_buffers()": ""},
-        "saved-buffers": (
-            {
-                "[*module.named_parameters(), *module.named_buffers()]": "[*module.state_dict().items()]"
-            },
-            {_MODULE: "list(value.state_dict().values())"},
-        ),
-        "no-parameters": {"*module.named_parameters(), ": ""},
-        "top-only": {"module.named_modules()": '[("", module)]'},
-        "no-containers": {_ITEMS: "[]"},
-        "no-modules": {_MODULE: "[]"},
-        "no-dicts": ({_DICT: "value = []"}, {_DICT: "value = list(value)"}),
-        "no-tuples": {"(list, tuple)": "list"},
-        "one-level": (
-            {_ITEMS: "[t for t in value if isinstance(t, torch.Tensor)]"},
-            {
-                _ITEMS: "[t for item in value for t in (tensors(item) "
-                "if isinstance(item, (torch.Tensor, nn.Module)) else [])]"
-            },
-        ),
-        "modules-buffers": {_MODULE: "list(value.parameters())"},
-        "first-item": {_ITEMS: "[t for item in value[:1] for t in tensors(item)]"},
-        "all-off": {_ANY: f"tensors(value) and all({_OFF} for t in tensors(value))"},
-        "private": {_OWN: 'not name.startswith("_")'},
-        "torchs-own": (
-            {_OWN: "True"},
-            {_OWN: 'name != "_parameters"'},
-            {_OWN: 'name not in ("_parameters", "_buffers")'},
-        ),
-        "no-path": {_NAME: "name"},
-        "leading-dot": {_NAME: 'f"{path}.{name}"'},
-        "turned-round": {_OFF: "t.device == device"},
-        "not-sorted": {"sorted(name": "list(name"},
-        "all-names": {_OFF: "True"},
-    }.items()
+_MISTAKES = {
+    "registered-only": {_OWN: "False"},
+    "no-buffers": {", *module.named_buffers()": ""},
+    "saved-buffers": (
+        {"[*module.named_parameters(), *module.named_buffers()]": "[*module.state_dict().items()]"},
+        {_MODULE: "list(value.state_dict().values())"},
+    ),
+    "no-parameters": {"*module.named_parameters(), ": ""},
+    "top-only": {"module.named_modules()": '[("", module)]'},
+    "no-containers": {_ITEMS: "[]"},
+    "no-modules": {_MODULE: "[]"},
+    "no-dicts": ({_DICT: "value = []"}, {_DICT: "value = list(value)"}),
+    "no-tuples": {"(list, tuple)": "list"},
+    "one-level": (
+        {_ITEMS: "[t for t in value if isinstance(t, torch.Tensor)]"},
+        {
+            _ITEMS: "[t for item in value for t in (tensors(item) "
+            "if isinstance(item, (torch.Tensor, nn.Module)) else [])]"
+        },
+    ),
+    "modules-buffers": {_MODULE: "list(value.parameters())"},
+    "first-item": {_ITEMS: "[t for item in value[:1] for t in tensors(item)]"},
+    "all-off": {_ANY: f"tensors(value) and all({_OFF} for t in tensors(value))"},
+    "private": {_OWN: 'not name.startswith("_")'},
+    "torchs-own": (
+        {_OWN: "True"},
+        {_OWN: 'name != "_parameters"'},
+        {_OWN: 'name not in ("_parameters", "_buffers")'},
+    ),
+    "no-path": {_NAME: "name"},
+    "leading-dot": {_NAME: 'f"{path}.{name}"'},
+    "turned-round": {_OFF: "t.device == device"},
+    "not-sorted": {"sorted(name": "list(name"},
+    "all-names": {_OFF: "True"},
 }
+TWINS = twins_of(left_behind, _MISTAKES)
 
 
 def _why(got: list[Any], right: list[str], module: nn.Module, device: torch.device) -> str:

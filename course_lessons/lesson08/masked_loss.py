@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
@@ -104,8 +104,8 @@ def _both(*some: dict[str, str]) -> tuple[Callable[..., Any], ...]:
     return tuple(edited(masked_loss, {**edits, **more}) for edits in some for more in ({}, _CLEAN))
 
 
-TWINS = {
-    "nan-gradient": edited(masked_loss, _CLEAN),
+_MISTAKES = {
+    "nan-gradient": _CLEAN,
     "divided-by-all": _both(
         {_COUNT: "len(mask)"}, {_TOTAL: _MEAN, f" / {_COUNT}": " * mask.float().mean()"}
     ),
@@ -113,27 +113,24 @@ TWINS = {
     "summed-few": _both({"min=1": "max=1"}),
     "adds-to-count": _both(*({_COUNT: f"(mask.sum() + {x})"} for x in (1, 0.01, 1e-3))),
     "none-counts": _both({".clamp(min=1)": ""}, {_TOTAL: _MEAN, f" / {_COUNT}": ""}),
-    "nan-in-padding": edited(masked_loss, {**_CLEAN, **_CLAMP, _TOTAL: f"({_EACH} * mask).sum()"}),
+    "nan-in-padding": {**_CLEAN, **_CLAMP, _TOTAL: f"({_EACH} * mask).sum()"},
     "upside-down": tuple(
-        edited(
-            masked_loss,
-            {
-                _FILLED: logits,
-                _FILL: "targets.clamp(min=0).masked_fill(mask, -100)",
-                _COUNT: f"{count}.clamp(min=1)",
-            },
-        )
+        {
+            _FILLED: logits,
+            _FILL: "targets.clamp(min=0).masked_fill(mask, -100)",
+            _COUNT: f"{count}.clamp(min=1)",
+        }
         for count in ("mask.sum()", "(~mask).sum()")
         for logits in ("logits.masked_fill(mask[:, None], 0)", "logits")
     ),
     "divided-twice": _both(*({_TOTAL: mean} for mean in (_MEAN, f"{_MEAN}.nan_to_num()"))),
-    "padding-in-sum": edited(masked_loss, {**_CLEAN, **_CLAMP}),
-    "padding-in-mean": edited(masked_loss, {**_CLEAN, **_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""}),
+    "padding-in-sum": {**_CLEAN, **_CLAMP},
+    "padding-in-mean": {**_CLEAN, **_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""},
     "zeroed-logits": (
-        edited(masked_loss, {**_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""}),
-        edited(masked_loss, _CLAMP),
+        {**_CLAMP, _TOTAL: _MEAN, f" / {_COUNT}": ""},
+        _CLAMP,
         *(
-            edited(masked_loss, {_FILLED: "logits * mask[:, None]", **_CLAMP, **more})
+            {_FILLED: "logits * mask[:, None]", **_CLAMP, **more}
             for more in ({_TOTAL: _MEAN, f" / {_COUNT}": ""}, {})
         ),
     ),
@@ -146,6 +143,7 @@ TWINS = {
     "probabilities": _both({"(clean, kept": "(clean.softmax(1), kept"}),
     "no-graph": _both({"(clean, kept": "(clean.detach(), kept"}),
 }
+TWINS = twins_of(masked_loss, _MISTAKES)
 
 
 def _why(got: Trained, right: Trained, *_: Any) -> str:

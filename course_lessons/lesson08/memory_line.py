@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -137,14 +137,11 @@ _TWINS = {
     "no-warm-up": (
         *_let_go({"make_step(batch)\nstep()": "make_step(batch)"}),
         *_let_go({_FIRST + _RESET: f"{_RESET}\nstep = make_step(batch)"}),
-        edited(memory_line, {f"{_RESET}\nstep()": f"{_RESET}\nmake_step(batch)()"}),
-        edited(
-            memory_line,
-            {
-                "make_step(batch)\nstep()": "make_step(batch)",
-                "return fixed, per_sample": "return per_sample, fixed",
-            },
-        ),
+        {f"{_RESET}\nstep()": f"{_RESET}\nmake_step(batch)()"},
+        {
+            "make_step(batch)\nstep()": "make_step(batch)",
+            "return fixed, per_sample": "return per_sample, fixed",
+        },
     ),
     "not-the-peak": _let_go({_PEAK: "peaks.append(meter.memory_allocated())"}),
     "never-reset": _let_go({_RESET: ""}),
@@ -152,10 +149,10 @@ _TWINS = {
         {_PEAK: "peaks.append(meter.max_memory_allocated() - meter.memory_allocated())"}
     ),
     "two-points": (
-        edited(memory_line, {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"}),
+        {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"},
         *(_line_through(*ends) for ends in (("0", "-1"), ("0", "1"), ("-2", "-1"))),
     ),
-    "swapped": edited(memory_line, {"return fixed, per_sample": "return per_sample, fixed"}),
+    "swapped": {"return fixed, per_sample": "return per_sample, fixed"},
     **_FITTED,
 }
 
@@ -179,7 +176,7 @@ def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
 LINES = OverCases(
     memory_line,
     _cases,
-    _TWINS,
+    twins_of(memory_line, _TWINS),
     look=_look,
     draw=_draw,
     alike=lambda got, right: np.allclose(got[:2], right[:2], rtol=1e-6, atol=1e-6),

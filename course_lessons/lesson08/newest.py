@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.judge import NotTried, NotYet, Raised
@@ -131,23 +131,18 @@ _FILES = 'folder.glob("step_*.pt")'
 _SORTED = "sorted(files, key=lambda f: int(f.stem[5:]), reverse=True)"
 _NUMBER = "int(f.stem[5:])"
 _GIVE = "return load(file)"
-TWINS = {
-    "as-text": (
-        edited(newest, {_NUMBER: "f.name"}),
-        edited(newest, {_NUMBER: "f.name", _CAUGHT: "Exception"}),
-    ),
-    "oldest-first": edited(newest, {"reverse=True": "reverse=False"}),
-    "by-time": edited(newest, {_NUMBER: "f.stat().st_mtime"}),
-    "by-size": edited(newest, {_NUMBER: "f.stat().st_size"}),
-    "ends-early": (
-        edited(newest, {_SORTED: f"{_SORTED}[:1]"}),
-        edited(newest, {_SORTED: f"{_SORTED}[:2]"}),
-    ),
-    "empty-skipped": edited(newest, {_GIVE: "if got := load(file):\n    return got"}),
-    "loads-twice": edited(newest, {_GIVE: f"load(file)\n{_GIVE}"}),
-    "below-too": edited(newest, {_FILES: 'folder.rglob("step_*.pt")'}),
-    "in-any-order": edited(newest, {f"in {_SORTED}": "in files"}),
+_MISTAKES = {
+    "as-text": ({_NUMBER: "f.name"}, {_NUMBER: "f.name", _CAUGHT: "Exception"}),
+    "oldest-first": {"reverse=True": "reverse=False"},
+    "by-time": {_NUMBER: "f.stat().st_mtime"},
+    "by-size": {_NUMBER: "f.stat().st_size"},
+    "ends-early": ({_SORTED: f"{_SORTED}[:1]"}, {_SORTED: f"{_SORTED}[:2]"}),
+    "empty-skipped": {_GIVE: "if got := load(file):\n    return got"},
+    "loads-twice": {_GIVE: f"load(file)\n{_GIVE}"},
+    "below-too": {_FILES: 'folder.rglob("step_*.pt")'},
+    "in-any-order": {_SORTED: "files"},
 }
+TWINS = twins_of(newest, _MISTAKES)
 
 
 def _why(found: Found, right: Found, folder: Path, load: _Load) -> str:

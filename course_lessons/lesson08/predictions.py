@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.devices import synchronize
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
@@ -66,47 +66,39 @@ def _otherwise(got: list[Any], right: list[int], *case: Any) -> str:
 
 _PLACE = "landing[start:stop]"
 _RETURN = "return landing[:start].tolist()"
-TWINS = {
+_MISTAKES = {
     "same-place": (
-        edited(predictions, {_PLACE: "landing[: len(x)]"}),
-        edited(
-            predictions,
-            {
-                _PLACE: "landing[: len(x)]",
-                _RETURN: "return [k for x in batches for k in landing[: len(x)].tolist()]",
-            },
-        ),
-    ),
-    "equal-places": tuple(
-        edited(
-            predictions,
-            {
-                "stop = start + len(x)": "",
-                _PLACE: "landing[start : start + len(x)]",
-                "start = stop": "start += len(batches[0])",
-                _RETURN: f"return landing[:{end}].tolist()",
-            },
-        )
-        for end in ("sum(map(len, batches))", "start")
-    ),
-    "own-length": edited(
-        predictions,
+        {_PLACE: "landing[: len(x)]"},
         {
-            "for x in batches:": "for k, x in enumerate(batches):",
-            "stop = start + len(x)": "stop = (k + 1) * len(x)",
-            _PLACE: "landing[k * len(x) : stop]",
-            _RETURN: "return landing[: sum(map(len, batches))].tolist()",
+            _PLACE: "landing[: len(x)]",
+            _RETURN: "return [k for x in batches for k in landing[: len(x)].tolist()]",
         },
     ),
-    "values": edited(predictions, {"argmax(1)": "amax(1)"}),
-    "whole-landing": edited(predictions, {_RETURN: "return landing.tolist()"}),
+    "equal-places": tuple(
+        {
+            "stop = start + len(x)": "",
+            _PLACE: "landing[start : start + len(x)]",
+            "start = stop": "start += len(batches[0])",
+            _RETURN: f"return landing[:{end}].tolist()",
+        }
+        for end in ("sum(map(len, batches))", "start")
+    ),
+    "own-length": {
+        "for x in batches:": "for k, x in enumerate(batches):",
+        "stop = start + len(x)": "stop = (k + 1) * len(x)",
+        _PLACE: "landing[k * len(x) : stop]",
+        _RETURN: "return landing[: sum(map(len, batches))].tolist()",
+    },
+    "values": {"argmax(1)": "amax(1)"},
+    "whole-landing": {_RETURN: "return landing.tolist()"},
     "other-axis": _of_classes,
     "nested": lambda model, batches, landing, device: [
         model(x).argmax(1).tolist() for x in batches
     ],
-    "no-last": edited(predictions, {"in batches": "in batches[:-1]"}),
-    "no-first": edited(predictions, {"in batches": "in batches[1:]"}),
+    "no-last": {"in batches": "in batches[:-1]"},
+    "no-first": {"in batches": "in batches[1:]"},
 }
+TWINS = twins_of(predictions, _MISTAKES)
 _VALUES = OverCases(
     predictions,
     lambda: [_case(sizes, torch.device("cpu")) for sizes in _SIZES],

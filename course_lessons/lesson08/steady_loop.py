@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import norm, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
@@ -122,25 +122,21 @@ def _otherwise(got: Any, right: Any, *_: Any) -> str:
 
 _SUM = "hits += (probabilities.argmax(1) == y).sum()"
 _RETURN = "return hits.item()"
-TWINS = {
-    "no-zero": edited(steady_loop, {"optimizer.zero_grad()": ""}),
-    "no-step": edited(steady_loop, {"optimizer.step()": ""}),
-    "shares-added": edited(
-        steady_loop, {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"}
-    ),
+_MISTAKES = {
+    "no-zero": {"optimizer.zero_grad()": ""},
+    "no-step": {"optimizer.step()": ""},
+    "shares-added": {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"},
     "fraction": (
-        edited(steady_loop, {_RETURN: "return hits.item() / sum(len(y) for _, y in batches)"}),
-        edited(
-            steady_loop,
-            {
-                _SUM: "hits += (probabilities.argmax(1) == y).float().mean()",
-                _RETURN: "return hits.item() / len(batches)",
-            },
-        ),
+        {_RETURN: "return hits.item() / sum(len(y) for _, y in batches)"},
+        {
+            _SUM: "hits += (probabilities.argmax(1) == y).float().mean()",
+            _RETURN: "return hits.item() / len(batches)",
+        },
     ),
-    "last-batch": edited(steady_loop, {"hits += (": "hits = ("}),
-    "after-step": edited(steady_loop, {"logits.detach()": "model(x).detach()"}),
+    "last-batch": {"hits += (": "hits = ("},
+    "after-step": {"logits.detach()": "model(x).detach()"},
 }
+TWINS = twins_of(steady_loop, _MISTAKES)
 
 
 _CPU = torch.device("cpu")

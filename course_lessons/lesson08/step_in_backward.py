@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 
@@ -89,10 +89,11 @@ _MAKERS = (
 
 
 _STEP = "optimizers[parameter].step()"
-_TWINS = {
-    "forgets": edited(step_in_backward, {_STEP: "make_optimizer([parameter]).step()"}),
-    "steps-twice": edited(step_in_backward, {_STEP: f"{_STEP}\n{_STEP}"}),
+_MISTAKES = {
+    "forgets": {_STEP: "make_optimizer([parameter]).step()"},
+    "steps-twice": {_STEP: f"{_STEP}\n{_STEP}"},
 }
+_TWINS = twins_of(step_in_backward, _MISTAKES)
 
 
 @one_thread()

@@ -13,8 +13,9 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
 
 from .checking import plain
@@ -70,46 +71,43 @@ _BY_STEP = {"loss.detach() * len(y)": "loss.detach()"}
 _DONE = "((step - 1) % every + 1)"
 
 
-def _twins(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
-    return tuple(edited(train_logged, one) for one in edits)
-
-
-STEPS = {
-    "no-tail": _twins({_TAIL: ""}),
-    "from-zero": _twins(
+_WRONG_STEPS = {
+    "no-tail": {_TAIL: ""},
+    "from-zero": (
         {"enumerate(batches, 1)": "enumerate(batches)"},
         {"enumerate(batches, 1)": "enumerate(batches)", "== len(batches)": "== len(batches) - 1"},
         {"log(step,": "log(step - 1,"},
     ),
-    "tail-twice": _twins(
-        {
-            _RESET: f"{_RESET}\nif step % every == 0 and step == len(batches):\n    log(step, 0.0, 0.0)"
-        }
-    ),
+    "tail-twice": {
+        _RESET: f"{_RESET}\nif step % every == 0 and step == len(batches):\n    log(step, 0.0, 0.0)"
+    },
 }
-LOSSES = {
-    "last-loss": _twins({_MEAN: "loss.item()"}),
-    "mean-of-means": _twins({**_BY_STEP, _MEAN: f"total.item() / {_DONE}"}),
-    "since-start": _twins({_RESET: ""}),
-    "sum-goes-on": _twins({_RESET: "samples, begin = 0, now"}),
-    "samples-go-on": _twins({_RESET: "total, begin = 0, now"}),
-    "summed": _twins({_MEAN: "total.item()"}, {**_BY_STEP, _MEAN: "total.item()"}),
-    "by-steps": _twins({_MEAN: "total.item() / every"}, {_MEAN: f"total.item() / {_DONE}"}),
-    "no-zero": _twins({"optimizer.zero_grad()": ""}),
-    "no-step": _twins({"optimizer.step()": ""}),
+STEPS = twins_of(train_logged, _WRONG_STEPS)
+_WRONG_LOSSES = {
+    "last-loss": {_MEAN: "loss.item()"},
+    "mean-of-means": {**_BY_STEP, _MEAN: f"total.item() / {_DONE}"},
+    "since-start": {_RESET: ""},
+    "sum-goes-on": {_RESET: "samples, begin = 0, now"},
+    "samples-go-on": {_RESET: "total, begin = 0, now"},
+    "summed": ({_MEAN: "total.item()"}, {**_BY_STEP, _MEAN: "total.item()"}),
+    "by-steps": ({_MEAN: "total.item() / every"}, {_MEAN: f"total.item() / {_DONE}"}),
+    "no-zero": {"optimizer.zero_grad()": ""},
+    "no-step": {"optimizer.step()": ""},
 }
-RATES = {
-    "since-start": _twins({_RESET: ""}),
-    "samples-go-on": _twins({_RESET: "total, begin = 0, now"}),
-    "clock-goes-on": _twins({_RESET: "total, samples = 0, 0"}),
-    "upside-down": _twins({_LINE: "log(step, mean, (now - begin) / samples)"}),
-    "steps-a-second": _twins({_LINE: f"log(step, mean, {_DONE} / (now - begin))"}),
-    "last-size": _twins(
+LOSSES = twins_of(train_logged, _WRONG_LOSSES)
+_WRONG_RATES = {
+    "since-start": {_RESET: ""},
+    "samples-go-on": {_RESET: "total, begin = 0, now"},
+    "clock-goes-on": {_RESET: "total, samples = 0, 0"},
+    "upside-down": {_LINE: "log(step, mean, (now - begin) / samples)"},
+    "steps-a-second": {_LINE: f"log(step, mean, {_DONE} / (now - begin))"},
+    "last-size": (
         {_LINE: "log(step, mean, every * len(y) / (now - begin))"},
         {_LINE: f"log(step, mean, {_DONE} * len(y) / (now - begin))"},
         {_LINE: "log(step, mean, len(y) / (now - begin))"},
     ),
 }
+RATES = twins_of(train_logged, _WRONG_RATES)
 _FIELDS = (
     ("other-steps", STEPS, "step"),
     ("other-loss", LOSSES, "loss"),
@@ -141,7 +139,9 @@ def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
             gave,
             wanted,
             {
-                kind: [[column(_logged(twin, *case)[0]) for case in _CASES] for twin in some]
+                kind: [
+                    [column(_logged(twin, *case)[0]) for case in _CASES] for twin in several(some)
+                ]
                 for kind, some in twins.items()
             },
             alike=nearly(1e-4),

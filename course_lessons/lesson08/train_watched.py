@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared.checking import norm, one_thread
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
@@ -133,34 +133,25 @@ _GOOD = "good = torch.stack(losses).isfinite().tolist()"
 _FOUND = "return good.index(False)"
 _NAN = "torch.stack(losses).isnan().logical_not()"
 _LAST = "len(good) - 1 - good[::-1].index(False)"
-TWINS = {
-    "no-last-look": edited(train_watched, {" or step == len(batches)": ""}),
-    "nan-alone": edited(train_watched, {"torch.stack(losses).isfinite()": _NAN}),
-    "infinite-alone": edited(
-        train_watched,
-        {"torch.stack(losses).isfinite()": _NAN.replace("isnan", "isinf")},
-    ),
+_MISTAKES = {
+    "no-last-look": {" or step == len(batches)": ""},
+    "nan-alone": {"torch.stack(losses).isfinite()": _NAN},
+    "infinite-alone": {"torch.stack(losses).isfinite()": _NAN.replace("isnan", "isinf")},
     "one-loss": tuple(
-        edited(train_watched, {_GOOD: "good = [bool(loss.isfinite())]", _FOUND: f"return {what}"})
+        {_GOOD: "good = [bool(loss.isfinite())]", _FOUND: f"return {what}"}
         for what in ("step - 1", "step")
     ),
-    "never-stops": edited(
-        train_watched,
-        {"if False in good:": "if False in good and step == len(batches):"},
-    ),
-    "misses": edited(train_watched, {"if False in good:": "if not good:"}),
-    "counts-from-one": edited(train_watched, {_FOUND: f"{_FOUND} + 1"}),
-    "block-only": tuple(
-        edited(train_watched, {_FOUND: f"return {s}"}) for s in ("step - 1", "step")
-    ),
-    "in-block": edited(
-        train_watched, {_FOUND: "return good[(step - 1) // every * every :].index(False)"}
-    ),
-    "last-bad": edited(train_watched, {_FOUND: f"return {_LAST}"}),
-    "block-begins": edited(train_watched, {_FOUND: "return (step - 1) // every * every"}),
-    "from-zero": edited(train_watched, {"step % every == 0": "(step - 1) % every == 0"}),
-    "no-zero": edited(train_watched, {"optimizer.zero_grad()": ""}),
+    "never-stops": {"if False in good:": "if False in good and step == len(batches):"},
+    "misses": {"if False in good:": "if not good:"},
+    "counts-from-one": {_FOUND: f"{_FOUND} + 1"},
+    "block-only": tuple({_FOUND: f"return {s}"} for s in ("step - 1", "step")),
+    "in-block": {_FOUND: "return good[(step - 1) // every * every :].index(False)"},
+    "last-bad": {_FOUND: f"return {_LAST}"},
+    "block-begins": {_FOUND: "return (step - 1) // every * every"},
+    "from-zero": {"step % every == 0": "(step - 1) % every == 0"},
+    "no-zero": {"optimizer.zero_grad()": ""},
 }
+TWINS = twins_of(train_watched, _MISTAKES)
 _CPU = torch.device("cpu")
 _VALUES = OverCases(
     _once(train_watched),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
@@ -151,29 +151,28 @@ _STEP = "scaler.step(optimizer)"
 _STEPS = f"for optimizer in optimizers:\n    {_STEP}"
 _BARE = "scaler.unscale_({0})\n{0}.step()"
 _FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
-TWO_TWINS: dict[str, Any] = {
-    "update-each": edited(two_steps, {"scaler.update()": "    scaler.update()"}),
-    "skips-both": edited(
-        two_steps, {_STEP: f"scaler.unscale_(optimizer)\nif {_FINITE}:\n    {_STEP}"}
-    ),
+_MISTAKES = {
+    "update-each": {"scaler.update()": "    scaler.update()"},
+    "skips-both": {_STEP: f"scaler.unscale_(optimizer)\nif {_FINITE}:\n    {_STEP}"},
     "bare-step": (
-        edited(two_steps, {_STEP: _BARE.format("optimizer")}),
-        edited(two_steps, {_STEPS: f"scaler.step(optimizers[0])\n{_BARE.format('optimizers[1]')}"}),
-        edited(two_steps, {_STEPS: f"{_BARE.format('optimizers[0]')}\nscaler.step(optimizers[1])"}),
+        {_STEP: _BARE.format("optimizer")},
+        {_STEPS: f"scaler.step(optimizers[0])\n{_BARE.format('optimizers[1]')}"},
+        {_STEPS: f"{_BARE.format('optimizers[0]')}\nscaler.step(optimizers[1])"},
     ),
     "still-scaled": (
-        edited(two_steps, {_STEPS: "scaler.step(optimizers[0])\noptimizers[1].step()"}),
-        edited(two_steps, {_STEPS: "optimizers[0].step()\nscaler.step(optimizers[1])"}),
+        {_STEPS: "scaler.step(optimizers[0])\noptimizers[1].step()"},
+        {_STEPS: "optimizers[0].step()\nscaler.step(optimizers[1])"},
     ),
-    "one-only": tuple(edited(two_steps, {_STEPS: f"scaler.step(optimizers[{i}])"}) for i in (0, 1)),
-    "twice": edited(two_steps, {_STEP: f"{_STEP}\noptimizer.step()"}),
-    "divided": edited(two_steps, {"scale(loss)": "scale(loss / len(optimizers))"}),
-    "piles-up": tuple(edited(two_steps, {_ZERO: f"optimizers[{i}].zero_grad()"}) for i in (0, 1)),
+    "one-only": tuple({_STEPS: f"scaler.step(optimizers[{i}])"} for i in (0, 1)),
+    "twice": {_STEP: f"{_STEP}\noptimizer.step()"},
+    "divided": {"scale(loss)": "scale(loss / len(optimizers))"},
+    "piles-up": tuple({_ZERO: f"optimizers[{i}].zero_grad()"} for i in (0, 1)),
     "piles-up-both": (
-        edited(two_steps, {_ZERO: ""}),
-        edited(two_steps, {_ZERO: "", "return": "for o in optimizers:\n    o.zero_grad()\nreturn"}),
+        {_ZERO: ""},
+        {_ZERO: "", "return": "for o in optimizers:\n    o.zero_grad()\nreturn"},
     ),
 }
+TWO_TWINS: dict[str, Any] = twins_of(two_steps, _MISTAKES)
 
 
 EXERCISE = Exercise(

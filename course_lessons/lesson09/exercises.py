@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import (
-    crop_flip,
-    gain,
-    learning_rate,
-    time_to_target,
-)
+from .crop_flip import EXERCISE as crop_flip
+from .gain import EXERCISE as gain
+from .learning_rate import EXERCISE as learning_rate
+from .time_to_target import EXERCISE as time_to_target
 
-EXERCISES: tuple[Exercise, ...] = (
-    gain.EXERCISE,
-    crop_flip.EXERCISE,
-    learning_rate.EXERCISE,
-    time_to_target.EXERCISE,
-)
+EXERCISES: tuple[Exercise, ...] = (gain, crop_flip, learning_rate, time_to_target)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, near
 
@@ -149,46 +149,37 @@ def _ratios(*values: str) -> tuple[Callable[..., Any], ...]:
     return tuple(edited(gain, {"before / after": value}) for value in values)
 
 
-GAIN_TWINS = {
+_MISTAKES = {
     "upside-down": (
-        edited(gain, {"before / after": "after / before"}),
-        edited(gain, {"before / after": "after / before", ', method="inclusive"': ""}),
-        edited(gain, {"before / after": "after / before", _QUARTILES: f"{_QUARTILES}[::-1]"}),
+        {"before / after": "after / before"},
+        {"before / after": "after / before", ', method="inclusive"': ""},
+        {"before / after": "after / before", _QUARTILES: f"{_QUARTILES}[::-1]"},
     ),
     "first-over-second": _ratios("after / before if turn % 2 else before / after"),
     "second-over-first": _ratios("before / after if turn % 2 else after / before"),
     "difference": _ratios("before - after", "after - before"),
     "one-less": _ratios("before / after - 1"),
     "ratio-of-medians": (
-        edited(
-            gain,
-            {
-                "before / after": "(before, after)",
-                f"return {_QUARTILES}": 'a, b = (statistics.quantiles(each, n=4, method="inclusive") for each in zip(*ratios))\n'
-                "return tuple(x / y for x, y in zip(a, b))",
-            },
-        ),
+        {
+            "append(before / after)": "append((before, after))",
+            f"return {_QUARTILES}": 'a, b = (statistics.quantiles(each, n=4, method="inclusive") for each in zip(*ratios))\n'
+            "return tuple(x / y for x, y in zip(a, b))",
+        },
     ),
     "of-sums": (
-        edited(
-            gain,
-            {
-                "before / after": "(before, after)",
-                f"return {_QUARTILES}": "a, b = map(sum, zip(*ratios))\nreturn (a / b,) * 3",
-            },
-        ),
+        {
+            "append(before / after)": "append((before, after))",
+            f"return {_QUARTILES}": "a, b = map(sum, zip(*ratios))\nreturn (a / b,) * 3",
+        },
     ),
     "one-loop": _ratios("before", "after", "1 / after"),
     "clock-runs-on": (
-        edited(
-            gain,
-            {
-                "begin = clock()\nwork()\nreturn clock() - begin": "work()\nreturn clock() - begin",
-                "for turn in range(rounds):": "for turn in range(rounds):\n    begin = clock()",
-            },
-        ),
+        {
+            "begin = clock()\nwork()\nreturn clock() - begin": "work()\nreturn clock() - begin",
+            "for turn in range(rounds):": "for turn in range(rounds):\n    begin = clock()",
+        },
     ),
-    "exclusive": (edited(gain, {', method="inclusive"': ""}),),
+    "exclusive": ({', method="inclusive"': ""},),
     "extremes": _returns(
         *(
             f"min(ratios), statistics.{middle}(ratios), max(ratios)"
@@ -213,6 +204,7 @@ GAIN_TWINS = {
         f"({_ORDERED}[len(ratios) // 4], statistics.median(ratios), {_ORDERED}[3 * len(ratios) // 4])",
     ),
 }
+GAIN_TWINS = twins_of(gain, _MISTAKES)
 
 _OVER_MACHINES = OverCases(
     _on_machine(gain),

@@ -8,7 +8,7 @@ import statistics
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -95,19 +95,13 @@ _OVER_RUNS = {
     "reaching": "float(sum(t < math.inf for t in times))",
 }
 _MEDIAN = "statistics.median(times)"
-_TWINS = {
-    **{
-        fault: tuple(edited(time_to_target, each) for each in edits)
-        for fault, edits in _OF_A_RUN.items()
+_MISTAKES = {
+    **_OF_A_RUN,
+    **{fault: {_MEDIAN: over} for fault, over in _OVER_RUNS.items()},
+    "one-pot": {
+        f"times.append({_FIRST})": "times += reached",
+        _MEDIAN: "statistics.median(times or [math.inf])",
     },
-    **{fault: edited(time_to_target, {_MEDIAN: over}) for fault, over in _OVER_RUNS.items()},
-    "one-pot": edited(
-        time_to_target,
-        {
-            f"times.append({_FIRST})": "times += reached",
-            _MEDIAN: "statistics.median(times or [math.inf])",
-        },
-    ),
 }
 
 
@@ -202,7 +196,7 @@ the seconds until then. A run that never gets there takes longer than any other:
     check_answer=OverCases(
         time_to_target,
         _CASES,
-        _TWINS,
+        twins_of(time_to_target, _MISTAKES),
         read=_read,
         draw=_draw,
         otherwise=_otherwise,

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from course_utils.exercises import Exercise
 
-from . import build_sharded, column_parallel, microbatches, sharded_bytes
+from .build_sharded import EXERCISE as build_sharded
+from .column_parallel import EXERCISE as column_parallel
+from .microbatches import EXERCISE as microbatches
+from .sharded_bytes import EXERCISE as sharded_bytes
 
-EXERCISES: tuple[Exercise, ...] = (
-    sharded_bytes.EXERCISE,
-    build_sharded.EXERCISE,
-    column_parallel.EXERCISE,
-    microbatches.EXERCISE,
-)
+EXERCISES: tuple[Exercise, ...] = (sharded_bytes, build_sharded, column_parallel, microbatches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -58,20 +58,17 @@ _TWINS = {
     "one-end": _share("(stages - 1) / (number + 2 * (stages - 1))"),
     "twice": _share("2 * (stages - 1) / (number + 2 * (stages - 1))"),
     "stages-forgotten": (_share("1 / number"), _share("1 / (number + 1)")),
-    "strict": edited(microbatches, {"> most": ">= most"}),
-    "none": edited(microbatches, {"number = 1": "if stages == 1:\n    return 0\nnumber = 1"}),
+    "strict": {"> most": ">= most"},
+    "none": {"number = 1": "if stages == 1:\n    return 0\nnumber = 1"},
     "too-few": (_return("max(number - 1, 1)"), _share("(stages - 1) / (number + stages)")),
     "one-more": _return("number + 1"),
     "rounded-down": (_return(f"max(1, int({_TURNS} + 1e-9))"), _return(f"int({_TURNS} + 1e-9)")),
     "nearest": (_return(f"max(1, round{_TURNS})"), _return(f"round{_TURNS}")),
     "not-whole": (_return(_TURNS), _return(f"max(1, {_TURNS})")),
-    "busy-share": edited(microbatches, {"> most": "> 1 - most"}),
-    "per-cent": edited(microbatches, {"> most": "> most / 100"}),
-    "doubles": edited(microbatches, {"number += 1": "number *= 2"}),
-    "begins-late": (
-        edited(microbatches, {"number = 1": "number = 2"}),
-        edited(microbatches, {"number = 1": "number = stages"}),
-    ),
+    "busy-share": {"> most": "> 1 - most"},
+    "per-cent": {"> most": "> most / 100"},
+    "doubles": {"number += 1": "number *= 2"},
+    "begins-late": ({"number = 1": "number = 2"}, {"number = 1": "number = stages"}),
     "only-stages": (_return("stages"), _return("stages - 1"), _return("4 * stages")),
 }
 
@@ -101,7 +98,9 @@ time.
         "Begin with 1, and add 1 while the idle share is above `most`.",
     ),
     reference=microbatches,
-    check_answer=OverCases(microbatches, _CASES, _TWINS, draw=_draw, otherwise=_otherwise),
+    check_answer=OverCases(
+        microbatches, _CASES, twins_of(microbatches, _TWINS), draw=_draw, otherwise=_otherwise
+    ),
     limit=3.0,
     why="More micro-batches shrink the bubble, and each becomes smaller: at some point its products are too small to keep a GPU busy. "
     "That, and the activations that wait for their backward pass, set the limit.",

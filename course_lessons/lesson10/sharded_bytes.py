@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import brief, nearly
@@ -52,7 +52,7 @@ def _cut(piece: str) -> Any:
 
 _PIECE, _SUM = "math.ceil(shape[0] / ranks) * math.prod(shape[1:])", "sum(math.prod(shape) "
 _BOTH = "16 * whole, 16 * part"
-WHOLE = {  # seen on one rank, where nothing is cut
+_MISTAKES = {  # seen on one rank, where nothing is cut
     "numbers": _bytes(1),
     "quarter": _bytes(4),
     "half": _bytes(8),
@@ -64,15 +64,11 @@ WHOLE = {  # seen on one rank, where nothing is cut
         _pair(f"16 * whole / {of}, 16 * part / {of}")
         for of in ("1e6", "1e9", "2**20", "2**30", "1024")
     ),
-    "sums": (
-        edited(sharded_bytes, {_SUM: "sum(sum(shape) ", _PIECE: "sum(shape)"}),
-        edited(sharded_bytes, {_SUM: "sum(sum(shape) "}),
-    ),
-    "first-shape": edited(sharded_bytes, {"whole =": "shapes = shapes[:1]\nwhole ="}),
-    "two-dimensions": edited(
-        sharded_bytes, {"whole =": "shapes = [shape[:2] for shape in shapes]\nwhole ="}
-    ),
+    "sums": ({_SUM: "sum(sum(shape) ", _PIECE: "sum(shape)"}, {_SUM: "sum(sum(shape) "}),
+    "first-shape": {"whole =": "shapes = shapes[:1]\nwhole ="},
+    "two-dimensions": {"whole =": "shapes = [shape[:2] for shape in shapes]\nwhole ="},
 }
+WHOLE = twins_of(sharded_bytes, _MISTAKES)
 CUT = {
     "swapped": _pair("16 * part, 16 * whole"),
     "divided": (

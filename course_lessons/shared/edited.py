@@ -50,6 +50,22 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     return made
 
 
+def twins_of(
+    function: Callable[..., Any], mistakes: Mapping[str, Any], **names: Any
+) -> dict[str, Any]:
+    """Return the wrong twins of ``function``: for each diagnosis one, or a tuple of several.
+
+    Of ``mistakes`` those that are edits become copies with these edits (``edited``); functions stay as they are.
+    """
+
+    def made(mistake: Any) -> Any:
+        if isinstance(mistake, tuple):
+            return tuple(map(made, mistake))
+        return edited(function, mistake, **names) if isinstance(mistake, Mapping) else mistake
+
+    return {name: made(mistake) for name, mistake in mistakes.items()}
+
+
 def _line(source: str, at: int) -> tuple[int, str]:
     """Return where the line begins in which a place is, and the line's indentation."""
     start = source.rfind("\n", 0, at) + 1

@@ -1,6 +1,6 @@
 """What the documents that set the subject claim in numbers, and how far it is true.
 
-``listed.py`` holds the claims; ``weighing.py`` says how numbers are formed from records and weighed. The page
+``listed.py`` and ``tuning.py`` hold the claims; ``numbers.py`` says how numbers are formed from records, and ``weighing.py`` how they are weighed. The page
 ``claims.md`` and the card in a lesson are made from these and from ``recorded/`` alone.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from course_utils.show import show
 
 from .listed import CLAIMS
-from .weighing import WORDS, Claim, Found, Rate, Ratio, Value, card, weigh
+from .numbers import Found, Rate, Ratio, Value
+from .weighing import WORDS, Claim, card, weigh
 
 __all__ = ["CLAIMS", "WORDS", "Claim", "Found", "Rate", "Ratio", "Value", "card", "claim", "weigh"]
 

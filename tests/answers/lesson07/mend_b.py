@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson07 import detective
+from course_lessons.lesson07 import loops
 from course_lessons.lesson07.mend_b import B_TWINS, mend_b
 
 
@@ -17,7 +17,7 @@ _PINNED = "losses = []\nimages, labels = images.pin_memory(), labels.pin_memory(
 _THERE = "losses = []\nimages, labels = images.to(device), labels.to(device)"
 WRONG = {
     **B_TWINS,
-    "each-sample": detective.loop_b,
+    "each-sample": loops.loop_b,
     "as-many": {
         _FIRST: _PINNED,
         "images[rows].to(device)": "torch.stack([images[i].to(device, non_blocking=True) for i in rows])",

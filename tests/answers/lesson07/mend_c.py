@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07 import detective
+from course_lessons.lesson07 import loops
 from course_lessons.lesson07.mend_c import C_TWINS, mend_c
 
 
@@ -63,7 +63,7 @@ def _c_on_the_host(model, make_loader, epochs, optimizer, device):
 
 WRONG = {
     **C_TWINS,
-    "in-line": (detective.loop_c, _c_with()),
+    "in-line": (loops.loop_c, _c_with()),
     "only-pinned": _c_with(pin_memory=True),
     "loads-first": _c_loads_first,
     "workers-restart": _c_with(num_workers=4, pin_memory=True),

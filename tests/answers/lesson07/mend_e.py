@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
-from course_lessons.lesson07 import detective
+from course_lessons.lesson07 import loops
 from course_lessons.lesson07.mend_e import E_TWINS, mend_e
 
 
@@ -40,7 +40,7 @@ def _e_half_the_rows(model, batches, optimizer):
 def _e_with(change):
     def mend_e(model, batches, optimizer):
         change()
-        return detective.loop_e(model, batches, optimizer)
+        return loops.loop_e(model, batches, optimizer)
 
     return mend_e
 

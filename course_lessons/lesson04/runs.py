@@ -1,0 +1,272 @@
+"""A small training in mixed precision that notes what a learner's function asks of it."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+from ..shared.checking import Alive
+
+Batches = list[tuple[torch.Tensor, torch.Tensor]]
+
+
+class _Scaler(torch.amp.GradScaler):
+    """A scaler for the CPU that notes what is asked of it.
+
+    Where calls come in an order that it refuses, ``refusal`` keeps its sentence and the run goes on, so
+    that the check can say which call was left out.
+    """
+
+    def __init__(self, log: list[str], **settings: Any) -> None:
+        super().__init__("cpu", **settings)
+        self.log = log
+        self.busy = False
+        self.refusal = ""
+
+    @contextmanager
+    def by_itself(self) -> Iterator[None]:
+        """Let what happens here not count as the answer's."""
+        outer, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = outer
+
+    @contextmanager
+    def _noted(self, call: str) -> Iterator[None]:
+        """Note a call that the answer makes, and keep the sentence where it is refused."""
+        if not self.busy:
+            self.log.append(call)
+        try:
+            with self.by_itself():
+                yield
+        except AssertionError as error:
+            self.refusal = str(error)
+
+    def scale(self, outputs: Any) -> Any:
+        """Note the call, then make it."""
+        with self._noted("scale"):
+            return super().scale(outputs)
+
+    def unscale_(self, optimizer: Any) -> None:
+        """Note the call, then make it."""
+        with self._noted("unscale"):
+            super().unscale_(optimizer)
+
+    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+        """Note the call, then make it."""
+        with self._noted("step"):
+            return super().step(optimizer, *args, **kwargs)
+
+    def get_scale(self) -> float:
+        """Note the call, then make it."""
+        with self._noted("get_scale"):
+            return super().get_scale()
+
+    def update(self, new_scale: Any = None) -> None:
+        """Note the call, then make it."""
+        with self._noted("update"):
+            super().update(new_scale)
+
+
+class Run:
+    """A small classifier (6 features, 3 classes), its optimizer and its scaler; notes what happens.
+
+    Attributes
+    ----------
+    log
+        ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
+        ``"step"``, ``"bare step"`` (not from within the scaler's), ``"blind step"`` (such a one with gradients
+        that overflowed), ``"empty step"`` (the gradients of a backward pass are gone), ``"made step"`` (the optimizer's own), ``"update"``, ``"held"`` (a graph
+        from before is whole at a forward pass) and ``"stale"`` (gradients from before are there at the first
+        backward pass), in their order.
+    waits
+        The calls by which the answer waited for the device.
+    outputs
+        The dtypes that came out of the linear layers.
+    sizes
+        How many rows went through the model at a time.
+    inside
+        Which of ``"loss"`` and ``"backward"`` ran under autocast.
+    held
+        The dtypes of the weights at each forward pass.
+    asked
+        For which devices autocast was asked.
+    own_scalers
+        How many scalers the answer made.
+    looked
+        Whether the answer asked a tensor where it is.
+    overflowed
+        Whether a backward pass gave gradients that are not finite.
+    """
+
+    def __init__(
+        self,
+        *,
+        use_scaler: bool = True,
+        scale: float = 1024.0,
+        interval: int = 3,
+        between: Callable[[], nn.Module] = nn.ReLU,
+    ) -> None:
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(6, 8), between(), nn.Linear(8, 3))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+        self.log: list[str] = []
+        self.waits: list[str] = []
+        self.scaler = _Scaler(
+            self.log, init_scale=scale, growth_interval=interval, enabled=use_scaler
+        )
+        self.outputs: list[torch.dtype] = []
+        self.sizes: list[int] = []
+        self.inside: set[str] = set()
+        self.low_loss = False
+        self.held: set[torch.dtype] = set()
+        self.asked: list[str] = []
+        self.own_scalers = 0
+        self.looked = self.overflowed = False
+        self.hidden = Alive()
+        self.start = _weights(self.model)
+        for parameter in self.model.parameters():  # left over from an earlier step
+            parameter.grad = torch.full_like(parameter, 0.5)
+        self.model.register_forward_pre_hook(self._forward)
+        for layer in (self.model[0], self.model[2]):
+            layer.register_forward_hook(lambda *args: self.outputs.append(args[2].dtype))
+        self.model[1].register_forward_hook(lambda *args: self.hidden.add(args[2]))
+        self.model[0].weight.register_hook(self._backward)
+        self.optimizer.register_step_pre_hook(self._step)
+
+    def loss_fn(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Return the mean cross-entropy, and note whether autocast is on."""
+        self._note("loss")
+        outside = not torch.is_autocast_enabled("cpu")
+        self.low_loss |= outside and outputs.dtype != torch.float32
+        return F.cross_entropy(outputs, targets)
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        if torch.is_autocast_enabled("cpu"):
+            self.inside.add(what)
+
+    def _forward(self, _: nn.Module, args: Any) -> None:
+        self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
+        self.sizes.append(len(args[0]))
+        self.held |= {p.dtype for p in self.model.parameters()}
+
+    def _backward(self, gradient: torch.Tensor) -> None:
+        left = self.model[0].weight.grad
+        with self.scaler.by_itself():
+            self.overflowed |= not gradient.isfinite().all()
+            if "backward" not in self.log and left is not None and left.any():
+                self.log.append("stale")
+        self._note("backward")
+
+    def _step(self, *_: Any) -> None:
+        self.log.append("made step")
+        bare = not self.scaler.busy
+        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
+        with self.scaler.by_itself():
+            if bare:
+                finite = all(g.isfinite().all() for g in gradients)
+                self.log += ["bare step"] if finite else ["bare step", "blind step"]
+            emptied = "backward" in self.log and not any(g.any() for g in gradients)
+            if emptied and not self.overflowed:
+                self.log.append("empty step")
+
+    def moved(self) -> tuple[torch.Tensor, float]:
+        """Return how far the weights have come, and the scale."""
+        with self.scaler.by_itself():
+            return _weights(self.model) - self.start, self.scaler.get_scale()
+
+
+def _weights(model: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+
+
+def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
+    """Batches of the given sizes; the labels are random, so no batch is like another."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
+        for n in sizes
+    ]
+
+
+_READS = ("item", "tolist", "numpy", "cpu", "is_nonzero")
+_READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
+
+
+_PLACES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
+
+
+class _Waits(TorchFunctionMode):
+    """Note whether the answer asks where a tensor is; and where it reads a tensor's value, or moves a single number
+    to the CPU by name.
+
+    A move to a device that is no text is none: the data may have told it. What the checker reads, to see
+    whether the answer changed what it was given, does not count.
+    """
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self.run = run
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Note the call, then make it."""
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        name = (
+            getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else name
+        )
+        waits = name in _READS
+        if name == "to" and args[0].dim() == 0:
+            waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
+        module = sys._getframe(1).f_globals.get("__name__", "")
+        own = not module.startswith("course_utils.exercises")
+        if own and name in _PLACES and not module.startswith("torch"):
+            self.run.looked = True
+        if waits and own and not self.run.scaler.busy:
+            self.run.waits.append(name.strip("_"))
+        return func(*args, **kwargs)
+
+
+@contextmanager
+def watched(run: Run) -> Iterator[None]:
+    """Note what an answer asks for; warnings are not shown, the diagnoses say more."""
+    run.log.clear()
+    run.waits.clear()
+    run.asked.clear()
+    run.looked = run.overflowed = False
+    autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
+
+    def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
+        run.asked.append(device_type)
+        autocast(self, device_type, *args, **kwargs)
+
+    def note_scaler(self: Any, *args: Any, **kwargs: Any) -> None:
+        run.own_scalers += 1
+        scaler(self, *args, **kwargs)
+
+    def note_wait(*_: Any, **__: Any) -> None:
+        run.waits.append("synchronize")
+
+    with (
+        warnings.catch_warnings(),
+        mock.patch.object(torch.accelerator, "synchronize", note_wait),
+        mock.patch.object(torch.cuda, "synchronize", note_wait),
+        mock.patch.object(torch.autocast, "__init__", note_device),
+        mock.patch.object(torch.amp.GradScaler, "__init__", note_scaler),
+        _Waits(run),
+    ):
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,261 @@
+"""What is known of a climb: its rungs, the file that they are kept in, the table, the ladder and the report card."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lessons.lesson09.drawings import Height, ladder, report_card
+from course_lessons.lesson09.rung import Parts, Rung, described, outdated, read_rung, show_rungs
+from course_utils.devices import abilities
+from course_utils.files import write
+from course_utils.timing import Measurement
+
+MARGIN = 0.10
+"""How far below the first loop's accuracy a loop that is kept may lie: one epoch of one seed wanders by a few points."""
+
+
+class Climb:
+    """The rungs of a ladder, in one JSON file that is written anew after each.
+
+    Parameters
+    ----------
+    start, device, epoch, folder, name, unit
+        As of `Ledger`, which tries the changes.
+    """
+
+    def __init__(
+        self, start: Parts, device: torch.device, epoch: int, folder: Path, name: str, unit: str
+    ) -> None:
+        self.start, self.device, self.folder = dict(start), device, folder
+        self.rungs: list[Rung] = []
+        self.results: dict[str, Measurement | str] = {}
+        self.base: Measurement | None = None
+        """Images a second of the first loop."""
+        self._epoch, self._name, self._unit = epoch, name, unit
+        self._changes: dict[str, dict[str, Any]] = {}
+        self._reference: float | None = None
+        self._earlier: dict[str, Rung] = {}
+        self._path: Path | None = None
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The parts of the fastest loop so far: the first one's, with every change that was kept."""
+        return self._parts(self._below(None))
+
+    def result(self, name: str, value: Measurement | str) -> None:
+        """Note something for the report card: a measurement, or a figure already in words."""
+        self.results[name] = value
+        self._write()
+
+    def resume(self, file: Path | str | None = None) -> None:
+        """Take up an earlier climb: what it measured is shown, and not measured again.
+
+        A rung counts as measured where its name, its change and all rungs below it are what they were; a
+        change of a function that kept its name is not seen. Says in a sentence where there is no such climb.
+
+        Parameters
+        ----------
+        file
+            The JSON file of that climb; by default the newest of this kind of device in the folder.
+        """
+        found = [path for path in self.folder.glob(self._stem("*") + ".json") if path != self._path]
+        if file is None and not found:
+            print(f"There is no earlier climb in {self.folder}: this one begins at the first rung.")
+            return
+        path = Path(file) if file else max(found, key=lambda path: path.stat().st_mtime)
+        try:
+            then = json.loads(path.read_text(encoding="utf-8"))
+            if then.pop("sha256", None) not in (None, _sum(then)):
+                raise ValueError("not what was written")
+            order = then.get("measured in this order", [])
+            rungs = [read_rung(fields) for fields in then["rungs"]]
+            still = {r.name: r for r in rungs if r.speed_up and not outdated(r, order)}
+            base = then["first loop"] and Measurement(**then["first loop"])
+            other = [name for name, value in self._conditions().items() if then[name] != value]
+            reference = then["accuracy of the first loop"]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            print(f"{path} cannot be read ({type(error).__name__}): this climb begins anew.")
+            return
+        if other:
+            print(
+                f"{path.name} was another climb: not the same {', '.join(other)}. This one is new."
+            )
+            return
+        self.base, self._reference = self.base or base, self._reference or reference
+        self._earlier = still
+        print(
+            f"{path.name}: {len(self._earlier)} rungs are taken up. Run their cells: each shows at once "
+            "what it found."
+        )
+        if reference:
+            self._show_reference()
+
+    def table(self) -> None:
+        """Show all rungs; a note names what was not measured, and what stands on another ladder now."""
+        notes = [f"{r.name}: {r.why}" for r in self.rungs if not r.speed_up]
+        moved = [r.name for r in self.rungs if self._moved(r)]
+        if moved:
+            notes.append(f"measured on another ladder than this one: {', '.join(moved)}")
+        show_rungs(self.rungs, "measured", " · ".join(notes))
+
+    def draw(self, limit: float | None = None) -> None:
+        """Draw the ladder: images a second, rung by rung, what was left out hollow.
+
+        Parameters
+        ----------
+        limit
+            The images (or what else is counted) a second that nothing on this device can exceed, if known.
+        """
+        ladder(self._heights(), limit, self._unit)
+
+    def save(self, *headlines: str) -> tuple[Path, Path]:
+        """Write the report card, a picture beside the climb's JSON file, and show it.
+
+        Parameters
+        ----------
+        headlines
+            The names of the results that stand above the ladder in large print.
+
+        Returns
+        -------
+        tuple
+            The paths of the PNG and the JSON file.
+
+        Raises
+        ------
+        ValueError
+            Where nothing has been tried yet.
+        OSError
+            Where the folder cannot be written to.
+        """
+        if self.base is None:
+            raise ValueError("nothing has been measured yet: try a rung first")
+        data = self._file()
+        picture = data.with_suffix(".png")
+        self._put(data)
+        title = f"{self.base.machine} ({self.device}), PyTorch {self.base.torch}, {self.base.date}"
+        report_card(self._heights(), title, self._written(), headlines, picture, self._unit)
+        return picture, data
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all that is known as plain values, ready for JSON."""
+        return {
+            "schema": 2,
+            **self._conditions(),
+            "first loop": self.base and self.base.as_dict(),
+            "accuracy of the first loop": self._reference,
+            "rungs": [asdict(rung) for rung in self.rungs],
+            "measured in this order": list(self._changes),
+            "results": {
+                name: value.as_dict() if isinstance(value, Measurement) else value
+                for name, value in self.results.items()
+            },
+        }
+
+    def _conditions(self) -> dict[str, Any]:
+        """Return what must be the same where two climbs are to be one."""
+        return {
+            "device": str(self.device),
+            "machine": abilities(self.device).name,
+            "torch": str(torch.__version__),
+            f"{self._unit} in an epoch": self._epoch,
+            "parts of the first loop": described(self.start),
+        }
+
+    def _put(self, path: Path) -> None:
+        """Write all that is known, so that the file is whole at every moment (lesson 03)."""
+        known = self.as_dict()
+        write(path, json.dumps(known | {"sha256": _sum(known)}, indent=1, ensure_ascii=False))
+
+    def _stem(self, when: str) -> str:
+        return f"{self._name}_{self.device.type}_{when}"
+
+    def _file(self) -> Path:
+        """Return this climb's file, whose name no other has."""
+        if self._path is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            stem = self._stem(f"{datetime.now():%Y-%m-%d_%H%M%S}")
+            number = len(list(self.folder.glob(f"{stem}*.json")))
+            self._path = self.folder / f"{stem}{f'_{number + 1}' if number else ''}.json"
+        return self._path
+
+    def _write(self) -> None:
+        try:
+            self._put(self._file())
+        except OSError as error:
+            print(
+                f"{self.folder} cannot be written to ({error.strerror}): keep this session alive."
+            )
+
+    def _below(self, name: str | None) -> list[Rung]:
+        """Return the rungs that are kept below the one of this name."""
+        names = [rung.name for rung in self.rungs]
+        place = names.index(name) if name in names else None
+        return [rung for rung in self.rungs[:place] if rung.kept]
+
+    def _moved(self, rung: Rung) -> bool:
+        """Return whether other rungs stand below one that was measured than then, or newer ones."""
+        below = tuple(known.name for known in self._below(rung.name))
+        changed = rung.stands_on != below or outdated(rung, list(self._changes))
+        return rung.speed_up is not None and changed
+
+    def _parts(self, below: list[Rung]) -> dict[str, Any]:
+        parts = dict(self.start)
+        for rung in below:
+            parts |= self._changes[rung.name]
+        return parts
+
+    def _note(self, rung: Rung, change: Parts) -> None:
+        self._changes.pop(rung.name, None)  # the newest stands last
+        self._changes[rung.name] = dict(change)
+        names = [known.name for known in self.rungs]
+        if rung.name in names:
+            self.rungs[names.index(rung.name)] = rung
+        else:
+            self.rungs.append(rung)
+        self._write()
+
+    def _heights(self) -> list[Height]:
+        """Return each rung as it is drawn: what was measured of it, times what stands below it."""
+        below = self.base.median if self.base else 1.0
+        heights = [Height("the first loop", (below,) * 3, True)]
+        for rung in self.rungs:
+            found = rung.speed_up
+            if found is None:
+                heights.append(Height(rung.name, None, False))
+                continue
+            reached = tuple(below * x for x in (found.q1, found.median, found.q3))
+            guess = None if rung.predicted is None else below * rung.predicted
+            heights.append(Height(rung.name, reached, rung.kept, found.median, guess))
+            below = reached[1] if rung.kept else below
+        return heights
+
+    def _show_reference(self) -> None:
+        lowest = self._reference - MARGIN
+        print(
+            f"The first loop has {self._reference:.1%} after one epoch; what is kept, at least {lowest:.1%}."
+        )
+
+    def _written(self) -> dict[str, str]:
+        return {
+            name: value if isinstance(value, str) else _spread(value)
+            for name, value in self.results.items()
+        }
+
+
+def _sum(known: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+
+
+def _spread(value: Measurement) -> str:
+    if value.unit == "samples/s":
+        return f"{value.median:,.0f} ({value.q1:,.0f} to {value.q3:,.0f}), n = {value.n}"
+    return f"{value.written()} ({value.written('q1')} to {value.written('q3')}), n = {value.n}"

@@ -1,0 +1,94 @@
+"""One change that was tried on a loop, as it is kept and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from course_language import word
+from course_utils.show import show_table
+from course_utils.timing import Measurement
+
+Parts = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One change that was tried.
+
+    Attributes
+    ----------
+    name
+        What was changed.
+    change
+        The parts that are new, in words.
+    stands_on
+        The names of the rungs kept before it.
+    speed_up
+        The new loop's images a second over the old one's: median and quartiles of the rounds. None where
+        it was not measured.
+    predicted
+        The learner's guess of it, or None.
+    accuracy
+        What the new loop reached after one epoch; None where that was not looked at.
+    kept
+        Whether it stays.
+    why
+        The reason, in a few words.
+    """
+
+    name: str
+    change: dict[str, str]
+    stands_on: tuple[str, ...]
+    speed_up: Measurement | None
+    predicted: float | None
+    accuracy: float | None
+    kept: bool
+    why: str
+
+
+def described(parts: Parts) -> dict[str, str]:
+    """Return parts in words: functions by their names, with what was given to them."""
+    return {name: _in_words(part) for name, part in parts.items()}
+
+
+def _in_words(part: Any) -> str:
+    if isinstance(part, partial):
+        given = ", ".join(f"{name}={value}" for name, value in part.keywords.items())
+        return f"{_in_words(part.func)}({given})"
+    return getattr(part, "__name__", str(part))
+
+
+def read_rung(fields: dict[str, Any]) -> Rung:
+    """Return a rung as it stood in a climb's file."""
+    speed_up = fields["speed_up"] and Measurement(**fields["speed_up"])
+    return Rung(**{**fields, "speed_up": speed_up, "stands_on": tuple(fields["stands_on"])})
+
+
+def outdated(rung: Rung, order: list[str]) -> bool:
+    """Return whether a rung that this one stands on was measured after it."""
+    later = order[order.index(rung.name) :] if rung.name in order else ()
+    return any(name in later for name in rung.stands_on)
+
+
+_HEAD = ("rung", "predicted", "times as fast", "quartiles", "accuracy", "kept", "why")
+
+
+def show_rungs(rungs: Sequence[Rung], kind: str, note: str = "") -> None:
+    """Show rungs as a table."""
+    show_table(_HEAD, [_row(rung) for rung in rungs], [kind] * len(rungs), note)
+
+
+def _row(rung: Rung) -> tuple[str, ...]:
+    found = rung.speed_up
+    return (
+        rung.name,
+        "" if rung.predicted is None else f"{rung.predicted:.3g}",
+        f"{found.median:.2f}" if found else "–",
+        f"{found.q1:.2f} – {found.q3:.2f}" if found else "",
+        "" if rung.accuracy is None else f"{rung.accuracy:.1%}",
+        word("yes") if rung.kept else word("no"),
+        rung.why if found else word("not measured"),
+    )
