@@ -118,6 +118,8 @@ def _run_all(browser, lab, name):
     page.goto(f"{address}/lab/tree/{name}?token={token}&reset")
     idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
     idle.wait_for()
+    answers = page.locator(".jp-OutputArea-output")  # none can be read before its cell runs
+    assert not any(answer.is_visible() for answer in answers.all())
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
@@ -168,8 +170,10 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
     def said(english):
         return say(english, language)
 
-    card = page.locator(".jp-OutputArea-output", has_text=said("Native bfloat16")).first
+    answers = page.locator(".jp-OutputArea-output")
+    card = answers.filter(has_text=said("Native bfloat16")).first
     expect(card).to_be_visible()
+    expect(answers.filter(has_text="13.1 ms")).to_be_visible()
     figure = page.locator(".jp-OutputArea-output img").first
     figure.scroll_into_view_if_needed()
     assert figure.evaluate("image => image.naturalWidth") > 200

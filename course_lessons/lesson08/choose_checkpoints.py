@@ -181,7 +181,7 @@ def _otherwise(got: _Seen, right: _Seen, blocks: Sequence[Any], budget: int) -> 
 def _read(judge: Judge, got: Any) -> list[int] | None:
     if got is None:
         return None
-    judge.is_a(got, (set, frozenset, list, tuple), "a set of block numbers")
+    judge.is_a(got, (set, frozenset, list, tuple), "a set or a list of block numbers")
     return sorted({judge.is_a(plain(number), int, "whole block numbers") for number in got})
 
 
@@ -208,8 +208,8 @@ Until its turn in backward, a block keeps its entry and its inside; a checkpoint
 makes the inside again when its turn comes, for `seconds` more. Backward goes from the last block to the first.
 What a block kept is free after its turn.
 
-Return the set of the numbers (from 0) of the blocks to checkpoint, so that never more than `budget` MB are in
-use and the least time is added; None where no choice fits.
+Return the numbers (from 0) of the blocks to checkpoint, as a set or a list: never more than `budget` MB are in
+use, and the least time is added. Return None where no choice fits.
 """,
     hints=(
         "How much is in memory at the turn of block i? All entries up to i; the inside of i, checkpointed or "

@@ -296,6 +296,8 @@ def _cell_metadata(cell: NotebookNode) -> NotebookNode:
     kept = {k: v for k, v in cell.get("metadata", {}).items() if k in CELL_METADATA}
     if "tags" in kept:
         kept["tags"] = sorted(set(kept["tags"]))
+    if CHECK_OUTPUT in kept.get("tags", ()):  # JupyterLab shows the answer when its cell runs
+        kept["jupyter"] = {"outputs_hidden": True}
     return nbformat.from_dict({k: v for k, v in kept.items() if v not in ([], {})})
 
 
