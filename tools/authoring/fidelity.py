@@ -7,6 +7,7 @@ modelled times (``simgpu/spread.json``), the page and the picture. ``notebooks -
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import io
@@ -285,4 +286,5 @@ problems, renew = WHOLE.problems, WHOLE.renew
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(prog=COMMAND, description=main.__doc__).parse_args()
     main()
