@@ -7,16 +7,19 @@ import copy
 import functools
 import re
 import signal
+import sys
 import time
 from collections import OrderedDict
 from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 import yaml
 from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
+from support import skip
 
 from course_utils.exercises import Exercise, guard, lesson, todo
 from course_utils.exercises.judge import COMMON, Todo
@@ -402,6 +405,24 @@ def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
     begin = time.monotonic()
     assert _exercise(limit=0.3).result(_spins).diagnosis == "too-slow"
     assert time.monotonic() - begin > 0.8
+
+
+def test_an_answer_that_makes_tensors_without_end_is_stopped_in_time(simulated):
+    """Nearly every moment of such a loop is in the simulated device's code, where nothing may be raised."""
+    if sys.version_info < (3, 12):
+        skip(
+            "Python tells of each instruction from 3.12 on; before, it is stopped a minute later",
+            until="2027-10-31",
+        )
+    simulated.enable()
+
+    def fills(a, b):
+        while True:
+            torch.ones(2 * 10**7)
+
+    begin = time.monotonic()
+    assert _exercise(limit=0.3).result(fills).diagnosis == "too-slow"
+    assert time.monotonic() - begin < 5
 
 
 def test_what_an_answer_printed_is_shown():

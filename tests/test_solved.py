@@ -18,6 +18,7 @@ from harness import (
     notebook,
     results,
 )
+from nbclient.exceptions import CellTimeoutError
 
 from course_utils.exercises import lesson as exercises_of
 from tools.authoring.solve import solved
@@ -97,3 +98,22 @@ def test_a_short_or_half_run_copy_is_found():
     nb.cells[0].execution_count = 1
     assert list(executed_problems(nb, least=1)) == []
     assert "at least 10" in next(executed_problems(nb))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise RuntimeError('broken cell')", "broken cell"),
+        ("import warnings\nwarnings.warn('this call is old', FutureWarning)", "this call is old"),
+        (
+            "import urllib.request\nurllib.request.urlopen('http://example.org')",
+            "block the network",
+        ),
+        ("import time\ntime.sleep(60)", "timed out"),
+    ],
+)
+def test_a_bad_cell_stops_the_run(source, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"{__name__}.CELL_TIMEOUT", 3)
+    with pytest.raises((papermill.PapermillExecutionError, CellTimeoutError), match=says):
+        run(notebook(source), "copy.ipynb", tmp_path, monkeypatch, cwd=tmp_path)

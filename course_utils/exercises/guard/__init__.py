@@ -104,9 +104,6 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
         if over or frame is own:
             return
         if _now() < latest:
-            if _simulates(frame):
-                _set_timer(_REAL, 0.005, 0.25)
-                return
             if importing or _imports(frame):
                 # Half a library would stay, and fail ever after. Once it is there, the time begins again.
                 importing = _imports(frame)
@@ -114,6 +111,12 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
                 return
             if not rings and (more := owed()):
                 _set_timer(_REAL, more, 0.25)
+                return
+            if _simulates(
+                frame
+            ):  # soon it may be elsewhere; at the latest at the answer's next instruction
+                _set_timer(_REAL, 0.005, 0.25)
+                _at_each_instruction(insist)
                 return
         rings += 1
         if rings > 3:  # it catches every exception: raise one wherever it goes, until it is out
