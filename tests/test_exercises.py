@@ -7,7 +7,6 @@ import copy
 import functools
 import re
 import signal
-import sys
 import time
 from collections import OrderedDict
 from pathlib import Path
@@ -19,7 +18,6 @@ import yaml
 from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
-from support import skip
 
 from course_utils.exercises import Exercise, guard, lesson, todo
 from course_utils.exercises.judge import COMMON, Todo
@@ -409,11 +407,6 @@ def test_seconds_that_others_took_are_not_the_answers(alarm, monkeypatch):
 
 def test_an_answer_that_makes_tensors_without_end_is_stopped_in_time(simulated):
     """Nearly every moment of such a loop is in the simulated device's code, where nothing may be raised."""
-    if sys.version_info < (3, 12):
-        skip(
-            "Python tells of each instruction from 3.12 on; before, it is stopped a minute later",
-            until="2027-10-31",
-        )
     simulated.enable()
 
     def fills(a, b):

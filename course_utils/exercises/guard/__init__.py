@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -91,13 +92,12 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
     def insist(*_: object) -> bool:
         """Stop the answer wherever it is; code of the course that cleans up after it is let be."""
         frame = sys._getframe(1)
-        if over or _simulates(frame) or not is_learners(frame, own):
+        if over:
             return False
-        if not hasattr(sys, "monitoring"):
-            _call_soon(again)
+        _at_each_instruction(insist)
+        if _simulates(frame) or not is_learners(frame, own):
+            return False
         raise Stop
-
-    again = type("Again", (), {"__bool__": insist})()
 
     def ring(signum: int, frame: FrameType | None) -> None:
         nonlocal rings, importing
@@ -112,15 +112,13 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
             if not rings and (more := owed()):
                 _set_timer(_REAL, more, 0.25)
                 return
-            if _simulates(
-                frame
-            ):  # soon it may be elsewhere; at the latest at the answer's next instruction
+            if _simulates(frame):  # at the latest the answer's next instruction raises
                 _set_timer(_REAL, 0.005, 0.25)
                 _at_each_instruction(insist)
                 return
         rings += 1
         if rings > 3:  # it catches every exception: raise one wherever it goes, until it is out
-            _at_each_instruction(insist) if hasattr(sys, "monitoring") else _call_soon(again)
+            _at_each_instruction(insist)
         raise Stop
 
     _set_handler(signal.SIGALRM, ring)
@@ -180,10 +178,12 @@ _set_timer, _REAL = getattr(signal, "setitimer", None), getattr(signal, "ITIMER_
 
 
 def _at_each_instruction(function: Callable[..., Any] | None) -> None:
-    """Call a function before each instruction of Python, from version 3.12 on."""
+    """Call a function before each instruction of Python; before version 3.12 once, before the main thread goes on."""
     if (monitoring := getattr(sys, "monitoring", None)) is None:
-        return
-    if function and monitoring.get_tool(_TOOL) is None:
+        if function:
+            ask = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
+            ctypes.pythonapi.Py_AddPendingCall(ask, ctypes.c_void_p(id(_asked(function))))
+    elif function and monitoring.get_tool(_TOOL) is None:
         monitoring.use_tool_id(_TOOL, "exercise check")
         monitoring.register_callback(_TOOL, monitoring.events.INSTRUCTION, function)
         monitoring.set_events(_TOOL, monitoring.events.INSTRUCTION)
@@ -195,14 +195,10 @@ def _at_each_instruction(function: Callable[..., Any] | None) -> None:
 _TOOL = 4
 
 
-def _call_soon(again: object) -> None:
-    """Let the main thread ask for an object's truth, which may raise, before it goes on."""
-    ask = ctypes.cast(ctypes.pythonapi.PyObject_IsTrue, ctypes.c_void_p)
-    ctypes.pythonapi.Py_AddPendingCall(ask, ctypes.c_void_p(id(again)))
-    _kept.append(again)  # the call may come when all is over
-
-
-_kept: list[object] = []
+@cache  # kept for good: the call may come when all is over
+def _asked(function: Callable[..., Any]) -> object:
+    """Return an object that calls a function when it is asked for its truth."""
+    return type("Asked", (), {"__bool__": function})()
 
 
 def _in_thread(work: Callable[[], None], limit: float) -> bool:
