@@ -20,16 +20,35 @@ _taken: list[BaseException] = []
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
 
+def _look(self: Any, _raise: Any = ctypes.pythonapi.Py_IsInitialized) -> Any:
+    """Return the device's type; a pending error is kept for `after_backward`."""
+    try:
+        _raise()  # any C function would do: the call raises what is pending
+    except BaseException as error:  # noqa: BLE001  (Ctrl-C too)
+        _taken.append(error)
+    return _TYPE
+
+
+def _keep(address: int | None, *_: Any) -> Any:
+    """The same where the pending error has been taken already: at this address, if any."""
+    if address:
+        error = ctypes.cast(address, ctypes.py_object)
+        _taken.append(error.value)
+        ctypes.pythonapi.Py_DecRef(error)
+    return _TYPE
+
+
+if hasattr(ctypes.pythonapi, "PyErr_GetRaisedException"):
+    # From Python 3.12 on debuggers and profilers hear of each function of Python that begins, and fail where an
+    # error is pending. Of a C function they hear nothing.
+    _look = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyErr_GetRaisedException", ctypes.pythonapi))
+    _look.errcheck = _keep
+
+
 class Guard(torch._C._acc.DeviceGuard):
     """Tells PyTorch the device's type, also while an error is pending."""
 
-    def type_(self, _look: Any = ctypes.pythonapi.Py_IsInitialized) -> Any:
-        """Return the type; a pending error is kept for `after_backward`."""
-        try:
-            _look()  # any C function would do: the call raises what is pending
-        except BaseException as error:  # noqa: BLE001  (Ctrl-C too)
-            _taken.append(error)
-        return _TYPE
+    type_ = _look
 
 
 def after_backward() -> None:

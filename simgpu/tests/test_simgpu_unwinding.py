@@ -1,5 +1,7 @@
 """An error in the middle of a backward pass on the simulated device is an ordinary error."""
 
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -12,8 +14,9 @@ pytestmark = pytest.mark.usefixtures("two_devices")
 MIB = 2**20
 
 
-@pytest.mark.parametrize("again", range(2))
-def test_backward_that_runs_out_of_memory_can_be_caught(again):
+@pytest.mark.parametrize("watch", [None, None, sys.settrace, sys.setprofile])
+def test_backward_that_runs_out_of_memory_can_be_caught(watch):
+    """More than once, and while a debugger or a profiler hears of each function that begins."""
     with spare_device(60 * MIB) as device:
         layers = [layer for _ in range(4) for layer in (nn.Linear(256, 256), nn.ReLU())]
         loss = nn.Sequential(*layers).to(device)(torch.randn(2048, 256, device=device)).sum()
@@ -21,8 +24,14 @@ def test_backward_that_runs_out_of_memory_can_be_caught(again):
         with pytest.raises(torch.OutOfMemoryError):
             while True:
                 hog.append(torch.empty(MIB // 4, device=device))
-        with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
-            loss.backward()
+        if watch:
+            watch(lambda *event: None)
+        try:
+            with pytest.raises(torch.OutOfMemoryError, match="Tried to allocate"):
+                loss.backward()
+        finally:
+            if watch:
+                watch(None)
         del hog, loss
         x = torch.ones(3, device=device, requires_grad=True)
         (x * x).sum().backward()
