@@ -37,7 +37,6 @@ from tools.records import lesson07 as experiments
 
 EX = lesson("07")
 LETTERS = tuple(detective.CASES)
-BF16 = torch.bfloat16
 REGIMES = {
     "a": "synchronisation",
     "b": "loader",

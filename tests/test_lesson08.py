@@ -53,11 +53,6 @@ def sim():
     return simgpu.first()
 
 
-def judged(name, answer):
-    result = getattr(EX, name).result(answer)
-    return result.outcome, result.diagnosis
-
-
 def right_answer(exercise):
     return exercise.reference() if exercise.wants_value else exercise.reference
 

@@ -105,7 +105,6 @@ def _changed(change):
     return choose
 
 
-_MOST = "most = max(most, kept + inside)"
 _LOOP = "for number, (entry, inside, _) in enumerate(blocks)"
 _SECONDS = "return sum(blocks[number][2] for number in chosen)"
 _TWINS = {

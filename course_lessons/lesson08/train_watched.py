@@ -128,7 +128,6 @@ def _otherwise(got: Any, right: Any, n: int, every: int, broken: Mapping[int, fl
     return "wrong-step" if broken else "not-trained"
 
 
-_APPEND = "losses.append(loss.detach())"
 _GOOD = "good = torch.stack(losses).isfinite().tolist()"
 _FOUND = "return good.index(False)"
 _NAN = "torch.stack(losses).isnan().logical_not()"
