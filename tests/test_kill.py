@@ -42,7 +42,7 @@ for cell in nbformat.read(notebook, as_version=4).cells:
     if cell.metadata.get("course", {}).get("script"):
         shell.run_cell(cell.source).raise_error()
 shell.run_cell("from course_lessons.lesson03 import training_script").raise_error()
-shell.run_cell("made = training_script.source(parts)").raise_error()
+shell.run_cell("made = training_script.source(globals())").raise_error()
 Path(target).write_text(shell.user_ns["made"], encoding="utf-8")
 """
 

@@ -6,7 +6,7 @@ import inspect
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from course_lessons.lesson03.checkpoint import generators
 from course_lessons.shared.checkpoint import newest_whole
 from course_utils import load_digits
 """
+_PARTS = "prepare small_cnn shifted new_run save_checkpoint load_checkpoint train".split()
 _AFTER = """
 torch.set_num_threads(1)  # equal bits need the same number of threads
 digits = load_digits()
@@ -33,9 +34,9 @@ train(run, digits.train_x[:1000], digits.train_y[:1000], epochs=3, folder=Path(s
 """
 
 
-def source(functions: Sequence[Callable[..., Any]]) -> str:
-    """Return a script of imports, the functions as they stand in their cells, and a short training."""
-    return "\n\n".join([_BEFORE, *map(inspect.getsource, functions), _AFTER])
+def source(names: Mapping[str, Any]) -> str:
+    """Return a script of imports, the lesson's functions as they stand in their cells, and a short training."""
+    return "\n\n".join([_BEFORE, *(inspect.getsource(names[name]) for name in _PARTS), _AFTER])
 
 
 def start(work: Path, name: str) -> subprocess.Popen[str]:
