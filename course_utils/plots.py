@@ -237,7 +237,7 @@ def log_ticks(axis: Axis) -> None:
     choices += [
         [step * 10.0**k for k in decades for step in steps] for steps in ((1, 3), (1, 2, 5))
     ]
-    choices += [list(MaxNLocator(8, steps=[1, 2, 5, 10]).tick_values(low, high))]
+    choices += [list(MaxNLocator(6, steps=[1, 2, 3, 5, 10]).tick_values(low, high))]
     shown = [[tick for tick in ticks if low <= tick <= high] for ticks in choices]
     ticks = next((ticks for ticks in shown if len(ticks) >= 3), shown[-1])
     plain = all(1e-3 <= tick < 1e5 for tick in ticks)

@@ -54,8 +54,7 @@ EXERCISE = Exercise(
     id="00.weight_bytes",
     title="Bytes for the weights",
     task="A network has `parameters` numbers, and each is stored in `bits` bits. Return how many "
-    "**bytes** its weights take. The cell calls `check` on your function: run it once as it is, "
-    "then with a wrong answer, then with a right one, and read what comes back.",
+    "**bytes** its weights take.",
     level=1,
     minutes=3,
     hints=(

@@ -104,7 +104,7 @@ def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
             asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
             "none",
         ),
-        ("made-on-the-host", asked.copies and f"{len(asked.copies)} copies to the device", "none"),
+        ("made-on-the-host", asked.copies and f"copies to the device: {len(asked.copies)}", "none"),
     ):
         if seen:
             judge.no(diagnosis, seen=seen, expected=expected)
@@ -161,7 +161,7 @@ def _judge_spread(
     top, left = places // side, places % side
     counts = torch.bincount(places, minlength=side * side)
     fair = len(places) / side**2
-    seen = f"{int((counts > 0).sum())} different places in {len(places)} images"
+    seen = f"different places in {len(places)} images: {int((counts > 0).sum())}"
     ways = len(top.unique()), len(left.unique())
     if ways == (1, 1):
         still = all(bool((p == side * side // 2).all()) for p, _ in [(places, mirrored), *again()])
