@@ -38,6 +38,8 @@ def speak(fig: Any) -> None:
 
         for axis in (axis for ax in fig.axes for axis in (ax.xaxis, ax.yaxis)):
             if isinstance(axis.get_major_formatter(), FuncFormatter):  # has names, not numbers
-                axis.set_ticklabels([said(name) for name in axis.get_ticklabels()])
+                names = [said(name) for name in axis.get_ticklabels()]
+                if any(names):  # where axes are shared, one alone has the names
+                    axis.set_ticklabels(names)
         for text in fig.findobj(Text):
             text.set_text(said(text))

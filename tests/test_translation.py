@@ -109,7 +109,7 @@ def test_a_question_in_italics_is_the_name_of_a_section_or_an_exercise(page):
 
 def test_a_figure_says_the_names_at_its_axes_too(monkeypatch):
     monkeypatch.setenv("COURSE_LANGUAGE", "zh")
-    fig, ax = plt.subplots()
+    fig, (ax, _) = plt.subplots(1, 2, sharey=True)
     ax.set_yticks([0, 1], ["host", "rank 0"])
     language_font.speak(fig)
     assert [name.get_text() for name in ax.get_yticklabels()] == ["主机", "rank 0"]

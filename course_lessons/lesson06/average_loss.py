@@ -190,8 +190,8 @@ EXERCISE = Exercise(
     task="""
 Write `average_loss(model, batches, loss_fn)`: the mean loss of one sample, as a Python number.
 `batches` gives `(x, y)` pairs one at a time, of unequal size; `loss_fn(outputs, y)` is the mean over a
-batch. The model is in eval mode already; it and PyTorch's settings stay as they are. Nothing may pile up from batch to batch:
-no activations, no outputs, no inputs. And no graph may be built. The check looks at what is alive.
+batch. The model is in eval mode already; it and PyTorch's settings stay as they are. No graph may be built,
+and nothing may pile up from batch to batch: no activations, no outputs, no inputs.
 """,
     hints=(
         "What do you carry from one batch to the next? A tensor that still has a graph keeps every "

@@ -147,9 +147,8 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Write `checkpointed(blocks, x)`: run `x` through a list of modules, one after the other, so that autograd
-keeps little more than what goes **into** each block, and computes the inside again when backward comes to it.
-Output and gradients must be those of the plain run, with dropout too, and also where `x` itself needs no
-gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
+keeps little more than what goes **into** each block. Output and gradients must be those of the plain run,
+with dropout too, and also where `x` itself needs no gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
 """,
     hints=(
         "`checkpoint(function, *arguments, use_reentrant=False)` calls the function and keeps only its "

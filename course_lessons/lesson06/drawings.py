@@ -138,7 +138,7 @@ def means(costs: Mapping[str, tuple[int, float]], kind: str) -> None:
     peaks = [f" {peak / 2**20:.1f} MiB" for peak, _ in costs.values()]
     left.bar_label(left.barh(places, [100 * share for share in memory], color=BLUE), peaks)
     left.axvline(100, color="#555555", linewidth=1)
-    left.set(xlabel="peak memory, % of the plain step's", xlim=(0, 130 * max(memory)))
+    left.set(xlabel="peak memory, % of the plain step's", xlim=(0, 136 * max(memory)))
     left.set_yticks(places, list(costs))
     left.invert_yaxis()
     right.plot(time, places, MARKERS[0], color=COLOURS[1])

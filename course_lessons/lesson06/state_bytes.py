@@ -137,11 +137,11 @@ EXERCISE = Exercise(
     level=1,
     minutes=10,
     task="""
-Write `state_bytes(model, states_per_parameter)`: a dict of what training this model holds in memory apart
-from activations, in bytes, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`.
-No gradient need exist yet. The optimizer keeps `states_per_parameter` numbers (0 for plain SGD, 1 with
-momentum, 2 for Adam) for each number it trains, in that number's dtype. A frozen parameter has neither a
-gradient nor a state. Dtypes differ, and a tensor that two layers share is there once.
+Write `state_bytes(model, states_per_parameter)`: a dict of the bytes that training this model takes apart
+from activations, under the keys `"parameters"`, `"gradients"`, `"optimizer"` and `"buffers"`. No gradient
+need exist yet. The optimizer keeps `states_per_parameter` numbers (0 for plain SGD, 1 with momentum, 2 for
+Adam) for each trained number, in its dtype. A frozen parameter has neither a gradient nor a state. Dtypes
+differ, and a tensor that two layers share counts once.
 """,
     hints=(
         "One number takes `t.element_size()` bytes, and a tensor holds `t.numel()` of them.",

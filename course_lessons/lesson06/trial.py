@@ -1,4 +1,4 @@
-"""What a training step costs: its peak of memory and its time."""
+"""What a training step costs, in memory and time, and a small card to run out of."""
 
 from __future__ import annotations
 
@@ -12,9 +12,18 @@ from typing import Any
 import torch
 from torch import nn
 
+import simgpu
 from course_lessons.shared import memory
 from course_utils import synchronize
 from course_utils.timing import host_clock
+
+
+def on_small_card(work: Callable[[torch.device], Any]) -> Any:
+    """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns."""
+    if simgpu.problem():
+        return print(simgpu.problem())
+    with memory.spare_device("100 MiB") as card:
+        return work(card)
 
 
 def try_it(
