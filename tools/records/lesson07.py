@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.lesson07.mlp import Mlp
-from course_lessons.shared.traces import host_busy
+from course_lessons.shared import traces
 from course_utils.devices import abilities, synchronize
 
 from .experiments import Samples, Unsuitable, Work, experiment
@@ -141,7 +141,7 @@ def make_step(
     y = torch.randint(sizes[-1], (times * batch,)).to(device)
 
     def step() -> None:
-        host_busy(times * load, device)
+        traces.host_busy(times * load, device)
         optimizer.zero_grad()
         for some_x, some_y in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
             with torch.autocast(device.type, dtype, enabled=half):
