@@ -24,7 +24,7 @@ NO_ENTRY = {
     "a maker's name": "AMD NVIDIA ARM",
     "the name of a product, which the sentence says": "RTX MI300X MI100 MI300 MI350 GB200 NVL72",
     "the name of a model that somebody published": "GPT BERT ResNet WaveGlow LLM GAN",
-    "the name of a program, with a link or what it does beside it": "HTA HolisticTraceAnalysis TraceLens",
+    "the name of a program, with a link or what it does beside it": "HolisticTraceAnalysis TraceLens",
     "a person": "LeCun",
     "a multiple of FLOP": "TFLOP",
 }

@@ -181,11 +181,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, which takes no argument,
-averaged over `repeats` calls. The first call of all takes longer, so make one beforehand that is not timed. On a
-GPU or the simulated device, time with two events around all the repeats, without a wait between them:
-`torch.get_device_module(device).Event(enable_timing=True)`. `device.type == "cpu"` has no queue, and
-`torch.cpu.Event` measures nothing: there read `perf_counter()`.
+Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats` calls. The
+first call of all takes longer, so make one beforehand that is not timed. On a GPU or the simulated device, put two
+events around all the repeats, without a wait between them: `torch.get_device_module(device).Event(enable_timing=True)`.
+`device.type == "cpu"` has no queue, and `torch.cpu.Event` measures nothing: there read `perf_counter()`.
 """,
     hints=(
         "An event is a mark in the queue. `start.record()` puts one before the repeats, `end.record()` another "

@@ -122,9 +122,8 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `mfu(flops_per_step, seconds_per_step, peak)`: the model FLOPs utilisation, which is the FLOP/s of a
-training step as a share of the peak FLOP/s that the maker states. Nothing exceeds a peak: where the share comes out
-above 1, one of the numbers is wrong, so raise `ValueError` and say so.
+Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training step as a share of the peak FLOP/s.
+Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise `ValueError` and say so.
 """,
     hints=(
         "Which rate does the step reach? FLOP are work, FLOP/s are work in a time.",

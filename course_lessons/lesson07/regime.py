@@ -90,14 +90,13 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`.
-`facts` is what `profiling.facts(work, device)` returns; all its shares are from 0 to 1:
+`facts` holds five shares, from 0 to 1:
 
-- `facts.busy`: the share of the time in which the device computes.
-- `facts.loading`, `facts.waiting`: the shares in which the host loads data, and waits for the device.
-- `facts.flop_share`, `facts.byte_share`: while the device computes, its FLOP/s and its bytes/s as a share of the most that
-  it reaches.
+- `facts.busy`: how much of the time the device computes.
+- `facts.loading`, `facts.waiting`: how much of the time the host loads data, and waits for the device.
+- `facts.flop_share`, `facts.byte_share`: how much the device reaches of its best FLOP/s, and of its best bytes/s, while it computes.
 
-A device that is busy for at least 0.75 of the time sets the pace itself: the larger of the last two shares names
+A device that is busy for at least 0.75 of the time sets the pace: the larger of the last two shares names
 what limits it, compute where they are equal. Otherwise the host sets the pace. If it loads or waits for at least 0.2
 of the time, the longer of the two names the regime, loader where they are equal. If it does neither, it only
 launches.

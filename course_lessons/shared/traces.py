@@ -22,7 +22,9 @@ import simgpu
 from course_language import spoken
 from course_utils import content
 from course_utils.devices import synchronize
+from course_utils.timing import measure
 from simgpu.clock import Span
+from simgpu.hollow import Hollow
 
 RECORDED = content.recorded("trace_simulated_t4.json.gz")
 """Two steps of each of five loops on the simulated T4, written by ``python -m tools.records.trace_of_loops``."""
@@ -155,6 +157,14 @@ def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))
         return read(path)
+
+
+def step_seconds(step: Callable[[], object], device: torch.device) -> float:
+    """Return how long a training step takes: measured; on the simulated device modelled, of two steps without values."""
+    if device.type != "sim":
+        return measure(step, device=device, min_seconds=0.05).median
+    with Hollow():
+        return trace(step, device, 2).seconds / 2
 
 
 def read(path: str | Path, process: str | None = None) -> Trace:

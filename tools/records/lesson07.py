@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lessons.shared.traces import host_busy
+from course_lessons.lesson07.mlp import Mlp
+from course_lessons.shared import traces
 from course_utils.devices import abilities, synchronize
 
 from .experiments import Samples, Unsuitable, Work, experiment
@@ -65,22 +66,6 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
 def gelu_by_hand(x: Tensor) -> Tensor:
     """Return GELU as written in a paper: nine operations, each of which reads and writes everything."""
     return 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
-
-
-class Mlp(nn.Module):
-    """Linear layers of these sizes, with GELU between them: PyTorch's own, or written by hand."""
-
-    def __init__(self, sizes: Sequence[int], fused: bool) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.gelu = nn.GELU(approximate="tanh") if fused else gelu_by_hand
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the logits."""
-        *layers, last = self.layers
-        for layer in layers:
-            x = self.gelu(layer(x))
-        return last(x)
 
 
 USUAL: Mapping[str, Any] = {
@@ -140,7 +125,7 @@ def make_step(
     ask
         Whether the host asks for the norm of each gradient.
     fused
-        Whether GELU and AdamW's update are one kernel each.
+        Whether GELU is PyTorch's own, and AdamW's update the fused one.
     half
         Whether it trains in 16 bits: in bfloat16 where there are units for it, else in float16.
     pieces
@@ -148,7 +133,7 @@ def make_step(
     times
         How many times as large to make the batch, and with it the loading.
     """
-    net = Mlp(sizes, fused).to(device)
+    net = Mlp(sizes, nn.GELU(approximate="tanh") if fused else gelu_by_hand).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), fused=fused, foreach=False)
     dtype = torch.bfloat16 if abilities(device).bf16 or device.type == "cpu" else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=half and dtype == torch.float16)
@@ -156,15 +141,14 @@ def make_step(
     y = torch.randint(sizes[-1], (times * batch,)).to(device)
 
     def step() -> None:
-        host_busy(times * load, device)
+        traces.host_busy(times * load, device)
         optimizer.zero_grad()
         for some_x, some_y in zip(x.chunk(pieces), y.chunk(pieces), strict=True):
             with torch.autocast(device.type, dtype, enabled=half):
                 loss = F.cross_entropy(net(some_x), some_y) / pieces
             scaler.scale(loss).backward()
-        if ask:
-            for p in net.parameters():
-                p.grad.norm().item()
+        for p in net.parameters() if ask else ():
+            p.grad.norm().item()
         scaler.step(optimizer)
         scaler.update()
 
