@@ -219,8 +219,7 @@ Each rank has called `backward()` on rows of its own. Write `average_gradients(m
 parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no gradient. For any
 other, `None` counts as zero: this rank did not use the parameter, and another one may have. (Where none has, the mean is zero.)
 
-`dist` is a parameter so that the same function runs on the simulated cluster, as in the check, and with
-`torch.distributed` in real processes.
+`dist` is the simulated cluster in the check, and `torch.distributed` in real processes.
 """,
     hints=(
         "`dist.all_reduce(tensor)` adds up over all ranks, in place. What makes a mean of a sum?",

@@ -86,7 +86,7 @@ def _lanes(
                 left, width = (start - begin) * scale, (stop - start) * scale
                 box = Rectangle((left, low), width, 0.38, edgecolor="white", linewidth=0.5, **look)
                 ax.add_patch(box)
-                if doing == "compute":
+                if doing != "wait" and not names:  # real ranks' bars may overlap
                     _write(ax, name, left, low + 0.19, width, (end - begin) * scale)
         shares = {doing: _covered(lane[doing]) / ((end - begin) or 1) for doing in _LOOKS}
         rank = names[row] if names else row
@@ -136,7 +136,8 @@ def _covered(bars: Sequence[_Bar]) -> float:
 
 def _write(ax: Axes, text: str, left: float, y: float, width: float, whole: float) -> None:
     if width > 0.011 * whole * (len(text) + 1):
-        ax.text(left + width / 2, y, text, ha="center", va="center", color="white", fontsize=9)
+        box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.2}
+        ax.text(left + width / 2, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
 
 
 def chunks(run: Run) -> None:

@@ -114,9 +114,9 @@ def _lanes(ax: Axes, made: timeline.Timeline, most: int) -> None:
     ax.grid(visible=False)
 
 
-def _number(ax: Axes, x: float, y: float, text: str) -> None:
+def _number(ax: Axes, x: float, y: float, text: str, size: float = 8.5) -> None:
     box = {"facecolor": "#fdfdfb", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
-    ax.text(x, y, text, ha="center", va="center", fontsize=8.5, bbox=box)
+    ax.text(x, y, text, ha="center", va="center", fontsize=size, bbox=box)
 
 
 def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
@@ -175,8 +175,9 @@ def pipeline(run: Run) -> None:
             look = {"facecolor": colour, "hatch": hatch, "edgecolor": "white", "linewidth": 0.8}
             ax.add_patch(Rectangle((1e3 * span.start, span.rank - 0.4), width, 0.8, **look))
             number = span.name[1:]
-            if width > 11 * len(number) * run.seconds:  # else it would run into the next one's
-                _number(ax, 500 * (span.start + span.end), span.rank, number)
+            if width > 7 * len(number) * run.seconds:  # else it would run into the next one's
+                size = 8.5 if width > 11 * len(number) * run.seconds else 6.5
+                _number(ax, 500 * (span.start + span.end), span.rank, number, size)
             busy[span.rank] += span.end - span.start
     ax.set_yticks(range(stages), [f"stage {n}" for n in range(stages)])
     ax.set(xlim=(0, 1e3 * run.seconds), ylim=(stages - 0.5, -0.5), xlabel="ms (modelled)")

@@ -33,8 +33,8 @@ def sharding() -> None:
             "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
         },
         draw=draw,
-        found="More cards shrink only what a stage divides. ZeRO-1 keeps whole parameters and gradients on each card, "
-        "however many cards there are; only ZeRO-3 divides all, so that a larger model needs no more than more cards.",
+        found="65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the moments. More "
+        "cards shrink only what a stage divides, and only ZeRO-3 divides all.",
         telling={"ranks": 4},
     ).show()
 
@@ -49,8 +49,8 @@ def step() -> None:
             "layers": slider("layers", [2, 4, 6, 8], 4),
         },
         draw=drawings.fsdp_step,
-        found="Freed after forward, at most three layers or gradients are whole, however many layers there are. Kept, "
-        "all are whole at once, and backward gathers nothing: the slower the network, the more time that saves.",
+        found="Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: the slower the network, "
+        "the more time that saves. Freed, at most three layers or gradients are whole, however many layers there are.",
     ).show()
 
 
