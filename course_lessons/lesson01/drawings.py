@@ -9,7 +9,7 @@ from matplotlib.patches import Rectangle
 
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_utils.evidence import published_gpus, recorded
-from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, present
+from course_utils.plots import BLUE, DASHES, GREEN, MARKERS, ORANGE, curves, present
 from course_utils.show import show_table
 from course_utils.this_machine import cpu_name
 from course_utils.timing import Measurement
@@ -149,6 +149,19 @@ def race(sizes: Sequence[int], times: Mapping[str, Sequence[Measurement]]) -> No
         fig,
         f"Time of a matrix product against its size for {names}; "
         "right, each device's speed-up over the CPU.",
+    )
+
+
+def overhead(counts: Sequence[int], calls: Sequence[Measurement]) -> None:
+    """Draw the time of one call of ``x.add_(1)`` against how many numbers ``x`` has."""
+    name = f"x.add_(1), {calls[0].device}"
+    curves(
+        {name: (counts, [1e6 * call.median for call in calls])},
+        xlabel="numbers in x",
+        ylabel="time of one call, µs",
+        alt="Time of adding 1 to x against the length of x: flat for short x, rising for long x.",
+        log="xy",
+        kinds={name: calls[0].kind},
     )
 
 

@@ -92,8 +92,7 @@ EXERCISE = Exercise(
     id="02.one_step_bytes",
     title="Predict the ledger",
     task="What will cross the bus in `one_step(device)`, just above? Answer with a pair: the bytes from the host "
-    "to the device, and the bytes from the device to the host. Work it out on paper; the cell after this one "
-    "runs the step and shows the ledger.",
+    "to the device, and the bytes from the device to the host. Work it out on paper.",
     level=2,
     minutes=8,
     hints=(

@@ -167,8 +167,8 @@ def _judge_journeys(
 EXERCISE = Exercise(
     id="02.train_step",
     title="Three faults in one step",
-    task="The step below has the three device faults that tutorials warn of most. Mend one, run the check, read the message "
-    "that comes, mend the next; one message of the four is not about devices. It should train `model` on `device` and return the logits as a NumPy array. "
+    task="The step below has three device faults. Mend one, run the check, read the message "
+    "that comes, mend the next; one of the messages is not about devices. It should train `model` on `device` and return the logits as a NumPy array. "
     "The optimiser was made before the model was moved.",
     level=2,
     minutes=8,

@@ -121,8 +121,8 @@ EXERCISE = Exercise(
     id="02.weighted_loss",
     title="A loss with weights",
     task="`counts[k]` says how often class `k` occurs in the training data. Return an `nn.CrossEntropyLoss`, ready for "
-    "logits on `device`, in which class `k` has the weight total / (number of classes · `counts[k]`). So a "
-    "rare class counts for more, and where all are equally frequent each weight is 1.",
+    "logits on `device`, in which class `k` has the weight total / (number of classes · `counts[k]`): a "
+    "rare class counts for more.",
     level=1,
     minutes=6,
     hints=(
