@@ -85,6 +85,13 @@ BACK = {
     "the-limit": _gives("max_norm"),
     "norms-added": _clips(f"sum(p.grad.norm() for p in model.parameters())\n{_CLIP}"),
     "squared": _gives("norm**2"),
+    "scale-after": edited(
+        clipped_step,
+        {
+            _UNSCALE: f"first = scaler.get_scale()\n{_UNSCALE}",
+            "return norm": "return norm * first / scaler.get_scale()",
+        },
+    ),
     "factor": (_gives("max_norm / norm"), _gives("min(1, max_norm / norm)")),
 }
 
@@ -93,7 +100,7 @@ def _play(use_scaler: bool, max_norm: float, factor: float) -> Play:
     (x, y), *_ = made_batches((8,))
 
     def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
-        run = Run(use_scaler=use_scaler)
+        run = Run(use_scaler=use_scaler, interval=1)  # each good step doubles the scale
         loss = F.cross_entropy(run.model(x), y) * factor
         with watched(run) if watch else nullcontext():
             got = step(loss, run.model, run.optimizer, run.scaler, max_norm)
@@ -166,6 +173,7 @@ Gradients of an earlier step may still be there.
         "would jump.",
         "norm-after": "That is the norm after clipping: it can never be above the limit, so it tells "
         "nothing.",
+        "scale-after": "The norm was divided by the scale that `update()` has set. This step's gradients had the one before.",
         "norms-added": "The norms of the parameters were added. That of all gradients is the root of the sum of squares.",
         "squared": "That is the square of the norm.",
         "factor": "That is the factor by which the gradients were shortened. Asked for is their norm before.",

@@ -19,11 +19,11 @@ def loss_scale(gradients: torch.Tensor) -> None:
     kept = gradients.detach().flatten().cpu()
     powers = range(0, 49, 4)
     Explorer(
-        question="How wide is the choice: over how many powers of two do these gradients lose next to nothing?",
-        guesses=("none", "two or three", "about ten", "nearly thirty"),
+        question="How wide is the choice: at how many powers of two is less than 1 % of these gradients lost, and none inf?",
+        guesses=("none", "two or three", "about ten", "about thirty"),
         controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
-        found="The scale moves the whole histogram and changes no shape. Too far left, gradients become 0; too far "
-        "right, the first that becomes inf costs the step. Here the choice between the two is wide: trying finds a place.",
+        found="Thirty, from 2^9 to 2^38: the scale moves the whole histogram and changes no shape. These are the "
+        "first layer's gradients. Those of the last layer are larger and overflow earlier, and one inf costs the step.",
         telling={"power": 4},
     ).show()

@@ -167,9 +167,8 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Many a script begins with `torch.backends.cudnn.benchmark = True`, "for speed". cuDNN then tries its algorithms out
-at every new shape of a convolution. `torch.compile` and CUDA graphs pay for each new shape too. With data of many
-lengths this hardly ends, so one pads them up to a few lengths. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths
+`torch.compile`, CUDA graphs and `torch.backends.cudnn.benchmark = True` pay for each new shape. So data of many
+lengths is padded up to a few. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths
 to pad to. `lengths` lists the sequences' lengths. Each is padded to the next length in your list. Each length
 in the list costs `per_shape` seconds, each token `per_token` seconds, padded or not. The total must be the
 least there is; no sequences, no lengths. There are at most ten different lengths.

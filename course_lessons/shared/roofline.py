@@ -126,10 +126,13 @@ def explore() -> None:
         ax.set(xlabel="arithmetic intensity, FLOPs a byte", ylabel="TFLOP/s (modelled)")
         side = word("bandwidth") if x < ridge else word("computing")
         words = f"{rate / 1e12:.3g} TFLOP/s, {rate / peak:.0%} of the peak; {side} limits it"
-        ax.set_title(f"{card}, {dtype}, batch {batch}\n{words}")
+        units = dtype
+        if dtype == "TF32" and profile.tf32_flops is None:
+            units = "float32 (it has no TF32)"
+        ax.set_title(f"{card}, {units}, batch {batch}\n{words}")
         return (
             fig,
-            f"Roofline of the {card} in {dtype}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}.",
+            f"Roofline of the {card} in {units}, modelled. Batch {batch}: {x:.3g} FLOPs a byte, {words}.",
         )
 
     Explorer(

@@ -27,6 +27,10 @@ WRONG = {
         edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
     **BACK,
+    "scale-after": (
+        BACK["scale-after"],
+        edited(_by_a_scaled_limit, {"norm.item() / scale": "norm.item() / scaler.get_scale()"}),
+    ),
     "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},
     "overflow-kept": {_CLIP: f"{_ZERO}\n{_CLIP}", "scaler.step(optimizer)": "optimizer.step()"},
     "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),
