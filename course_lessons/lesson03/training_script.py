@@ -25,7 +25,10 @@ from course_lessons.lesson03.checkpoint import generators
 from course_lessons.shared.checkpoint import newest_whole
 from course_utils import load_digits
 """
-_PARTS = "prepare small_cnn shifted new_run save_checkpoint load_checkpoint train".split()
+_PARTS = (
+    *("prepare", "small_cnn", "shifted", "new_run"),
+    *("save_checkpoint", "load_checkpoint", "train"),
+)
 _AFTER = """
 torch.set_num_threads(1)  # equal bits need the same number of threads
 digits = load_digits()

@@ -149,7 +149,9 @@ def page_text(
     text = _COMMENT.sub("", text)
     text = _BADGE.sub(r'<a class="open-in" href="\2">\1</a>', text)
     text = _ANCHOR.sub(r"(\1)=" if language == "en" else r'<div id="\1"></div>', text)
-    text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], lessons, language), text)
+    if _LINK.search(text):
+        pages, english = (_pages(course, lessons, name) for name in (language, "en"))
+        text = _LINK.sub(lambda m: m[1] + _target(course, at, m[2], pages, english, language), text)
     return _NOWHERE.sub(r"\1", text)
 
 
@@ -169,7 +171,14 @@ def alternatives(nb: NotebookNode) -> dict[str, str]:
     return found
 
 
-def _target(course: Course, at: str, target: str, lessons: Collection[str], language: str) -> str:
+def _target(
+    course: Course,
+    at: str,
+    target: str,
+    pages: Mapping[str, str],
+    english: Mapping[str, str],
+    language: str,
+) -> str:
     home = f"https://github.com/{course.repository}" if course.repository else "@nowhere@"
     if target == REPOSITORY:
         return home
@@ -181,7 +190,6 @@ def _target(course: Course, at: str, target: str, lessons: Collection[str], lang
     file, _, fragment = target.partition("#")
     path = posixpath.normpath(posixpath.join(folder, unquote(file)))
     end = f"#{fragment}" if fragment else ""
-    pages, english = (_pages(course, lessons, name) for name in (language, "en"))
     goal = course.path.parent.parent / path
     carried = path.startswith(("images/", f"{HANDBOOK}/")) and goal.is_file()
     carried = carried and goal.suffix != ".ipynb"
