@@ -145,7 +145,7 @@ EXERCISE = Exercise(
     id="01.pick_device",
     title="Choose, and do not trust",
     task="`available` is a list of the kinds of accelerator that PyTorch reports, in any order, such "
-    "as `['mps']` or `[]`. `works(kind)` runs a small kernel there and returns whether the result "
+    "as `['mps']` or `[]`. `works(kind)` tries a small product there and returns whether the result "
     "was right; it may be called only for kinds in the list. Return the first of `'cuda'`, `'xpu'`, "
     "`'mps'` that is available **and** works. If there is none, return `'cpu'`.",
     level=1,
