@@ -1,7 +1,7 @@
 """Errors in the middle of a backward pass: without this they end the process.
 
 Where an operation of the backward pass fails, out of memory for example, PyTorch's engine puts the
-stream back and asks the device's guard for its type: Python code, called while an error is pending. Its
+stream back and asks the device's guard, which is in Python, for its type while an error is pending. Its
 result would be refused, in a place where C++ allows no error, and the process would abort. So the guard
 takes the pending error away, and it is raised again when the engine is done. Until the guard has it, no
 garbage collection may begin: it would clear the error.
