@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from random import Random
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -23,15 +22,7 @@ def _draw(random: Random) -> tuple[int, int]:
     return 2 * random.randrange(1, 10 ** random.randrange(2, 6)), random.choice((4, 8, 12, 16, 64))
 
 
-def _of(*formulas: str) -> tuple[Callable[..., float], ...]:
-    """Return twins, each written as what it computes of the parameters ``p`` and the bits ``b``."""
-    return tuple(
-        edited(weight_bytes, {"return": "p, b = parameters, bits\nreturn", _RIGHT: formula})
-        for formula in formulas
-    )
-
-
-_RIGHT = "parameters * bits / 8"
+_of = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
 _TWINS = {
     "bits": _of("p * b"),
     "times-eight": _of("p * b * 8"),

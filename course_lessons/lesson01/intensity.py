@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import Random
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -31,12 +30,7 @@ def _draw(random: Random) -> tuple[int, int, int, int]:
     return n, k, m, random.choice((1, 2, 4, 8))
 
 
-def _of(formula: str) -> Callable[..., float]:
-    """Return a twin, written as what it computes of ``n``, ``k``, ``m`` and the bytes ``b``."""
-    edits = {"flops =": "b = bytes_per_number\nflops =", "flops / moved": formula}
-    return edited(intensity, edits)
-
-
+_of = variants(intensity, "return flops / moved", "b = bytes_per_number\nreturn {}")
 _MOVED = "b*(n*k + k*m + n*m)"
 _WORK = {
     "one-flop": "n*k*m",
@@ -62,30 +56,26 @@ _BYTES = {
 }
 _PAIRED = ("no-output", "an-input-missing", "one-matrix", "numbers-not-bytes", "always-4-bytes")
 _TWINS = {
-    "upside-down": (_of("moved / flops"), _of("2 * moved / flops")),
-    "only-flops": (_of("flops"), _of("flops / 2")),
-    "only-bytes": (_of("moved"), _of("moved / b")),
+    "upside-down": _of("moved / flops", "2 * moved / flops"),
+    "only-flops": _of("flops", "flops / 2"),
+    "only-bytes": _of("moved", "moved / b"),
     "multiplied": _of("flops * moved"),
-    "brackets": (
-        *(_of("flops / b * (n*k + k*m + n*m)"), _of("flops / (n*k + k*m + n*m) * b")),
-        *(_of("flops / b * n*k + k*m + n*m"), _of("flops / n*k + k*m + n*m * b")),
+    "brackets": _of(
+        *("flops / b * (n*k + k*m + n*m)", "flops / (n*k + k*m + n*m) * b"),
+        *("flops / b * n*k + k*m + n*m", "flops / n*k + k*m + n*m * b"),
     ),
-    "other-flops": tuple(
-        _of(f"2*{flops} / moved")
-        for flops in ("n*n*m", "n*n*n", "n*n*k", "n*m*m", "k*k*m", "k*k*k")
+    "other-flops": _of(
+        *(f"2*{f} / moved" for f in ("n*n*m", "n*n*n", "n*n*k", "n*m*m", "k*k*m", "k*k*k"))
     ),
-    "rounded": (
-        _of("flops / 2 // moved"),
-        _of("flops // moved"),
-        _of("round(flops / moved)"),
-        _of("round(flops / moved, 2)"),
+    "rounded": _of(
+        *("flops / 2 // moved", "flops // moved"),
+        *("round(flops / moved)", "round(flops / moved, 2)"),
     ),
     **{fault: _of(f"{flops} / ({_MOVED})") for fault, flops in _WORK.items()},
     **{
-        fault: tuple(
-            _of(f"{flops} / ({size})")
-            for flops in ("flops", "n*k*m")[: 1 + (fault in _PAIRED)]
-            for size in sizes
+        fault: _of(
+            *(f"flops / ({size})" for size in sizes),
+            *(f"n*k*m / ({size})" for size in sizes if fault in _PAIRED),
         )
         for fault, sizes in _BYTES.items()
     },

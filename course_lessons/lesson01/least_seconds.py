@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, near
 
@@ -54,16 +53,9 @@ def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 
-def _seconds(*formulas: str) -> tuple[Callable[..., tuple[float, None]], ...]:
-    """Return twins with other seconds, whatever limit they name, of ``compute`` and ``memory`` and the arguments."""
-    edits = ({"max(compute, memory), limit": f"{formula}, None"} for formula in formulas)
-    return tuple(edited(least_seconds, edit) for edit in edits)
-
-
-def _named(*formulas: str) -> tuple[Callable[..., Any], ...]:
-    """Return twins that give the right seconds, and another limit: compute where a formula holds."""
-    return tuple(edited(least_seconds, {"compute > memory": formula}) for formula in formulas)
-
+# Twins with other seconds, whatever limit they name; and with another limit: compute where a formula holds.
+_seconds = variants(least_seconds, "max(compute, memory), limit", "{}, None")
+_named = variants(least_seconds, "compute > memory")
 
 _TWINS = {
     "added": _seconds("compute + memory"),
@@ -73,15 +65,13 @@ _TWINS = {
     "product": _seconds("compute * memory"),
     "compute-alone": _seconds("compute"),
     "memory-alone": _seconds("memory"),
-    "upside-down": tuple(
-        edited(
-            least_seconds,
-            {"return": f"if flops:\n    return {formula}, None\nreturn"},  # of a copy: an error
-        )
-        for formula in (
-            "max(peak_flops / flops, bandwidth / bytes_moved)",
-            "min(peak_flops / flops, bandwidth / bytes_moved)",
-        )
+    "upside-down": variants(
+        least_seconds,
+        "return",
+        "if flops:\n    return {}, None\nreturn",  # of a copy: an error
+    )(
+        "max(peak_flops / flops, bandwidth / bytes_moved)",
+        "min(peak_flops / flops, bandwidth / bytes_moved)",
     ),
     "multiplied": _seconds("max(flops * peak_flops, bytes_moved * bandwidth)"),
     "crossed": _seconds(

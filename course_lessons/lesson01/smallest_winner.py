@@ -56,25 +56,25 @@ _CPU = "2 * n**3 / cpu_flops"
 _BOTH = "device < cpu"
 
 
-def _moving(*formulas: str) -> tuple[dict[str, str], ...]:
-    """Return edits by which transfers take another time; with each, one that counts a tie as well."""
-    return (
-        *({_TRANSFERS: formula} for formula in formulas),
-        *({_TRANSFERS: formula, _BOTH: "device <= cpu"} for formula in formulas),
-    )
-
-
 _TWINS = {
     "tie": {_BOTH: "device <= cpu"},
     "turned-round": ({_BOTH: "device > cpu"}, {_BOTH: "device >= cpu"}),
-    "no-transfers": _moving("0", "3 * 4 * n / bus_bytes", "3 * 4 * n * 2 / bus_bytes"),
-    "one-way": _moving("2 * 4 * n**2 / bus_bytes"),
-    "one-matrix": _moving("4 * n**2 / bus_bytes"),
-    "four-matrices": _moving("4 * 4 * n**2 / bus_bytes"),
-    "not-bytes": _moving("3 * n**2 / bus_bytes"),
-    "other-bytes": _moving("3 * 8 * n**2 / bus_bytes", "3 * 2 * n**2 / bus_bytes"),
-    "bits": _moving("3 * 32 * n**2 / bus_bytes"),
-    "bus-multiplied": _moving("3 * 4 * n**2 * bus_bytes"),
+    "no-transfers": (
+        {_TRANSFERS: "0"},
+        {_TRANSFERS: "3 * 4 * n / bus_bytes"},
+        {_TRANSFERS: "3 * 4 * n * 2 / bus_bytes"},
+    ),
+    "one-way": {_TRANSFERS: "2 * 4 * n**2 / bus_bytes"},
+    "one-matrix": {_TRANSFERS: "4 * n**2 / bus_bytes"},
+    "four-matrices": {_TRANSFERS: "4 * 4 * n**2 / bus_bytes"},
+    "not-bytes": {_TRANSFERS: "3 * n**2 / bus_bytes"},
+    "other-bytes": (
+        {_TRANSFERS: "3 * 8 * n**2 / bus_bytes"},
+        {_TRANSFERS: "3 * 8 * n**2 / bus_bytes", _BOTH: "device <= cpu"},
+        {_TRANSFERS: "3 * 2 * n**2 / bus_bytes"},
+    ),
+    "bits": {_TRANSFERS: "3 * 32 * n**2 / bus_bytes"},
+    "bus-multiplied": {_TRANSFERS: "3 * 4 * n**2 * bus_bytes"},
     "no-launch": {_DEVICE: "transfers + 2 * n**3 / device_flops"},
     "several-launches": tuple(
         {_DEVICE: f"{n} * launch_seconds + transfers + 2 * n**3 / device_flops"}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from random import Random
 
+from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -22,67 +22,38 @@ def _draw(random: Random) -> tuple[float, float]:
     return device * 10 ** random.uniform(-1, 1.5), device
 
 
-def _rounded(by: Callable[[float], float]) -> Callable[..., float]:
-    return lambda cpu, device: by(cpu / device)
-
-
+_of = variants(
+    speedup,
+    "return cpu_seconds / device_seconds",
+    "cpu, device = cpu_seconds, device_seconds\nreturn {}",
+    math=math,
+)
 _TWINS = {
-    "never-below-1": (
-        lambda cpu, device: max(cpu, device) / min(cpu, device),
-        lambda cpu, device: max(1.0, cpu / device),
+    "never-below-1": _of("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
+    "negative": _of(
+        "cpu / device if cpu >= device else -device / cpu",
+        "-cpu / device",
+        "cpu / device if cpu >= device else -cpu / device",
     ),
-    "negative": (
-        lambda cpu, device: cpu / device if cpu >= device else -device / cpu,
-        lambda cpu, device: -cpu / device,
-        lambda cpu, device: cpu / device if cpu >= device else -cpu / device,
+    "upside-down": _of(
+        *("device / cpu", "100 * device / cpu", "device // cpu", "round(device / cpu, 2)")
     ),
-    "upside-down": (
-        lambda cpu, device: device / cpu,
-        lambda cpu, device: 100 * device / cpu,
-        lambda cpu, device: device // cpu,
-        lambda cpu, device: round(device / cpu, 2),
+    "difference": _of("cpu - device", "device - cpu", "abs(cpu - device)"),
+    "gain": _of("cpu / device - 1", "100 * (cpu / device - 1)", "abs(cpu / device - 1)"),
+    "share-saved": _of("1 - device / cpu", "100 * (1 - device / cpu)", "abs(1 - device / cpu)"),
+    "wrong-sign": _of("device / cpu - 1", "1 - cpu / device"),
+    "percent": _of("100 * cpu / device"),
+    "thousandfold": _of("1000 * cpu / device", "cpu / device / 1000"),
+    "rounded": _of(
+        *("math.floor(cpu / device)", "math.ceil(cpu / device)"),
+        *(f"round(cpu / device, {places})" for places in range(6)),
     ),
-    "difference": (
-        lambda cpu, device: cpu - device,
-        lambda cpu, device: device - cpu,
-        lambda cpu, device: abs(cpu - device),
-    ),
-    "gain": (
-        lambda cpu, device: cpu / device - 1,
-        lambda cpu, device: 100 * (cpu / device - 1),
-        lambda cpu, device: abs(cpu / device - 1),
-    ),
-    "share-saved": (
-        lambda cpu, device: 1 - device / cpu,
-        lambda cpu, device: 100 * (1 - device / cpu),
-        lambda cpu, device: abs(1 - device / cpu),
-    ),
-    "wrong-sign": (
-        lambda cpu, device: device / cpu - 1,
-        lambda cpu, device: 1 - cpu / device,
-    ),
-    "percent": lambda cpu, device: 100 * cpu / device,
-    "thousandfold": (
-        lambda cpu, device: 1000 * cpu / device,
-        lambda cpu, device: cpu / device / 1000,
-    ),
-    "rounded": (
-        *(_rounded(by) for by in (math.floor, math.ceil)),
-        *(_rounded(lambda ratio, places=places: round(ratio, places)) for places in range(6)),
-    ),
-    "product": lambda cpu, device: cpu * device,
-    "of-the-sum": (
-        lambda cpu, device: cpu / (cpu + device),
-        lambda cpu, device: device / (cpu + device),
-        lambda cpu, device: cpu + device,
-    ),
-    "one-more": lambda cpu, device: cpu / device + 1,
-    "logarithm": tuple(_rounded(log) for log in (math.log, math.log2, math.log10)),
-    "one-time": (lambda cpu, device: cpu, lambda cpu, device: 1 / device),
-    "power": (
-        lambda cpu, device: (cpu / device) ** 2,
-        lambda cpu, device: (cpu / device) ** 0.5,
-    ),
+    "product": _of("cpu * device"),
+    "of-the-sum": _of("cpu / (cpu + device)", "device / (cpu + device)", "cpu + device"),
+    "one-more": _of("cpu / device + 1"),
+    "logarithm": _of(*(f"math.{log}(cpu / device)" for log in ("log", "log2", "log10"))),
+    "one-time": _of("cpu", "1 / device"),
+    "power": _of("(cpu / device) ** 2", "(cpu / device) ** 0.5"),
 }
 
 

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, nearly
+from course_utils.exercises.forms import OverCases, nearly, several
 from simgpu.counters import Counters
 
 from .checking import TOO_EARLY, counted_copies, second
@@ -39,40 +39,27 @@ def _on_cpu(step):
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
-def _twin(edits):
-    return _on_cpu(edited(train_step, edits))
-
-
-_LEARNS = {
-    "piles-up": _twin({_ZERO: ""}),
-    "no-step": _twin({_STEP: ""}),
-    "no-gradient": (
-        _twin({_ZERO: _BACKWARD, _BACKWARD: _ZERO}),
-        _twin({_BACKWARD: _STEP, _STEP: _BACKWARD}),
-        _twin({_BACKWARD: ""}),
-    ),
-    "old-gradient": _twin(
-        {"logits = model(images)": f"{_STEP}\nlogits = model(images)", _STEP: ""}
-    ),
-    "two-steps": _twin({_STEP: f"{_STEP}\n{_STEP}"}),
-    "summed": _twin({_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"}),
-    "softmax-twice": (
-        _twin({_LOSS: "F.cross_entropy(logits.softmax(1), labels)"}),
-        _twin({_LOSS: "F.cross_entropy(logits.log_softmax(1).exp(), labels)"}),
-    ),
-    "not-the-logits-loss": _twin({_LOSS: "F.nll_loss(logits, labels)"}),
-    "eval-mode": _twin({"model.to(device)": "model.to(device).eval()"}),
+LEARNS = {
+    "piles-up": {_ZERO: ""},
+    "no-step": {_STEP: ""},
+    "no-gradient": {_BACKWARD: _STEP, _STEP: _BACKWARD},
+    "old-gradient": {"logits = model(images)": f"{_STEP}\nlogits = model(images)", _STEP: ""},
+    "two-steps": {_STEP: f"{_STEP}\n{_STEP}"},
+    "summed": {_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"},
+    "softmax-twice": {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"},
+    "not-the-logits-loss": {_LOSS: "F.nll_loss(logits, labels)"},
+    "eval-mode": {"model.to(device)": "model.to(device).eval()"},
 }
-_GIVES = {
-    "after-step": _twin({_RETURN: "model(images).detach().cpu().numpy()"}),
-    "the-loss": _twin({_RETURN: "loss.detach().cpu().numpy()"}),
+GIVES = {
+    "after-step": {_RETURN: "model(images).detach().cpu().numpy()"},
+    "the-loss": {_RETURN: "loss.detach().cpu().numpy()"},
     "classes": (
-        _twin({_RETURN: "logits.argmax(1).cpu().numpy()"}),
-        _twin({_RETURN: "logits.argmax(1, keepdim=True).cpu().numpy()"}),
+        {_RETURN: "logits.argmax(1).cpu().numpy()"},
+        {_RETURN: "logits.argmax(1, keepdim=True).cpu().numpy()"},
     ),
     "probabilities": (
-        _twin({_RETURN: "logits.softmax(1).detach().cpu().numpy()"}),
-        _twin({_RETURN: "logits.log_softmax(1).detach().cpu().numpy()"}),
+        {_RETURN: "logits.softmax(1).detach().cpu().numpy()"},
+        {_RETURN: "logits.log_softmax(1).detach().cpu().numpy()"},
     ),
 }
 
@@ -105,11 +92,12 @@ def _learnt(got: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, An
     return {"steps": optimizer.steps, "weights": [p.detach().cpu() for p in model.parameters()]}
 
 
-def _over(twins: Any, **more: Any) -> OverCases:
+def _over(mistakes: Any, **more: Any) -> OverCases:
+    twins = twins_of(train_step, mistakes)
     return OverCases(
         _on_cpu(train_step),
         _made,
-        twins,
+        {name: tuple(map(_on_cpu, several(twin))) for name, twin in twins.items()},
         alike=nearly(1e-4, 1e-4),
         situation=lambda model, optimizer, images, *_: f"a batch of {len(images)}",
         **more,
@@ -117,11 +105,11 @@ def _over(twins: Any, **more: Any) -> OverCases:
 
 
 _WEIGHTS = _over(
-    _LEARNS,
+    LEARNS,
     look=_learnt,
     otherwise=lambda got, right, *_: "steps" if got["steps"] != right["steps"] else "not-trained",
 )
-_LOGITS = _over(_GIVES, read=lambda judge, got: got, otherwise="other-logits")
+_LOGITS = _over(GIVES, read=lambda judge, got: got, otherwise="other-logits")
 
 
 def _check_train_step(answer: Any, judge: Judge) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, nearly
 
@@ -26,31 +26,24 @@ def _weights(counts):
     return c.sum() / (len(c) * c)
 
 
-def _twin(formula):
-    return edited(_weights, {"c.sum() / (len(c) * c)": formula})
-
-
+_of = variants(_weights, "c.sum() / (len(c) * c)")
 _TWINS = {
-    "upside-down": tuple(
-        map(_twin, ("len(c) * c / c.sum()", "c.sum() / len(c) * c", "c / c.sum()", "c"))
+    "upside-down": _of("len(c) * c / c.sum()", "c.sum() / len(c) * c", "c / c.sum()", "c"),
+    "one-class-less": _of("c.sum() / ((len(c) - 1) * c)"),
+    "classes-forgotten": _of("c.sum() / c"),
+    "total-forgotten": _of("1 / c"),
+    "classes-only": _of("1 / (len(c) * c)"),
+    "sum-is-fixed": _of("1 / c / (1 / c).sum()", "len(c) / c / (1 / c).sum()"),
+    "other-total": _of("c.max() / c", "c.min() / c", "c.median() / c", "c.quantile(0.5) / c"),
+    "root": _of("(c.sum() / (len(c) * c)).sqrt()"),
+    "whole-numbers": _of("c.sum() // (len(c) * c)", "(c.sum() / (len(c) * c)).round()"),
+    "other-order": _of(
+        "(c.sum() / (len(c) * c)).flip(0)",
+        "(c.sum() / (len(c) * c)).sort().values",
+        "(c.sum() / (len(c) * c)).sort(descending=True).values",
     ),
-    "one-class-less": _twin("c.sum() / ((len(c) - 1) * c)"),
-    "classes-forgotten": _twin("c.sum() / c"),
-    "total-forgotten": _twin("1 / c"),
-    "classes-only": _twin("1 / (len(c) * c)"),
-    "sum-is-fixed": (_twin("1 / c / (1 / c).sum()"), _twin("len(c) / c / (1 / c).sum()")),
-    "other-total": tuple(
-        map(_twin, ("c.max() / c", "c.min() / c", "c.median() / c", "c.quantile(0.5) / c"))
-    ),
-    "root": _twin("(c.sum() / (len(c) * c)).sqrt()"),
-    "whole-numbers": (_twin("c.sum() // (len(c) * c)"), _twin("(c.sum() / (len(c) * c)).round()")),
-    "other-order": (
-        _twin("(c.sum() / (len(c) * c)).flip(0)"),
-        _twin("(c.sum() / (len(c) * c)).sort().values"),
-        _twin("(c.sum() / (len(c) * c)).sort(descending=True).values"),
-    ),
-    "exponential": (_twin("torch.softmax(-c, 0)"), _twin("torch.softmax(1 / c, 0)")),
-    "share-left": (_twin("1 - c / c.sum()"), _twin("c.sum() - c")),
+    "exponential": _of("torch.softmax(-c, 0)", "torch.softmax(1 / c, 0)"),
+    "share-left": _of("1 - c / c.sum()", "c.sum() - c"),
 }
 _COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
 

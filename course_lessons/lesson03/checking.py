@@ -16,6 +16,41 @@ from course_utils.exercises.values import agree
 
 Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
+_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
+_LOSS, _LOOP = "F.cross_entropy(model(x), y)", "for x, y in batches:"
+_LINE = f"loss = {_LOSS}"
+SLIPS = {
+    "piles-up": {_ZERO: ""},
+    "step-first": (
+        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
+        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
+    ),
+    "nothing-learned": {_BACKWARD: _STEP, _STEP: _BACKWARD},
+    "no-step": {_STEP: ""},
+    "one-step": (
+        {_ZERO: "", _STEP: "", "return ": f"{_STEP}\nreturn "},
+        {_STEP: "", "return ": f"{_STEP}\nreturn "},
+    ),
+    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
+    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
+    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
+    "two-passes": {_LOOP: "for x, y in batches + batches:"},
+}
+"""What goes wrong in a loop of one step for each batch, as edits of it."""
+
+SAID = {
+    "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
+    "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
+    "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
+    "no-step": "The optimiser you were given never steps.",
+    "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
+    "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+    "some-left-out": "A batch at one end of the list has made no step.",
+    "two-passes": "The list was passed over twice.",
+    "steps": "There must be one optimiser step for each batch.",
+}
+"""What is said of them, and of other faults of such a loop."""
+
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
     """A small classifier with fixed weights: 6 features, 3 classes."""

@@ -61,10 +61,7 @@ _MISTAKES = {
         {"F.cross_entropy": "F.nll_loss"},
         {"F.cross_entropy(model(x)": "F.nll_loss(model(x).softmax(1)"},
     ),
-    "by-classes": (
-        {"count += len(y)": "count += model(x).numel()"},
-        {_GIVEN: "(total / count / 3)"},
-    ),
+    "by-classes": {"count += len(y)": "count += model(x).numel()"},
     "by-pixels": {"count += len(y)": "count += x.numel()"},
     "exponential": {_GIVEN: "(total / count).exp()"},
     "one-too-many": ({_GIVEN: "(total / (count - 1))"}, {_GIVEN: "(total / (count + 1))"}),

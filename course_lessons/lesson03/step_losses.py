@@ -14,7 +14,7 @@ import simgpu
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import made_batches, over, sgd, small_model, weights_after
+from .checking import SAID, SLIPS, made_batches, over, sgd, small_model, weights_after
 
 
 class _Reads(TorchFunctionMode):
@@ -81,40 +81,14 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
-_LOSS, _KEPT, _GIVEN = (
-    "F.cross_entropy(model(x), y)",
-    "loss.detach()",
-    "torch.stack(losses).tolist()",
-)
-_LINE, _LOOP = f"loss = {_LOSS}", "for x, y in batches:"
-
-
+_KEPT, _GIVEN = "loss.detach()", "torch.stack(losses).tolist()"
 _WRONG_WEIGHTS = {
-    "piles-up": {_ZERO: ""},
-    "step-first": (
-        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
-        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
-    ),
-    "nothing-learned": (
-        {_ZERO: _BACKWARD, _BACKWARD: _ZERO},
-        {_BACKWARD: _STEP, _STEP: _BACKWARD},
-        {_BACKWARD: ""},
-    ),
-    "no-step": {_STEP: ""},
-    "one-step": (
-        {_ZERO: "", _STEP: "", "return ": "optimizer.step()\nreturn "},
-        {_STEP: "", "return ": "optimizer.step()\nreturn "},
-    ),
+    **SLIPS,
     "eval-mode": {"losses = []": "losses = []\nmodel.eval()"},
-    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
-    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
-    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
-    "two-passes": {_LOOP: "for x, y in batches + batches:"},
 }
 _LEARNS = twins_of(step_losses, _WRONG_WEIGHTS)
 _WRONG_NUMBERS = {
-    "after-step": {_KEPT: f"{_LOSS}.detach()"},
+    "after-step": {_KEPT: "F.cross_entropy(model(x), y).detach()"},
     "weighted": ({_KEPT: "loss.detach() * len(y)"}, {_KEPT: "loss.detach() / len(y)"}),
     "running": (
         {_GIVEN: "torch.stack(losses).cumsum(0).tolist()"},
@@ -203,6 +177,7 @@ from the device once at the end, not once a step: the check counts.
     why="On an accelerator this loop never waits before its end: Python can send the next step "
     "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
     diagnoses={
+        **SAID,
         "reads-each-step": "The training reads a value from the device again and again. On an "
         "accelerator each read stops the queue; so does a copy into a tensor on the CPU.",
         "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "
@@ -214,18 +189,9 @@ from the device once at the end, not once a step: the check counts.
         "not-floats": "The list holds something else than Python floats.",
         "one-per-step": "There must be one loss for each batch.",
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: `backward()` adds.",
-        "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
-        "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
-        "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
-        "no-step": "The optimiser you were given never steps.",
-        "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
         "one-step": "There is one step at the end. Each batch should have its own.",
         "eval-mode": "The model came in train mode and was switched to eval mode.",
         "summed": "The steps follow the sum of a batch's losses. A right step follows their mean.",
-        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-        "some-left-out": "A batch at one end of the list has made no step.",
-        "two-passes": "The list was passed over twice.",
-        "steps": "There must be one optimiser step for each batch.",
         "weights": "There is one step for each batch, but the weights are not those of right steps in the list's order.",
         "after-step": "These losses were computed anew after each step. The losses that the steps used are asked for.",
         "weighted": "The losses were scaled by the size of the batch. Each is the mean that `cross_entropy` gives.",

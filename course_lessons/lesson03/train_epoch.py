@@ -10,7 +10,16 @@ from torch.nn import functional as F
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import made_batches, over, python_float, sgd, small_model, weights_after
+from .checking import (
+    SAID,
+    SLIPS,
+    made_batches,
+    over,
+    python_float,
+    sgd,
+    small_model,
+    weights_after,
+)
 
 
 def train_epoch(model, batches, optimizer):
@@ -26,34 +35,11 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
-_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
-_LOSS, _ADDED, _GIVEN = "F.cross_entropy(model(x), y)", "loss.item() * len(y)", "total / seen"
-_LINE, _LOOP = f"loss = {_LOSS}", "for x, y in batches:"
-
-
+_ADDED, _GIVEN = "loss.item() * len(y)", "total / seen"
 _WRONG_WEIGHTS = {
-    "piles-up": {_ZERO: ""},
-    "step-first": (
-        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
-        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
-        {_LINE: f"{_STEP}\n{_ZERO}\n{_LINE}", _ZERO: "", _STEP: ""},
-    ),
-    "nothing-learned": (
-        {_ZERO: _BACKWARD, _BACKWARD: _ZERO},
-        {_BACKWARD: _STEP, _STEP: _BACKWARD},
-        {_BACKWARD: ""},
-    ),
-    "no-step": ({_STEP: ""}, {_STEP: "", _ZERO: ""}),
-    "one-step": (
-        {_STEP: "", _ZERO: "", _GIVEN: "[optimizer.step()]"},
-        {_STEP: "", _GIVEN: "[optimizer.step()]"},
-    ),
+    **SLIPS,
     "not-train-mode": {"model.train()": ""},
-    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
-    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
-    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
-    "two-passes": {_LOOP: "for x, y in batches + batches:"},
-    "other-order": {_LOOP: "for x, y in reversed(batches):"},
+    "other-order": {"in batches": "in reversed(batches)"},
 }
 _LEARNS = twins_of(train_epoch, _WRONG_WEIGHTS)
 _COUNT = "total / len(batches)"
@@ -69,9 +55,9 @@ _WRONG_NUMBERS = {
         {_GIVEN: "total / (len(batches) * len(y))"},
         {_GIVEN: "total / (len(batches) * max(len(y) for _, y in batches))"},
     ),
-    "last-batch": ({_GIVEN: "loss.item()"}, {"total +=": "total =", "seen +=": "seen ="}),
+    "last-batch": {_GIVEN: "loss.item()"},
     "last-size": {"seen +=": "seen ="},
-    "after-step": {_ADDED: f"{_LOSS}.item() * len(y)"},
+    "after-step": {_ADDED: "F.cross_entropy(model(x), y).item() * len(y)"},
     "percent": {_GIVEN: "100 * total / seen"},
     "exponential": {_GIVEN: "2.718281828459045 ** (total / seen)"},
 }
@@ -88,14 +74,7 @@ def _case(at):
 
 
 _WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS, otherwise="weights")
-_MEAN = over(
-    train_epoch,
-    _case,
-    len(_SIZES),
-    _GIVES,
-    read=python_float,
-    otherwise="wrong-mean",
-)
+_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float, otherwise="wrong-mean")
 
 
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
@@ -126,23 +105,15 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
     why="None of the three raises an error: the loss still falls, only to a worse place, and the "
     "number you print is not the number you think. That is why loops are checked by what they do.",
     diagnoses={
+        **SAID,
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
         "`backward()` adds to `.grad`, it does not replace it.",
-        "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
-        "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
-        "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
-        "no-step": "The optimiser you were given never steps.",
-        "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
         "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
         "training loop asks for the mode it needs.",
         "eval-mode": "A batch went through the model in eval mode. Training takes train mode for all of them.",
         "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
-        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-        "some-left-out": "A batch at one end of the list has made no step.",
-        "two-passes": "The list was passed over twice.",
         "other-order": "The batches were taken from the last to the first. They come in the list's order.",
-        "steps": "There must be one optimiser step for each batch.",
         "weights": "There is one step for each batch, but the weights are not those of a right loop over the "
         "batches in their order.",
         "ragged-mean": "The mean over batches is not the mean over digits when the last batch is "

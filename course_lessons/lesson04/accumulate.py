@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
@@ -31,23 +31,20 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
 
 
-def _weighted(by: str) -> Any:
-    return edited(accumulate, {" * len(y) / count": by})
-
-
+_weighted = variants(accumulate, " * len(y) / count")
 _MISTAKES = {
     "piles-up": {_ZERO: ""},
     "not-scaled": {_BACKWARD: "scaler.scale(loss)\nloss.backward()"},
     "sum-of-means": _weighted(""),
-    "by-batches": (_weighted(" / len(batches)"), _weighted(" / count")),
+    "by-batches": _weighted(" / len(batches)", " / count"),
     "not-divided": _weighted(" * len(y)"),
-    "other-divisor": (
-        _weighted(" * len(y) / len(batches)"),
-        _weighted(" * len(y) / len(batches[0][1])"),
-        _weighted(" * len(y) / (len(batches) * len(batches[0][1]))"),
-        _weighted(" * len(y) / max(len(y) for _, y in batches)"),
+    "other-divisor": _weighted(
+        " * len(y) / len(batches)",
+        " * len(y) / len(batches[0][1])",
+        " * len(y) / (len(batches) * len(batches[0][1]))",
+        " * len(y) / max(len(y) for _, y in batches)",
     ),
-    "upside-down": (_weighted(" * count / len(y)"), _weighted(" / len(y)")),
+    "upside-down": _weighted(" * count / len(y)", " / len(y)"),
     "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
 }
 TWINS = twins_of(accumulate, _MISTAKES)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.edited import edited, twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import one_thread
@@ -33,14 +33,8 @@ _CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 _NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
 
 
-def _clips(by: str) -> Any:
-    return edited(clipped_step, {_CLIP: by})
-
-
-def _gives(value: str) -> Any:
-    return edited(clipped_step, {"return norm": f"return {value}"})
-
-
+_clips = variants(clipped_step, _CLIP)
+_gives = variants(clipped_step, "return norm", "return {}")
 _MISTAKES = {
     "piles-up": {"optimizer.zero_grad()": ""},
     "not-scaled": {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"},
@@ -52,28 +46,25 @@ _MISTAKES = {
         f"{_NORM}\nfor p in model.parameters():\n    torch.nn.utils.clip_grad_norm_([p], max_norm)"
     ),
     "always": _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max_norm / norm)"),
-    "upside-down": (
-        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(norm / max_norm)"),
-        _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max(norm / max_norm, 1))"),
+    "upside-down": _clips(
+        f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(norm / max_norm)",
+        f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max(norm / max_norm, 1))",
     ),
-    "part-only": tuple(
-        _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_norm_({part}, max_norm)")
-        for part in (
-            "model[0].parameters()",
-            "model[-1].parameters()",
-            "list(model.parameters())[:1]",
-            "list(model.parameters())[-1:]",
-            "[p for p in model.parameters() if p.dim() > 1]",
-        )
+    "part-only": variants(
+        clipped_step, _CLIP, f"{_NORM}\ntorch.nn.utils.clip_grad_norm_({{}}, max_norm)"
+    )(
+        "model[0].parameters()",
+        "model[-1].parameters()",
+        "list(model.parameters())[:1]",
+        "list(model.parameters())[-1:]",
+        "[p for p in model.parameters() if p.dim() > 1]",
     ),
     "limit-of-1": _clips(_CLIP.replace("max_norm", "1.0")),
-    "other-norm": (
-        _clips(_CLIP.replace("max_norm", "max_norm, 1.0")),
-        _clips(_CLIP.replace("max_norm", "max_norm, torch.inf")),
-        _clips(
-            "sum(p.grad.norm() for p in model.parameters())\n"
-            "for p in model.parameters():\n    p.grad.mul_(min(max_norm / norm, 1))"
-        ),
+    "other-norm": _clips(
+        _CLIP.replace("max_norm", "max_norm, 1.0"),
+        _CLIP.replace("max_norm", "max_norm, torch.inf"),
+        "sum(p.grad.norm() for p in model.parameters())\n"
+        "for p in model.parameters():\n    p.grad.mul_(min(max_norm / norm, 1))",
     ),
 }
 TWINS = twins_of(clipped_step, _MISTAKES)
@@ -81,7 +72,7 @@ BACK = {
     "scaled-norm": edited(
         clipped_step, {_UNSCALE: f"found = {_NORM}\n{_UNSCALE}", "return norm": "return found"}
     ),
-    "norm-after": (_gives(_NORM), _gives("min(norm, max_norm)")),
+    "norm-after": _gives(_NORM, "min(norm, max_norm)"),
     "the-limit": _gives("max_norm"),
     "norms-added": _clips(f"sum(p.grad.norm() for p in model.parameters())\n{_CLIP}"),
     "squared": _gives("norm**2"),
@@ -92,7 +83,7 @@ BACK = {
             "return norm": "return norm * first / scaler.get_scale()",
         },
     ),
-    "factor": (_gives("max_norm / norm"), _gives("min(1, max_norm / norm)")),
+    "factor": _gives("max_norm / norm", "min(1, max_norm / norm)"),
 }
 
 

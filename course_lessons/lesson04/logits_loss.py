@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
@@ -66,10 +66,8 @@ _CALL = "with_logits(logits, targets)"
 _LOSS = f"torch.nn.functional.binary_cross_entropy_{_CALL}"
 
 
-def of(arguments: str) -> Any:
-    """Return the loss of other arguments."""
-    return edited(logits_loss, {_CALL: f"with_logits({arguments})"})
-
+of = variants(logits_loss, _CALL, "with_logits({})")
+"""Makes the loss of other arguments."""
 
 _MISTAKES = {
     "sum": of('logits, targets, reduction="sum"'),
@@ -80,16 +78,16 @@ _MISTAKES = {
         {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'}
         for of_all in ("median", "max", "min")
     ),
-    "part-only": (of("logits[0], targets[0]"), of("logits[-1], targets[-1]")),
-    "targets-ignored": (of("logits, targets * 0 + 1"), of("logits, targets * 0")),
+    "part-only": of("logits[0], targets[0]", "logits[-1], targets[-1]"),
+    "targets-ignored": of("logits, targets * 0 + 1", "logits, targets * 0"),
     "sigmoid-twice": of("torch.sigmoid(logits), targets"),
     "swapped": of("targets, logits"),
     "sign": {_LOSS: f"-{_LOSS}"},
-    "flipped": (of("logits, 1 - targets"), of("-logits, targets")),
-    "rounded-targets": (
-        of("logits, (targets > 0.5).float()"),
-        of("logits, targets.round()"),
-        of("logits, targets.long().float()"),
+    "flipped": of("logits, 1 - targets", "-logits, targets"),
+    "rounded-targets": of(
+        "logits, (targets > 0.5).float()",
+        "logits, targets.round()",
+        "logits, targets.long().float()",
     ),
     "one-half": (
         lambda logits, targets: _logsigmoid(logits, targets, -1),
@@ -102,7 +100,7 @@ _MISTAKES = {
     ),
     "classes": lambda logits, targets: F.cross_entropy(logits, targets),
     "softplus-side": lambda z, t: (z.clamp(min=0) - z * t + torch.log1p(torch.exp(z))).mean(),
-    "rounded": ({_LOSS: f"{_LOSS}.half()"}, of("logits.half(), targets.half()")),
+    "rounded": ({_LOSS: f"{_LOSS}.half()"}, *of("logits.half(), targets.half()")),
 }
 TWINS = twins_of(logits_loss, _MISTAKES)
 

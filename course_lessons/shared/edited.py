@@ -50,6 +50,20 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     return made
 
 
+def variants(
+    function: Callable[..., Any], old: str, new: str = "{}", **names: Any
+) -> Callable[..., tuple[Any, ...]]:
+    """Return what makes wrong twins of ``function``, each written as what stands there in the place of ``old``.
+
+    Where ``new`` is given, what is written stands in the place of the braces in it.
+    """
+
+    def made(*texts: str) -> tuple[Any, ...]:
+        return tuple(edited(function, {old: new.replace("{}", text)}, **names) for text in texts)
+
+    return made
+
+
 def twins_of(
     function: Callable[..., Any], mistakes: Mapping[str, Any], **names: Any
 ) -> dict[str, Any]:

@@ -11,7 +11,6 @@ WRONG = {
         lambda parameters, bits: parameters * bits / 8 + 1,
         lambda parameters, bits: math.sqrt(parameters * bits),
     ),
-    "whole-bytes": lambda parameters, bits: parameters * max(1, bits // 8),
     "returned-nothing": lambda parameters, bits: print(parameters * bits / 8),
     "wrong-type": lambda parameters, bits: f"{parameters * bits // 8} bytes",
 }

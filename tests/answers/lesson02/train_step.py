@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from course_lessons.lesson02.train_step import train_step
+from course_lessons.lesson02.train_step import GIVES, LEARNS, train_step
 
 _LABELS, _IMAGES = "labels = labels.to(device)", "images = images.to(device)"
 
@@ -31,21 +31,13 @@ def _by_other_names(model, optimizer, images, labels, device):
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _LOSS, _RETURN = "F.cross_entropy(logits, labels)", "logits.detach().cpu().numpy()"
 WRONG = {
-    "piles-up": {_ZERO: ""},
-    "no-step": ({_STEP: ""}, _detached),
-    "no-gradient": ({_ZERO: _BACKWARD, _BACKWARD: _ZERO}, {_BACKWARD: _STEP, _STEP: _BACKWARD}),
+    **LEARNS,
+    **GIVES,
+    "no-step": _detached,
+    "no-gradient": {_ZERO: _BACKWARD, _BACKWARD: _ZERO},
     "old-gradient": {_ZERO: _STEP, _BACKWARD: _ZERO, _STEP: _BACKWARD},
-    "two-steps": {_STEP: f"{_STEP}\n{_STEP}"},
-    "summed": {_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"},
-    "softmax-twice": {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"},
-    "not-the-logits-loss": {_LOSS: "F.nll_loss(logits, labels)"},
-    "eval-mode": {"model.to(device)": "model.to(device).eval()"},
     "steps": {_STEP: f"{_STEP}\n{_STEP}\n{_STEP}"},
     "not-trained": {_LOSS: f"2 * {_LOSS}"},
-    "after-step": {_RETURN: "model(images).detach().cpu().numpy()"},
-    "the-loss": {_RETURN: "loss.detach().cpu().numpy()"},
-    "classes": {_RETURN: "logits.argmax(1).cpu().numpy()"},
-    "probabilities": {_RETURN: "logits.softmax(1).detach().cpu().numpy()"},
     "other-logits": {_RETURN: "logits.detach().cpu().numpy().T"},
     "stays": _on_cpu,
     "round-trip": {_LABELS: "", "(logits, labels)": "(logits.cpu(), labels)"},

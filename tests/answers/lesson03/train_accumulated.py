@@ -4,6 +4,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.train_accumulated import _TWINS
+from course_lessons.shared.edited import edited
 
 
 def _accumulate_by_k(model, batches, optimizer, k):
@@ -20,20 +21,6 @@ def _accumulate_joined(model, batches, optimizer, k):
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
-
-
-def _groups_begin_late(model, batches, optimizer, k):
-    optimizer.zero_grad()
-    seen = 0
-    for i, (x, y) in enumerate(batches):
-        F.cross_entropy(model(x), y, reduction="sum").backward()
-        seen += len(y)
-        if i % k == 0 or i + 1 == len(batches):
-            for p in model.parameters():
-                p.grad /= seen
-            optimizer.step()
-            optimizer.zero_grad()
-            seen = 0
 
 
 def _lower_rate(model, batches, optimizer, k):
@@ -56,6 +43,7 @@ def _scaled_at_the_end(model, batches, optimizer, k):
             seen = 0
 
 
+_LATE = {"enumerate(batches, 1)": "enumerate(batches)", "i == len(": "i + 1 == len("}
 WRONG = {
     **_TWINS,
     "by-k": _accumulate_by_k,
@@ -67,7 +55,7 @@ WRONG = {
         "loss = F": "loss = loss + F",
         "    loss.backward()": "loss.backward()",
     },
-    "other-groups": _groups_begin_late,
+    "other-groups": edited(_scaled_at_the_end, _LATE),
     "other-rate": _lower_rate,
     "steps": {"optimizer.step()": "optimizer.step()\noptimizer.step()"},
 }
