@@ -103,9 +103,6 @@ def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Calla
 _MEDIAN = "statistics.median(times)"
 _WAITS = {
     "no-sync": {"launch()\nsynchronize()": "launch()"},
-    "no-sync-at-all": {
-        "synchronize()\nstart = clock()\nlaunch()\nsynchronize()": "start = clock()\nlaunch()"
-    },
     "queue-not-empty": {"synchronize()\nstart = clock()": "start = clock()"},
     "clock-too-early": {"synchronize()\nstart = clock()": "start = clock()\nsynchronize()"},
     "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
@@ -144,7 +141,7 @@ def _twins() -> Mapping[str, tuple[Callable[..., Any], ...]]:
         wait: tuple(
             edited(time_it, {**edits, _MEDIAN: _MIDDLES[middle]})
             for middle in ("", "mean", "minimum", "maximum", "upper-middle")
-            if middle in ("", "mean") or wait in ("no-sync", "queue-not-empty", "clock-late")
+            if middle in ("", "mean") or wait in ("queue-not-empty", "clock-late")
         )
         for wait, edits in _WAITS.items()
     }
@@ -152,7 +149,6 @@ def _twins() -> Mapping[str, tuple[Callable[..., Any], ...]]:
     late = {**_WAITS["warm-up-counted"], _MEDIAN: "statistics.median(times[:-1])"}
     twins["last-dropped"] = (edited(time_it, late),)
     twins["in-one-go"] = tuple(functools.partial(_in_one_go, parts=parts) for parts in (0, 1))
-    twins["no-sync"] += twins.pop("no-sync-at-all")
     twins["queue-not-empty"] += twins.pop("clock-too-early")
     return twins
 

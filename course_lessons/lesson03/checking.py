@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import OverCases, nearly, several
 from course_utils.exercises.values import agree
-
-Batches = list[tuple[torch.Tensor, torch.Tensor]]
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _LOSS, _LOOP = "F.cross_entropy(model(x), y)", "for x, y in batches:"
@@ -57,18 +56,6 @@ def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [nn.BatchNorm1d(8)] if norm else []
     return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Dropout(dropout), nn.Linear(8, 3))
-
-
-def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
-    """Batches of the given sizes; the labels are random, so no batch is like another."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        (
-            torch.randn(n, 6, generator=generator),
-            torch.randint(0, 3, (n,), generator=generator),
-        )
-        for n in sizes
-    ]
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:

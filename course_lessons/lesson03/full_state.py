@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import pickle
 import random
 from collections.abc import Callable
@@ -12,10 +11,11 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches, through_file
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import same
 
-from .checking import made_batches, small_model
+from .checking import small_model
 
 
 def full_state(model, optimizer, scheduler):
@@ -69,7 +69,7 @@ class _Run:
 def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     run = _Run(seed=3)
     run.go(5)
-    complete = _through_file(full_state(run.model, run.optimizer, run.scheduler))
+    complete = through_file(full_state(run.model, run.optimizer, run.scheduler))
     got = answer(run.model, run.optimizer, run.scheduler)
     _judge_untouched(run, complete, judge)
     judge.is_a(got, dict, "a dict")
@@ -81,7 +81,7 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
         judge.no("other-keys", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
     _judge_kinds(got, judge)
     try:
-        got = _through_file(got)
+        got = through_file(got)
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError):
         judge.no(
             "not-plain",
@@ -140,7 +140,7 @@ def _what_of_the_model(got: dict[str, Any], right: dict[str, Any]) -> str:
 
 def _judge_untouched(run: _Run, before: dict[str, Any], judge: Judge) -> None:
     """Refuse an answer that changed the run whose state it was to read."""
-    after = _through_file(full_state(run.model, run.optimizer, run.scheduler))
+    after = through_file(full_state(run.model, run.optimizer, run.scheduler))
     for key, name in (("torch_rng", "torch's generator"), ("python_rng", "Python's generator")):
         if not same(before[key], after[key]):
             judge.no("moved-generator", seen=f"{name} stands elsewhere", expected="where it stood")
@@ -161,13 +161,6 @@ def _resumed(state: dict[str, Any], expected: torch.Tensor) -> str:
     again.go(6)
     apart = float((again.everything() - expected).abs().max())
     return f"the resumed run is off by up to {apart:.2g}" if apart else ""
-
-
-def _through_file(state: object) -> Any:
-    file = io.BytesIO()
-    torch.save(state, file)
-    file.seek(0)
-    return torch.load(file, weights_only=True)
 
 
 EXERCISE = Exercise(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
 
 
 def index_batches(n, size, seed, epoch, start):
@@ -54,10 +55,8 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
     flat = [i for batch in whole for i in batch]
     said = f"n = {n}, size = {size}, start = 0"
     sizes = [len(batch) for batch in whole]
-    shown = {
-        "seen": f"{said}: batches of {sizes}",
-        "expected": f"{[size] * (n // size) + [n % size] * (n % size > 0)}",
-    }
+    due = [size] * (n // size) + [n % size] * (n % size > 0)
+    shown = {"seen": f"{said}: batches of {sizes}", "expected": f"{due}"}
     if not whole:
         judge.no("up-to-start", **shown)
     if min(flat) > 0 and max(flat) == n:
@@ -66,9 +65,8 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
         )
     if len(flat) > len(set(flat)):
         padded = set(flat) == set(range(n)) and set(sizes) == {size}
-        told = "padded" if padded else "twice"
         judge.no(
-            told,
+            "padded" if padded else "twice",
             seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
             expected=f"{n}",
         )
@@ -76,27 +74,22 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
         judge.no("too-far", seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
     if set(flat) != set(range(n)):
         told = "missing"
-        if set(sizes) == {size} and len(flat) == n // size * size:
+        if n % size and sizes == due[:-1]:
             told = "last-dropped"
-        if len(flat) == n - min(size, n) or (len(sizes) > 1 and len(flat) == n - size):
+        if len(flat) == n - size:
             told = "first-dropped"
-        if told == "last-dropped" and n % size == 0:
-            told = "missing"
         judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
-    if sorted(sizes, reverse=True) == [size] * (n // size) + [n % size] * (n % size > 0) != sizes:
+    if sorted(sizes, reverse=True) == due != sizes:
         judge.no("ragged-first", **shown)
-    if sizes != [size] * (n // size) + [n % size] * (n % size > 0):
+    if sizes != due:
         judge.no("as-many" if len(whole) == min(size, n) != -(-n // size) else "sizes", **shown)
     if sorted(flat) in (flat, flat[::-1]):
         judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
+    shown = {"seen": f"{said}: {whole[:2]}", "expected": "a random order of all indices"}
     if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
-        judge.no(
-            "whole-batches", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
-        )
+        judge.no("whole-batches", **shown)
     if size < n and all(batch == sorted(batch) for batch in whole):
-        judge.no(
-            "sorted-inside", seen=f"{said}: {whole[:2]}", expected="a random order of all indices"
-        )
+        judge.no("sorted-inside", **shown)
 
 
 def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
@@ -106,6 +99,7 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
     def cut(order: list[int]) -> list[list[int]]:
         return [order[i : i + size] for i in range(0, len(order), size)]
 
+    starts = range(1, len(whole))
     patterns = {
         "start-ignored": lambda start: whole,
         "start-in-indices": lambda start: cut(flat[start:]),
@@ -113,24 +107,22 @@ def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) ->
         "one-early": lambda start: whole[start - 1 :],
         "only-one": lambda start: whole[start : start + 1],
         "up-to-start": lambda start: whole[:start],
-        "begins-again": lambda start: whole[start:] + whole[:start],
-        "rolled": lambda start: cut(flat[start * size :] + flat[: start * size]),
+        "begins-again": (
+            lambda start: whole[start:] + whole[:start],
+            lambda start: cut(flat[start * size :] + flat[: start * size]),
+        ),
     }
     first = {i for batch in rests[0] for i in batch}
     other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
     if all(batch in whole for rest in rests for batch in rest):
         other = "other-part"
-    follow = (
-        name
-        for name, wrong in patterns.items()
-        if all(rest == wrong(start) for start, rest in enumerate(rests, 1))
-    )
-    told = {"rolled": "begins-again"}.get(name := next(follow, other), name)
-    start = next(at for at, rest in enumerate(rests, 1) if rest != whole[at:])
-    judge.no(
-        told,
-        seen=f"start = {start}: {_few(rests[start - 1])}",
-        expected=f"{_few(whole[start:])}",
+    right = [whole[start:] for start in starts]
+    judge.closest(
+        rests,
+        right,
+        {told: [list(map(one, starts)) for one in several(by)] for told, by in patterns.items()},
+        otherwise=other,
+        say=lambda at: (f"start = {at + 1}: {_few(rests[at])}", _few(right[at])),
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import made_batches, over, python_float, small_model
+from .checking import over, python_float, small_model
 
 
 def mean_loss(model, batches):

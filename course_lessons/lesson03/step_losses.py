@@ -8,37 +8,24 @@ from typing import Any
 
 import torch
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 import simgpu
+from course_lessons.shared.checking import Calls, made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import SAID, SLIPS, made_batches, over, sgd, small_model, weights_after
+from .checking import SAID, SLIPS, over, sgd, small_model, weights_after
+
+_READS = {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
+_READS |= {"__array__", "__format__", "__repr__", "__contains__"}
+_MAKES = {"tensor", "as_tensor", "asarray", "new_tensor"}
 
 
-class _Reads(TorchFunctionMode):
-    """Count how often a value is read out of a tensor: on a GPU each read waits for the device."""
-
-    names = frozenset(
-        {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
-        | {"__array__", "__format__", "__repr__", "__contains__"}
-    )
-    makers = frozenset({"tensor", "as_tensor", "asarray", "new_tensor"})
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.count = 0
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Count the call where it reads, then make it."""
-        name = getattr(func, "__name__", "")
-        self.count += name in self.names
-        if name in self.makers:  # makes numbers of the tensors in a list, one after the other
-            self.count += sum(map(_tensors_inside, [*args, *(kwargs or {}).values()]))
-        return func(*args, **(kwargs or {}))
+def _reads_of(name: str, args: Any, kwargs: Any) -> int:
+    """Return how many values a call reads out of tensors: on a GPU each read waits for the device."""
+    if name in _MAKES:  # makes numbers of the tensors in a list, one after the other
+        return sum(map(_tensors_inside, [*args, *kwargs.values()]))
+    return name in _READS
 
 
 def _tensors_inside(value: object) -> int:
@@ -55,8 +42,9 @@ def _reads(device: torch.device) -> Iterator[tuple[Callable[[], int], Callable[[
     The second function says whether a copy went to the host without waiting.
     """
     if device.type == "cpu":
-        with _Reads() as reads:
-            yield lambda: reads.count, lambda: False
+        found: list[int] = []
+        with Calls(lambda *call: found.append(_reads_of(*call))):
+            yield lambda: sum(found), lambda: False
     else:
         with simgpu.count() as asked:
             yield (

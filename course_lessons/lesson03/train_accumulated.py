@@ -10,11 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import NotYet
 
-from .checking import SAID, made_batches, sgd, small_model, weights_after
+from .checking import SAID, sgd, small_model, weights_after
 
 
 def train_accumulated(model, batches, optimizer, k):

@@ -7,13 +7,13 @@ from typing import Any
 
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
 from .checking import (
     SAID,
     SLIPS,
-    made_batches,
     over,
     python_float,
     sgd,

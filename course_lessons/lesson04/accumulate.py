@@ -12,9 +12,9 @@ import torch
 from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
-from ..shared.checking import one_thread
+from ..shared.checking import made_batches, one_thread
 from .checking import PRECISION, REFUSED, Play, judge_precision, judge_runs, judge_scaler
-from .runs import Run, made_batches, watched
+from .runs import Run, watched
 
 
 def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):

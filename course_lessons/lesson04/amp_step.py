@@ -11,7 +11,7 @@ import torch
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from ..shared.checking import one_thread
+from ..shared.checking import made_batches, one_thread
 from .checking import (
     PRECISION,
     REFUSED,
@@ -21,7 +21,7 @@ from .checking import (
     judge_runs,
     judge_scaler,
 )
-from .runs import Run, made_batches, watched
+from .runs import Run, watched
 
 
 def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):

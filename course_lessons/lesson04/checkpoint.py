@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
 import pickle
 from collections.abc import Callable
@@ -15,8 +14,8 @@ from torch import nn
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
-from ..shared.checking import one_thread
-from .runs import Batches, Run, made_batches
+from ..shared.checking import Batches, made_batches, one_thread, through_file
+from .runs import Run
 
 
 def checkpoint(model, optimizer, scaler):
@@ -57,10 +56,7 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
             if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
                 judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
         try:
-            file = io.BytesIO()
-            torch.save(state, file)
-            file.seek(0)
-            torch.load(file, weights_only=True)
+            through_file(state)
         except (pickle.UnpicklingError, AttributeError, TypeError, RuntimeError) as error:
             judge.no("not-plain", seen=str(error).splitlines()[0], expected="plain state")
 

@@ -12,9 +12,9 @@ from torch.nn import functional as F
 from course_lessons.shared.edited import edited, twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
-from ..shared.checking import one_thread
+from ..shared.checking import made_batches, one_thread
 from .checking import REFUSED, Play, judge_back, judge_runs, judge_scaler
-from .runs import Run, made_batches, watched
+from .runs import Run, watched
 
 
 def clipped_step(loss, model, optimizer, scaler, max_norm):

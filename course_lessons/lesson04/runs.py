@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -12,11 +12,19 @@ from unittest import mock
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
-from ..shared.checking import Alive
+from ..shared.checking import Alive, Calls
 
-Batches = list[tuple[torch.Tensor, torch.Tensor]]
+
+def _noting(method: str) -> Callable[..., Any]:
+    """Return a scaler's method that notes that it was called, and does what it does."""
+    made = getattr(torch.amp.GradScaler, method)
+
+    def noting(self: _Scaler, *args: Any, **kwargs: Any) -> Any:
+        with self._noted(method.rstrip("_")):
+            return made(self, *args, **kwargs)
+
+    return noting
 
 
 class _Scaler(torch.amp.GradScaler):
@@ -52,30 +60,11 @@ class _Scaler(torch.amp.GradScaler):
         except AssertionError as error:
             self.refusal = str(error)
 
-    def scale(self, outputs: Any) -> Any:
-        """Note the call, then make it."""
-        with self._noted("scale"):
-            return super().scale(outputs)
-
-    def unscale_(self, optimizer: Any) -> None:
-        """Note the call, then make it."""
-        with self._noted("unscale"):
-            super().unscale_(optimizer)
-
-    def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """Note the call, then make it."""
-        with self._noted("step"):
-            return super().step(optimizer, *args, **kwargs)
-
-    def get_scale(self) -> float:
-        """Note the call, then make it."""
-        with self._noted("get_scale"):
-            return super().get_scale()
-
-    def update(self, new_scale: Any = None) -> None:
-        """Note the call, then make it."""
-        with self._noted("update"):
-            super().update(new_scale)
+    scale = _noting("scale")
+    unscale_ = _noting("unscale_")
+    step = _noting("step")
+    get_scale = _noting("get_scale")
+    update = _noting("update")
 
 
 class Run:
@@ -191,15 +180,6 @@ def _weights(model: nn.Module) -> torch.Tensor:
     return torch.cat([p.detach().flatten().clone() for p in model.parameters()])
 
 
-def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
-    """Batches of the given sizes; the labels are random, so no batch is like another."""
-    generator = torch.Generator().manual_seed(seed)
-    return [
-        (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
-        for n in sizes
-    ]
-
-
 _READS = ("item", "tolist", "numpy", "cpu", "is_nonzero")
 _READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
 
@@ -207,7 +187,7 @@ _READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
 _PLACES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
 
 
-class _Waits(TorchFunctionMode):
+def _note_waits(run: Run) -> Calls:
     """Note whether the answer asks where a tensor is; and where it reads a tensor's value, or moves a single number
     to the CPU by name.
 
@@ -215,29 +195,18 @@ class _Waits(TorchFunctionMode):
     whether the answer changed what it was given, does not count.
     """
 
-    def __init__(self, run: Run) -> None:
-        super().__init__()
-        self.run = run
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        """Note the call, then make it."""
-        kwargs = kwargs or {}
-        name = getattr(func, "__name__", "")
-        name = (
-            getattr(getattr(func, "__self__", None), "__name__", "") if name == "__get__" else name
-        )
+    def note(name: str, args: Any, kwargs: Any) -> None:
         waits = name in _READS
         if name == "to" and args[0].dim() == 0:
             waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
-        module = sys._getframe(1).f_globals.get("__name__", "")
+        module = sys._getframe(2).f_globals.get("__name__", "")  # behind __torch_function__
         own = not module.startswith("course_utils.exercises")
         if own and name in _PLACES and not module.startswith("torch"):
-            self.run.looked = True
-        if waits and own and not self.run.scaler.busy:
-            self.run.waits.append(name.strip("_"))
-        return func(*args, **kwargs)
+            run.looked = True
+        if waits and own and not run.scaler.busy:
+            run.waits.append(name.strip("_"))
+
+    return Calls(note)
 
 
 @contextmanager
@@ -266,7 +235,7 @@ def watched(run: Run) -> Iterator[None]:
         mock.patch.object(torch.cuda, "synchronize", note_wait),
         mock.patch.object(torch.autocast, "__init__", note_device),
         mock.patch.object(torch.amp.GradScaler, "__init__", note_scaler),
-        _Waits(run),
+        _note_waits(run),
     ):
         warnings.simplefilter("ignore")
         yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import math
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +12,48 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from course_utils.exercises import Judge
 from course_utils.exercises.judge import NotTried, NotYet, Raised
 from simgpu import cluster
+
+Batches = list[tuple[Tensor, Tensor]]
+
+
+def made_batches(sizes: Sequence[int], seed: int = 1) -> Batches:
+    """Return batches of the given sizes; the labels are random, so no batch is like another."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (torch.randn(n, 6, generator=generator), torch.randint(0, 3, (n,), generator=generator))
+        for n in sizes
+    ]
+
+
+def through_file(state: object) -> Any:
+    """Return what comes back of a state that was saved, and loaded with ``weights_only=True``."""
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+class Calls(TorchFunctionMode):
+    """Within it ``note(name, args, kwargs)`` hears of each call of a function of PyTorch's before it is made."""
+
+    def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
+        super().__init__()
+        self.note = note
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Tell of the call, then make it."""
+        name = getattr(func, "__name__", "")
+        if name == "__get__":  # of a property, such as a tensor's device
+            name = getattr(getattr(func, "__self__", None), "__name__", "")
+        self.note(name, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
 
 
 def norm(tensors: Sequence[Tensor]) -> float:

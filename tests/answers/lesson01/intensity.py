@@ -5,7 +5,6 @@ import torch
 
 WRONG = {
     "other-count": lambda n, k, m, size: 2 * n * k * m / (size * (n * k + k * m + n * m) + 64),
-    "rounded": lambda n, k, m, size: int(2 * n * k * m / (size * (n * k + k * m + n * m))),
 }
 RIGHT = {
     "one over each side": lambda n, k, m, size: 2 / (size * (1 / m + 1 / n + 1 / k)),

@@ -58,30 +58,19 @@ def _of_all(twin):
     return answer
 
 
-def _one_buffer(batches, step, device):
-    accelerator = torch.get_device_module(device)
-    stream, losses, there = accelerator.Stream(), [], None
-    for batch in batches:
-        with accelerator.stream(stream):
-            there = torch.empty(batch.shape, device=device) if there is None else there
-            there.copy_(batch, non_blocking=True)
-        accelerator.current_stream().wait_stream(stream)
-        losses.append(step(there))
-    return sum(losses).item() / len(losses)
-
-
-def _kept(batches, step, device):
-    accelerator = torch.get_device_module(device)
-    stream, losses, kept = accelerator.Stream(), [], []
-    for batch in batches:
-        with accelerator.stream(stream):
-            kept.append(batch.to(device, non_blocking=True))
-        accelerator.current_stream().wait_stream(stream)
-        losses.append(step(kept[-1]))
-    return sum(losses).item() / len(losses)
-
-
-_RECORD = "there.record_stream(accelerator.current_stream())"
+_STREAM, _RECORD = "stream, losses =", "there.record_stream(accelerator.current_stream())"
+_one_buffer = edited(
+    _borrowed_stream,
+    {
+        _STREAM: f"there = None\n{_STREAM}",
+        "there = batch.to(device, non_blocking=True)": (
+            "there = torch.empty(batch.shape, device=device) if there is None else there\n"
+            "there.copy_(batch, non_blocking=True)"
+        ),
+        _RECORD: "",
+    },
+)
+_kept = edited(_borrowed_stream, {_STREAM: f"kept = []\n{_STREAM}", _RECORD: "kept.append(there)"})
 WRONG = {
     **{name: _of_all(several(twin)[0]) for name, twin in _TWINS.items()},
     "wrong-value": _of_all(lambda losses: sum(losses) / len(losses) + 1),
@@ -103,11 +92,7 @@ WRONG = {
     "loads-first": {"in batches": "in list(batches)"},
     "too-early": {".mean()": '.to("cpu", non_blocking=True).mean()'},
     "race": edited(
-        _borrowed_stream,
-        {
-            "accelerator.current_stream().wait_stream(stream)": "",
-            "there.record_stream(accelerator.current_stream())": "",
-        },
+        _borrowed_stream, {"accelerator.current_stream().wait_stream(stream)": "", _RECORD: ""}
     ),
     "tensor": {".item()": ""},
 }

@@ -24,21 +24,6 @@ def _half_inputs(model, x, y, loss_fn, optimizer, scaler, dtype):
     return amp_step(model, x.half(), y, loss_fn, optimizer, scaler, dtype)
 
 
-def _half_and_back(model, x, y, loss_fn, optimizer, scaler, dtype):
-    optimizer.zero_grad()
-    loss = loss_fn(model.to(dtype)(x.to(dtype)), y)
-    scaler.scale(loss).backward()
-    model.float()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
-
-
-def _own_scaler(model, x, y, loss_fn, optimizer, scaler, dtype):
-    scaler = torch.amp.GradScaler(x.device.type)
-    return amp_step(model, x, y, loss_fn, optimizer, scaler, dtype)
-
-
 def _by_other_names(model, x, y, loss_fn, optimizer, scaler, dtype):
     optimizer.zero_grad(set_to_none=False)
     with torch.amp.autocast(device_type=x.device.type, dtype=dtype, enabled=dtype != torch.float32):
@@ -50,31 +35,6 @@ def _by_other_names(model, x, y, loss_fn, optimizer, scaler, dtype):
     scaler.step(optimizer)
     scaler.update()
     return loss.detach().clone()
-
-
-def _by_a_decorator(model, x, y, loss_fn, optimizer, scaler, dtype):
-    @torch.autocast(x.device.type, dtype=dtype)
-    def forward():
-        return loss_fn(model(x), y)
-
-    loss = forward()
-    optimizer.zero_grad()
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
-
-
-def _by_autograd(model, x, y, loss_fn, optimizer, scaler, dtype):
-    with torch.autocast(x.device.type, dtype=dtype):
-        loss = loss_fn(model(x), y)
-    parameters = list(model.parameters())
-    gradients = torch.autograd.grad(scaler.scale(loss), parameters)
-    for parameter, gradient in zip(parameters, gradients, strict=True):
-        parameter.grad = gradient
-    scaler.step(optimizer)
-    scaler.update()
-    return loss.detach()
 
 
 def _moves_the_data(model, x, y, loss_fn, optimizer, scaler, dtype):
@@ -91,6 +51,23 @@ def _where(condition):
     return edited(amp_step, {_SCALED_STEP: f"if {condition}:\n    {scaled}\n{bare}"})
 
 
+_half_and_back = edited(
+    _half_model,
+    {
+        "loss.backward()": f"{_BACKWARD}\nmodel.float()",
+        "optimizer.step()": "scaler.step(optimizer)\nscaler.update()",
+    },
+)
+_DECORATED = """\
+@torch.autocast(x.device.type, dtype=dtype)
+def forward():
+    return loss_fn(model(x), y)
+loss = forward()"""
+_GRAD = """\
+parameters = list(model.parameters())
+gradients = torch.autograd.grad(scaler.scale(loss), parameters)
+for parameter, gradient in zip(parameters, gradients, strict=True):
+    parameter.grad = gradient"""
 WRONG = {
     "half-model": (_half_model, _half_inputs, _half_and_back),
     "no-autocast": (
@@ -108,7 +85,7 @@ WRONG = {
     },
     "step-bypassed": {"scaler.step(optimizer)": "optimizer.step()"},
     "not-scaled": {"scaler.scale(loss)": "loss"},
-    "own-scaler": _own_scaler,
+    "own-scaler": {_FORWARD: f"scaler = torch.amp.GradScaler(x.device.type)\n{_FORWARD}"},
     "reads-scale": {"scaler.scale(loss)": "(loss * scaler.get_scale())"},
     "zeroed-late": {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
     "scale-off": {"scaler.update()": "scaler.update(1024.0)"},
@@ -140,7 +117,7 @@ RIGHT = {
     "asking the scaler": _where("scaler.is_enabled()"),
     "asking the format": _where("dtype == torch.float16"),
     "the loss in float32": {_FORWARD: f"{_PARTED}loss = loss_fn(outputs.float(), y)"},
-    "by a decorator": _by_a_decorator,
-    "by autograd": _by_autograd,
+    "by a decorator": {_FORWARD: _DECORATED},
+    "by autograd": {"optimizer.zero_grad()": "", _BACKWARD: _GRAD},
     "moves the data": _moves_the_data,
 }
