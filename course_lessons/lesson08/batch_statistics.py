@@ -170,10 +170,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-`BatchNorm` under DDP takes mean and variance of its own rank's rows. `SyncBatchNorm` takes those of all. Write
-`batch_statistics(x, dist)`: on every rank, the mean and the variance of each column over the rows of all ranks
-together, a pair of tensors. `x` has this rank's rows, at least one, and the ranks may have unequally many. The
-variance divides by the number of rows. A column's mean may be some thousand times its spread. `x` stays as it is.
+`BatchNorm` under DDP takes mean and variance of its own rank's rows, `SyncBatchNorm` those of all. Write
+`batch_statistics(x, dist)`: on every rank the pair of tensors (mean, variance) of each column over the rows of all
+ranks. `x` has this rank's rows, at least one; ranks may have unequally many. The variance divides by the number of
+rows. A column's mean may be some thousand times its spread. `x` stays as it is.
 """,
     hints=(
         "What must you know of the other ranks' rows? Can you add it up?",

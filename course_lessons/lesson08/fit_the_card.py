@@ -142,10 +142,9 @@ EXERCISE = Exercise(
     task="""
 A recipe asks for `batch` samples an optimiser step. On a small card they come in parts of **equal** size, whose
 gradients accumulate. Write `fit_the_card(capacity, batch, formats)`: the tuple `(format, rows of a part, number of
-parts)` whose step takes the least time; None where nothing fits. `capacity` is the card's bytes, of which a tenth stays
-free. `formats` maps names, such as `"bfloat16"`, to four figures that were measured on this card as in A3: the fixed
-bytes, the bytes that each row of a part adds, the seconds that each part costs, however small, and the seconds of each
-sample.
+parts)` whose step takes the least time, or None where nothing fits. A tenth of the card's `capacity`, in bytes, stays
+free. `formats` maps names, such as `"bfloat16"`, to four figures measured on this card as in A3: the fixed bytes, the
+bytes of each row of a part, the seconds of each part, however small, and the seconds of each sample.
 """,
     hints=(
         "Which sizes can a part have, if all are equal and together just the batch? They are few enough to try them all.",

@@ -201,10 +201,10 @@ EXERCISE = Exercise(
     minutes=6,
     task="""
 After an out-of-memory error somebody ended the body of this loop with three lines: `del`, `gc.collect()` and
-`empty_cache()`. A part of one of them lowers the peak. The rest costs time, or does nothing. Write
-`steady_loop(model, batches, optimizer, device)` without what does not help. It trains as before, needs no more
-memory at its highest moment, lets the host wait no more often, and returns how many samples were classified
-right, each by the output of its own step.
+`empty_cache()`. A part of one of them lowers the peak; the rest costs time, or does nothing. Write
+`steady_loop(model, batches, optimizer, device)` without what does not help. It trains as before, at no higher peak
+and with no more waits of the host, and returns how many samples were classified right, each by the output of its own
+step.
 """,
     hints=(
         "The memory is fullest in the middle of a step. Which large tensor of the step before is still alive "

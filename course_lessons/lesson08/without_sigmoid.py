@@ -129,12 +129,13 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`. Under CUDA's autocast that loss is
-refused, and the tutorial, without a word, goes on with `nn.MSELoss`: another training. Write `without_sigmoid(model)`
-for a `Sequential` that ends in a sigmoid, and return three things: the **network** that gives logits, made of
-the same parameters (the optimiser holds them); the **loss function** that equals `BCELoss` on the old outputs, is exact where
-the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200), and is allowed under autocast; and a function **decide**, which maps logits to a bool tensor that is True where the old output was
-above 0.5.
+A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`, which CUDA's autocast refuses.
+Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return three things:
+
+- the **network** that gives logits, made of the same parameters (the optimiser holds them);
+- the **loss function** that equals `BCELoss` on the old outputs, is allowed under autocast, and is exact where
+  the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200);
+- **decide**, a function from logits to a bool tensor: True where the old output was above 0.5.
 """,
     hints=(
         "A slice of a `Sequential` is a `Sequential` of the same layers.",
