@@ -185,8 +185,7 @@ rows. A column's mean may be some thousand times its spread. `x` stays as it is.
     check_answer=_check_batch_statistics,
     why="Metrics combine in this way too: sums and counts travel, and the division comes last. That DDP does "
     "not do it is why four ranks of 8 rows are not one batch of 32 for BatchNorm. (One round would do with the sum of "
-    "`x * x` as well, and its difference of two large numbers loses the digits that you want. `SyncBatchNorm` sends "
-    "each rank's count, mean and variance, once.)",
+    "`x * x` as well, and its difference of two large numbers loses the digits that you want.)",
     diagnoses={
         "own": "These are the figures of the rank's own rows.",
         "mean-of-means": "The mean of the ranks' means counts few rows as much as many.",

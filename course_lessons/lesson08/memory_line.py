@@ -206,8 +206,8 @@ least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
     ),
     reference=memory_line,
     check_answer=quick_collection()(LINES),
-    why="With the first step's peak, your program would fit the card and stop in the second step. That is why an "
-    "out-of-memory error so often comes in step 2.",
+    why="With the first step's peak, your program would fit the card and stop in the second step. An "
+    "out-of-memory error in step 2 can have this cause.",
     diagnoses={
         "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed part is "
         "too small.",

@@ -216,10 +216,10 @@ step.
     ),
     reference=steady_loop,
     check_answer=_check_steady_loop,
-    why="What the end of one turn makes is still alive at the highest moment of the next, because its name is "
-    "only then given anew. With the logits of a large vocabulary that is gigabytes. `del` the name, do without "
-    "the tensor (the largest logit is the largest probability), or put the step into a function, whose names "
-    "end with it. The cache needs no help: the next step wants the same sizes.",
+    why="What the end of one turn makes lives until its name is given anew, past the highest moment of the next turn. "
+    "With the logits of a large vocabulary that is gigabytes. `del` the name, do without the tensor (the largest logit "
+    "is the largest probability), or put the step into a function, whose names end with it. The cache needs no help: "
+    "the next step wants the same sizes.",
     diagnoses={
         "emptied": "The cache is still given back to the driver, and asked for again in each step. On a GPU "
         "both make the host wait.",

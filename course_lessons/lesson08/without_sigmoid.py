@@ -144,8 +144,8 @@ Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return
     ),
     reference=without_sigmoid,
     check_answer=_check_without_sigmoid,
-    why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures an "
-    "accuracy that is too low, and looks for the fault in the training.",
+    why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures "
+    "another accuracy, and looks for the fault in the training.",
     diagnoses={
         "three": "Return three things: the network, the loss function, and decide.",
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
