@@ -19,6 +19,7 @@ from tools.authoring.anatomy import HouseNumbers, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
 from tools.authoring.pages import page_problems, stale_pages
+from tools.commands import refuse
 
 NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
 
@@ -48,8 +49,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         return action(load_course(), args.files)
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
 
 
 def check(

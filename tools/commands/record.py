@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from tools.commands import refuse
 from tools.records.checks import problems
 
 if TYPE_CHECKING:
@@ -74,10 +75,7 @@ def main(args: argparse.Namespace) -> int:
     known = records.EXPERIMENTS
     names = args.only or list(known)
     if unknown := [name for name in names if name not in known]:
-        print(
-            f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr
-        )
-        return 2
+        return refuse(f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", 2)
     chosen = [known[name] for name in names]
     if args.list:
         _list(chosen, args.quick)
@@ -85,11 +83,9 @@ def main(args: argparse.Namespace) -> int:
     try:
         devices = _devices(args.modelled)
     except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
     if args.points and not args.points.absolute().parent.is_dir():
-        print(f"There is no folder {args.points.parent} to write to.", file=sys.stderr)
-        return 2
+        return refuse(f"There is no folder {args.points.parent} to write to.", 2)
     description = records.machine(devices)
     path = (args.output or evidence.FOLDER) / records.file_name(description)
     try:
