@@ -15,15 +15,13 @@ from course_lessons.lesson07.mlp import Mlp
 from course_lessons.shared import traces
 from course_utils.devices import abilities, synchronize
 
-from .experiments import Samples, Unsuitable, Work, experiment
+from .experiments import Samples, Unsuitable, Work, experiment, grid
 
 REPEATS = 20
 
 
 @experiment(
-    sweep=[
-        {"batch": batch, "benchmark": benchmark} for batch in (8, 64) for benchmark in (False, True)
-    ],
+    sweep=grid(batch=(8, 64), benchmark=(False, True)),
     seconds=5,
     modelled=False,
 )
@@ -162,7 +160,7 @@ def make_step(
         for change, new in CHANGES.items()
         if change == "none" or not new.items() <= how.items()
     ],
-    quick=[{"loop": loop, "change": "none"} for loop in LOOPS],
+    quick=grid(loop=LOOPS, change=("none",)),
     seconds=2,
 )
 def loop_step(device: torch.device, loop: str, change: str) -> Work:
@@ -175,9 +173,7 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
     return make_step(device, **{**LOOPS[loop], **CHANGES[change]})
 
 
-@experiment(
-    sweep=[{"how": how} for how in ("by hand", "compiled", "built in")], seconds=15, modelled=False
-)
+@experiment(sweep=grid(how=("by hand", "compiled", "built in")), seconds=15, modelled=False)
 def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
     """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own; first call and later ones.
 
