@@ -15,7 +15,7 @@ from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
 from tools.authoring import claims, fidelity, lesson_map, templates
-from tools.authoring.anatomy import HouseNumbers, house_numbers
+from tools.authoring.anatomy import HOUSE_NUMBERS, house_numbers
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
 from tools.authoring.pages import page_problems, stale_pages
@@ -153,27 +153,17 @@ def run(
     return 1 if failed else 0
 
 
-def table(numbers: dict[str, HouseNumbers]) -> str:
+def table(numbers: dict[str, list[float]]) -> str:
     """Return the house numbers as a table; a star marks one that lies outside."""
-    columns = {
-        "cells": "cells",
-        "code_median": "code lines, median",
-        "code_p90": "nine in ten",
-        "prose_median": "prose words, median",
-        "kilobytes": "KB",
-    }
     width = max(len("notebook"), *(len(file) for file in numbers))
-    lines = ["", "  ".join(["notebook".ljust(width), *columns.values()])]
-    starred = False
+    lines = ["", "  ".join(["notebook".ljust(width), *HOUSE_NUMBERS])]
     for file, row in numbers.items():
-        outside = row.outside()
-        starred = starred or bool(outside)
         values = [
-            f"{getattr(row, key):.0f}{'*' if key in outside else ' '}".rjust(len(title))
-            for key, title in columns.items()
+            f"{value:.0f}{' ' if least <= value <= most else '*'}".rjust(len(title))
+            for value, (title, (least, most)) in zip(row, HOUSE_NUMBERS.items(), strict=True)
         ]
         lines.append("  ".join([file.ljust(width), *values]))
-    if starred:
+    if any("*" in line for line in lines):
         lines.append("* outside the house numbers: see CONTRIBUTING.md")
     return "\n".join([*lines, ""])
 

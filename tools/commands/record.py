@@ -68,6 +68,7 @@ def main(args: argparse.Namespace) -> int:
     """
     if args.check:
         return _check(args.check)
+    import simgpu
     from course_utils import evidence
     from tools import records
     from tools.records import table
@@ -81,7 +82,7 @@ def main(args: argparse.Namespace) -> int:
         _list(chosen, args.quick)
         return 0
     try:
-        devices = _devices(args.modelled)
+        devices = [simgpu.enable(args.modelled)] if args.modelled else records.working_devices()
     except RuntimeError as error:
         return refuse(error, 1)
     if args.points and not args.points.absolute().parent.is_dir():
@@ -97,20 +98,10 @@ def main(args: argparse.Namespace) -> int:
             )
         return status
     except evidence.RecordError as error:
-        print(f"{error} The file was not touched.", file=sys.stderr)
+        return refuse(f"{error} The file was not touched.", 1)
     except OSError as error:
-        print(
-            f"{path} cannot be written ({error.strerror}): name another place with --output FOLDER.",
-            file=sys.stderr,
-        )
-    return 1
-
-
-def _devices(profile: str | None) -> list[torch.device]:
-    import simgpu
-    from tools import records
-
-    return [simgpu.enable(profile)] if profile else records.working_devices()
+        said = f"{path} cannot be written ({error.strerror}): name another place"
+        return refuse(f"{said} with --output FOLDER.", 1)
 
 
 def _record(
