@@ -130,7 +130,7 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
 
 def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     lesson = nb.metadata.get("course", {}).get("lesson", "")
-    further = [cell_name(nb, i) for i, cell in enumerate(nb.cells) if FURTHER in _sections(cell)]
+    further = [h.place for h in notebook_headings(nb) if (h.level, h.text) == (2, FURTHER)]
     names = [cell_name(nb, i) for i in range(len(nb.cells))]
     main = names.index(further[0]) if further else len(names)
     if main > MAIN_LINE and lesson not in COLLECTIONS:
@@ -147,12 +147,6 @@ def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         if imports > IMPORTS:
             what = f"has {imports} imports, more than {IMPORTS}"
             yield name, what, "import where a name is used first, or one module of the lesson's"
-
-
-def _sections(cell: NotebookNode) -> list[str]:
-    if cell.cell_type != "markdown":
-        return []
-    return [heading.text for heading in headings(cell.source) if heading.level == 2]
 
 
 def _exercise_problems(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -85,12 +86,9 @@ def executed_copy(
     run = facts(device)
     key = _key(dumps(nb), run, posixpath.dirname(lesson.file))
     kept = folder / lesson.file
-    if kept.is_file():
-        try:
-            copy = read(kept)
-        except AuthoringError:
-            copy = None
-        if copy is not None and copy.metadata.get("course", {}).get("run", {}).get("key") == key:
+    with contextlib.suppress(AuthoringError):  # there is none yet, or a damaged one
+        copy = read(kept)
+        if copy.metadata.get("course", {}).get("run", {}).get("key") == key:
             return copy
     done = _run(nb, device, on_cell)
     done.metadata.setdefault("course", {})["run"] = run | {"key": key}
