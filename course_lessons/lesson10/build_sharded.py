@@ -152,8 +152,8 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold numbers outside its own shards, on the
-device or on the host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
+`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more of a parameter's numbers than its own shard, on
+the device or on the host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
 parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
 more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
 """,
