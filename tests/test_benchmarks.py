@@ -36,6 +36,11 @@ def run(*words):
     return command(benchmark, *words, "--device", "cpu")
 
 
+def found_for(experiment, **parameters):
+    ((_, found),) = run_points([Point(EXPERIMENTS[experiment], parameters, CPU)])
+    return found
+
+
 # --- turns ------------------------------------------------------------------------------------
 
 
@@ -245,25 +250,20 @@ def test_a_slow_and_a_fast_loop_get_the_same_images(shifted, monkeypatch):
 
 
 @pytest.mark.parametrize("rung", ["none", "channels_last"])
-def test_a_step_of_the_ladder_trains(rung, monkeypatch):
-    network = ladder.Network(loops.tutorial_cnn, 32, 64, False, small=4, large=16, larger=16)
-    made = []
-    monkeypatch.setattr(
-        ladder, "tutorial_cnn", lambda: made.append(loops.tutorial_cnn()) or made[-1]
-    )
-    network = ladder.replace(network, make=ladder.tutorial_cnn)
+def test_a_step_of_the_ladder_trains(rung):
+    model = loops.tutorial_cnn()
+    network = ladder.Network(lambda: model, 32, 64, False, small=4, large=16, larger=16)
     step, batch = ladder.training(network, ladder.climbed(CPU, rung), CPU)
     assert batch == (4 if rung == "none" else 16)
-    before = [p.detach().clone() for p in made[0].parameters()]
+    before = [p.detach().clone() for p in model.parameters()]
     step()
-    assert all(not torch.equal(a, b) for a, b in zip(before, made[0].parameters(), strict=True))
+    assert all(not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     fast = rung == "channels_last"
-    assert made[0][3].weight.is_contiguous(memory_format=torch.channels_last) is fast
+    assert model[3].weight.is_contiguous(memory_format=torch.channels_last) is fast
 
 
 def test_resnet50_is_left_to_accelerators():
-    point = Point(EXPERIMENTS["ladder"], {"network": "resnet50", "rung": "none"}, CPU)
-    ((_, why),) = run_points([point])
+    why = found_for("ladder", network="resnet50", rung="none")
     assert isinstance(why, LeftOut) and "needs an accelerator" in why.reason and not why.failed
 
 
@@ -272,8 +272,7 @@ def test_a_rung_is_measured_against_the_slow_script(monkeypatch):
         ladder, "turn", lambda network, parts, device: lambda: 1e-3 if parts.ask else 2.5e-4
     )
     monkeypatch.setattr(lesson09, "best_flops", lambda device, unit: 1e11)
-    point = Point(EXPERIMENTS["ladder"], {"network": "tutorial", "rung": "no .item()"}, CPU)
-    ((_, found),) = run_points([point])
+    found = found_for("ladder", network="tutorial", rung="no .item()")
     by_name = {m.quantity: m for m in found}
     assert by_name["speed-up"].median == pytest.approx(4.0) and by_name["speed-up"].n == 5
     assert by_name["rate"].median == pytest.approx(4000)
@@ -327,9 +326,8 @@ def test_time_to_accuracy_takes_seven_seeds_at_least(monkeypatch):
         return (0.01, 0.99) if recipe else (0.3, 0.98)
 
     monkeypatch.setattr(mlp, "run", run)
-    experiment = EXPERIMENTS["mlp_to_accuracy"]
     threads = torch.get_num_threads()
-    ((_, found),) = run_points([Point(experiment, experiment.sweep[0], CPU)])
+    found = found_for("mlp_to_accuracy", **EXPERIMENTS["mlp_to_accuracy"].sweep[0])
     assert torch.get_num_threads() == threads
     by_name = {m.quantity: m for m in found}
     assert by_name["speed-up"].median == pytest.approx(30) and by_name["speed-up"].n == 7

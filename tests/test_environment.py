@@ -112,13 +112,21 @@ def test_the_floor_is_a_pair_and_the_same_everywhere():
     assert PAIRS["floor"].python == oldest and f'requires-python = ">={oldest}"' in text
     assert tuple(map(int, floor.split("."))) == this_machine.OLDEST_TORCH
     assert f"PyTorch {floor} or newer" in (ROOT / "README.md").read_text(encoding="utf-8")
-    newest = max(PAIRS.values(), key=lambda pair: Version(pair.torch.removeprefix("torch==")))
-    assert newest.name == "newest"
+    newest = max((pair.torch for pair in PAIRS.values()), key=lambda torch: Version(torch[7:]))
+    assert newest == PAIRS["newest"].torch
+
+
+def test_readers_are_told_the_pythons_between_the_oldest_pair_and_the_newest():
+    pythons = sorted((pair.python for pair in PAIRS.values()), key=Version)
+    places = ("README.md", "site/index.md", "course_utils/cli/remedies.py")
+    for place in places:
+        text = (ROOT / place).read_text(encoding="utf-8")
+        assert f"Python {pythons[0]} to {pythons[-1]}" in text, place
 
 
 def test_ci_runs_the_commands_of_the_readme_on_the_newest_pair_and_the_others_beside():
     calls = re.findall(
-        r"(?m)^python3 -m course_utils (.*)$", (ROOT / ".ci" / "run").read_text("utf-8")
+        r"(?m)^ *python3 -m course_utils (.*)$", (ROOT / ".ci" / "run").read_text("utf-8")
     )
     assert calls[0] == "test --pair newest --full"
     named = [name for call in calls for name in call.split()[2].split(",")]

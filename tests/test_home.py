@@ -8,7 +8,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -17,8 +16,7 @@ from harness import ROOT, git, working_copy
 from support import skip
 from test_notebook_form import HIDE, run_cell
 
-from course_utils import cli, show
-from course_utils.cli import bootstrap
+from course_utils import show
 from course_utils.course import load_course
 from tools.authoring import cells, home, links, pages
 from tools.authoring.form import AuthoringError, read
@@ -144,13 +142,6 @@ def test_without_a_remote_a_person_is_asked_once_and_a_program_told(
     with pytest.raises(AuthoringError, match=r"no git remote origin"):
         home.home(folder, "main")
     assert len(asked) == 2
-
-
-def test_where_packages_are_missing_they_are_set_up_first(monkeypatch):
-    monkeypatch.setattr(command, "PACKAGES", ("no_such_package",))
-    monkeypatch.setattr(bootstrap, "prepare", lambda extra: Path(f"python-with-{extra}"))
-    monkeypatch.setattr(bootstrap, "hand_over", lambda argv: argv[0])
-    assert cli.run(["links"]) == "python-with-test"
 
 
 # --- what a reader sees, with a name and without -------------------------------------------------

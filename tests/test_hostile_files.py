@@ -250,6 +250,8 @@ def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
 
 def killed(work, folder, times):
     """Kill some work at random moments; yield what stands in the folder each time, but for hidden files."""
+    if not hasattr(os, "fork"):
+        skip("Windows has no fork", until="2027-11-30")
     work()  # what it imports is there from now on
     begun = time.monotonic()
     work()
@@ -272,8 +274,6 @@ def killed(work, folder, times):
 
 @pytest.mark.slow
 def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkeypatch, capfd):
-    if not hasattr(os, "fork"):
-        skip("Windows has no fork", until="2027-11-30")
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
     (tmp_path / "progress.jsonl").write_text(f"{json.dumps(entry())}\n" * 2000, encoding="utf-8")
     folder = tmp_path / "out"
@@ -292,8 +292,6 @@ def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkey
 
 @pytest.mark.slow
 def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(tmp_path, capfd):
-    if not hasattr(os, "fork"):
-        skip("Windows has no fork", until="2027-11-30")
     folder, mine, fresh = tmp_path / "notebooks", "mine" * 500_000, "fresh" * 500_000
 
     def work():
@@ -311,8 +309,6 @@ def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(t
 
 @pytest.mark.everywhere
 def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(tmp_path, capfd):
-    if not hasattr(os, "fork"):
-        skip("Windows has no fork", until="2027-11-30")
     folder = tmp_path / "out"
 
     def work():

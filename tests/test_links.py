@@ -36,10 +36,6 @@ def test_every_link_of_the_course_is_alive():
     assert not found(load_course())
 
 
-def test_the_fixture_has_no_dead_link(tiny):
-    assert found(tiny) == []
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -73,6 +73,11 @@ def found_for(experiment, parameters=None, device=CPU):
     return found
 
 
+def well(device):
+    """Wait."""
+    return lambda: None
+
+
 # --- what is measured and kept ----------------------------------------------------------------
 
 
@@ -93,7 +98,6 @@ def test_what_is_recorded_can_be_looked_up(tmp_path):
 
 def test_an_experiment_may_measure_by_itself(define, tmp_path):
     def digits(device, precision="float32"):
-        """Train."""
         return {
             "time": Samples([3.0, 1.0, 2.0], "s"),
             "test accuracy": Samples([0.97, 0.98, 0.99], "1"),
@@ -111,7 +115,6 @@ def test_a_slow_call_is_repeated_a_few_times_only(define, monkeypatch):
     calls = []
 
     def slow(device):
-        """Wait."""
         return lambda: calls.append(0)
 
     monkeypatch.setattr(experiments, "SLOW", 0.0)
@@ -207,7 +210,6 @@ def test_switches_and_seed_are_the_same_for_every_experiment(define):
 
 
 def sizes(device, dtype, size):
-    """Wait."""
     return lambda: None
 
 
@@ -218,7 +220,6 @@ def test_a_point_that_takes_too_long_ends_its_sweep_but_not_another(define, tmp_
     tried = []
 
     def sizes(device, dtype, size):
-        """Wait."""
         tried.append((dtype, size))
         if (dtype, size) == ("a", 2):
             raise experiments._TooLong("one call takes 9.0 s, and 2 s is the limit")
@@ -244,7 +245,6 @@ def test_a_call_is_limited_by_what_the_experiment_says(define):
 )
 def test_what_does_not_fit_into_memory_is_left_out(define, error, tmp_path, capsys):
     def huge(device, size):
-        """Fill the memory."""
         raise error
 
     define(huge, sweep=[{"size": 1}, {"size": 2}])
@@ -257,10 +257,6 @@ def test_a_missing_package_is_named_and_the_rest_is_measured(define, tmp_path, c
         """Wait."""
         pytest.fail("it ran")
 
-    def well(device):
-        """Wait."""
-        return lambda: None
-
     define(lacking, needs=("no_such_package",))
     define(well, needs=("torch",))
     assert run("--output", tmp_path) == 0
@@ -272,7 +268,6 @@ def test_a_missing_package_is_named_and_the_rest_is_measured(define, tmp_path, c
 
 def test_an_experiment_may_decline_a_device(define, tmp_path, capsys):
     def picky(device, size):
-        """Wait."""
         if size == 1:
             raise Unsuitable("a size of 1 says nothing")
         return lambda: None
@@ -285,12 +280,7 @@ def test_an_experiment_may_decline_a_device(define, tmp_path, capsys):
 
 def test_one_broken_experiment_does_not_lose_the_rest(define, tmp_path, capsys):
     def broken(device):
-        """Fail."""
         raise RuntimeError("a kernel is wrong\nand more")
-
-    def well(device):
-        """Wait."""
-        return lambda: None
 
     define(broken)
     define(well)
@@ -312,12 +302,7 @@ def test_one_broken_experiment_does_not_lose_the_rest(define, tmp_path, capsys):
 )
 def test_what_would_be_refused_is_not_written(define, samples, says, tmp_path, capsys):
     def odd(device):
-        """Count."""
         return {"time": samples}
-
-    def well(device):
-        """Count."""
-        return {"time": Samples([1.0])}
 
     define(odd)
     define(well)
@@ -477,7 +462,7 @@ def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatc
 
 def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
     point = Point(records.EXPERIMENTS["launch"], {}, sim)
-    ((_, found),) = run_points([point])
+    found = found_for(point.experiment, device=sim)
     kept = records.Record(tmp_path / "machine_x.json", records.machine([CPU]))
     with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing for machine_x"):
         kept.add(point, found)
@@ -486,7 +471,6 @@ def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
 
 def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define, sim, tmp_path):
     def product(device, size):
-        """Multiply."""
         x = torch.ones(size, size, device=device)
         return lambda: x @ x
 
@@ -515,11 +499,9 @@ def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define
 
 def test_what_the_host_does_is_not_modelled(define, sim, tmp_path, capsys):
     def loading(device):
-        """Load."""
         pytest.fail("it ran")
 
     def training(device):
-        """Train."""
         return {"time": Samples([1.0]), "test accuracy": Samples([0.9], "1")}
 
     define(loading, modelled=False)
@@ -535,7 +517,6 @@ def test_memory_is_empty_before_each_point(define, sim):
     held, seen = [], []
 
     def filling(device, size):
-        """Fill."""
         seen.append(torch.sim.memory_reserved(device))
         x = torch.zeros(size, device=device)
         held.append(x) if size == 3 else None

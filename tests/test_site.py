@@ -30,6 +30,7 @@ from tools.authoring import copies, site
 from tools.authoring.built_site import built_problems
 from tools.authoring.cells import colab_url, header_cell, kaggle_url
 from tools.authoring.form import read
+from tools.commands import links
 from tools.commands import site as command
 from tools.commands.pairs import all_pairs
 
@@ -38,6 +39,7 @@ FILES = [lesson.file for lesson in LESSONS]
 NAMED = dataclasses.replace(COURSE, repository="ada/gpu", branch="trunk")
 UNNAMED = dataclasses.replace(COURSE, repository=None)
 HOME = "https://github.com/ada/gpu/blob/trunk"
+LESSON, CHINESE = "notebooks/01_devices.ipynb", "notebooks/zh/01_devices.ipynb"
 PNG = base64.b64encode(b"a picture").decode()
 RUN = {
     "date": "2026-11-03",
@@ -54,15 +56,11 @@ RUN = {
 @pytest.mark.parametrize(
     ("at", "target", "leads_to"),
     [
-        (
-            "notebooks/01_devices.ipynb",
-            "00_start_here.ipynb#summary",
-            "00_start_here.ipynb#summary",
-        ),
-        ("notebooks/01_devices.ipynb", "../README.md#course-map", "index.md#course-map"),
-        ("notebooks/01_devices.ipynb", "../colab_links.md", "colab_links.md"),
-        ("notebooks/01_devices.ipynb", "../CONTRIBUTING.md#tests", f"{HOME}/CONTRIBUTING.md#tests"),
-        ("notebooks/01_devices.ipynb", "course.yml", f"{HOME}/notebooks/course.yml"),
+        (LESSON, "00_start_here.ipynb#summary", "00_start_here.ipynb#summary"),
+        (LESSON, "../README.md#course-map", "index.md#course-map"),
+        (LESSON, "../colab_links.md", "colab_links.md"),
+        (LESSON, "../CONTRIBUTING.md#tests", f"{HOME}/CONTRIBUTING.md#tests"),
+        (LESSON, "course.yml", f"{HOME}/notebooks/course.yml"),
         (
             "claims.md",
             "course_lessons/recorded/",
@@ -72,11 +70,7 @@ RUN = {
         ("site/about.md", "../claims.md", "claims.md"),
         ("site/index.md", "../fidelity.md", "fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
-        (
-            "notebooks/01_devices.ipynb",
-            f"{HOME}/handbook/templates.md#a",
-            "handbook/templates.md#a",
-        ),
+        (LESSON, f"{HOME}/handbook/templates.md#a", "handbook/templates.md#a"),
         ("handbook/templates.md", f"{HOME}/claims.md", "../claims.md"),
         ("site/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
         ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),
@@ -99,30 +93,22 @@ def test_a_link_leads_to_the_site_or_to_the_repository(at, target, leads_to):
     ],
 )
 def test_without_a_name_only_what_is_on_the_site_is_linked(target, leads_to):
-    text = site.page_text(UNNAMED, f"[a](b.ipynb) [x]({target}).", "notebooks/01_devices.ipynb", [])
+    text = site.page_text(UNNAMED, f"[a](b.ipynb) [x]({target}).", LESSON, [])
     assert text == f"[a](b.ipynb) {leads_to}."
 
 
 def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
-    text = site.page_text(NAMED, "[x](00_start_here.ipynb)", "notebooks/01_devices.ipynb", [])
+    text = site.page_text(NAMED, "[x](00_start_here.ipynb)", LESSON, [])
     assert text == f"[x]({HOME}/notebooks/00_start_here.ipynb)"
 
 
 @pytest.mark.parametrize(
     ("at", "target", "leads_to"),
     [
-        ("notebooks/zh/01_devices.ipynb", "00_start_here.ipynb", "00_start_here.ipynb"),
-        (
-            "notebooks/zh/01_devices.ipynb",
-            "../../handbook/zh/templates.md",
-            "handbook/templates.md",
-        ),
-        ("notebooks/zh/01_devices.ipynb", "../../images/map.svg", "images/map.svg"),
-        (
-            "notebooks/zh/01_devices.ipynb",
-            "../../README.zh-CN.md#course-map",
-            "site:index.html#course-map",
-        ),
+        (CHINESE, "00_start_here.ipynb", "00_start_here.ipynb"),
+        (CHINESE, "../../handbook/zh/templates.md", "handbook/templates.md"),
+        (CHINESE, "../../images/map.svg", "images/map.svg"),
+        (CHINESE, "../../README.zh-CN.md#course-map", "site:index.html#course-map"),
         ("handbook/zh/templates.md", "../../claims.md", "site:../../claims.html"),
         ("handbook/zh/templates.md", "../templates/train_amp.py", "templates/train_amp.py"),
         ("handbook/zh/templates.md", f"{HOME}/LICENSE", f"{HOME}/LICENSE"),
@@ -294,10 +280,6 @@ def pages(tmp_path):
     return tmp_path
 
 
-def test_a_whole_site_has_no_problem(pages):
-    assert built_problems(pages) == []
-
-
 @pytest.mark.parametrize(
     ("html", "said"),
     [
@@ -340,11 +322,13 @@ def without_sphinx(monkeypatch):
     monkeypatch.setattr(command, "PACKAGES", ())
 
 
-def test_where_sphinx_is_missing_it_is_set_up_first(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "PACKAGES", ("no_such_package",))
+@pytest.mark.parametrize(("module", "extra"), [(command, "everywhere"), (links, "test")])
+def test_where_packages_are_missing_they_are_set_up_first(tmp_path, monkeypatch, module, extra):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "PACKAGES", ("no_such_package",))
     monkeypatch.setattr(bootstrap, "prepare", lambda extra: Path(f"python-with-{extra}"))
     monkeypatch.setattr(bootstrap, "hand_over", lambda argv: argv[0])
-    assert cli.run(["site", "--output", str(tmp_path / "out")]) == "python-with-everywhere"
+    assert cli.run([module.__name__.rpartition(".")[2]]) == f"python-with-{extra}"
 
 
 def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
@@ -469,9 +453,8 @@ def test_a_list_without_torch_is_refused():
 def test_colabs_list_covers_what_lessons_may_import():
     from course_utils.cli.bootstrap import name_of, requirements
 
-    core = {name_of(item) for item in requirements(ROOT, "docs")} - {
-        name_of(item) for item in yaml.safe_load("[myst-nb, sphinx, sphinx-book-theme]")
-    }
+    core = {name_of(item) for item in requirements(ROOT, "docs")}
+    core -= {"myst-nb", "sphinx", "sphinx-book-theme"}
     assert core <= set(COLAB_VERSIONS["PACKAGES"])
 
 

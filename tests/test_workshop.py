@@ -124,34 +124,19 @@ def test_handing_in_twice_renews_the_file_and_never_takes_another(folder):
 # --- reading with suspicion ---------------------------------------------------------------------
 
 
-def _cut(path):
-    path.write_bytes(path.read_bytes()[:-40])
+DAMAGED = {
+    "not whole JSON": lambda data: data[:-40],
+    "checksum is wrong": lambda data: data.replace(b"not_yet", b"right"),
+    "not text": lambda data: b"\xff\xfe\x00\x81" * 10,
+    "far more than such a file": lambda data: b" " * (files.LARGEST + 1),
+}
 
 
-def _edited(path):
-    path.write_text(path.read_text(encoding="utf-8").replace("not_yet", "right"), encoding="utf-8")
-
-
-def _binary(path):
-    path.write_bytes(b"\xff\xfe\x00\x81" * 10)
-
-
-def _huge(path):
-    path.write_bytes(b" " * (files.LARGEST + 1))
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (_cut, "not whole JSON"),
-        (_edited, "checksum is wrong"),
-        (_binary, "not text"),
-        (_huge, "far more than such a file"),
-    ],
-)
-def test_a_damaged_file_is_reported_and_left_out(tmp_path, damage, reason):
+@pytest.mark.parametrize("reason", DAMAGED)
+def test_a_damaged_file_is_reported_and_left_out(tmp_path, reason):
     write_hand_in(tmp_path, "good", [entry()])
-    damage(write_hand_in(tmp_path, "bad", [entry("01.speedup", "not_yet", "upside-down")]))
+    bad = write_hand_in(tmp_path, "bad", [entry("01.speedup", "not_yet", "upside-down")])
+    bad.write_bytes(DAMAGED[reason](bad.read_bytes()))
     room = collected(tmp_path)
     assert [learner.name for learner in room.learners] == ["good"]
     ((file, why),) = room.left_out
@@ -401,16 +386,8 @@ def test_a_seat_that_is_ready_says_so_to_people_and_to_programs(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout)
     states = {check["name"]: check["state"] for check in report["checks"]}
-    assert {
-        "python",
-        "memory",
-        "disk",
-        "packages",
-        "device",
-        "data",
-        "this folder",
-        "progress",
-    } < set(states)
+    tried = {"python", "memory", "disk", "packages", "device", "data", "this folder", "progress"}
+    assert tried < set(states)
     assert states["kernel"] == states["ports"] == states["lessons"] == "ok"
     assert report["name"] == "seat-07"
     assert f"/{getpass.getuser()}/" not in done.stdout.replace(str(ROOT), "")
@@ -567,15 +544,9 @@ def lesson():
 
 def test_what_a_cell_is_decides_what_becomes_of_it(lesson):
     kinds = dict(zip([c.id for c in lesson.cells], slides.slide_types(lesson), strict=True))
-    assert {name for name, kind in kinds.items() if kind == "slide"} == {"header", "why"}
-    assert {name for name, kind in kinds.items() if kind == "notes"} == {"prose"}
-    assert {name for name, kind in kinds.items() if kind == "skip"} == {
-        "setup",
-        "imports",
-        "guess",
-        "stub",
-        "footer",
-    }
+    named = {kind: {name for name in kinds if kinds[name] == kind} for kind in kinds.values()}
+    assert (named["slide"], named["notes"]) == ({"header", "why"}, {"prose"})
+    assert named["skip"] == {"setup", "imports", "guess", "stub", "footer"}
     live = dict(
         zip([c.id for c in lesson.cells], slides.slide_types(lesson, live=True), strict=True)
     )

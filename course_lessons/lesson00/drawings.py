@@ -53,7 +53,11 @@ def five_doors(report: Any) -> None:
         )
         ax.text(x + 0.45, -0.42, word, ha="center", va="top", fontsize=9, color="#444444")
     end = 1.6 * len(path) + 1.4 if shut is None else 1.6 * shut + 1.25
-    ax.add_patch(FancyArrowPatch((0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16))
+    ax.add_patch(
+        FancyArrowPatch(
+            (0.9, 0.9), (end, 0.9), arrowstyle="-|>", mutation_scale=16, color="#444444"
+        )
+    )
     ax.text(0.8, 0.9, "your\ncode", ha="right", va="center")
     ax.text(1.6 * len(path) + 1.5, 0.9, "a GPU's\nresult", ha="left", va="center")
     ax.text(

@@ -181,11 +181,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient that is accumulated over parts of
-`size` rows (the last may be smaller) is from the gradient of the whole batch `x, y`. Write all gradients as one
-long vector: the answer is the norm of the difference over the norm of the whole batch's gradient, a Python number.
-`loss_fn` is a mean over its rows. Both gradients are those of the mode that the model is in, and the model stays as it is: its mode, its gradients, and the running statistics
-of a BatchNorm.
+Write `accumulation_gap(model, loss_fn, x, y, size)`: how far the gradient accumulated over parts of `size` rows (the
+last may be smaller) is from that of the whole batch. Take all gradients as one long vector, and return the norm of the
+difference over the norm of the whole batch's gradient, a Python number. `loss_fn` is a mean over its rows. Keep to the
+mode that the model is in, and leave its mode, its gradients and a BatchNorm's running statistics as they are.
 """,
     hints=(
         "A model in train mode changes when it only looks at data. How do you look without leaving traces?",

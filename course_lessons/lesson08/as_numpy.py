@@ -83,9 +83,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-`tensor.numpy()` has three ways to fail: the tensor is on a device, it needs a gradient, or it is bfloat16, which
-NumPy does not have. Write `as_numpy(tensor)`, which returns an array of the same values for any tensor. The dtype stays what
-it is; only bfloat16 becomes float32. `tensor` itself stays as it is.
+`tensor.numpy()` fails in three ways: the tensor is on a device, needs a gradient, or is bfloat16, which NumPy does not
+have. Write `as_numpy(tensor)`: an array of the same values and the same dtype, for any tensor; only bfloat16 becomes
+float32. `tensor` itself stays as it is.
 """,
     hints=(
         "Each of the three errors names its own cure. Provoke them one after the other.",

@@ -166,11 +166,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Many trainings evaluate with a moving average of the weights. Write `averaged(states, decay)`. `states` gives the model's
-`state_dict()` after each step; it is always the same dict of **live** tensors, whose values the training changes (and you do not), and its weights may be in
-16 bits. Return a dict of the same names. It begins with the values of the first state; then with each state
-every entry becomes decay · old + (1 - decay) · new. Entries that are whole numbers (counters) have their last value. The
-average is in float32.
+Write `averaged(states, decay)`: the moving average of the weights that many trainings evaluate. `states` gives the
+model's `state_dict()` after each step: always the same dict of **live** tensors, whose values the training changes
+(and you do not), with weights perhaps in 16 bits. Return a dict of the same names. It begins with the first state;
+with each later one every entry becomes decay · old + (1 - decay) · new, in float32. Whole numbers (counters) have
+their last value.
 """,
     hints=(
         "With a decay of 0.999, how large is one update beside the average? Can bfloat16 hold the sum?",

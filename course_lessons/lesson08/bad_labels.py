@@ -121,10 +121,9 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-A label that is out of range stops a GPU with `device-side assert triggered`, at a later and innocent line, and every
-call after it fails until the process is restarted. Write `bad_labels(labels, classes, ignore_index=-100)`: the ascending
-list of the row numbers whose label `F.cross_entropy` would refuse. `labels` is a tensor of integers of one dimension;
-`ignore_index` is the one value that is allowed besides 0 to `classes` - 1.
+A label out of range stops a GPU with `device-side assert triggered`, at a later and innocent line. Write
+`bad_labels(labels, classes, ignore_index=-100)`: the ascending list of the row numbers whose label `F.cross_entropy`
+would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 to `classes` - 1, and `ignore_index`.
 """,
     hints=(
         "There are two ways to be out of range, and one exception.",

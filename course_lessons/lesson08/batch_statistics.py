@@ -170,10 +170,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-`BatchNorm` under DDP takes mean and variance of its own rank's rows. `SyncBatchNorm` takes those of all. Write
-`batch_statistics(x, dist)`: on every rank, the mean and the variance of each column over the rows of all ranks
-together, a pair of tensors. `x` has this rank's rows, at least one, and the ranks may have unequally many. The
-variance divides by the number of rows. A column's mean may be some thousand times its spread. `x` stays as it is.
+`BatchNorm` under DDP takes mean and variance of its own rank's rows, `SyncBatchNorm` those of all. Write
+`batch_statistics(x, dist)`: on every rank the pair of tensors (mean, variance) of each column over the rows of all
+ranks. `x` has this rank's rows, at least one; ranks may have unequally many. The variance divides by the number of
+rows. A column's mean may be some thousand times its spread. `x` stays as it is.
 """,
     hints=(
         "What must you know of the other ranks' rows? Can you add it up?",
@@ -185,8 +185,7 @@ variance divides by the number of rows. A column's mean may be some thousand tim
     check_answer=_check_batch_statistics,
     why="Metrics combine in this way too: sums and counts travel, and the division comes last. That DDP does "
     "not do it is why four ranks of 8 rows are not one batch of 32 for BatchNorm. (One round would do with the sum of "
-    "`x * x` as well, and its difference of two large numbers loses the digits that you want. `SyncBatchNorm` sends "
-    "each rank's count, mean and variance, once.)",
+    "`x * x` as well, and its difference of two large numbers loses the digits that you want.)",
     diagnoses={
         "own": "These are the figures of the rank's own rows.",
         "mean-of-means": "The mean of the ranks' means counts few rows as much as many.",

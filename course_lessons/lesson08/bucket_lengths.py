@@ -167,11 +167,11 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-`torch.compile`, CUDA graphs and `torch.backends.cudnn.benchmark = True` pay for each new shape. So data of many
-lengths is padded up to a few. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths
-to pad to. `lengths` lists the sequences' lengths. Each is padded to the next length in your list. Each length
-in the list costs `per_shape` seconds, each token `per_token` seconds, padded or not. The total must be the
-least there is; no sequences, no lengths. There are at most ten different lengths.
+`torch.compile`, CUDA graphs and `torch.backends.cudnn.benchmark = True` pay for each new shape, so sequences are
+padded to a few lengths. Write `bucket_lengths(lengths, per_shape, per_token)`: the ascending list of lengths to pad to
+that costs least. `lengths` lists the sequences' lengths, at most ten different ones; each sequence is padded to the
+next length in your list. A length in the list costs `per_shape` seconds, a token, padded or not, `per_token` seconds.
+No sequences, no lengths.
 """,
     hints=(
         "Can it pay to pad to a length that no sequence has? Which length must be in the list in any case?",

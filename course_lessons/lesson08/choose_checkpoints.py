@@ -199,16 +199,15 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Checkpointing all blocks is seldom the best. Write `choose_checkpoints(blocks, budget)`. `blocks` lists, in
-their order, each block's `(entry, inside, seconds)`: the MB of its input, the MB that it makes inside for
-backward, and how long its forward pass takes. There are at most ten.
+Checkpointing all blocks is seldom the best. Write `choose_checkpoints(blocks, budget)`. `blocks` lists, in their
+order, at most ten tuples `(entry, inside, seconds)`: the MB of a block's input, the MB that it makes inside for
+backward, and the time of its forward pass.
 
-Until its turn in backward, a block keeps its entry and its inside; a checkpointed one keeps its entry only, and
-makes the inside again when its turn comes, for `seconds` more. Backward goes from the last block to the first.
-What a block kept is free after its turn.
+Backward goes from the last block to the first. Until its turn, a block keeps entry and inside; a checkpointed one
+keeps its entry only, and makes the inside again at its turn, for `seconds` more. After its turn all is free.
 
-Return the numbers (from 0) of the blocks to checkpoint, as a set or a list: never more than `budget` MB are in
-use, and the least time is added. Return None where no choice fits.
+Return the numbers (from 0) of the blocks to checkpoint, as a set or a list, so that never more than `budget` MB are in
+use and the least time is added; None where no choice fits.
 """,
     hints=(
         "How much is in memory at the turn of block i? All entries up to i; the inside of i, checkpointed or "

@@ -32,6 +32,7 @@ def compare(formats, seeds, train, accuracy, machine):
             times.append(machine.clock() - start)
             peaks.append(machine.peak())
             scores.append(accuracy(model))
+            del model  # the next training's peak holds no older network
         table[name] = scores, statistics.median(times), max(peaks)
     return table
 
@@ -246,13 +247,12 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names to dtypes.
-`train(dtype, seed)` trains a network and returns it as soon as its work is queued; its first call in each format
-is slower. `accuracy(model)` evaluates one. `machine` has `clock()`, which returns seconds, `synchronize()`,
-`reset_peak()` and `peak()`, which returns the most bytes since the reset. Return a dict: for each name the tuple
-**(list of accuracies in the order of the seeds, median seconds of a training, largest peak of a training)**.
-Warm up once in each format. Only training counts: not evaluation, and not a network that is kept from an
-earlier training, so evaluate each before the next.
+Write `compare(formats, seeds, train, accuracy, machine)`. `formats` maps names to dtypes. `train(dtype, seed)` returns
+a network as soon as its training is queued; the first call in each format is slower, so warm up once in each.
+`accuracy(network)` evaluates it. `machine` has `clock()`, in seconds, `synchronize()`, `reset_peak()`, and `peak()`,
+the most bytes since the reset. Return a dict: for each name the tuple **(list of accuracies in the order of the seeds,
+median seconds of a training, largest peak of a training)**. Only training counts, not evaluation, nor networks
+that are kept: evaluate each before the next.
 """,
     hints=(
         "For one training, write down in order: what must have happened before you read the clock, and "

@@ -126,9 +126,8 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `crossover(rows)` for such a list of `(n, first, second, speed-up)`, in any order: the smallest measured
-n from which on the second device is faster, at this size **and at every larger one**. Return `None` where there
-is none. Times are measured, so one small size may win by chance; a speed-up of exactly 1 is no win.
+Write `crossover(rows)` for such a list of `(n, first, second, speed-up)`, in any order: the smallest n from which on
+the second device is faster, at this size **and at every larger one**, or `None`. A speed-up of exactly 1 is no win.
 """,
     hints=(
         "Begin at the largest size and go down.",

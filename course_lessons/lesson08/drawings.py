@@ -132,14 +132,14 @@ def gradient_gaps(found: Mapping[str, Mapping[str, float]]) -> None:
         heights = [max(value, 1e-9) for value in values.values()]
         ax.barh(places, heights, height=0.32, color=(BLUE, ORANGE)[i % 2], label=way, left=1e-9)
         for place, height in zip(places, heights, strict=True):
-            ax.text(1.15 * height, place, f"{height:.1g}", va="center", fontsize=9)
+            ax.text(1.15 * height, place, f"{height:.2g}", va="center", fontsize=9)
     ax.set(xscale="log", xlim=(1e-9, 30), yticks=range(len(networks)), yticklabels=networks)
     ax.set_xlabel("norm of the difference / norm of the gradient (logarithmic scale)")
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     fig.legend(loc="outside upper center", ncols=len(found))
     each = "; ".join(
-        f"{way}: " + ", ".join(f"{name} {value:.1g}" for name, value in values.items())
+        f"{way}: " + ", ".join(f"{name} {value:.2g}" for name, value in values.items())
         for way, values in found.items()
     )
     present(fig, f"Gaps between accumulated and whole gradients, as bars. {each}.")

@@ -153,11 +153,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `first_that_runs(work, devices)`: call `work(device)` on one device after the other, and return the pair
-(device, result) of the first that works. A device refuses with a `RuntimeError` (which includes running out of memory,
-and an operation that it lacks), or with the `AssertionError` *Torch not compiled with CUDA enabled*. Anything else,
-a `ValueError` for example, and any other `AssertionError`, is a bug in `work` and must come out at once. If every device refuses, raise a
-`RuntimeError` whose text names each device and its reason.
+Write `first_that_runs(work, devices)`: call `work(device)` on one device after the other, and return the pair (device,
+result) of the first that works. A device refuses with a `RuntimeError` (running out of memory is one) or with the
+`AssertionError` *Torch not compiled with CUDA enabled*. Anything else, such as a `ValueError` or another
+`AssertionError`, is a bug in `work` and must come out at once. If every device refuses, raise a `RuntimeError` whose
+text names each device and its reason.
 """,
     hints=(
         "Catch the two kinds, and nothing more: `except (A, B) as error`. What does `str(error)` tell you of an `AssertionError`? "

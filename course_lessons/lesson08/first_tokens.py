@@ -162,9 +162,9 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 `encoder(x)` gives a tensor of rows × tokens × width, and of each row only the first token is wanted. Write
-`first_tokens(encoder, batches)`: one tensor with the first token of every row of every batch, in order.
-`batches` gives tensors one at a time, of unequal numbers of rows and tokens; the encoder is in eval mode, and stays in it. What
-stays in memory from batch to batch must be no more than what is wanted.
+`first_tokens(encoder, batches)`: one tensor with the first token of every row of every batch, in order. `batches`
+gives tensors one at a time, of unequal numbers of rows and tokens; the encoder is in eval mode, and stays in it. From
+batch to batch only what is wanted may stay in memory.
 """,
     hints=(
         "How large is the memory behind `encoder(x)[:, 0]`?",

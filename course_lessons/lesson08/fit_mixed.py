@@ -163,7 +163,7 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The part of a tutorial that trains in mixed precision:
+A tutorial trains in mixed precision:
 
 ```python
 scaler = torch.cuda.amp.GradScaler()
@@ -173,10 +173,10 @@ for inputs, targets in loader:
     …
 ```
 
-On a Mac, on a CPU and on the simulated device `torch.cuda.amp` disables itself, and all of it runs in float32; on CUDA it is
-deprecated. Write `fit_mixed(model, batches, optimizer)` with `torch.amp`: one step with cross-entropy for each `(x, y)` of
-`batches`, which are on the host, on whatever device the model is. On an accelerator use float16 and a scaler, on a CPU bfloat16,
-which needs none. The weights stay float32.
+`torch.cuda.amp` is deprecated, and without CUDA it disables itself: all of it runs in float32. Write
+`fit_mixed(model, batches, optimizer)` with `torch.amp`, for whatever device the model is on: one step with
+cross-entropy for each `(x, y)` of `batches`, which are on the host. On an accelerator use float16 and a scaler, on a
+CPU bfloat16, which needs none. The weights stay float32.
 """,
     hints=(
         "`next(model.parameters()).device` says where the model is. Nothing else should decide.",

@@ -141,11 +141,10 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 A recipe asks for `batch` samples an optimiser step. On a small card they come in parts of **equal** size, whose
-gradients accumulate. Write `fit_the_card(capacity, batch, formats)`: the tuple `(format, rows of a part, number of
-parts)` whose step takes the least time; None where nothing fits. `capacity` is the card's bytes, of which a tenth stays
-free. `formats` maps names, such as `"bfloat16"`, to four figures that were measured on this card as in A3: the fixed
-bytes, the bytes that each row of a part adds, the seconds that each part costs, however small, and the seconds of each
-sample.
+gradients accumulate. Write `fit_the_card(capacity, batch, formats)`: the tuple
+`(format, rows of a part, number of parts)` whose step takes the least time, or None where nothing fits. A tenth of the card's `capacity`, in bytes, stays
+free. `formats` maps names, such as `"bfloat16"`, to four figures measured on this card as in A3: the fixed bytes, the
+bytes of each row of a part, the seconds of each part, however small, and the seconds of each sample.
 """,
     hints=(
         "Which sizes can a part have, if all are equal and together just the batch? They are few enough to try them all.",
@@ -156,9 +155,9 @@ sample.
     ),
     reference=fit_the_card,
     check_answer=PLANS,
-    why="The batch belongs to the recipe: with another one you would need another learning rate. The card decides only "
-    "in how many parts it comes, and in which format. What counts is the time of a step, neither the largest part nor the "
-    "fewest bytes: on a card without units for it, a 16-bit format can be the slow one.",
+    why="The batch belongs to the recipe: another one would need another learning rate. The card decides only the "
+    "parts and the format. What counts is the time of a step, neither the largest part nor the fewest bytes: on a card "
+    "without units for it, a 16-bit format can be the slow one.",
     diagnoses={
         "other-batch": "The parts do not add up to the batch of the recipe.",
         "does-not-fit": "This needs more than the card has.",

@@ -151,10 +151,9 @@ EXERCISE = Exercise(
     level=3,
     minutes=12,
     task="""
-For a metric that needs all predictions at once, every rank needs the rows of all. Write `gather_rows(rows,
-dist)`: on every rank, the rows of rank 0, then those of rank 1, and so on, in one tensor of the same dtype.
-Ranks may hold unequally many rows, or none; the other dimensions are alike. But `dist.all_gather(list, tensor)`
-wants the same shape on every rank.
+A metric needs all predictions at once. Write `gather_rows(rows, dist)`: on every rank, the rows of rank 0, then those
+of rank 1, and so on, in one tensor of the same dtype. Ranks may hold unequally many rows, or none; the other
+dimensions are alike. But `dist.all_gather(list, tensor)` wants the same shape on every rank.
 """,
     hints=(
         "Which number must every rank know of the others before the rows can travel?",

@@ -160,10 +160,10 @@ A tutorial prints the cards of a machine with
 print(f"{torch.cuda.get_device_properties(0).total_mem / 1e9:.1f} GB")
 ```
 
-On a laptop without a GPU the line is never reached. On a GPU it fails: the field is called `total_memory`. And it
-names only the first card, and counts in 10⁹ bytes. Write `gpu_list(cuda)`: one text
-for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty list where there is none. `cuda` is the module
-`torch.cuda`, or, in the check, a stand-in for a machine that you do not have.
+A GPU stops at this line: the field is called `total_memory`. It also names only the first card, and counts in 10⁹
+bytes. Write `gpu_list(cuda)`: one text for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty
+list where there is none. `cuda` is `torch.cuda`, or the check's stand-in, which knows its cards' number, names and
+properties.
 """,
     hints=(
         "`cuda.device_count()` is 0 on a machine without a card, and then nothing else may be asked.",

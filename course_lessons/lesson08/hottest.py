@@ -195,12 +195,12 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-A profile's rows, sorted by `cuda_time_total`, begin with the training step, then the forward pass, then
-`aten::linear`, because each holds the time of all that it calls. Write `hottest(events, n)`: the names of the
-`n` rows with the most device time of their **own**, the most first; all names where there are fewer. `events`
-are the rows of operations that `profile.key_averages()` gives. Each has `key`, `count`, and in microseconds
-`cpu_time_total`, `self_cpu_time_total`, `device_time_total` and `self_device_time_total`. In a run without a
-GPU all device times are 0: go by the host's own time there. `events` stays as it is.
+Sorted by `cuda_time_total`, a profile begins with the training step, the forward pass and `aten::linear`: each holds
+the time of all that it calls. Write `hottest(events, n)`: the names of the `n` rows with the most device time of
+their **own**, the most first; all names where there are fewer. `events` are the rows of operations that
+`profile.key_averages()` gives, with `key`, `count`, and in microseconds `cpu_time_total`, `self_cpu_time_total`,
+`device_time_total` and `self_device_time_total`. In a run without a GPU all device times are 0: there go by the
+host's own time. `events` stays as it is.
 """,
     hints=(
         "Which of the four times leaves out what a row calls?",

@@ -193,10 +193,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-This loop is to leave `model` with the weights of its best epoch. It leaves it with those of the last one, always. Mend
-`keep_best(model, train_epoch, score, epochs)`: `train_epoch(model)` trains in place, and `score(model)`, called once
-after each epoch, returns a number; more is better. Afterwards the model is, weights and running statistics, as it
-was after the best epoch (the first of them, if several are equally good). Return its score.
+This loop is to leave `model` with its best epoch's weights, and leaves it with the last one's. Mend
+`keep_best(model, train_epoch, score, epochs)`. `train_epoch(model)` trains in place; `score(model)`, called once after
+each epoch, returns a number, and more is better. Afterwards weights and running statistics are those of the best epoch
+(the first, if several are equally good). Return its score.
 """,
     hints=(
         "What does `model.state_dict()` give you: the numbers, or the tensors that the optimiser goes on changing?",

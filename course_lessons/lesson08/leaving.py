@@ -74,8 +74,8 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-On a GPU, under `torch.autocast(…, dtype=torch.float16)`; `x` and `w` are **float32** matrices. Which dtype has each of
-these six results? Answer with six texts, `"float16"` or `"float32"`. The check runs them.
+On a GPU, under `torch.autocast(…, dtype=torch.float16)`, with **float32** matrices `x` and `w`: which dtype has each of
+these six results? Answer with six texts, `"float16"` or `"float32"`.
 
 ```python
 def six_results(x, w):

@@ -223,10 +223,11 @@ EXERCISE = Exercise(
     minutes=15,
     task="""
 Write the tool you wish for when a model says *Expected all tensors to be on the same device*:
-`left_behind(module, device)` returns the sorted names of all that holds a tensor which is not on `device`. These
-are parameters and buffers, named as in `named_parameters()`; and plain attributes, of the module and of those inside it: a
-tensor, a module in a list (its parameters and buffers), and lists, tuples and dicts of either, however deep. An attribute has the name of its path, such as
-`"0.scale"` or `"1.head.layers"`, whatever it contains. Its name may begin with an underscore.
+`left_behind(module, device)` returns the sorted names of all that holds a tensor which is not on `device`. These are
+parameters and buffers, named as in `named_parameters()`, and plain attributes, of the module and of those inside it:
+tensors, and lists, tuples and dicts, however deep, of tensors or modules (with their parameters and buffers). An
+attribute is named by its path, such as `"0.scale"` or `"1.head.layers"`, whatever it contains. It may begin with an
+underscore.
 """,
     hints=(
         "Two kinds of things: what the module has registered, and what is only in its `vars()`. "

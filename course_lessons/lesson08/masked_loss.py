@@ -210,11 +210,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=6,
     task="""
-Text is padded, and padding must not count. The usual line, `F.cross_entropy(logits[mask], targets[mask])`, lets
-the host wait in every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where
-`mask` is True, as a tensor with its graph, and without a wait. In the other rows the target is -1, and the
-logits may be NaN: their gradient is 0 all the same. Where no row counts, the loss is 0. A loss that is NaN because
-training diverged stays NaN.
+Text is padded, and padding must not count. But `F.cross_entropy(logits[mask], targets[mask])` lets the host wait in
+every step. Write `masked_loss(logits, targets, mask)`: the same mean over the rows where `mask` is True, as a tensor
+with its graph, without a wait. In the other rows the target is -1, and the logits may be NaN: their gradient is 0
+all the same. Where no row counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
 """,
     hints=(
         "Why must the host wait for `logits[mask]`? What does it not know?",

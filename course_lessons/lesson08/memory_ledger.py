@@ -90,7 +90,7 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-A float32 tensor of 1024 × 1024 takes 4 MiB. Nothing is on the device at first. How many MiB do tensors take
+A float32 tensor of 1024 × 1024 takes 4 MiB. The device is empty at first. How many MiB do tensors take
 there after each of these lines?
 
 ```python

@@ -192,11 +192,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a sample) of the straight line
-through the peaks of a training step. `make_step(batch)` builds a network, its optimiser and a batch of that size,
-and returns `step()`, which trains for one step. The optimiser makes its state in the **first** step, as Adam does.
-`meter` is a module such as `torch.cuda`: `reset_peak_memory_stats()`, `max_memory_allocated()`,
-`memory_allocated()`. Fit the line to all points, by least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
+Write `memory_line(make_step, batches, meter)`: the pair (fixed bytes, bytes a sample) of the straight line through a
+training step's peaks. `make_step(batch)` builds a network, its optimiser and a batch, and returns `step()`. The
+optimiser makes its state in the **first** step, as Adam does. Meter one network at a time. `meter` is a module such
+as `torch.cuda`, with `reset_peak_memory_stats()`, `max_memory_allocated()` and `memory_allocated()`. Fit all points by
+least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
 """,
     hints=(
         "The step that you meter should be like all that follow it. Is the first one?",
@@ -206,8 +206,8 @@ and returns `step()`, which trains for one step. The optimiser makes its state i
     ),
     reference=memory_line,
     check_answer=quick_collection()(LINES),
-    why="With the first step's peak, your program would fit the card and stop in the second step. That is why an "
-    "out-of-memory error so often comes in step 2.",
+    why="With the first step's peak, your program would fit the card and stop in the second step. An "
+    "out-of-memory error in step 2 can have this cause.",
     diagnoses={
         "no-warm-up": "The first step was metered: the optimiser's state was not there yet, so the fixed part is "
         "too small.",

@@ -225,9 +225,9 @@ EXERCISE = Exercise(
     task="""
 A machine went down while it saved. `folder` (a `pathlib.Path`) has checkpoints named `step_900.pt`, `step_1000.pt`, …,
 and perhaps other files, whose names do not fit `step_*.pt`. Write `newest(folder, load)`: what `load(file)` returns
-for the one with the highest step that loads, whatever it holds. `load`, a `torch.load` with its arguments filled in,
-raises for a damaged file a `RuntimeError`, an `EOFError`, an `OSError` or a `pickle.UnpicklingError`. Load no more
-files than needed, and return `None` where no file is whole. Any other error is a bug and must come out.
+for the highest step that loads, whatever it holds, or `None` where no file is whole. `load` raises for a damaged file
+a `RuntimeError`, an `EOFError`, an `OSError` or a `pickle.UnpicklingError`; any other error is a bug and must come
+out. Load no more files than needed.
 """,
     hints=(
         "As texts, `step_900` comes after `step_1000`. As what should they be sorted?",

@@ -102,10 +102,10 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-A learning-rate schedule such as `OneCycleLR` or cosine wants to know the number of **optimiser steps** beforehand. Write
-`optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False)`. The loader's last batch may be smaller; with
-`drop_last=True` it is left out. Every `accumulate` batches make one step, and at the end of each epoch the batches that are
-left over make one, too.
+A schedule such as `OneCycleLR` wants to know the number of **optimiser steps** beforehand. Write
+`optimizer_steps(samples, batch_size, accumulate, epochs, drop_last=False)`. Every `accumulate` batches make one step,
+and at the end of each epoch those left over make one, too. The loader's last batch may be smaller;
+`drop_last=True` leaves it out.
 """,
     hints=(
         "Count in this order: batches in an epoch, steps in an epoch, steps in all.",

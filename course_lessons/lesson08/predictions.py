@@ -140,10 +140,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The loop below evaluates. `batches` are on the device, and `landing` is a pinned tensor on the host, with room for all rows and some more.
-Each copy is `non_blocking`, so that the host can launch the next batch at once. But then it reads the landing place before
-anything has landed. Mend `predictions(model, batches, landing, device)`: return the list of the predicted classes of all
-rows, in order, and let the host wait **once**. (`synchronize(device)` is the course's.)
+The loop below evaluates. `batches` are on the device; `landing`, a pinned tensor on the host, has room for all rows
+and some more. The copies are `non_blocking`, but the host reads before anything has landed. Mend
+`predictions(model, batches, landing, device)`: return the list of the predicted classes of all rows, in order, and let
+the host wait **once**. (`synchronize(device)` is the course's.)
 """,
     hints=(
         "When is the earliest moment at which all copies have been asked for? Nothing needs to be read before it.",

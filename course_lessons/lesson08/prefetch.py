@@ -180,10 +180,10 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, and has another
-thread load the next ones meanwhile. When a batch is given out, `bound` more are loaded ahead of it, fewer only at the end,
-and no further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the
-error. When the loop is left early, the thread ends.
+Write `prefetch(batches, bound)`, a generator that gives the batches of any iterable in order, while another thread
+loads the next ones. When a batch is given out, `bound` more are loaded ahead of it, fewer only at the end, and no
+further, since each takes memory. If loading a batch fails, the loop gets the batches before it, and then the error.
+When the loop is left early, the thread ends.
 """,
     hints=(
         "A `ThreadPoolExecutor(max_workers=1)` does what it is given in order, in one thread; its `with` block "

@@ -173,10 +173,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `race(sizes, devices, measure)`. `devices` is a pair such as `("cpu", "cuda")`, and `measure` is the
-course's. For each n in `sizes` (a generator, say: go through it once), time the product of two random n × n float32
-matrices on both devices. Return a list of tuples: **n**, the median seconds on the first device, those on the second,
-and the speed-up of the second over the first. Nothing but the product may be timed.
+Write `race(sizes, devices, measure)`. For each n in `sizes` (a generator, say: go through it once), time the product
+of two random n × n float32 matrices on both `devices`, such as `("cpu", "cuda")`, with the course's `measure`. Return
+a list of tuples: **n**, the median seconds on the first device, those on the second, and the speed-up of the second
+over the first. Time nothing but the product.
 """,
     hints=(
         "What must be there before the clock starts, and on which device?",

@@ -178,11 +178,11 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-In a script that was started by `python`, `init_process_group()` ends with *environment variable RANK expected,
-but not set*. Write `rank_of(environment)`: the tuple `(rank, local_rank, world_size)` of whole numbers.
-`environment` is a dict of texts, such as `os.environ`, in which torchrun sets `RANK`, `LOCAL_RANK` and
-`WORLD_SIZE`. Where none of the three is set, the process is alone: rank 0 of 1. Where only some are, raise a
-`ValueError` whose text names the missing ones and says to start the script with `torchrun`.
+In a script started by `python`, `init_process_group()` ends with *environment variable RANK expected, but not set*.
+Write `rank_of(environment)`: the tuple `(rank, local_rank, world_size)` of whole numbers. `environment` is a dict of
+texts, such as `os.environ`, in which torchrun sets `RANK`, `LOCAL_RANK` and `WORLD_SIZE`. Where none is set, the
+process is alone: rank 0 of 1. Where only some are, raise a `ValueError` whose text names the missing ones and says to
+start with `torchrun`.
 """,
     hints=(
         "There are three cases: none is set, all are set, or something in between. Which of them must not pass "

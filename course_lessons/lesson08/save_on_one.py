@@ -93,10 +93,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=6,
     task="""
-In the cell, every rank writes the same file at the same time, with keys that the plain model does not know.
-Write `save_on_one(model, dist, save)`. `model` is wrapped by `DistributedDataParallel`; `save(state)` writes
-the file, which takes a while. Rank 0 saves once, with the keys of the model inside. All ranks call the
-function, and when it returns on any rank, the file is there. (`dist` stands for `torch.distributed`.)
+In the cell, every rank writes the same file at once, with keys that the plain model does not know. Write
+`save_on_one(model, dist, save)` for a `model` wrapped by `DistributedDataParallel`: rank 0 calls `save(state)` once,
+with the keys of the model inside. All ranks call the function. Saving takes a while; when the function returns on any
+rank, the file is there. (`dist` stands for `torch.distributed`.)
 """,
     hints=(
         "Which of the ranks need the file, which must write it, and what do the others do meanwhile?",

@@ -201,10 +201,10 @@ EXERCISE = Exercise(
     minutes=6,
     task="""
 After an out-of-memory error somebody ended the body of this loop with three lines: `del`, `gc.collect()` and
-`empty_cache()`. A part of one of them lowers the peak. The rest costs time, or does nothing. Write
-`steady_loop(model, batches, optimizer, device)` without what does not help. It trains as before, needs no more
-memory at its highest moment, lets the host wait no more often, and returns how many samples were classified
-right, each by the output of its own step.
+`empty_cache()`. A part of one of them lowers the peak; the rest costs time, or does nothing. Write
+`steady_loop(model, batches, optimizer, device)` without what does not help. It trains as before, at no higher peak
+and with no more waits of the host, and returns how many samples were classified right, each by the output of its own
+step.
 """,
     hints=(
         "The memory is fullest in the middle of a step. Which large tensor of the step before is still alive "
@@ -216,10 +216,10 @@ right, each by the output of its own step.
     ),
     reference=steady_loop,
     check_answer=_check_steady_loop,
-    why="What the end of one turn makes is still alive at the highest moment of the next, because its name is "
-    "only then given anew. With the logits of a large vocabulary that is gigabytes. `del` the name, do without "
-    "the tensor (the largest logit is the largest probability), or put the step into a function, whose names "
-    "end with it. The cache needs no help: the next step wants the same sizes.",
+    why="What the end of one turn makes lives until its name is given anew, past the highest moment of the next turn. "
+    "With the logits of a large vocabulary that is gigabytes. `del` the name, do without the tensor (the largest logit "
+    "is the largest probability), or put the step into a function, whose names end with it. The cache needs no help: "
+    "the next step wants the same sizes.",
     diagnoses={
         "emptied": "The cache is still given back to the driver, and asked for again in each step. On a GPU "
         "both make the host wait.",

@@ -151,10 +151,10 @@ EXERCISE = Exercise(
     minutes=10,
     task="""
 Between `backward()` and `step()` every gradient is in memory at once, as large as the model. Write
-`step_in_backward(model, make_optimizer)`: after it, each `loss.backward()` also trains. As soon as a
-parameter's gradient is complete, the parameter is updated, and its gradient freed. `make_optimizer(parameters)`
-makes an optimizer of a list of parameters. Some parameters are frozen; one module is used twice. The weights
-must be those of `backward()`, `step()` and `zero_grad()`.
+`step_in_backward(model, make_optimizer)`: after it, each `loss.backward()` also trains. As soon as a parameter's
+gradient is complete, the parameter is updated and its gradient freed. `make_optimizer(parameters)` takes a list. Some
+parameters are frozen; one module is used twice. The weights must be those of `backward()`, `step()` and
+`zero_grad()`.
 """,
     hints=(
         "Autograd must call you when a gradient is complete and in `.grad`. Look through the methods of a tensor "

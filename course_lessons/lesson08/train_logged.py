@@ -216,12 +216,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-The log of the loop in the cell says millions of samples a second, and an epoch takes far longer than that. The
-loop has four faults. Write `train_logged(model, batches, optimizer, every, clock, log)`, which trains as it
-does. After every `every` steps, and after the last step, it calls `log(step, loss, rate)` once: the number of
-steps so far; the mean loss of a sample since the last line, a Python number; and the samples a second since the
-last line, by `clock()`, which gives seconds. `batches` is a list of `(x, y)` on the device, of unequal size.
-The host waits once a line, no more often.
+The loop below logs millions of samples a second, and an epoch takes far longer than that. It has four faults. Write
+`train_logged(model, batches, optimizer, every, clock, log)`, which trains as it does. After every `every` steps, and
+after the last, it calls `log(step, loss, rate)` once: the number of steps so far and, since the last line, the mean
+loss of a sample, a Python number, and the samples a second by `clock()`, in seconds. `batches` is a list of `(x, y)`
+on the device, of unequal size. The host waits once a line.
 """,
     hints=(
         "What does the clock measure, if the host reads it right after it has launched the last kernel?",

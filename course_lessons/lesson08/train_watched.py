@@ -196,11 +196,10 @@ EXERCISE = Exercise(
     level=3,
     minutes=15,
     task="""
-A loss that is `nan` or infinite must stop the training, and `if loss.isnan()` in each step makes the host wait in each step.
-Write `train_watched(model, batches, optimizer, every)`: train with cross-entropy, one step for each `(x, y)` of the
-list, and look at the losses after each `every` steps and after the last. A look is **one** read from the device. If a loss
-was not finite, stop there, and return the number of the first such step, counted from 0. Otherwise return `None`
-at the end.
+A loss that is `nan` or infinite must stop the training, but `if loss.isnan()` makes the host wait in each step. Write
+`train_watched(model, batches, optimizer, every)`: train with cross-entropy, one step for each `(x, y)` of the list,
+and look at the losses after each `every` steps and after the last. A look is **one** read from the device. If a loss
+was not finite, stop there, and return the number of the first such step, counted from 0; otherwise `None`, at the end.
 """,
     hints=(
         "Between two looks, the losses can wait on the device, without their graphs.",

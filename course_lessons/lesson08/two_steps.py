@@ -181,10 +181,11 @@ EXERCISE = Exercise(
     level=3,
     minutes=12,
     task="""
-A network whose two parts have an optimiser each (a GAN's, or an embedding's beside the rest). Write
-`two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one training step in mixed precision, from one
-loss and one backward pass, with **both** `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only that part's step is
-left out. Gradients of an earlier step may still be there. Return the loss as a tensor, unscaled and without its graph.
+A network's two parts have an optimiser each: one for an embedding, say, one for the rest. Write
+`two_steps(model, x, y, loss_fn, optimizers, scaler, dtype)`: one mixed-precision step, from one loss and one backward
+pass, with **both** `optimizers`, which together hold all parameters. Where the gradients of one part overflow, only
+that part's step is left out. Gradients of an earlier step may still be there. Return the loss as a tensor, unscaled
+and without its graph.
 """,
     hints=(
         "Which of `scale`, `step` and `update` belongs to the loss, which to an optimiser, and which to the scaler?",

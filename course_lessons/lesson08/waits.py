@@ -78,8 +78,7 @@ EXERCISE = Exercise(
     minutes=6,
     task="""
 How often does the host wait for the device in this loop? The loader gives **four** batches, pairs of tensors in
-ordinary (pageable) memory, and no loss is above 100. Answer with a number. The check runs the loop on the simulated device and
-counts.
+ordinary (pageable) memory, and no loss is above 100. Answer with a number. The check runs the loop and counts.
 
 ```python
 def four_steps(model, loader, optimizer, device):

@@ -129,12 +129,13 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     task="""
-A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`. Under CUDA's autocast that loss is
-refused, and the tutorial, without a word, goes on with `nn.MSELoss`: another training. Write `without_sigmoid(model)`
-for a `Sequential` that ends in a sigmoid, and return three things: the **network** that gives logits, made of
-the same parameters (the optimiser holds them); the **loss function** that equals `BCELoss` on the old outputs, is exact where
-the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200), and is allowed under autocast; and a function **decide**, which maps logits to a bool tensor that is True where the old output was
-above 0.5.
+A tutorial trains `nn.Sequential(…, nn.Linear(64, 1), nn.Sigmoid())` with `nn.BCELoss`, which CUDA's autocast refuses.
+Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return three things:
+
+- the **network** that gives logits, made of the same parameters (the optimiser holds them);
+- the **loss function** that equals `BCELoss` on the old outputs, is allowed under autocast, and is exact where
+  the sigmoid was rounded to 0 or 1 (logits of ±200 cost up to 200);
+- **decide**, a function from logits to a bool tensor: True where the old output was above 0.5.
 """,
     hints=(
         "A slice of a `Sequential` is a `Sequential` of the same layers.",
@@ -143,8 +144,8 @@ above 0.5.
     ),
     reference=without_sigmoid,
     check_answer=_check_without_sigmoid,
-    why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures an "
-    "accuracy that is too low, and looks for the fault in the training.",
+    why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures "
+    "another accuracy, and looks for the fault in the training.",
     diagnoses={
         "three": "Return three things: the network, the loss function, and decide.",
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",

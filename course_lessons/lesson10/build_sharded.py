@@ -152,8 +152,8 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`build_sharded(make_net, fully_shard, device)` is to make a network of which no rank ever holds more than its shards, in numbers, on the device or on the
-host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
+`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more of a parameter's numbers than its own shard, on
+the device or on the host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
 parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
 more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
 """,
@@ -169,8 +169,8 @@ more, and at the end all is on `device`, initialised that way. The code in the c
     why="Shapes are enough to decide who holds what. Numbers come when each rank has only its part: from `reset_parameters`, or from a "
     "checkpoint.",
     diagnoses={
-        "whole-first": "There was a moment when whole layers held numbers, on each of eight ranks: eight whole models. Make the network on "
-        "`meta`, shard it, and only then make room.",
+        "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the network on `meta`, shard it, and "
+        "only then make room.",
         "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded too, after its blocks.",
         "unsharded": "Layers of the blocks are whole on every rank.",
         "one-group": "One call took the layers of several groups. The network's own call takes all that no call before it took, so it comes "

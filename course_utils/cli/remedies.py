@@ -48,7 +48,7 @@ _SENTENCES = {
     "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
     "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
     "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} bit) on "
-    f"{sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.13 (on a Mac with Apple silicon, the arm64 "
+    f"{sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, the arm64 "
     "one), ask for another --torch, or open the course in Colab.",
 }
 

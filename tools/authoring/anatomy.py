@@ -64,26 +64,14 @@ class Heading:
     place: str
 
 
-@dataclass(frozen=True)
-class HouseNumbers:
-    """A notebook's size: what CONTRIBUTING.md calls the house numbers."""
-
-    cells: int
-    code_median: float
-    code_p90: float
-    prose_median: float
-    kilobytes: float
-
-    def outside(self) -> list[str]:
-        """Name the numbers that lie outside the house's."""
-        rules = {
-            "cells": 25 <= self.cells <= 45,
-            "code_median": self.code_median <= 7,
-            "code_p90": self.code_p90 <= 15,
-            "prose_median": self.prose_median <= 60,
-            "kilobytes": self.kilobytes <= 60,
-        }
-        return [name for name, holds in rules.items() if not holds]
+HOUSE_NUMBERS = {
+    "cells": (25, 45),
+    "code lines, median": (0, 7),
+    "nine in ten": (0, 15),
+    "prose words, median": (0, 60),
+    "KB": (0, 60),
+}
+"""What CONTRIBUTING.md calls the house numbers: the least and the most of each."""
 
 
 def without_code(markdown: str) -> str:
@@ -142,7 +130,7 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
 
 def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     lesson = nb.metadata.get("course", {}).get("lesson", "")
-    further = [cell_name(nb, i) for i, cell in enumerate(nb.cells) if FURTHER in _sections(cell)]
+    further = [h.place for h in notebook_headings(nb) if (h.level, h.text) == (2, FURTHER)]
     names = [cell_name(nb, i) for i in range(len(nb.cells))]
     main = names.index(further[0]) if further else len(names)
     if main > MAIN_LINE and lesson not in COLLECTIONS:
@@ -159,12 +147,6 @@ def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         if imports > IMPORTS:
             what = f"has {imports} imports, more than {IMPORTS}"
             yield name, what, "import where a name is used first, or one module of the lesson's"
-
-
-def _sections(cell: NotebookNode) -> list[str]:
-    if cell.cell_type != "markdown":
-        return []
-    return [heading.text for heading in headings(cell.source) if heading.level == 2]
 
 
 def _exercise_problems(
@@ -235,15 +217,11 @@ def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
                 yield cell_name(nb, i), f"{what} ({match[0].strip()})", mend
 
 
-def house_numbers(nb: NotebookNode, size: int) -> HouseNumbers:
-    """Measure a notebook; ``size`` is in bytes on disk. Generated cells count as cells only."""
+def house_numbers(nb: NotebookNode, size: int) -> list[float]:
+    """Measure a notebook by `HOUSE_NUMBERS`; ``size`` is in bytes on disk. Generated cells count as cells only."""
     own = [cell for cell in nb.cells if "generated" not in tags(cell)]
     lines = [len(c.source.splitlines()) for c in own if c.cell_type == "code"] or [0]
     words = [len(c.source.split()) for c in own if c.cell_type == "markdown"] or [0]
-    return HouseNumbers(
-        cells=len(nb.cells),
-        code_median=statistics.median(lines),
-        code_p90=sorted(lines)[int(0.9 * (len(lines) - 1) + 0.5)],
-        prose_median=statistics.median(words),
-        kilobytes=size / 1000,
-    )
+    nine_in_ten = sorted(lines)[int(0.9 * (len(lines) - 1) + 0.5)]
+    medians = statistics.median(lines), statistics.median(words)
+    return [len(nb.cells), medians[0], nine_in_ten, medians[1], size / 1000]

@@ -115,11 +115,6 @@ def seen_url(course: Course, lesson: Lesson) -> str:
     return f"{site(course.repository)}{below}{lesson.file.removesuffix('.ipynb')}.html"
 
 
-def seen(course: Course, lesson: Lesson) -> str:
-    """Return the way to the executed lesson on the course's site, as Markdown."""
-    return f"[{SEEN}]({seen_url(course, lesson)})" if course.repository else ""
-
-
 def page_links(course: Course, text: str) -> str:
     """Return Markdown of a notebook whose links to pages of the repository are those of this course.
 
@@ -134,9 +129,8 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     facts = [f"**{lesson.minutes} minutes**", _needs(course, lesson), lesson.hardware]
     opens = f"*Badges for Colab and Kaggle appear here once `{NAME_IT}` has named the repository.*"
     if course.repository:
-        opens = (
-            f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)} {seen(course, lesson)}"
-        )
+        badges = f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
+        opens = f"{badges} [{SEEN}]({seen_url(course, lesson)})"
     parts = [
         f"# {label(lesson)}",
         " · ".join([opens, *_other_languages(course, lesson)]),

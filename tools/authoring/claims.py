@@ -191,6 +191,6 @@ def _legend(fig) -> None:
 
 
 WHOLE = WholePage(
-    {PAGE: page, NUMBERS: numbers}, CHART, lambda: digest(CLAIMS), draw, "the claims or the records"
+    {PAGE: page, NUMBERS: numbers}, "the claims or the records", CHART, lambda: digest(CLAIMS), draw
 )
 problems, renew = WHOLE.problems, WHOLE.renew

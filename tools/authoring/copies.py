@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import posixpath
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,9 @@ from course_utils.stubs import AuthoringError
 from tools.authoring.form import dumps, parse, read
 from tools.authoring.lesson import executed
 
+KEPT = ROOT / "executed" / "site"
+"""Where copies are kept."""
+LINE = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
 SHOWN = "~/pytorch-gpu-course"  # stands in the outputs for the folders the lesson saw
 _RUN = ("course_utils", "course_language", "course_lessons", "simgpu")
 _NOT_RUN = {"__pycache__", "cli", "tests"}  # what no lesson uses
@@ -81,17 +86,45 @@ def executed_copy(
     run = facts(device)
     key = _key(dumps(nb), run, posixpath.dirname(lesson.file))
     kept = folder / lesson.file
-    if kept.is_file():
-        try:
-            copy = read(kept)
-        except AuthoringError:
-            copy = None
-        if copy is not None and copy.metadata.get("course", {}).get("run", {}).get("key") == key:
+    with contextlib.suppress(AuthoringError):  # there is none yet, or a damaged one
+        copy = read(kept)
+        if copy.metadata.get("course", {}).get("run", {}).get("key") == key:
             return copy
     done = _run(nb, device, on_cell)
     done.metadata.setdefault("course", {})["run"] = run | {"key": key}
     files.write(kept, dumps(done))
     return done
+
+
+def executed_copies(
+    course: Course, lessons: Sequence[Lesson], device: str
+) -> dict[str, NotebookNode]:
+    """Return the `executed_copy` of each lesson, by its file, and show how far it is.
+
+    Raises
+    ------
+    AuthoringError
+        As `executed_copy`; the message names the lesson.
+    """
+    from course_utils import bar
+
+    sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in lessons]
+    copies, before = {}, 0
+    with bar(total=sum(sizes), bar_format=LINE) as progress:
+        for lesson, size in zip(lessons, sizes, strict=True):
+            progress.set_description(lesson.file)
+            on_cell = partial(_on_cell, progress, before)
+            try:
+                copies[lesson.file] = executed_copy(course, lesson, KEPT, device, on_cell)
+            except AuthoringError as error:
+                raise AuthoringError(f"{lesson.file}: {error}") from None
+            before += size
+            _on_cell(progress, before, 0)
+    return copies
+
+
+def _on_cell(progress: Any, before: int, cell: int) -> None:
+    progress.update(before + cell - progress.n)
 
 
 def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> NotebookNode:

@@ -281,7 +281,7 @@ def digest() -> str:
     return shows(gzip.decompress(TABLE.read_bytes()))
 
 
-WHOLE = WholePage({PAGE: page}, CHART, digest, draw, "its table")
+WHOLE = WholePage({PAGE: page}, "its table", CHART, digest, draw)
 problems, renew = WHOLE.problems, WHOLE.renew
 
 

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Sequence
 from itertools import permutations, product
 
-from course_utils import files
 from course_utils.course import Course, Lesson
 from tools.authoring.cells import label
-from tools.authoring.form import FIX, Problem
+from tools.authoring.form import Problem
+from tools.authoring.pages import WholePage
 
 PICTURE = "images/map.svg"
 WIDTH, GAP, BELOW, LINE = 380, 8, 30, 16
@@ -86,15 +86,13 @@ def svg(course: Course) -> str:
 
 def problems(course: Course) -> list[Problem]:
     """Say whether the picture is out of date; a course without it has no problem with it."""
-    path = course.path.parent.parent / PICTURE
-    if not path.exists() or path.read_text(encoding="utf-8") == svg(course):
-        return []
-    return [Problem(PICTURE, "", "is out of date with course.yml", FIX)]
+    return _whole(course).problems(course.path.parent.parent)
 
 
 def renew(course: Course) -> list[str]:
     """Write the picture where it is out of date; return which."""
-    stale = [problem.file for problem in problems(course)]
-    for file in stale:
-        files.write(course.path.parent.parent / file, svg(course))
-    return stale
+    return _whole(course).renew(course.path.parent.parent)
+
+
+def _whole(course: Course) -> WholePage:
+    return WholePage({PICTURE: lambda: svg(course)}, "course.yml")

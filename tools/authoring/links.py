@@ -10,12 +10,11 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import yaml
-from nbformat import NotebookNode
 
 from course_utils.course import Course
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring.anatomy import headings, notebook_headings, without_code
+from tools.authoring.anatomy import headings, without_code
 from tools.authoring.form import Problem, cell_name, read
 
 PAGES = ("README.md", "CONTRIBUTING.md", "colab_links.md")
@@ -137,15 +136,13 @@ def link_problems(course: Course) -> list[Problem]:
 def anchors(path: Path) -> set[str]:
     """Return the anchors of a Markdown file or a notebook, as GitHub forms them."""
     if path.suffix == ".ipynb":
-        nb = read(path)
-        found = notebook_headings(nb)
-        text = _prose(nb)
+        prose = (cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+        text = "\n\n".join(prose)
     else:
         text = path.read_text(encoding="utf-8")
-        found = headings(text)
     seen: Counter[str] = Counter()
     names = set(re.findall(r"<a\b[^>]*?\b(?:id|name)=[\"']([^\"']+)", text))
-    for heading in found:
+    for heading in headings(text):
         name = slug(heading.text)
         names.add(f"{name}-{seen[name]}" if seen[name] else name)
         seen[name] += 1
@@ -230,10 +227,6 @@ def slug(heading: str) -> str:
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     text = re.sub(r"(?<!\w)_([^_]+)_(?!\w)", r"\1", re.sub("[`*]", "", text)).lower()
     return re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-")
-
-
-def _prose(nb: NotebookNode) -> str:
-    return "\n\n".join(cell.source for cell in nb.cells if cell.cell_type == "markdown")
 
 
 def _root(course: Course) -> Path:

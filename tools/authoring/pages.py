@@ -198,30 +198,30 @@ def shows(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class WholePage:
-    """Pages and their picture, made of something and of nothing else.
+    """Pages and their picture, or a page alone, made of something and of nothing else.
 
     Attributes
     ----------
-    pages, chart
+    pages
         Their paths from the root, and what returns each page.
-    mark, draw
-        Return what `shows` makes of the picture's content; write the picture.
     source
         What they are made of, in words.
+    chart, mark, draw
+        The picture's path; what returns what `shows` makes of its content, and what writes it.
     """
 
     pages: Mapping[str, Callable[[], str]]
-    chart: str
-    mark: Callable[[], str]
-    draw: Callable[[Path], None]
     source: str
+    chart: str = ""
+    mark: Callable[[], str] = str
+    draw: Callable[[Path], None] | None = None
 
     def problems(self, root: Path) -> list[Problem]:
         """List what is out of date; a course without the first page has no problem with it."""
         if not (root / next(iter(self.pages))).exists():
             return []
         stale = [file for file, text in self.pages.items() if _read(root / file) != text()]
-        if self.mark() not in _read(root / self.chart):
+        if self.chart and self.mark() not in _read(root / self.chart):
             stale.append(self.chart)
         return [Problem(file, "", f"is out of date with {self.source}", FIX) for file in stale]
 

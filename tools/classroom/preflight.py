@@ -242,27 +242,24 @@ def _kernel() -> Check:
     """Start a kernel as JupyterLab does, and import the course in it."""
     remedy = f"set up with  {_SETUP}  and look at what it says"
     try:
-        from jupyter_client.manager import start_new_kernel
+        from jupyter_client.manager import run_kernel
     except ImportError:
         return Check("kernel", "fail", "Jupyter is not here", remedy)
     start = perf_counter()
-    try:
-        manager, client = start_new_kernel(KERNEL_SECONDS, "python3", stderr=subprocess.DEVNULL)
-    except (OSError, RuntimeError, KeyError) as error:
-        return Check("kernel", "fail", f"no notebook kernel starts: {error}", remedy)
     said: list[str] = []
+    how = {"startup_timeout": KERNEL_SECONDS, "kernel_name": "python3"}
     try:
-        reply = client.execute_interactive(
-            _IN_KERNEL,
-            timeout=KERNEL_SECONDS,
-            output_hook=lambda message: said.append(_words(message)),
-        )
-        works = reply["content"]["status"] == "ok"
+        with run_kernel(**how, stderr=subprocess.DEVNULL) as client:
+            reply = client.execute_interactive(
+                _IN_KERNEL,
+                timeout=KERNEL_SECONDS,
+                output_hook=lambda message: said.append(_words(message)),
+            )
+            works = reply["content"]["status"] == "ok"
     except TimeoutError:
         works = False
-    finally:
-        client.stop_channels()
-        manager.shutdown_kernel(now=True)
+    except (OSError, RuntimeError, KeyError) as error:
+        return Check("kernel", "fail", f"no notebook kernel starts: {error}", remedy)
     seen = f"a notebook kernel and torch start in {perf_counter() - start:.0f} s"
     if works:
         return Check("kernel", "ok", seen)

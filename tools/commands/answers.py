@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -46,8 +47,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         lessons = course.chosen(args.lessons) or course.ready
     except LookupError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return refuse(error, 2)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
         for lesson in lessons:
@@ -55,11 +55,9 @@ def main(args: argparse.Namespace) -> int:
             files.write(path, dumps(answered(lesson)))
             print(path)
     except ValueError as error:
-        print(f"{error}.", file=sys.stderr)
-        return 1
+        return refuse(f"{error}.", 1)
     except OSError as error:
-        print(f"{args.output} cannot be written ({error.strerror}).", file=sys.stderr)
-        return 1
+        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     import torch
@@ -137,8 +138,7 @@ def main(args: argparse.Namespace) -> int:
         the call.
     """
     if mistake := _mistake(args):
-        print(mistake, file=sys.stderr)
-        return 2
+        return refuse(mistake, 2)
     from course_utils import evidence
     from tools import records
     from tools.records.benchmarks.comparison import measuring
@@ -160,14 +160,9 @@ def main(args: argparse.Namespace) -> int:
                 for table in TABLES[name]
             ]
     except (evidence.RecordError, RuntimeError) as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
     except OSError as error:
-        print(
-            f"{args.output} cannot be written ({error.strerror}): name another place.",
-            file=sys.stderr,
-        )
-        return 1
+        return refuse(f"{args.output} cannot be written ({error.strerror}): name another place.", 1)
     if args.quick:
         print("These turns were too short for numbers to keep: run it without --quick.")
     if record is not None:

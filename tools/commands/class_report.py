@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.commands import refuse
+
 if TYPE_CHECKING:
     from course_utils.exercises import Exercise
     from tools.classroom.class_progress import Classroom
@@ -56,36 +58,27 @@ def main(args: argparse.Namespace) -> int:
     from tools.classroom import class_progress
 
     if not args.folder.is_dir():
-        print(f"There is no folder {args.folder}.", file=sys.stderr)
-        return 2
+        return refuse(f"There is no folder {args.folder}.", 2)
     try:
         load_course().chosen(args.lesson or ())
-    except LookupError as error:
-        print(error, file=sys.stderr)
-        return 2
-    try:
         names = class_progress.read_names(args.names) if args.names else None
-    except FileError as error:
-        print(error, file=sys.stderr)
-        return 2
+    except (LookupError, FileError) as error:
+        return refuse(error, 2)
     room = class_progress.collect(args.folder, names)
     if room.left_out:
         print("\n".join(_left_out(room)), file=sys.stderr)
     if not room.learners:
-        print(f"{args.folder} holds no file that can be used.", file=sys.stderr)
-        return 1
+        return refuse(f"{args.folder} holds no file that can be used.", 1)
     if args.lesson:
         room = room.only(args.lesson)
     exercises = room.exercises()
     if not exercises:
-        print("Nobody has tried an exercise of it yet.", file=sys.stderr)
-        return 1
+        return refuse("Nobody has tried an exercise of it yet.", 1)
     print("\n".join(text(room, exercises)))
     try:
         places = _write(args.output, room, exercises)
     except OSError as error:
-        print(f"{args.output} cannot be written ({error.strerror}).", file=sys.stderr)
-        return 1
+        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
     print(f"The same as a page and as a picture: {', '.join(map(str, places))}")
     return 0
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     from course_utils.course import Course
@@ -50,8 +51,7 @@ def main(args: argparse.Namespace) -> int:
             repository, branch = home(course.path.parent.parent, branch)
         return move(course, repository, args.branch or branch)
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
 
 
 def check(course: Course) -> int:
@@ -98,8 +98,7 @@ def _translations(root: Path) -> int:
     from course_utils import files
 
     if sys.version_info < (3, 12):
-        print("Then, with Python 3.12 or newer:  python -m course_utils translate", file=sys.stderr)
-        return 1
+        return refuse("Then, with Python 3.12 or newer:  python -m course_utils translate", 1)
     from tools.authoring.translation import editions
 
     for language in course_language.languages()[1:]:

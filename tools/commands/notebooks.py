@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 
-from course_utils import exercises
+from nbformat import NotebookNode
+
+from course_utils import bar, exercises
 from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
 from tools.authoring import claims, fidelity, lesson_map, templates
-from tools.authoring.anatomy import HouseNumbers, house_numbers
+from tools.authoring.anatomy import HOUSE_NUMBERS, house_numbers
+from tools.authoring.copies import LINE
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import mend, problems, with_outputs
 from tools.authoring.pages import page_problems, stale_pages
+from tools.commands import refuse
 
-NEEDS = ("nbformat", "nbclient", "ruff", "yaml")
+NEEDS = ("nbformat", "nbclient", "ruff", "tqdm", "yaml")
 
 ExercisesOf = Callable[[str], Iterable[exercises.Exercise]]
 
@@ -48,8 +50,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         return action(load_course(), args.files)
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
 
 
 def check(
@@ -133,11 +134,9 @@ def run(
         start = time.monotonic()
         try:
             nb = read(path)
-            on_cell = partial(_progress, lesson.file, len(nb.cells))
-            done = with_outputs(nb, path.parent, on_cell)
+            done = _executed(lesson.file, nb, path.parent)
         except AuthoringError as error:
             failed += 1
-            _clear_line()
             print(f"{lesson.file}: {error}; the file is unchanged")
             continue
         text = dumps(mend(done, course, lesson, exercises_of(lesson.id)))
@@ -148,32 +147,21 @@ def run(
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
         kept = sum(bool(cell.get("outputs")) for cell in parse(text).cells)
         state = "written" if changed else "unchanged"
-        _clear_line()
         print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {kept} outputs kept, {state}")
     return 1 if failed else 0
 
 
-def table(numbers: dict[str, HouseNumbers]) -> str:
+def table(numbers: dict[str, list[float]]) -> str:
     """Return the house numbers as a table; a star marks one that lies outside."""
-    columns = {
-        "cells": "cells",
-        "code_median": "code lines, median",
-        "code_p90": "nine in ten",
-        "prose_median": "prose words, median",
-        "kilobytes": "KB",
-    }
     width = max(len("notebook"), *(len(file) for file in numbers))
-    lines = ["", "  ".join(["notebook".ljust(width), *columns.values()])]
-    starred = False
+    lines = ["", "  ".join(["notebook".ljust(width), *HOUSE_NUMBERS])]
     for file, row in numbers.items():
-        outside = row.outside()
-        starred = starred or bool(outside)
         values = [
-            f"{getattr(row, key):.0f}{'*' if key in outside else ' '}".rjust(len(title))
-            for key, title in columns.items()
+            f"{value:.0f}{' ' if least <= value <= most else '*'}".rjust(len(title))
+            for value, (title, (least, most)) in zip(row, HOUSE_NUMBERS.items(), strict=True)
         ]
         lines.append("  ".join([file.ljust(width), *values]))
-    if starred:
+    if any("*" in line for line in lines):
         lines.append("* outside the house numbers: see CONTRIBUTING.md")
     return "\n".join([*lines, ""])
 
@@ -214,13 +202,6 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _progress(file: str, total: int, index: int) -> None:
-    if sys.stdout.isatty():
-        print(f"\r{file}: cell {index + 1} of {total}", end="", flush=True)
-    elif index == 0:
-        print(f"{file}: running {total} cells", flush=True)
-
-
-def _clear_line() -> None:
-    if sys.stdout.isatty():
-        print("\r\033[K", end="")
+def _executed(file: str, nb: NotebookNode, folder: Path) -> NotebookNode:
+    with bar(total=len(nb.cells), desc=file, bar_format=LINE, leave=False) as progress:
+        return with_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import html
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     from tools.classroom.preflight import Check
@@ -46,8 +47,7 @@ def main(args: argparse.Namespace) -> int:
     if args.collect:
         return _room(args.collect)
     if args.seats < 1:
-        print("--seats is a number from 1.", file=sys.stderr)
-        return 2
+        return refuse("--seats is a number from 1.", 2)
     from tools.classroom import preflight
 
     found = []
@@ -83,10 +83,7 @@ def _room(folder: Path) -> int:
 
     paths = sorted(folder.glob("*.json"))
     if not paths:
-        print(
-            f"There is no report in {folder}: write them with  preflight --json.", file=sys.stderr
-        )
-        return 2
+        return refuse(f"There is no report in {folder}: write them with  preflight --json.", 2)
     seats: dict[str, list[Check]] = {}
     unread = []
     for path in paths:

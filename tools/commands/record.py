@@ -9,6 +9,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
+from tools.commands import refuse
 from tools.records.checks import problems
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def main(args: argparse.Namespace) -> int:
     """
     if args.check:
         return _check(args.check)
+    import simgpu
     from course_utils import evidence
     from tools import records
     from tools.records import table
@@ -74,22 +76,17 @@ def main(args: argparse.Namespace) -> int:
     known = records.EXPERIMENTS
     names = args.only or list(known)
     if unknown := [name for name in names if name not in known]:
-        print(
-            f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", file=sys.stderr
-        )
-        return 2
+        return refuse(f"There is no experiment {unknown[0]}: choose from {', '.join(known)}.", 2)
     chosen = [known[name] for name in names]
     if args.list:
         _list(chosen, args.quick)
         return 0
     try:
-        devices = _devices(args.modelled)
+        devices = [simgpu.enable(args.modelled)] if args.modelled else records.working_devices()
     except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return 1
+        return refuse(error, 1)
     if args.points and not args.points.absolute().parent.is_dir():
-        print(f"There is no folder {args.points.parent} to write to.", file=sys.stderr)
-        return 2
+        return refuse(f"There is no folder {args.points.parent} to write to.", 2)
     description = records.machine(devices)
     path = (args.output or evidence.FOLDER) / records.file_name(description)
     try:
@@ -101,20 +98,10 @@ def main(args: argparse.Namespace) -> int:
             )
         return status
     except evidence.RecordError as error:
-        print(f"{error} The file was not touched.", file=sys.stderr)
+        return refuse(f"{error} The file was not touched.", 1)
     except OSError as error:
-        print(
-            f"{path} cannot be written ({error.strerror}): name another place with --output FOLDER.",
-            file=sys.stderr,
-        )
-    return 1
-
-
-def _devices(profile: str | None) -> list[torch.device]:
-    import simgpu
-    from tools import records
-
-    return [simgpu.enable(profile)] if profile else records.working_devices()
+        said = f"{path} cannot be written ({error.strerror}): name another place"
+        return refuse(f"{said} with --output FOLDER.", 1)
 
 
 def _record(

@@ -10,12 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "tqdm", "nbclient", "ruff", "yaml", "sphinx", "myst_nb", "sphinx_book_theme")
 MARK = ".buildinfo"  # Sphinx made this folder: only such a folder is ever replaced
-LINE = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,29 +73,30 @@ def main(args: argparse.Namespace) -> int:
     """
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
-        print("There is no clone here: call this from a clone of the course.", file=sys.stderr)
-        return 2
+        return refuse("There is no clone here: call this from a clone of the course.", 2)
     if args.sheets and importlib.util.find_spec("nbconvert"):
         return _print_all(args.sheets)
     if not _replaceable(output):
-        print(
-            f"{args.output} holds something else: name another place with --output FOLDER.",
-            file=sys.stderr,
+        return refuse(
+            f"{args.output} holds something else: name another place with --output FOLDER.", 2
         )
-        return 2
     if any(importlib.util.find_spec(name) is None for name in PACKAGES):
         python = bootstrap.prepare("everywhere")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     if args.sheets:
         return _print_all(args.sheets)
     from course_utils.course import load_course
+    from tools.authoring.copies import executed_copies
 
     try:
         course = load_course()
-        copies = _taken(course, args.source) if args.source else _run(course, args.device)
+        lessons = every_lesson(course)
+        if args.source:
+            copies = _taken(lessons, args.source)
+        else:
+            copies = executed_copies(course, lessons, args.device)
     except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2 if args.source else 1
+        return refuse(error, 2 if args.source else 1)
     return build(course, copies, output, visit=args.visit)
 
 
@@ -140,9 +141,7 @@ def build(
             output.parent.mkdir(parents=True, exist_ok=True)
             shutil.move(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    return refuse("\n".join(faults), 1) if faults else 0
 
 
 def _print_all(folder: Path) -> int:
@@ -150,16 +149,13 @@ def _print_all(folder: Path) -> int:
     from tools.authoring.sheets import NO_BROWSER, SHEETS, browser, print_sheet
 
     if browser() is None:
-        print(f"{NO_BROWSER}: nothing is printed.", file=sys.stderr)
-        return 1
+        return refuse(f"{NO_BROWSER}: nothing is printed.", 1)
     faults = []
     for page in SHEETS:
         pdf = folder / Path(page).with_suffix(".pdf").name
         faults += print_sheet(ROOT, page, pdf)
         print(pdf)
-    for fault in faults:
-        print(fault, file=sys.stderr)
-    return 1 if faults else 0
+    return refuse("\n".join(faults), 1) if faults else 0
 
 
 def _replaceable(output: Path) -> bool:
@@ -187,33 +183,6 @@ def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
     return said or [f"Sphinx ended with status {done.returncode}."] if done.returncode else []
 
 
-def _run(course: Course, device: str) -> dict[str, NotebookNode]:
-    from course_utils import bar
-    from course_utils.stubs import AuthoringError
-    from tools.authoring.copies import executed_copy
-    from tools.authoring.form import read
-
-    lessons = every_lesson(course)
-    sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in lessons]
-    copies = {}
-    with bar(total=sum(sizes), bar_format=LINE) as progress:
-        for i, lesson in enumerate(lessons):
-            before = sum(sizes[:i])
-            progress.set_description(lesson.file)
-            try:
-                copies[lesson.file] = executed_copy(
-                    course,
-                    lesson,
-                    ROOT / "executed" / "site",
-                    device,
-                    lambda cell, before=before: progress.update(before + cell - progress.n),
-                )
-            except AuthoringError as error:
-                raise AuthoringError(f"{lesson.file}: {error}") from None
-            progress.update(before + sizes[i] - progress.n)
-    return copies
-
-
 def every_lesson(course: Course) -> list[Lesson]:
     """Return the lessons in every language there is, the translated as ``zh/FILE``."""
     from course_language import languages
@@ -224,11 +193,11 @@ def every_lesson(course: Course) -> list[Lesson]:
     return [lesson for lesson in lessons if (course.path.parent / lesson.file).is_file()]
 
 
-def _taken(course: Course, folder: Path) -> dict[str, NotebookNode]:
+def _taken(lessons: Sequence[Lesson], folder: Path) -> dict[str, NotebookNode]:
     from course_utils.stubs import AuthoringError
     from tools.authoring.form import read
 
     try:
-        return {lesson.file: read(folder / lesson.file) for lesson in every_lesson(course)}
+        return {lesson.file: read(folder / lesson.file) for lesson in lessons}
     except AuthoringError as error:
         raise AuthoringError(f"{folder} lacks an executed lesson: {error}") from None

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_utils import files
-from course_utils.cli.bootstrap import ROOT
+from tools.commands import refuse
 
 if TYPE_CHECKING:
     from course_utils.course import Course, Lesson
 
 NEEDS = ("torch", "yaml", "nbformat", "nbclient", "nbconvert", "ruff", "tqdm")
-LINE = "{desc}: cell {n_fmt} of {total_fmt}, {elapsed}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,8 +54,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         lessons = course.chosen(args.lessons)
     except LookupError as error:
-        print(error, file=sys.stderr)
-        return 2
+        return refuse(error, 2)
     try:
         reveal = None if args.live else reveal_folder(args.reveal)
         args.output.mkdir(parents=True, exist_ok=True)
@@ -66,11 +63,9 @@ def main(args: argparse.Namespace) -> int:
         else:
             _pages(course, lessons, args.output, args.device, reveal)
     except AuthoringError as error:
-        print(f"{error}.", file=sys.stderr)
-        return 1
+        return refuse(f"{error}.", 1)
     except OSError as error:
-        print(f"{args.output} cannot be written ({error.strerror}).", file=sys.stderr)
-        return 1
+        return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0
 
 
@@ -78,24 +73,12 @@ def _pages(
     course: Course, lessons: Sequence[Lesson], folder: Path, device: str, reveal: Path
 ) -> None:
     """Run each lesson, or take its kept copy, and write its slides."""
-    from course_utils import bar
-    from course_utils.stubs import AuthoringError
     from tools.authoring.cells import label
-    from tools.authoring.copies import executed_copy
-    from tools.authoring.form import read
+    from tools.authoring.copies import executed_copies
     from tools.authoring.slides import slides_page
 
     for lesson in lessons:
-        cells = len(read(course.path.parent / lesson.file).cells)
-        with bar(total=cells, desc=lesson.file, bar_format=LINE) as progress:
-            kept = ROOT / "executed" / "site"  # where the site keeps them too
-            try:
-                nb = executed_copy(
-                    course, lesson, kept, device, lambda cell: progress.update(cell - progress.n)
-                )
-            except AuthoringError as error:
-                raise AuthoringError(f"{lesson.file}: {error}") from None
-            progress.update(cells - progress.n)
+        (nb,) = executed_copies(course, [lesson], device).values()
         path = folder / f"{Path(lesson.file).stem}.slides.html"
         files.write(path, slides_page(nb, label(lesson), reveal))
         print(f"{path}: open it in a browser; S shows the notes, F fills the screen.")

@@ -9,10 +9,11 @@ import contextlib
 import gc
 import importlib.util
 import inspect
+import itertools
 import math
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -49,18 +50,45 @@ class Unsuitable(Exception):
 
 @dataclass(frozen=True)
 class Experiment:
-    """A function that prepares the work, and the parameters it is run with; see `experiment`."""
+    """A function that prepares the work, and the parameters it is run with.
+
+    Attributes
+    ----------
+    prepare
+        The function; see `experiment`.
+    sweep
+        The parameters it is run with, smallest first: after a point that takes too long or does not fit,
+        those that are no smaller in any number and equal in all else are left out.
+    quick
+        The part of them that ``--quick`` runs; by default the first.
+    seconds
+        About how long a point takes on a CPU with two cores.
+    longest
+        How long one call may take, in seconds.
+    needs
+        Packages that are not the course's own.
+    flops, bytes
+        From the parameters to the floating-point operations of one call and the bytes it must move, where
+        that can be said: a record faster than any chip is then refused.
+    matrix_units
+        False where neither tensor cores nor TF32 can be at work.
+    modelled
+        False where it says nothing on the simulated device: where it times what the host does.
+    """
 
     prepare: Callable[..., Work | Mapping[str, Samples]]
-    sweep: tuple[Parameters, ...]
-    quick: tuple[Parameters, ...]
-    seconds: float
-    longest: float
-    needs: tuple[str, ...]
-    flops: Callable[[Parameters], float] | None
-    bytes: Callable[[Parameters], float] | None
-    matrix_units: bool
-    modelled: bool
+    sweep: Sequence[Parameters] = ({},)
+    quick: Sequence[Parameters] = ()
+    seconds: float = 1.0
+    longest: float = 2.0
+    needs: Sequence[str] = ()
+    flops: Callable[[Parameters], float] | None = None
+    bytes: Callable[[Parameters], float] | None = None
+    matrix_units: bool = True
+    modelled: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quick", self.quick or self.sweep[:1])
 
     @property
     def name(self) -> str:
@@ -90,44 +118,19 @@ REGISTRY: dict[str, Experiment] = {}
 """Every experiment by its name, in the order of definition."""
 
 
-def experiment(
-    *,
-    sweep: Sequence[Parameters] = ({},),
-    quick: Sequence[Parameters] | None = None,
-    seconds: float = 1.0,
-    longest: float = 2.0,
-    needs: Sequence[str] = (),
-    flops: Callable[[Parameters], float] | None = None,
-    bytes: Callable[[Parameters], float] | None = None,
-    matrix_units: bool = True,
-    modelled: bool = True,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def grid(**values: Iterable[Value]) -> list[Parameters]:
+    """Return every combination of some values, as parameters; the last name changes fastest."""
+    return [
+        dict(zip(values, chosen, strict=True)) for chosen in itertools.product(*values.values())
+    ]
+
+
+def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as an experiment, which it stays able to call.
 
     The function takes ``device`` and the parameters, and returns work to time, a function without
     arguments; or it measures by itself and returns `Samples` by quantity, for which it takes the time
-    with ``host_clock(device)``.
-
-    Parameters
-    ----------
-    sweep
-        The parameters it is run with, smallest first: after a point that takes too long or does not fit,
-        those that are no smaller in any number and equal in all else are left out.
-    quick
-        The part of them that ``--quick`` runs; by default the first.
-    seconds
-        About how long a point takes on a CPU with two cores.
-    longest
-        How long one call may take, in seconds.
-    needs
-        Packages that are not the course's own.
-    flops, bytes
-        From the parameters to the floating-point operations of one call and the bytes it must move, where
-        that can be said: a record faster than any chip is then refused.
-    matrix_units
-        False where neither tensor cores nor TF32 can be at work.
-    modelled
-        False where it says nothing on the simulated device: where it times what the host does.
+    with ``host_clock(device)``. ``how`` are the fields of `Experiment`.
 
     Raises
     ------
@@ -136,21 +139,10 @@ def experiment(
     """
 
     def register(prepare: Callable[..., Any]) -> Callable[..., Any]:
-        name = prepare.__name__
-        if name in REGISTRY:
-            raise ValueError(f"There are two experiments named {name}.")
-        REGISTRY[name] = Experiment(
-            prepare,
-            tuple(sweep),
-            tuple(sweep[:1] if quick is None else quick),
-            seconds,
-            longest,
-            tuple(needs),
-            flops,
-            bytes,
-            matrix_units,
-            modelled,
-        )
+        made = Experiment(prepare, **how)
+        if made.name in REGISTRY:
+            raise ValueError(f"There are two experiments named {made.name}.")
+        REGISTRY[made.name] = made
         return prepare
 
     return register

@@ -148,10 +148,7 @@ class Model:
                 change = {name: value}
             else:
                 continue
-            kept = {f: getattr(profile, f) for f in profile.__dataclass_fields__}
-            for made in ("rates", "memory_rate", "known"):
-                del kept[made]
-            self.profiles[key] = type(profile)(**(kept | change))
+            self.profiles[key] = replace(profile, **change)
 
     def log_ratio(self, example: Example) -> float:
         """Return the logarithm of modelled over measured."""

@@ -6,7 +6,7 @@ import torch
 
 from simgpu.fidelity.convolutional import small_cnn
 
-from .experiments import Parameters, Work, experiment
+from .experiments import Parameters, Work, experiment, grid
 from .networks import DTYPES, float32_precision, image_step, need_precision, resnet50, text_step
 
 
@@ -86,11 +86,7 @@ def cifar_step(device: torch.device, batch: int) -> Work:
 
 
 @experiment(
-    sweep=[
-        {"batch": batch, "precision": precision}
-        for batch in (1, 32, 100)
-        for precision in ("fp32", "fp16")
-    ],
+    sweep=grid(batch=(1, 32, 100), precision=("fp32", "fp16")),
     quick=[{"batch": 1, "precision": "fp32"}],
     seconds=30,
     longest=60.0,

@@ -8,23 +8,14 @@ import torch
 
 from course_lessons.lesson02.transfers import journey, pin
 
-from .experiments import Samples, Unsuitable, experiment
+from .experiments import Samples, Unsuitable, experiment, grid
 
 SOURCES = ("pageable", "pinned", "pinned on the spot")
 
 
 @experiment(
-    sweep=[
-        {"megabytes": megabytes, "source": source, "non_blocking": non_blocking}
-        for megabytes in (1, 64)
-        for source in SOURCES
-        for non_blocking in (False, True)
-    ],
-    quick=[
-        {"megabytes": 64, "source": source, "non_blocking": non_blocking}
-        for source in SOURCES
-        for non_blocking in (False, True)
-    ],
+    sweep=grid(megabytes=(1, 64), source=SOURCES, non_blocking=(False, True)),
+    quick=grid(megabytes=(64,), source=SOURCES, non_blocking=(False, True)),
 )
 def host_to_device(
     device: torch.device, megabytes: int, source: str, non_blocking: bool

@@ -13,14 +13,14 @@ from course_lessons.lesson07.synthetic_images import SyntheticImages
 from course_utils.this_machine import usable_cores
 from simgpu.fidelity.convolutional import small_cnn
 
-from .experiments import Samples, Unsuitable, Work, experiment
+from .experiments import Samples, Unsuitable, Work, experiment, grid
 
 BATCH = 64
 
 
 @experiment(
-    sweep=[{"transform": work, "workers": n} for work in ("light", "heavy") for n in (0, 2, 4)],
-    quick=[{"transform": work, "workers": n} for work in ("light", "heavy") for n in (0, 2)],
+    sweep=grid(transform=("light", "heavy"), workers=(0, 2, 4)),
+    quick=grid(transform=("light", "heavy"), workers=(0, 2)),
     seconds=15,
     longest=30.0,
     modelled=False,
@@ -64,7 +64,7 @@ def _gradient(model: nn.Module, batches: Sequence[tuple[Tensor, Tensor]]) -> Ten
     return torch.cat([p.grad.flatten() for p in model.parameters()])
 
 
-CASES = [{"case": case} for case in ("equal batches", "smaller last batch", "batch norm")]
+CASES = grid(case=("equal batches", "smaller last batch", "batch norm"))
 
 
 @experiment(sweep=CASES, quick=CASES, modelled=False)

@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from course_utils.devices import abilities
 
-from .experiments import Unsuitable, Work, experiment
+from .experiments import Unsuitable, Work, experiment, grid
 from .networks import need_accelerator
 
 BATCH, WIDTH, DEPTH, CLASSES = 2048, 256, 4, 10
@@ -58,8 +58,8 @@ def _optimizer(means: str, model: nn.Module) -> torch.optim.Optimizer:
 
 
 @experiment(
-    sweep=[{"means": means} for means in MEANS],
-    quick=[{"means": means} for means in ("as it is", "checkpointing")],
+    sweep=grid(means=MEANS),
+    quick=grid(means=("as it is", "checkpointing")),
     seconds=5,
     longest=10.0,
 )

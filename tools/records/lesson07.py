@@ -15,15 +15,28 @@ from course_lessons.lesson07.mlp import Mlp
 from course_lessons.shared import traces
 from course_utils.devices import abilities, synchronize
 
-from .experiments import Samples, Unsuitable, Work, experiment
+from .experiments import Samples, Unsuitable, Work, experiment, grid
 
 REPEATS = 20
 
 
+def _first_and_later(work: Work, device: torch.device) -> Mapping[str, Samples]:
+    """Return how long the first call takes, and how long those after the second."""
+
+    def call() -> float:
+        synchronize(device)
+        start = perf_counter()
+        work()
+        synchronize(device)
+        return perf_counter() - start
+
+    first = call()
+    call()
+    return {"first call": Samples([first]), "time": Samples([call() for _ in range(REPEATS)])}
+
+
 @experiment(
-    sweep=[
-        {"batch": batch, "benchmark": benchmark} for batch in (8, 64) for benchmark in (False, True)
-    ],
+    sweep=grid(batch=(8, 64), benchmark=(False, True)),
     seconds=5,
     modelled=False,
 )
@@ -50,17 +63,11 @@ def cudnn_benchmark(device: torch.device, batch: int, benchmark: bool) -> Mappin
     ).mean().backward()  # another shape: loads the library, nothing else
     torch.backends.cudnn.benchmark = benchmark
 
-    def step() -> float:
-        synchronize(device)
-        start = perf_counter()
+    def step() -> None:
         model.zero_grad()
         model(images).mean().backward()
-        synchronize(device)
-        return perf_counter() - start
 
-    first = step()
-    step()
-    return {"first call": Samples([first]), "time": Samples([step() for _ in range(REPEATS)])}
+    return _first_and_later(step, device)
 
 
 def gelu_by_hand(x: Tensor) -> Tensor:
@@ -162,7 +169,7 @@ def make_step(
         for change, new in CHANGES.items()
         if change == "none" or not new.items() <= how.items()
     ],
-    quick=[{"loop": loop, "change": "none"} for loop in LOOPS],
+    quick=grid(loop=LOOPS, change=("none",)),
     seconds=2,
 )
 def loop_step(device: torch.device, loop: str, change: str) -> Work:
@@ -175,9 +182,7 @@ def loop_step(device: torch.device, loop: str, change: str) -> Work:
     return make_step(device, **{**LOOPS[loop], **CHANGES[change]})
 
 
-@experiment(
-    sweep=[{"how": how} for how in ("by hand", "compiled", "built in")], seconds=15, modelled=False
-)
+@experiment(sweep=grid(how=("by hand", "compiled", "built in")), seconds=15, modelled=False)
 def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
     """Compute GELU of 4 million float32 numbers: nine operations, the same compiled, or PyTorch's own; first call and later ones.
 
@@ -191,16 +196,7 @@ def gelu(device: torch.device, how: str) -> Mapping[str, Samples]:
         "built in": lambda x: F.gelu(x, approximate="tanh"),
     }[how]
 
-    def call() -> float:
-        synchronize(device)
-        start = perf_counter()
-        work(x)
-        synchronize(device)
-        return perf_counter() - start
-
     try:
-        first = call()
+        return _first_and_later(lambda: work(x), device)
     except (RuntimeError, ImportError, OSError) as error:
         raise Unsuitable(f"torch.compile cannot work here ({type(error).__name__})") from error
-    call()
-    return {"first call": Samples([first]), "time": Samples([call() for _ in range(REPEATS)])}

@@ -11,19 +11,15 @@ from course_lessons.shared.profiling import best_flops
 from .benchmarks import ladder as rungs
 from .benchmarks import mlp, peers
 from .benchmarks.comparison import in_turns, setting
-from .experiments import Samples, experiment
-
-SOURCES = (("mlp", "loader"), ("mlp", "device"), ("cnn", "loader"), ("cnn", "device"))
+from .experiments import Samples, experiment, grid
 
 FRESH = 7
 """The least number of seeds that a time to an accuracy rests on."""
 
 
 @experiment(
-    sweep=[
-        {"task": task, "data": data, "loop": loop} for task, data in SOURCES for loop in peers.LOOPS
-    ],
-    quick=[{"task": "mlp", "data": "device", "loop": loop} for loop in ("bare", "lesson 03")],
+    sweep=grid(task=("mlp", "cnn"), data=("loader", "device"), loop=peers.LOOPS),
+    quick=grid(task=("mlp",), data=("device",), loop=("bare", "lesson 03")),
     seconds=10,
     modelled=False,
 )
@@ -44,10 +40,8 @@ def peer_loop(device: torch.device, task: str, data: str, loop: str) -> Mapping[
 
 
 @experiment(
-    sweep=[
-        {"network": network, "rung": rung} for network in rungs.NETWORKS for rung in rungs.RUNGS
-    ],
-    quick=[{"network": "tutorial", "rung": rung} for rung in ("none", "large batch")],
+    sweep=grid(network=rungs.NETWORKS, rung=rungs.RUNGS),
+    quick=grid(network=("tutorial",), rung=("none", "large batch")),
     seconds=20,
     modelled=False,
 )

@@ -19,12 +19,24 @@ _BREAK = re.compile(r"<br>|</?(?:details|summary)>")
 _HTML = re.compile(r"</?[a-zA-Z][^<>]*>")
 _VALUE = re.compile(r"\{\w*(?:![rsa])?(?::[^{}]*)?\}")
 _PLURAL = re.compile(r"(?<=[a-z}])\{\w+\}")
-_MARK = re.compile(r"[,;:?!]")
+_MARKS = [
+    (re.compile(pattern), said)
+    for pattern, said in (
+        (
+            rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}",
+            "a space is missing between Chinese and Latin letters, digits or code",
+        ),
+        (rf"{_HAN}[,;:?!]|{_HAN}\.(?!\w)|[,;:?!]{_HAN}", "punctuation is not full-width"),
+        (rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", "parentheses are not full-width"),
+        (rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", "quotation marks are not “ ”"),
+        (r" [，。；：！？）”]|[，。；：！？（“] ", "a space stands beside full-width punctuation"),
+    )
+]
 
 
 def _bare(text: str) -> str:
     """Return a text with code as one sign, without addresses and markup."""
-    return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("](", _CODE.sub("`", text))))
+    return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("]", _CODE.sub("`", text))))
 
 
 _SAME: dict[str, Callable[[str], Counter]] = {
@@ -73,19 +85,9 @@ def problems(english: str, other: str, base: Path | None = None) -> list[str]:
     if english.count("**") != other.count("**"):
         found.append("it has not as many ** as the English")
     bare = _bare(other)
-    if got := re.search(rf"{_HAN}[A-Za-z0-9`]|[A-Za-z0-9`%]{_HAN}", bare):
-        found.append(
-            f"a space is missing between Chinese and Latin letters, digits or code: {got.group()!r}"
-        )
-    if got := re.search(rf"{_HAN}{_MARK.pattern}|{_HAN}\.(?!\w)|{_MARK.pattern}{_HAN}", bare):
-        found.append(f"punctuation is not full-width: {got.group()!r}")
-    plain = bare.replace("](", "]")
-    if got := re.search(rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", plain):
-        found.append(f"parentheses are not full-width: {got.group()!r}")
-    if got := re.search(rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", bare):
-        found.append(f"quotation marks are not “ ”: {got.group()!r}")
-    if got := re.search(r" [，。；：！？）”]|[，。；：！？（“] ", bare):
-        found.append(f"a space stands beside full-width punctuation: {got.group()!r}")
+    for pattern, said in _MARKS:
+        if got := pattern.search(bare):
+            found.append(f"{said}: {got.group()!r}")
     for name, word, never in terms(base) if base else ():
         if never and never in other and re.search(rf"\b{re.escape(name)}", english, re.I):
             found.append(f"{name!r} is {word}, not {never}")

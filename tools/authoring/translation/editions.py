@@ -133,11 +133,8 @@ class _Edition:
         text = re.sub(r"(?m)^#{2,6} (.+)$", self._anchored, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
         text = re.sub(r'(catch_up\("\d\d", )"([^"]+)"', self._section, text)
-        for name, part in pages.PAGES.get(path, {}).items():
-            if name in catalogues.GENERATED:
-                begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-                before, _, rest = text.partition(begin)
-                text = "\n".join([before + begin, part(self.course), end + rest.partition(end)[2]])
+        if catalogues.GENERATED.intersection(pages.PAGES.get(path, ())):
+            text = pages.render(self.course, path, text)
         return self.markdown(path, text)
 
     def _section(self, call: re.Match[str]) -> str:
