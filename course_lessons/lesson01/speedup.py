@@ -51,7 +51,9 @@ _TWINS = {
     "product": _of("cpu * device"),
     "of-the-sum": _of("cpu / (cpu + device)", "device / (cpu + device)", "cpu + device"),
     "one-more": _of("cpu / device + 1"),
-    "logarithm": _of(*(f"math.{log}(cpu / device)" for log in ("log", "log2", "log10"))),
+    "logarithm": _of(
+        *("math.log(cpu / device)", "math.log2(cpu / device)", "math.log10(cpu / device)")
+    ),
     "one-time": _of("cpu", "1 / device"),
     "power": _of("(cpu / device) ** 2", "(cpu / device) ** 0.5"),
 }
