@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import on_ranks
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import apart, nearly
@@ -78,19 +79,12 @@ _PARTS = (
 def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
     got = []
     for sizes in _PARTS:
-        shards = [_parts(part_sizes, rank) for rank, part_sizes in enumerate(sizes)]
-
-        def program(dist: Any, call: Callable[..., Any], shards: Any = shards) -> tuple[Any, ...]:
-            model, optimizer, steps = _stale_model(dist)
-            call(model, shards[dist.get_rank()], F.cross_entropy, optimizer)
-            return model, len(steps)
-
-        run = on_ranks(program, answer, len(sizes), judge, "ranks-wait")
+        run = on_ranks(_program(sizes), answer, len(sizes), judge, "ranks-wait")
         for rank, (model, steps) in enumerate(run.results):
             sent = sum(s.rank == rank and s.name == "all_reduce" for s in run.spans)
             _judge_passes(model, steps, sent, sizes[rank], judge)
         got.append(_weights(run.results[0][0]))
-    right = _stepped(_share)
+    right = _outcomes(accumulate)
     if _ALIKE(got, right):
         return
 
@@ -98,8 +92,27 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
         seen, expected = apart(got[at], right[at], _ALIKE)
         return f"weights {seen}, after parts of {words(_PARTS[at][0])} rows", expected
 
-    twins = {name: [_stepped(**how) for how in several(hows)] for name, hows in _TWINS.items()}
+    twins = {name: [_outcomes(one) for one in several(twin)] for name, twin in TWINS.items()}
     judge.closest(got, right, twins, alike=_ALIKE, otherwise="other-gradient", say=say)
+
+
+def _program(sizes: Sequence[Sequence[int]]) -> Callable[..., tuple[_Noting, int]]:
+    """Return what each rank runs: a step with its parts, which have so many rows."""
+
+    def program(dist: Any, call: Callable[..., Any]) -> tuple[_Noting, int]:
+        model, optimizer, steps = _stale_model(dist)
+        rank = dist.get_rank()
+        call(model, _parts(sizes[rank], rank), F.cross_entropy, optimizer)
+        return model, len(steps)
+
+    return program
+
+
+@functools.cache
+def _outcomes(function: Callable[..., Any]) -> list[Tensor]:
+    """Return the weights that a function leaves on rank 0, for each case."""
+    runs = (cluster.run(_program(sizes), len(sizes), arguments=(function,)) for sizes in _PARTS)
+    return [_weights(run.results[0][0]) for run in runs]
 
 
 _ALIKE = nearly(1e-4, 1e-6)
@@ -172,62 +185,30 @@ def _judge_passes(
         )
 
 
-def _stepped(
-    weight: Callable[[Sequence[int], int], float], first: bool = True, left: float = 0.0
-) -> list[Tensor]:
-    """Return the weights after a step, for each case.
-
-    ``weight`` is what the loss of a part counts, of the rows of all parts and the part's number; without
-    ``first`` only the last part counts. ``left`` is what the gradients held before.
-    """
-    made = []
-    for start, ranks in _part_gradients(_PARTS):
-        made.append(start - 0.1 * left)
-        for gradients, rows in ranks:
-            for at, gradient in enumerate(gradients):
-                if first or at == len(rows) - 1:
-                    made[-1] = made[-1] - 0.1 * weight(rows, at) * gradient / len(ranks)
-    return made
-
-
-@functools.cache
-def _part_gradients(cases: Any) -> list[tuple[Tensor, list[tuple[list[Tensor], Sequence[int]]]]]:
-    """Return, for each case, the weights before, and for each rank each part's gradient, and its rows."""
-    found = []
-    for sizes in cases:
-        torch.manual_seed(0)
-        model = nn.Linear(3, 3)
-        ranks = []
-        for rank, rows in enumerate(sizes):
-            losses = (F.cross_entropy(model(x), y) for x, y in _parts(rows, rank))
-            gradients = (torch.autograd.grad(loss, list(model.parameters())) for loss in losses)
-            ranks.append(([nn.utils.parameters_to_vector(g) for g in gradients], rows))
-        found.append((_weights(model), ranks))
-    return found
-
-
-def _share(rows: Sequence[int], at: int) -> float:
-    return rows[at] / sum(rows)
-
-
-_WEIGHTS: dict[str, Callable[[Sequence[int], int], float]] = {
-    "unweighted": lambda rows, at: 1 / len(rows),
-    "not-divided": lambda rows, at: 1,
-    "by-rows": lambda rows, at: rows[at],
-    "divided-twice": lambda rows, at: _share(rows, at) / len(rows),
-    "by-ranks": lambda rows, at: _share(rows, at) / 2,
-    "rows-alone": lambda rows, at: 1 / sum(rows),
-    "own-rows": lambda rows, at: 1 / rows[at],
-    "last-unweighted": lambda rows, at: 1 if at == len(rows) - 1 else _share(rows, at),
-    "first-size": lambda rows, at: rows[at] / (rows[0] * len(rows)),
+_SHARE, _PART = " * len(x) / rows", "def add_gradient(x, y):"
+_SHARES = {
+    "unweighted": " / len(parts)",
+    "not-divided": "",
+    "by-rows": " * len(x)",
+    "divided-twice": " * len(x) / rows / len(parts)",
+    "by-ranks": " * len(x) / rows / 2",
+    "rows-alone": " / rows",
+    "own-rows": " / len(x)",
+    "last-unweighted": " * (1 if x is parts[-1][0] else len(x) / rows)",
+    "first-size": " * len(x) / (len(parts[0][0]) * len(parts))",
 }
-_ANY = (_share, *_WEIGHTS.values())
-_TWINS: dict[str, Any] = {
-    **{name: {"weight": weight} for name, weight in _WEIGHTS.items()},
-    "not-zeroed": tuple({"weight": weight, "left": 0.5} for weight in _ANY),
-    "only-last": tuple({"weight": weight, "first": False} for weight in _ANY),
+
+
+def _with_any_share(old: str, new: str) -> tuple[dict[str, str], ...]:
+    return tuple({old: new, _SHARE: share} for share in (_SHARE, *_SHARES.values()))
+
+
+_MISTAKES = {
+    **{name: {_SHARE: share} for name, share in _SHARES.items()},
+    "not-zeroed": _with_any_share("optimizer.zero_grad()", ""),
+    "only-last": _with_any_share(_PART, _PART + "\n    optimizer.zero_grad()"),
 }
-"""What mistakes make of the weights."""
+TWINS: dict[str, Any] = twins_of(accumulate, _MISTAKES)
 
 
 EXERCISE = Exercise(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from course_lessons.shared.checking import on_ranks
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import agree, apart, nearly
+from simgpu import cluster
 
 
 def average_gradients(model, dist):
@@ -60,42 +63,40 @@ _UNUSED: tuple[tuple[tuple[str, ...], ...], ...] = (
 """For each case and rank, the parameters that the rank did not use."""
 
 
+def _program(unused: Sequence[Sequence[str]]) -> Callable[..., _Branches]:
+    """Return what each rank runs: it gives the model, whose gradients were to be averaged."""
+
+    def program(dist: Any, call: Callable[..., Any]) -> _Branches:
+        model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
+        call(model, dist)
+        return model
+
+    return program
+
+
 def _check_average_gradients(answer: Callable[..., Any], judge: Judge) -> None:
-    got, given = [], []
+    got = []
     for unused in _UNUSED:
-
-        def program(dist: Any, call: Callable[..., Any], unused: Any = unused) -> _Branches:
-            model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
-            call(model, dist)
-            return model
-
         hang = "none-skipped" if any(unused) else "not-all-call"
-        models = on_ranks(program, answer, len(unused), judge, hang).results
-        before = [_with_gradients(rank, names) for rank, names in enumerate(unused)]
-        for model, start in zip(models, before, strict=True):
-            _judge_untouched(model, start, judge)
+        models = on_ranks(_program(unused), answer, len(unused), judge, hang).results
+        for rank, model in enumerate(models):
+            _judge_untouched(model, _with_gradients(rank, unused[rank]), judge)
         got.append(_gradients(models))
-        given.append(_filled(before))
+    right = _outcomes(average_gradients)
+    if agree(_ALIKE, got, right):
+        return
 
     def say(at: int) -> tuple[str, str]:
         name, rank = next(iter(_wrong(got[at], right[at])))
         seen, expected = apart(got[at][name][rank], right[at][name][rank], _ALIKE)
-        return f"{name}.grad on rank {rank} of {ranks[at]}, {seen or None}", expected
+        return f"{name}.grad on rank {rank} of {len(_UNUSED[at])}, {seen or None}", expected
 
-    ranks = [len(unused) for unused in _UNUSED]
-    right = [_made(_mean, case) for case in given]
-    if agree(_ALIKE, got, right):
-        return
-    twins = {
-        name: [[_made(one, case) for case in given] for one in several(twin)]
-        for name, twin in _TWINS.items()
-    }
     judge.closest(
         got,
         right,
-        twins,
+        {name: [_outcomes(one) for one in several(twin)] for name, twin in TWINS.items()},
         alike=_ALIKE,
-        otherwise=lambda _: _other(got, right, given),
+        otherwise=lambda _: _other(got, right),
         say=say,
     )
 
@@ -125,57 +126,43 @@ def _gradients(models: Sequence[_Branches]) -> _Case:
     }
 
 
-def _filled(models: Sequence[_Branches]) -> dict[str, tuple[list[Tensor], list[bool]]]:
-    """Return, for each of them, each rank's own, with zeros for None, and which ranks have one."""
-    parameters = dict(models[0].named_parameters())
-    return {
-        name: (
-            [torch.zeros_like(parameters[name]) if g is None else g for g in each],
-            [g is not None for g in each],
-        )
-        for name, each in _gradients(models).items()
-    }
+@functools.cache
+def _outcomes(function: Callable[..., Any]) -> list[_Case]:
+    """Return the gradients that a function leaves, for each case."""
+    runs = (cluster.run(_program(names), len(names), arguments=(function,)) for names in _UNUSED)
+    return [_gradients(run.results) for run in runs]
 
 
-def _made(twin: Callable[..., Any], given: Any) -> _Case:
-    """Return what a twin makes of all gradients."""
-    return {
-        name: [twin(full, used, rank) for rank in range(len(full))]
-        for name, (full, used) in given.items()
-    }
-
-
-def _mean(full: list[Tensor], used: list[bool], rank: int) -> Tensor:
-    return sum(full) / len(full)
-
-
-def _elsewhere(of: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a twin that has the mean on rank 0, and on the others what ``of`` gives."""
-    return lambda full, used, rank: of(full, used, rank) if rank else _mean(full, used, rank)
-
-
-_TWINS: dict[str, Any] = {
-    "not-divided": lambda full, used, rank: sum(full),
-    "own": (
-        lambda full, used, rank: full[rank],
-        lambda full, used, rank: full[rank] if used[rank] else None,
-    ),
-    "own-divided": lambda full, used, rank: full[rank] / len(full),
-    "of-rank-0": (
-        lambda full, used, rank: full[0],
-        lambda full, used, rank: full[0] / len(full),
-    ),
+_FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
+_SEND, _DIVIDE = "dist.all_reduce(parameter.grad)", "parameter.grad /= dist.get_world_size()"
+_DIVIDE_ON_0 = f"if dist.get_rank() == 0:\n    {_DIVIDE}"
+_BROADCAST, _REDUCE = "dist.broadcast(parameter.grad, 0)", "dist.reduce(parameter.grad, 0)"
+_USERS = "users = torch.tensor(float(parameter.grad is not None))"
+_MISTAKES = {
+    "not-divided": {_DIVIDE: ""},
+    "own": ({_SEND: "", _DIVIDE: ""}, lambda model, dist: None),
+    "own-divided": {_SEND: "dist.all_reduce(parameter.grad.clone())"},
+    "of-rank-0": ({_SEND: _BROADCAST, _DIVIDE: ""}, {_SEND: _BROADCAST}),
     "rank-0-alone": (
-        _elsewhere(lambda full, used, rank: sum(full)),
-        _elsewhere(lambda full, used, rank: full[rank]),
-        _elsewhere(lambda full, used, rank: full[rank] / len(full)),
+        {_DIVIDE: _DIVIDE_ON_0},
+        {_SEND: _REDUCE, _DIVIDE: _DIVIDE_ON_0},
+        {_SEND: _REDUCE},
     ),
-    "zeros": lambda full, used, rank: full[rank] * 0,
-    "users-only": lambda full, used, rank: sum(full) / max(sum(used), 1),
-    "not-kept": lambda full, used, rank: _mean(full, used, rank) if used[rank] else None,
-    "nobodys": lambda full, used, rank: _mean(full, used, rank) if any(used) else None,
-    "ones": lambda full, used, rank: _mean(full, used, rank) + 1 - sum(used) / len(used),
+    "zeros": {"if parameter.grad is None:": "if True:"},
+    "users-only": {
+        _FILL: f"{_USERS}\n{_FILL}",
+        _SEND: f"{_SEND}\ndist.all_reduce(users)",
+        "dist.get_world_size()": "users.clamp(min=1)",
+    },
+    "not-kept": {
+        _FILL: "grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad",
+        _SEND: "dist.all_reduce(grad)",
+        _DIVIDE: "grad /= dist.get_world_size()",
+    },
+    "nobodys": {_FILL: f"{_USERS}\ndist.all_reduce(users)\nif not users:\n    continue\n{_FILL}"},
+    "ones": {"torch.zeros_like": "torch.ones_like"},
 }
+TWINS: dict[str, Any] = twins_of(average_gradients, _MISTAKES)
 
 
 def _wrong(got: _Case, right: _Case) -> Iterator[tuple[str, int]]:
@@ -186,21 +173,20 @@ def _wrong(got: _Case, right: _Case) -> Iterator[tuple[str, int]]:
                 yield name, rank
 
 
-def _kept(got: Any, full: list[Tensor], used: list[bool], rank: int) -> bool:
-    return agree(_ALIKE, got, full[rank] if used[rank] else None)
-
-
-def _other(got: Sequence[_Case], right: Sequence[_Case], given: Sequence[Any]) -> str:
+def _other(got: Sequence[_Case], right: Sequence[_Case]) -> str:
     """Say what is seen in gradients that follow no twin."""
-    cases = list(zip(got, right, given, strict=True))
-    if all(_kept(g[n][r], *old[n], r) for g, mean, old in cases for n, r in _wrong(g, mean)):
+    wrong = [(at, n, r) for at, case in enumerate(right) for n, r in _wrong(got[at], case)]
+
+    def are_those_of(twin: Callable[..., Any]) -> bool:
+        made = _outcomes(twin)
+        return all(agree(_ALIKE, got[at][n][r], made[at][n][r]) for at, n, r in wrong)
+
+    if are_those_of(TWINS["own"][1]):
         return "some-left"
-    if all(
-        agree(_ALIKE, g[n][r], sum(old[n][0])) for g, mean, old in cases for n, r in _wrong(g, mean)
-    ):
+    if are_those_of(TWINS["not-divided"]):
         return "some-sums"
     divided = True
-    for g, mean, _ in cases:
+    for g, mean in zip(got, right, strict=True):
         for r in range(len(mean[_A])):
             if g["first.weight"][r] is None:
                 return "wrong-value"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import on_ranks
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.values import agree, apart, nearly
+from simgpu import cluster
 
 from .checking import words
 
@@ -54,27 +57,30 @@ def _classifier() -> nn.Module:
     return nn.Linear(3, 3)
 
 
+def _program(sizes: Sequence[Sequence[int]]) -> Callable[..., tuple[Any, list[Any]]]:
+    """Return what each rank runs: it gives the mean, and what was logged."""
+
+    def program(dist: Any, call: Callable[..., Any]) -> tuple[Any, list[Any]]:
+        logged: list[Any] = []
+        rank = dist.get_rank()
+        return call(_classifier(), _labelled(sizes[rank], rank), dist, logged.append), logged
+
+    return program
+
+
 def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
     got, logs = [], []
     for sizes in _BATCHES:
-        shards = [_labelled(rank_sizes, rank) for rank, rank_sizes in enumerate(sizes)]
-
-        def program(dist: Any, call: Callable[..., Any], shards: Any = shards) -> tuple[Any, ...]:
-            logged: list[Any] = []
-            return call(_classifier(), shards[dist.get_rank()], dist, logged.append), logged
-
         uneven = len({len(rank_sizes) for rank_sizes in sizes}) > 1
-        results = on_ranks(
-            program, answer, len(sizes), judge, "unequal-loops" if uneven else "one-rank"
-        ).results
+        hang = "unequal-loops" if uneven else "one-rank"
+        results = on_ranks(_program(sizes), answer, len(sizes), judge, hang).results
         where = f"with batches of {' / '.join(words(rows) for rows in sizes)} rows"
         if results[0][0] is not None and any(mean is None for mean, _ in results):
             rank = next(rank for rank, (mean, _) in enumerate(results) if mean is None)
             judge.no("only-rank-0", seen=f"None on rank {rank}", expected="the mean on each rank")
         got.append([judge.is_a(mean, (int, float), "a Python number") for mean, _ in results])
         logs.append(([logged for _, logged in results], where))
-    data = [_sums(sizes) for sizes in _BATCHES]
-    right, *_ = _made(_mean, data)
+    right = _outcomes(unhang)
 
     def say(at: int) -> tuple[str, str]:
         rank = next(r for r, mean in enumerate(got[at]) if not _ALIKE(mean, right[at][r]))
@@ -82,10 +88,7 @@ def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
         return f"{seen} on rank {rank} of {len(right[at])}, {logs[at][1]}", expected
 
     if not _ALIKE(got, right):
-        twins = {
-            name: [made for one in several(f) for made in _made(one, data)]
-            for name, f in _TWINS.items()
-        }
+        twins = {name: [_outcomes(one) for one in several(twin)] for name, twin in TWINS.items()}
         judge.closest(
             got,
             right,
@@ -99,88 +102,61 @@ def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
 
 
 _ALIKE = nearly(1e-5)
-_Batches = list[list[tuple[float, int]]]
-"""For each rank and batch, the mean loss and the number of rows."""
 
 
-def _sums(sizes: Sequence[Sequence[int]]) -> _Batches:
-    model = _classifier()
-    return [
-        [(F.cross_entropy(model(x), y).item(), len(x)) for x, y in _labelled(rows, rank)]
-        for rank, rows in enumerate(sizes)
-    ]
+@functools.cache
+def _outcomes(function: Callable[..., Any]) -> list[list[float]]:
+    """Return the mean that a function gives on each rank, for each case."""
+    runs = (cluster.run(_program(sizes), len(sizes), arguments=(function,)) for sizes in _BATCHES)
+    return [[mean for mean, _ in run.results] for run in runs]
 
 
-def _made(
-    twin: Callable[[_Batches, int], float], data: Sequence[_Batches]
-) -> list[list[list[float]]]:
-    """Return what a twin gives on each rank, in a list of the cases; and with nan where it gives 0."""
-    made = [[twin(ranks, rank) for rank in range(len(ranks))] for ranks in data]
-    return [made, [[mean or math.nan for mean in means] for means in made]]
+_SEND, _MEAN = "dist.all_reduce(total)", "mean = (total[0] / total[1]).item()"
+_NO_ROWS = {"total[1])": "total[1].clamp(min=1))"}
+"""Gives 0 in the place of nan for a rank without rows."""
+_OF_BATCHES = {', reduction="sum"': "", "float(len(x))": "1.0"}
 
 
-def _of(batches: Sequence[tuple[float, int]]) -> float:
-    """Return the mean loss of the rows of batches, 0 where there are none."""
-    return sum(loss * rows for loss, rows in batches) / max(sum(rows for _, rows in batches), 1)
+def _of_ranks(mean: str, count: str) -> dict[str, str]:
+    """Average the ranks' means, each of which counts as often as is said."""
+    return {_SEND: f"total = torch.stack([{mean}, {count}])\n{_SEND}"}
 
 
-def _all(ranks: _Batches) -> list[tuple[float, int]]:
-    return [batch for batches in ranks for batch in batches]
-
-
-def _mean(ranks: _Batches, rank: int) -> float:
-    return _of(_all(ranks))
-
-
-def _average(values: Sequence[float]) -> float:
-    return sum(values) / max(len(values), 1)
-
-
-def _rows(batches: Sequence[tuple[float, int]]) -> int:
-    return sum(rows for _, rows in batches)
-
-
-_TWINS: dict[str, Any] = {
-    "own-rows": lambda ranks, rank: _of(ranks[rank]),
-    "of-rank-0": lambda ranks, rank: _of(ranks[0]),
+_OR_0, _EACH, _USERS = "total[0] / total[1].clamp(min=1)", "torch.tensor(1.0)", "total[1].sign()"
+_MISTAKES = {
+    "own-rows": ({_SEND: "", **_NO_ROWS}, {_SEND: ""}),
+    "of-rank-0": {_SEND: "dist.broadcast(total, 0)"},
     "mean-of-means": (
-        lambda ranks, rank: _average([_of(batches) for batches in ranks]),
-        lambda ranks, rank: _average([_of(batches) for batches in ranks if batches]),
-        lambda ranks, rank: _average([_of(batches) or math.nan for batches in ranks]),
+        _of_ranks(_OR_0, _EACH),
+        _of_ranks(_OR_0, _USERS),
+        _of_ranks("total[0] / total[1]", _EACH),
     ),
-    "mean-of-batches": lambda ranks, rank: _average([loss for loss, _ in _all(ranks)]),
+    "mean-of-batches": _OF_BATCHES,
     "mean-of-both": (
-        lambda ranks, rank: _average([_average([loss for loss, _ in each]) for each in ranks]),
-        lambda ranks, rank: _average(
-            [_average([loss for loss, _ in each]) for each in ranks if each]
-        ),
+        {**_of_ranks(_OR_0, _EACH), **_OF_BATCHES},
+        {**_of_ranks(_OR_0, _USERS), **_OF_BATCHES},
     ),
-    "rows-left-out": lambda ranks, rank: _of(
-        _all([batches[: min(map(len, ranks))] for batches in ranks])
-    ),
-    "last-batch": lambda ranks, rank: _of(_all([batches[-1:] for batches in ranks])),
-    "first-batch": lambda ranks, rank: _of(_all([batches[:1] for batches in ranks])),
-    "sum": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)),
-    "sum-of-means": lambda ranks, rank: sum(_of(batches) for batches in ranks),
-    "by-batches": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(_all(ranks)),
-    "own-count": (
-        lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / max(_rows(ranks[rank]), 1),
-        lambda ranks, rank: (
-            _mean(ranks, rank) * _rows(_all(ranks)) / _rows(ranks[rank])
-            if ranks[rank]
-            else math.inf
-        ),
-    ),
-    "own-sum": lambda ranks, rank: _of(ranks[rank]) * _rows(ranks[rank]) / _rows(_all(ranks)),
-    "rank-0-alone": lambda ranks, rank: _of(ranks[rank]) if rank else _mean(ranks, rank),
-    "rounded": tuple(
-        lambda ranks, rank, digits=digits: round(_mean(ranks, rank), digits) for digits in (1, 2, 3)
-    ),
-    "values": lambda ranks, rank: _mean(ranks, rank) / 3,
-    "by-ranks": lambda ranks, rank: _mean(ranks, rank) / len(ranks),
-    "sum-by-ranks": lambda ranks, rank: _mean(ranks, rank) * _rows(_all(ranks)) / len(ranks),
-    "unweighted": lambda ranks, rank: sum(loss for loss, _ in _all(ranks)) / _rows(_all(ranks)),
+    "rows-left-out": {
+        "total = torch.zeros(2)": "fewest = torch.tensor(len(batches))\n"
+        "dist.all_reduce(fewest, dist.ReduceOp.MIN)\n"
+        "batches = batches[: fewest.item()]\n"
+        "total = torch.zeros(2)"
+    },
+    "last-batch": {"in batches": "in batches[-1:]"},
+    "first-batch": {"in batches": "in batches[:1]"},
+    "sum": {"total[0] / total[1]": "total[0]"},
+    "sum-of-means": {**_of_ranks(_OR_0, _EACH), _MEAN: "mean = total[0].item()"},
+    "by-batches": {"float(len(x))": "1.0"},
+    "own-count": tuple({_SEND: "dist.all_reduce(total[0])", **more} for more in (_NO_ROWS, {})),
+    "own-sum": {_SEND: "dist.all_reduce(total[1])"},
+    "rank-0-alone": tuple({_SEND: "dist.reduce(total, 0)", **more} for more in (_NO_ROWS, {})),
+    "rounded": tuple({_MEAN: f"{_MEAN}\nmean = round(mean, {digits})"} for digits in (1, 2, 3)),
+    "values": {"float(len(x))": "float(x.numel())"},
+    "by-ranks": {_MEAN: f"{_MEAN} / dist.get_world_size()"},
+    "sum-by-ranks": {"total[0] / total[1]": "total[0] / dist.get_world_size()"},
+    "unweighted": {', reduction="sum"': ""},
 }
+TWINS: dict[str, Any] = twins_of(unhang, _MISTAKES)
 
 
 def _judge_log(logged: Sequence[Sequence[Any]], mean: float, where: str, judge: Judge) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,10 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from course_lessons.shared.checking import on_ranks, values_of
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import several
+from simgpu import cluster
 
 
 def column_parallel(x, weight, bias, dist):
@@ -57,62 +61,79 @@ class _Products(TorchFunctionMode):
         return out
 
 
-def _twins(layer: Any, rank: int, ranks: int) -> dict[str, list[Tensor]]:
-    """Return what known mistakes give on a rank."""
-    x, weight, bias = layer
-    weights, biases = weight.chunk(ranks), bias.chunk(ranks)
-    parts = [F.linear(x, w, b) for w, b in zip(weights, biases, strict=True)]
+def _program(sizes: Sequence[Any]) -> Callable[..., tuple[Any, int]]:
+    """Return what each rank runs: it gives the outputs, and how many numbers were computed."""
 
-    def joined(parts: list[Tensor], at: int = -1) -> Tensor:
-        return torch.cat(parts, at)
+    def program(dist: Any, call: Callable[..., Any]) -> tuple[Any, int]:
+        x, *layer = _layer(*sizes)
+        rank, ranks = dist.get_rank(), dist.get_world_size()
+        for whole in layer:  # what belongs to others is of no use here
+            for other in set(range(ranks)) - {rank}:
+                whole.chunk(ranks)[other].fill_(torch.inf)
+        with _Products() as products:
+            return call(x, *layer, dist), products.made
 
-    return {
-        "not-gathered": [parts[rank]],
-        "wrong-way": [joined(parts, 0), joined(parts, min(1, x.dim() - 1))],
-        "stacked": [torch.stack(parts), torch.stack(parts, -1), torch.stack(parts, -2)],
-        "added": [torch.stack(parts).sum(0)],
-        "own-first": [joined([parts[rank], *parts[:rank], *parts[rank + 1 :]])],
-        "reversed": [joined(parts[::-1])],
-        "one-part": [joined([part] * ranks) for part in (parts[-1], parts[rank], parts[0])],
-        "others-zero": [joined([p if r == rank else 0 * p for r, p in enumerate(parts)])],
-        "averaged": [joined(parts) / ranks],
-        "interleaved": [torch.stack(parts, -1).flatten(-2)],
-        "no-bias": [F.linear(x, weight)],
-        "bias-twice": [F.linear(x, weight, 2 * bias), F.linear(x, weight, ranks * bias)],
-        "own-bias": [joined([F.linear(x, w, biases[rank]) for w in weights])],
-    }
+    return program
+
+
+@functools.cache
+def _outcomes(function: Callable[..., Any]) -> list[Tensor]:
+    """Return what a function gives, for each case and rank."""
+    runs = (cluster.run(_program(sizes), n, arguments=(function,)) for n, *sizes in _CASES)
+    return [value for run in runs for value, _ in run.results]
+
+
+_PARTS, _CAT = "parts = [torch.empty_like(own) for _ in range(ranks)]", "torch.cat(parts, dim=-1)"
+_BIAS = ", bias.chunk(ranks)[rank]"
+_MISTAKES = {
+    "not-gathered": {_CAT: "own"},
+    "wrong-way": ({_CAT: "torch.cat(parts)"}, {_CAT: "torch.cat(parts, dim=1)"}),
+    "stacked": tuple({_CAT: f"torch.stack(parts, {at})"} for at in (0, -1, -2)),
+    "added": {_PARTS: "", "dist.all_gather(parts, own)": "dist.all_reduce(own)", _CAT: "own"},
+    "own-first": {
+        _CAT: "torch.cat([own, *(part for r, part in enumerate(parts) if r != rank)], dim=-1)"
+    },
+    "reversed": {_CAT: "torch.cat(parts[::-1], dim=-1)"},
+    "one-part": tuple(
+        {_CAT: f"torch.cat([{part}] * ranks, dim=-1)"} for part in ("parts[-1]", "own", "parts[0]")
+    ),
+    "others-zero": {
+        "dist.all_gather(parts, own)": "parts = [torch.zeros_like(part) for part in parts]\nparts[rank] = own"
+    },
+    "averaged": {_CAT: f"{_CAT} / ranks"},
+    "interleaved": {_CAT: "torch.stack(parts, -1).flatten(-2)"},
+    "no-bias": {_BIAS: ""},
+    "bias-twice": (
+        {_BIAS: ", 2 * bias.chunk(ranks)[rank]"},
+        {_BIAS: ", ranks * bias.chunk(ranks)[rank]"},
+    ),
+    "own-bias": {
+        _BIAS: "",
+        "parts, dim": "[part + bias.chunk(ranks)[rank] for part in parts], dim",
+    },
+}
+TWINS: dict[str, Any] = twins_of(column_parallel, _MISTAKES)
 
 
 def _check(answer: Callable[..., Any], judge: Judge) -> None:
+    places = [(rank, ranks, sizes) for ranks, *sizes in _CASES for rank in range(ranks)]
+    right = [F.linear(*_layer(*sizes)) for *_, sizes in places]
     got: list[Tensor] = []
-    right: list[Tensor] = []
-    at: list[tuple[Any, int, int]] = []
     sent: list[str] = []
     more: list[str] = []
 
     def say(case: int) -> tuple[str, str]:
-        _, rank, ranks = at[case]
+        rank, ranks, _ = places[case]
         texts = [f"{tuple(v.shape)}: {values_of(v)}" for v in (got[case], right[case])]
         return f"{texts[0]}, on rank {rank} of {ranks}", texts[1]
 
     for ranks, *sizes in _CASES:
-
-        def program(dist: Any, call: Callable[..., Any], sizes: Any = sizes) -> Any:
-            x, *layer = _layer(*sizes)
-            rank, ranks = dist.get_rank(), dist.get_world_size()
-            for whole in layer:  # what belongs to others is of no use here
-                for other in set(range(ranks)) - {rank}:
-                    whole.chunk(ranks)[other].fill_(torch.inf)
-            with _Products() as products:
-                return call(x, *layer, dist), products.made
-
-        run = on_ranks(program, answer, ranks, judge, "one-rank")
-        for rank, (value, made) in enumerate(run.results):
+        run = on_ranks(_program(sizes), answer, ranks, judge, "one-rank")
+        for value, made in run.results:
             got.append(judge.is_a(value, Tensor, "a tensor"))
-            right.append(F.linear(*_layer(*sizes)))
-            at.append((sizes, rank, ranks))
             if not value.isfinite().all():
-                judge.no("others", **dict(zip(("seen", "expected"), say(-1), strict=True)))
+                seen, expected = say(len(got) - 1)
+                judge.no("others", seen=seen, expected=expected)
             share = value.numel() // ranks
             if made > share:
                 more.append(f"{made} outputs computed on a rank, whose share is {share}")
@@ -123,16 +144,10 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
         return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
     if not all(map(alike, got, right)):
-        known = [_twins(_layer(*sizes), rank, ranks) for sizes, rank, ranks in at]
         judge.closest(
             got,
             right,
-            {
-                name: [
-                    list(values) for values in zip(*(twins[name] for twins in known), strict=True)
-                ]
-                for name in known[0]
-            },
+            {name: [_outcomes(one) for one in several(twin)] for name, twin in TWINS.items()},
             alike=alike,
             otherwise=lambda case: (
                 "wrong-value" if got[case].shape == right[case].shape else "shape"

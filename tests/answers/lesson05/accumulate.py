@@ -4,7 +4,7 @@ from contextlib import nullcontext
 
 import torch
 
-from course_lessons.lesson05.accumulate import accumulate
+from course_lessons.lesson05.accumulate import TWINS, accumulate
 
 
 def _accumulate_forward_outside(model, parts, loss_fn, optimizer):
@@ -75,6 +75,7 @@ def _accumulate_then_divide(model, parts, loss_fn, optimizer):
 _LOSS = "(loss_fn(model(x), y) * len(x) / rows)"
 _LAST = "add_gradient(*parts[-1])"
 WRONG = {
+    **TWINS,
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": _accumulate_forward_outside,
     "never-sends": (
@@ -99,21 +100,7 @@ WRONG = {
         {_LOSS: f"model(x)\n{_LOSS}"},
     ),
     "no-backward": {".backward()": ".detach()"},
-    "divided-twice": {" / rows": " / rows / len(parts)"},
-    "by-ranks": {" / rows": " / rows / model._dist.get_world_size()"},
-    "rows-alone": {" * len(x)": ""},
-    "own-rows": {" * len(x) / rows": " / len(x)"},
-    "last-unweighted": {_LAST: "loss_fn(model(parts[-1][0]), parts[-1][1]).backward()"},
-    "first-size": {"sum(len(x) for x, _ in parts)": "len(parts[0][0]) * len(parts)"},
     "no-step": {"optimizer.step()": ""},
-    "unweighted": {" * len(x) / rows": " / len(parts)"},
-    "not-divided": {" * len(x) / rows": ""},
-    "by-rows": {" / rows": ""},
-    "only-last": {_LOSS: f"optimizer.zero_grad()\n{_LOSS}"},
-    "not-zeroed": (
-        {"optimizer.zero_grad()": ""},
-        {"optimizer.zero_grad()": "", " * len(x) / rows": " / len(parts)"},
-    ),
     "steps": _accumulate_stepping,
     "all-at-once": _accumulate_one_backward,
     "larger-part": _accumulate_all_rows_at_once,

@@ -2,15 +2,7 @@
 
 import torch
 
-from course_lessons.lesson05.average_gradients import average_gradients
-
-
-def _average_not_kept(model, dist):
-    for parameter in model.parameters():
-        if parameter.requires_grad:
-            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            dist.all_reduce(grad)
-            grad /= dist.get_world_size()
+from course_lessons.lesson05.average_gradients import TWINS, average_gradients
 
 
 def _average_called_by_one(model, dist):
@@ -84,38 +76,18 @@ def _average_of_the_last_parameter(model, dist):
 
 
 _FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
-_SEND = "dist.all_reduce(parameter.grad)"
-_DIVIDE = "parameter.grad /= dist.get_world_size()"
-_DIVIDE_ON_0 = f"if dist.get_rank() == 0:\n    {_DIVIDE}"
-_BROADCAST = "dist.broadcast(parameter.grad, 0)"
-_USERS = "users = torch.tensor(float(parameter.grad is not None))"
+_SEND, _DIVIDE = "dist.all_reduce(parameter.grad)", "parameter.grad /= dist.get_world_size()"
 WRONG = {
+    **TWINS,
     "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
     "none-skipped": {_FILL: "if parameter.grad is None:\n    continue"},
-    "not-kept": _average_not_kept,
-    "nobodys": {_FILL: f"{_USERS}\ndist.all_reduce(users)\nif not users:\n    continue\n{_FILL}"},
-    "not-divided": {_DIVIDE: ""},
     "other-count": (
         {"dist.get_world_size()": "2"},
         {"dist.get_world_size()": "(dist.get_rank() + 1)"},
         {_DIVIDE: f"{_DIVIDE}\n{_DIVIDE}"},
     ),
-    "own": {_SEND: "", _DIVIDE: ""},
-    "own-divided": {_SEND: "dist.all_reduce(parameter.grad.clone())"},
-    "of-rank-0": ({_SEND: _BROADCAST, _DIVIDE: ""}, {_SEND: _BROADCAST}),
-    "rank-0-alone": (
-        {_SEND: "dist.reduce(parameter.grad, 0)", _DIVIDE: _DIVIDE_ON_0},
-        {_DIVIDE: _DIVIDE_ON_0},
-    ),
     "some-left": {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
     "some-sums": _average_of_the_last_parameter,
-    "zeros": {"if parameter.grad is None:": "if True:"},
-    "ones": {"torch.zeros_like": "torch.ones_like"},
-    "users-only": {
-        _FILL: f"{_USERS}\n{_FILL}",
-        _SEND: f"{_SEND}\ndist.all_reduce(users)",
-        "dist.get_world_size()": "users.clamp(min=1)",
-    },
     "parameters": (
         _average_parameters,
         _average_thawed,

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson10.column_parallel import column_parallel
+from course_lessons.lesson10.column_parallel import TWINS, column_parallel
 
 
 def _whole(x, weight, bias, dist):
@@ -37,35 +37,17 @@ def _gathers_weights(x, weight, bias, dist):
 
 
 _LINEAR = "F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])"
-_PARTS = "parts = [torch.empty_like(own) for _ in range(ranks)]"
 _CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
+    **TWINS,
     "one-rank": _gathers_on_one,
-    "not-gathered": {_CAT: "own"},
-    "wrong-way": ({_CAT: "torch.cat(parts)"}, {_CAT: "torch.cat(parts, dim=1)"}),
-    "added": {_PARTS: "", "dist.all_gather(parts, own)": "dist.all_reduce(own)", _CAT: "own"},
-    "own-first": {
-        _CAT: "torch.cat([own, *(part for r, part in enumerate(parts) if r != rank)], dim=-1)"
-    },
-    "reversed": {_CAT: "torch.cat(parts[::-1], dim=-1)"},
-    "stacked": {_CAT: "torch.stack(parts)"},
-    "one-part": {
-        "[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"
-    },
-    "others-zero": {
-        "dist.all_gather(parts, own)": "parts = [0 * part.nan_to_num() for part in parts]\nparts[rank] = own"
-    },
-    "averaged": {_CAT: f"{_CAT} / ranks"},
-    "bias-twice": {"bias.chunk(ranks)[rank])": "2 * bias.chunk(ranks)[rank])"},
+    "one-part": (
+        *TWINS["one-part"],
+        {"[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"},
+    ),
     "shape": {_CAT: f"{_CAT}.flatten()"},
     "sends-weights": _gathers_weights,
     "whole-layer": {_LINEAR: "(x @ weight.T + bias).chunk(ranks, dim=-1)[rank].contiguous()"},
-    "interleaved": {_CAT: "torch.stack(parts, -1).flatten(-2)"},
-    "no-bias": {", bias.chunk(ranks)[rank]": ""},
-    "own-bias": {
-        ", bias.chunk(ranks)[rank]": "",
-        "parts, dim": "[part + bias.chunk(ranks)[rank] for part in parts], dim",
-    },
     "others": (_whole, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
     "wrong-value": {_CAT: f"2 * {_CAT}"},
 }
