@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch import Tensor
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
+
+from .checking import Mistakes, by_columns, twins_by_column
 
 
 def batch_statistics(x, dist):
@@ -23,10 +26,9 @@ def batch_statistics(x, dist):
     return mean, squares / count
 
 
-_Case = tuple[tuple[int, ...], torch.dtype, float]
 _Table = dict[str, dict[str, Tensor]]
 
-_CASES: tuple[_Case, ...] = (
+_CASES = (
     ((4, 4), torch.float32, 0.0),
     ((5, 2, 9), torch.float64, 0.0),
     ((6,), torch.float32, 0.0),
@@ -42,90 +44,82 @@ def _own_rows(rank: int, sizes: Sequence[int], dtype: torch.dtype, shift: float)
     return rows * (rank + 1) + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift
 
 
-def _from_all(of: Callable[[list[Tensor], Tensor, int], Any]) -> Callable[..., _Table]:
-    """Return what each rank has where ``of(parts, all rows, rank)`` gives mean and variance; None is left out."""
+def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., _Table]:
+    """Return what gives each rank's mean and variance, where all of them call a function."""
 
-    def table(sizes: Sequence[int], dtype: torch.dtype, shift: float) -> _Table:
-        parts = [_own_rows(rank, sizes, dtype, shift) for rank in range(len(sizes))]
-        ranks = range(len(sizes))
-        return _table([of(parts, torch.cat(parts), rank) for rank in ranks])
+    def table(*case: Any) -> _Table:
+        def program(dist: Any, call: Callable[..., Any]) -> Any:
+            return call(_own_rows(dist.get_rank(), *case), dist)
+
+        run = on_ranks(program, function, len(case[0]), judge, "hang", "mismatch")
+        for pair in run.results:
+            judge.is_a(pair, (tuple, list), "two tensors")
+            if len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
+                judge.no("wrong-type", seen=pair, expected="two tensors")
+        return {
+            f"rank {rank}": {"mean": mean, "variance": variance}
+            for rank, (mean, variance) in enumerate(run.results)
+        }
 
     return table
 
 
-def _table(pairs: Sequence[Sequence[Any]]) -> _Table:
-    names = "mean", "variance"
-    rows = ({n: t for n, t in zip(names, pair, strict=True) if t is not None} for pair in pairs)
-    return {f"rank {rank}": row for rank, row in enumerate(rows)}
+def _ours(function: Callable[..., Any]) -> Callable[..., _Table]:
+    """Return the same for a function of the check, whose tables are remembered."""
+    return functools.cache(_on_all(function, Judge()))
 
 
-def _each(parts: list[Tensor]) -> Tensor:
-    return torch.stack([part.var(0, correction=0) for part in parts])
-
-
-def _squares(x: Tensor, mean: Tensor) -> Tensor:
-    return (x - mean).square().sum(0)
-
-
-_TWINS: dict[str, tuple[Callable[[list[Tensor], Tensor, int], Any], ...]] = {
-    "own": (
-        lambda parts, x, rank: (parts[rank].mean(0), None),
-        lambda parts, x, rank: (None, parts[rank].var(0, correction=0)),
-    ),
-    "mean-of-means": (
-        lambda parts, x, rank: (torch.stack([p.mean(0) for p in parts]).mean(0), None),
-    ),
-    "equal-shares": (
-        lambda parts, x, rank: (x.sum(0) / len(parts) / len(parts[rank]), None),
-        lambda parts, x, rank: (None, _squares(x, x.mean(0)) / len(parts) / len(parts[rank])),
-    ),
-    "not-divided": (
-        lambda parts, x, rank: (x.sum(0), None),
-        lambda parts, x, rank: (None, _squares(x, x.mean(0))),
-        lambda parts, x, rank: (None, _squares(x, x.sum(0)) / len(x)),
-    ),
-    "by-own-rows": (
-        lambda parts, x, rank: (x.sum(0) / len(parts[rank]), None),
-        lambda parts, x, rank: (None, _squares(x, x.mean(0)) / len(parts[rank])),
-    ),
-    "by-ranks": (
-        lambda parts, x, rank: (x.sum(0) / len(parts), None),
-        lambda parts, x, rank: (None, _squares(x, x.mean(0)) / len(parts)),
-    ),
-    "exchanged": (lambda parts, x, rank: (x.var(0, correction=0), x.mean(0)),),
-    "unbiased": (lambda parts, x, rank: (None, x.var(0)),),
-    "mean-of-variances": (
-        lambda parts, x, rank: (None, _each(parts).mean(0)),
-        lambda parts, x, rank: (
-            None,
-            sum(((p - p.mean(0)) ** 2).sum(0) / (len(p) - 1) * len(p) for p in parts) / len(x),
-        ),
-        lambda parts, x, rank: (
-            None,
-            sum(v * len(p) for v, p in zip(_each(parts), parts, strict=True)) / len(x),
-        ),
-    ),
-    "sum-of-variances": (lambda parts, x, rank: (None, _each(parts).sum(0)),),
-    "own-squares": (
-        lambda parts, x, rank: (None, _squares(parts[rank], x.mean(0)) / len(x)),
-        lambda parts, x, rank: (None, _squares(parts[rank], x.mean(0)) / len(parts[rank])),
-    ),
-    "root": (lambda parts, x, rank: (None, x.std(0, correction=0)),),
-    "no-mean": (lambda parts, x, rank: (None, x.square().mean(0)),),
+_MEANS, _SQUARED = "dist.all_reduce(sums)", "dist.all_reduce(squares)"
+_MEAN, _VARIANCE = "total / count", "squares / count"
+_RANKS, _OWN_SQUARES = "dist.get_world_size()", "(x - mean).square().sum(0)"
+_EXCHANGED = {f"mean, {_VARIANCE}": _VARIANCE + ", mean"}
+MISTAKES: Mistakes = {
+    "own": {"mean": ({_MEANS: ""},), "variance": ({_MEANS: "", _SQUARED: ""},)},
+    "mean-of-means": {
+        "mean": ({f"mean = {_MEAN}": f"mean = x.mean(0) / {_RANKS}\ndist.all_reduce(mean)"},)
+    },
+    "equal-shares": {
+        "mean": ({"count, total = sums": f"count, total = len(x) * {_RANKS}, sums[1]"},),
+        "variance": ({_VARIANCE: f"squares / len(x) / {_RANKS}"},),
+    },
+    "not-divided": {
+        "mean": ({_MEAN: "total"},),
+        "variance": ({_VARIANCE: "squares"}, {_MEAN: "total"}),
+    },
+    "by-own-rows": {
+        "mean": ({_MEAN: "total / len(x)"},),
+        "variance": ({_VARIANCE: "squares / len(x)"},),
+    },
+    "by-ranks": {
+        "mean": ({_MEAN: f"total / {_RANKS}"},),
+        "variance": ({_VARIANCE: f"squares / {_RANKS}"},),
+    },
+    "exchanged": {"mean": (_EXCHANGED,), "variance": (_EXCHANGED,)},
+    "unbiased": {"variance": ({_VARIANCE: "squares / (count - 1)"},)},
+    "mean-of-variances": {
+        "variance": (
+            {"(x - mean)": "(x - x.mean(0))"},
+            {_OWN_SQUARES: "x.var(0, correction=0)", _VARIANCE: f"squares / {_RANKS}"},
+            {_OWN_SQUARES: "(x - x.mean(0)).square().sum(0) / (len(x) - 1) * len(x)"},
+        )
+    },
+    "sum-of-variances": {
+        "variance": ({_OWN_SQUARES: "x.var(0, correction=0)", _VARIANCE: "squares"},)
+    },
+    "own-squares": {"variance": ({_SQUARED: ""}, {_SQUARED: "", _VARIANCE: "squares / len(x)"})},
+    "root": {"variance": ({_VARIANCE: f"({_VARIANCE}).sqrt()"},)},
+    "no-mean": {"variance": ({"(x - mean)": "x"},)},
 }
 
 
-def _alike(got: Any, right: Any) -> bool:
-    if isinstance(right, dict):  # a twin may have the mean alone, another the variance
-        both = got.keys() & right.keys()
-        return bool(both) and all(_alike(got[name], right[name]) for name in both)
+def _close(got: Tensor, right: Tensor) -> bool:
     got, right = got.double(), right.double()
     return got.shape == right.shape and torch.allclose(got, right, rtol=1e-3, atol=1e-5)
 
 
 def _otherwise(got: _Table, right: _Table, sizes: Sequence[int], dtype: Any, shift: float) -> str:
     for name in ("mean", "variance"):
-        ok = [_alike(got[rank][name], right[rank][name]) for rank in right]
+        ok = [_close(got[rank][name], right[rank][name]) for rank in right]
         if all(ok):
             continue
         if any(got[rank][name].shape != right[rank][name].shape for rank in right):
@@ -137,11 +131,11 @@ def _otherwise(got: _Table, right: _Table, sizes: Sequence[int], dtype: Any, shi
 
 
 _STATISTICS = OverCases(
-    _from_all(lambda parts, x, rank: (x.mean(0), x.var(0, correction=0))),
+    _ours(batch_statistics),
     _CASES,
-    {name: tuple(map(_from_all, twins)) for name, twins in _TWINS.items()},
+    twins_by_column(batch_statistics, MISTAKES, _ours),
     read=lambda judge, got: got,
-    alike=_alike,
+    alike=by_columns(_close),
     otherwise=_otherwise,
     situation=lambda sizes, dtype, shift: (
         f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")
@@ -150,18 +144,7 @@ _STATISTICS = OverCases(
 
 
 def _check_batch_statistics(answer: Callable[..., Any], judge: Judge) -> None:
-    def on_all(*case: Any) -> _Table:
-        def program(dist: Any, call: Callable[..., Any]) -> Any:
-            return call(_own_rows(dist.get_rank(), *case), dist)
-
-        run = on_ranks(program, answer, len(case[0]), judge, "hang", "mismatch")
-        for pair in run.results:
-            judge.is_a(pair, (tuple, list), "two tensors")
-            if len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
-                judge.no("wrong-type", seen=pair, expected="two tensors")
-        return _table(run.results)
-
-    _STATISTICS(on_all, judge)
+    _STATISTICS(_on_all(answer, judge), judge)
 
 
 EXERCISE = Exercise(

@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
-from .checking import plain
+from .checking import Mistakes, by_columns, plain, twins_by_column
 
 
 def compare(formats, seeds, train, accuracy, machine):
@@ -125,31 +124,30 @@ _SCORE = "scores.append(accuracy(model))"
 _RESET = "machine.reset_peak()"
 _MEDIAN = "statistics.median(times)"
 _COLUMNS = "accuracies", "seconds", "bytes"
-EDITS: dict[str, tuple[str, tuple[dict[str, str], ...]]] = {
-    "sorted-scores": ("accuracies", ({"= scores,": "= sorted(scores),"},)),
-    "only-launches": ("seconds", (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})),
-    "queue-not-empty": ("seconds", ({_SYNC_START: "start"},)),
-    "times-evaluation": ("seconds", (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})),
-    "mean-time": ("seconds", ({_MEDIAN: "statistics.fmean(times)"},)),
-    "half-a-median": ("seconds", tuple({_MEDIAN: f"sorted(times)[{i}]"} for i in _MIDDLES)),
-    "unsorted-middle": ("seconds", ({_MEDIAN: "times[len(times) // 2]"},)),
-    "best-time": ("seconds", ({_MEDIAN: "min(times)"},)),
-    "negative": ("seconds", ({_MEDIAN: "-statistics.median(times)"},)),
-    "exchanged": ("seconds", ({_MEDIAN: "max(peaks)"},)),
-    "never-reset": ("bytes", ({_RESET: ""},)),
-    "reset-once": ("bytes", ({_RESET: "seed == seeds[0] and machine.reset_peak()"},)),
-    "reset-late": ("bytes", ({_PEAK: f"{_RESET}\n{_PEAK}"},)),
-    "peak-of-evaluation": ("bytes", ({f"{_PEAK}\n{_SCORE}": f"{_SCORE}\n{_PEAK}"},)),
-    "least-peak": ("bytes", ({"max(peaks)": "min(peaks)"},)),
-    "mean-peak": ("bytes", ({"max(peaks)": "statistics.fmean(peaks)"},)),
+MISTAKES: Mistakes = {
+    "sorted-scores": {"accuracies": ({"= scores,": "= sorted(scores),"},)},
+    "only-launches": {"seconds": (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})},
+    "queue-not-empty": {"seconds": ({_SYNC_START: "start"},)},
+    "times-evaluation": {"seconds": (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})},
+    "mean-time": {"seconds": ({_MEDIAN: "statistics.fmean(times)"},)},
+    "half-a-median": {"seconds": tuple({_MEDIAN: f"sorted(times)[{i}]"} for i in _MIDDLES)},
+    "unsorted-middle": {"seconds": ({_MEDIAN: "times[len(times) // 2]"},)},
+    "best-time": {"seconds": ({_MEDIAN: "min(times)"},)},
+    "negative": {"seconds": ({_MEDIAN: "-statistics.median(times)"},)},
+    "exchanged": {"seconds": ({_MEDIAN: "max(peaks)"},)},
+    "never-reset": {"bytes": ({_RESET: ""},)},
+    "reset-once": {"bytes": ({_RESET: "seed == seeds[0] and machine.reset_peak()"},)},
+    "reset-late": {"bytes": ({_PEAK: f"{_RESET}\n{_PEAK}"},)},
+    "peak-of-evaluation": {"bytes": ({f"{_PEAK}\n{_SCORE}": f"{_SCORE}\n{_PEAK}"},)},
+    "least-peak": {"bytes": ({"max(peaks)": "min(peaks)"},)},
+    "mean-peak": {"bytes": ({"max(peaks)": "statistics.fmean(peaks)"},)},
 }
 
 
-def _twin(column: str, edits: dict[str, str]) -> Callable[..., Any]:
-    """Return the table of a wrong comparison, with nothing but the column that its fault is in."""
-    wrong = edited(compare, edits)
-    at = _COLUMNS.index(column)
-    return lambda *case: {name: {column: row[at]} for name, row in wrong(*case).items()}
+def _tabled(compare: Callable[..., Any]) -> Callable[..., dict[str, dict[str, Any]]]:
+    return lambda *case: {
+        name: dict(zip(_COLUMNS, row, strict=True)) for name, row in compare(*case).items()
+    }
 
 
 def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
@@ -170,19 +168,7 @@ def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
     return read
 
 
-def _look(got: Any, *case: Any) -> Any:
-    """Return a table by columns, whoever made it."""
-    return {
-        name: dict(zip(_COLUMNS, row, strict=True)) if isinstance(row, tuple) else row
-        for name, row in got.items()
-    }
-
-
-def _alike(got: Any, right: Any) -> bool:
-    if isinstance(right, dict):
-        both = [name for name in right if name in got]  # a twin has one column
-        return bool(both) and all(_alike(got[name], right[name]) for name in both)
-    return nearly(1e-6, 1e-9)(got, right)
+_alike = by_columns(nearly(1e-6, 1e-9))
 
 
 def _otherwise(got: Any, right: Any, formats: dict[str, Any], *_: Any) -> str:
@@ -194,14 +180,10 @@ def _otherwise(got: Any, right: Any, formats: dict[str, Any], *_: Any) -> str:
 
 
 _TABLES = OverCases(
-    compare,
+    _tabled(compare),
     _cases,
-    {
-        name: tuple(_twin(column, edits) for edits in several)
-        for name, (column, several) in EDITS.items()
-    },
+    twins_by_column(compare, MISTAKES, _tabled),
     read=lambda judge, got: got,
-    look=_look,
     alike=_alike,
     otherwise=_otherwise,
     situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",

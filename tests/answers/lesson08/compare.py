@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lessons.lesson08.compare import EDITS, compare
+from course_lessons.lesson08.compare import MISTAKES, compare
 
 
 def _warming_up_first(formats, seeds, train, accuracy, machine):
@@ -54,7 +54,7 @@ def _evaluating_last(formats, seeds, train, accuracy, machine):
 
 WRONG = {
     "keeps-all": _evaluating_last,
-    **{name: known for name, (_, known) in EDITS.items()},
+    **{name: sum(columns.values(), ()) for name, columns in MISTAKES.items()},
     "no-warm-up": {"train(dtype, seeds[0])": ""},
     "other-seeds": {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"},
     "too-many-runs": lambda formats, seeds, *rest: compare(formats, [seeds[0], *seeds], *rest),
