@@ -114,7 +114,7 @@ MISTAKES: Mistakes = {
 
 def _close(got: Tensor, right: Tensor) -> bool:
     got, right = got.double(), right.double()
-    return got.shape == right.shape and torch.allclose(got, right, rtol=1e-3, atol=1e-5)
+    return got.shape == right.shape and torch.allclose(got, right, 1e-3, 1e-5, equal_nan=True)
 
 
 def _otherwise(got: _Table, right: _Table, sizes: Sequence[int], dtype: Any, shift: float) -> str:
