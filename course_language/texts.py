@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 
 def _words(text: str) -> frozenset[str]:
@@ -229,8 +229,9 @@ def _is_edited(key: ast.expr | None) -> bool:
 
 def kept(tree: ast.AST) -> set[str]:
     """Return what is no text though it reads like one: strings used as keys or compared, and references' names."""
-    names, keys = spoken(tree), set()
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    names, keys = spoken(nodes), set()
+    for node in nodes:
         places: list[ast.AST | None] = []
         if isinstance(node, ast.Compare):
             places = [node.left, *node.comparators]
@@ -257,7 +258,7 @@ def kept(tree: ast.AST) -> set[str]:
             for part in ast.walk(place) if place is not None else ():
                 if isinstance(part, ast.Constant) and isinstance(part.value, str):
                     names.add(part.value)
-    for node in ast.walk(tree):  # a name that is a key, and what it stands for
+    for node in nodes:  # a name that is a key, and what it stands for
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 both = [target], [node.value]
@@ -284,9 +285,9 @@ def keys(tree: ast.AST) -> set[str]:
     return chosen | {text for text in texts if reads_as_text(text, label=True)}
 
 
-def spoken(tree: ast.AST) -> set[str]:
-    """Return the keys that a program marks, with ``spoken``, as read by people as well."""
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+def spoken(nodes: Iterable[ast.AST]) -> set[str]:
+    """Return the keys that the nodes of a program mark, with ``spoken``, as read by people as well."""
+    calls = (node for node in nodes if isinstance(node, ast.Call))
     marked = (call.args for call in calls if getattr(call.func, "id", "") == "spoken")
     return {arg.value for args in marked for arg in args if isinstance(arg, ast.Constant)}
 
@@ -315,6 +316,8 @@ def found(
     """
     seen: list[ast.expr] = []
     _Finder(lambda node: seen.append(node) or node, kept(tree), raises, docs, labels).change(tree)
+    if not keys:
+        return seen
     parts = {id(part) for node in seen for part in [node, *getattr(node, "values", ())]}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):

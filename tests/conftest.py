@@ -9,9 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-# jsonschema, which nbformat brings, reads a whole grammar when it is imported: seconds in each process, for a
-# format of addresses that no schema here names. It does without.
-sys.modules.setdefault("rfc3987_syntax", None)
+sys.modules.setdefault("rfc3987_syntax", None)  # as in tools: pytest's plugins may be first
 
 
 def pytest_configure(config):
@@ -22,6 +20,16 @@ def pytest_configure(config):
         "markers", "everywhere: platforms, hub, site, browser, endurance; run by test --everywhere"
     )
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out a file that has none of the few tests asked for: to import them all takes ten seconds."""
+    wanted = config.option.markexpr.partition(" ")[0]
+    if collection_path.suffix == ".py" and wanted in ("notebook", "everywhere", "serial"):
+        text = collection_path.read_text(encoding="utf-8")
+        if f"mark.{wanted}" not in text and "EACH_LESSON" not in text:  # these bring their own mark
+            return True
+    return None
 
 
 LONGEST = (

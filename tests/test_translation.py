@@ -157,7 +157,7 @@ def course(tmp_path, monkeypatch):
     (tmp_path / "languages" / "zh").mkdir(parents=True)
     terms = catalogues.LANGUAGES / "zh" / "terms.tsv"
     terms.write_text("English\tChinese\tnot\nbatch\t批次\t批量\n", encoding="utf-8")
-    made = catalogues.fresh("notebooks/01_one")
+    made = catalogues.fresh(sources()["notebooks/01_one"]())
     said = {
         "What is a batch?": "什么是批次？",
         "It has 64 images.": "它有 64 张图像。",

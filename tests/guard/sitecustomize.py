@@ -10,7 +10,7 @@ import socket
 import sys
 import warnings
 
-sys.modules.setdefault("rfc3987_syntax", None)  # as in conftest.py: seconds, for nothing
+sys.modules.setdefault("rfc3987_syntax", None)  # as in tools: a second, for nothing
 
 
 class NetworkBlocked(ConnectionRefusedError):

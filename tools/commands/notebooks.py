@@ -92,7 +92,7 @@ def fix(
             known = exercises_of(lesson.id)
             before = problems(text, course, lesson, known)
             mended = dumps(mend(parse(text), course, lesson, known))
-            after = problems(mended, course, lesson, known)
+            after = before if mended == text else problems(mended, course, lesson, known)
         except AuthoringError as error:
             left.append(_unreadable(lesson, error))
             continue

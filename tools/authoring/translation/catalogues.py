@@ -90,7 +90,8 @@ def _packages(root: Path) -> dict[str, list[str]]:
 def _course(root: Path) -> Iterator[Text]:
     own = ast.parse((Path(course_language.__file__)).read_text(encoding="utf-8"))
     yield from (
-        Text(key, "the language itself", context=texts.WORD) for key in sorted(texts.spoken(own))
+        Text(key, "the language itself", context=texts.WORD)
+        for key in sorted(texts.spoken(ast.walk(own)))
     )
     yield from (Text(text, "the site") for text in site.WORDS.values())
     raw = yaml.safe_load((root / "notebooks" / "course.yml").read_text(encoding="utf-8"))
@@ -127,7 +128,7 @@ def _programs(root: Path, paths: Iterable[str]) -> Iterator[Text]:
     keys = _keys(root)
     for path in paths:
         tree = ast.parse((root / path).read_text(encoding="utf-8"))
-        for key in sorted(texts.spoken(tree)):
+        for key in sorted(texts.spoken(ast.walk(tree))):
             yield Text(key, path, "a key that is read as well", texts.WORD)
         for node in texts.found(tree, **texts.rules(path)):
             text, values = texts.message(node)
@@ -175,22 +176,22 @@ def _empty(language: str) -> Catalog:
     )  # fmt: skip
 
 
-def fresh(name: str, language: str = "zh") -> Catalog:
-    """Return a catalogue with all texts of its source and no translation."""
+def fresh(found: Iterable[Text], language: str = "zh") -> Catalog:
+    """Return a catalogue with all texts of a source and no translation."""
     made = _empty(language)
-    for text in sources()[name]():
+    for text in found:
         notes = [text.note] if text.note else []
         where, context = [(text.place, None)], text.context or None
         made.add(text.english, locations=where, auto_comments=notes, context=context)
     return made
 
 
-def update(name: str, language: str, known: dict[str, str]) -> Catalog:
-    """Return a catalogue brought up to date: what changed is fuzzy, what is gone is left out.
+def update(name: str, found: Iterable[Text], language: str, known: dict[str, str]) -> Catalog:
+    """Return a catalogue brought up to date with its source: what changed is fuzzy, what is gone is left out.
 
     ``known`` are translations of the same texts in other catalogues.
     """
-    old, new = load(catalogue(name, language), language), fresh(name, language)
+    old, new = load(catalogue(name, language), language), fresh(found, language)
     old.update(new, update_creation_date=False)
     old.obsolete.clear()
     old.revision_date = old.creation_date = _DATE
@@ -250,10 +251,10 @@ def compiled(language: str) -> Path:
 
 def renew(language: str) -> None:
     """Bring all catalogues of a language up to date, drop those of what is gone, and compile them."""
-    known, names = translations(language), sources()
+    known, every = translations(language), sources()
     for path in (LANGUAGES / language).rglob("*.po"):
-        if path.relative_to(LANGUAGES / language).as_posix().removesuffix(".po") not in names:
+        if path.relative_to(LANGUAGES / language).as_posix().removesuffix(".po") not in every:
             path.unlink()
-    for name in names:
-        save(update(name, language, known), catalogue(name, language))
+    for name, found in every.items():
+        save(update(name, found(), language, known), catalogue(name, language))
     files.write(compiled(language), runtime(language))

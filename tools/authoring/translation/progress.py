@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tools.authoring.translation import catalogues, checks
 
@@ -20,23 +20,24 @@ def table(language: str) -> list[str]:
 def problems(language: str) -> list[str]:
     """Return all that is wrong: texts without a translation, changed, gone, or translated into something else."""
     base = catalogues.LANGUAGES / language / "terms.tsv"
-    found = [problem for name in catalogues.sources() for problem in _of(name, language, base)]
+    sources = catalogues.sources()
+    found = [problem for name in sources for problem in _of(name, sources[name](), language, base)]
     for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
         name = path.relative_to(catalogues.LANGUAGES / language).as_posix().removesuffix(".po")
-        if name not in catalogues.sources():
+        if name not in sources:
             found.append(f"{name}: a catalogue of nothing; remove it")
     if catalogues.compiled(language).read_bytes() != catalogues.runtime(language):
         found.append("messages.mo: not as the catalogues make it")
     return found
 
 
-def _of(name: str, language: str, base) -> Iterator[str]:
+def _of(name: str, texts: Iterable[catalogues.Text], language: str, base) -> Iterator[str]:
     have = {
         (entry.id, entry.context): entry
         for entry in catalogues.load(catalogues.catalogue(name, language), language)
         if entry.id
     }
-    want = {(entry.id, entry.context): entry for entry in catalogues.fresh(name) if entry.id}
+    want = {(entry.id, entry.context): entry for entry in catalogues.fresh(texts) if entry.id}
     for key, entry in want.items():
         english = entry.id
         place = f"{name}, {entry.locations[0][0]}: {_brief(english)}"
