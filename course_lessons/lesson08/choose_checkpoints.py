@@ -264,6 +264,6 @@ use and the least time is added; None where no choice fits.
         "gives-up": "There is a choice that fits, and you returned None.",
         "impossible": "Nothing fits here, so there is nothing to choose.",
         "no-block": "There is no block with this number.",
-        "flags": "That says 0 or 1 for each block. The numbers of those to checkpoint are asked for.",
+        "flags": "These are zeros and ones, one for each block. The numbers of those to checkpoint are asked for.",
     },
 )
