@@ -114,8 +114,7 @@ _LOSSES = over(
 
 
 def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
-    answer = keeps(answer, judge, 1)
-    _WEIGHTS(answer, judge)
+    _WEIGHTS(keeps(answer, judge, 1), judge)
     for model, batches, optimizer in map(_case, range(len(_SIZES))):
         got = answer(model, batches, optimizer)
         judge.is_a(got, (list, tuple), "a list of Python floats")

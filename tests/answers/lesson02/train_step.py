@@ -50,8 +50,8 @@ WRONG = {
     "too-early": {"cpu()": 'to("cpu", non_blocking=True)'},
     "tensor": {".numpy()": ""},
     "changed-input": (
-        {_IMAGES: "images.data = images.to(device)"},
         {_IMAGES: f"images.sub_(images.mean())\n{_IMAGES}"},
+        {_IMAGES: "images.data = images.to(device)"},
     ),
 }
 RIGHT = {"by other names": _by_other_names}
