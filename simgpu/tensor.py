@@ -236,6 +236,7 @@ class _Facts(NamedTuple):
     composite: bool  # made of others; comes here whole where autograd is away: in inference mode
     library: bool  # costs the host more than others, as `host` says
     lists: bool  # does one thing to each tensor of a list
+    makes: bool  # makes a tensor like its first, on that one's device unless told another
 
 
 _INDEXES = {aten.index, aten.index_put, aten.index_put_, aten._index_put_impl_, aten._unsafe_index}
@@ -263,6 +264,7 @@ def _look_up(op: Any) -> _Facts:
             composite=is_composite(op),
             library=is_library(name),
             lists=takes_lists(name),
+            makes=name.startswith("new_") or name.endswith("_like"),
         )
     return facts
 
@@ -354,6 +356,10 @@ def compute(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 mismatch(op, args, kwargs)
         elif facts.outs and any(_is_stranger(kwargs[name]) for name in facts.outs):
             mismatch(op, args, kwargs)
+        elif facts.makes and (place := kwargs.get("device")) is not None:
+            if place.type != "sim":
+                return op(*plain, **{**plain_kwargs, "device": place})
+            device = MACHINE.device(place)
     else:
         device = MACHINE.device(kwargs.get("device"))
         if kwargs.get("pin_memory"):

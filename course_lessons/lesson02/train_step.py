@@ -195,5 +195,4 @@ EXERCISE = Exercise(
         "probabilities": "These went through a softmax. The logits themselves are asked for.",
         "other-logits": "The weights are right. But what came back is not the logits of the images before the step.",
     },
-    may_change=True,
 )

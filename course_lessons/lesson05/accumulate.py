@@ -232,7 +232,6 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
     reference=accumulate,
     check_answer=_check_accumulate,
     limit=30.0,  # the first optimiser of a session takes seconds to import
-    may_change=True,
     why="Without `no_sync` the result is the same, and each part pays for a message as large as the model. On a slow network "
     "that is most of the step.",
     diagnoses={

@@ -172,7 +172,6 @@ _MISTAKES = {
         for most in ("max(len(x), count and most)", "most if count else len(x)")
     ),
     "first-left-out": {"in batches": "in list(batches)[1:]"},
-    "rounded": tuple({"total / count": f"round(total / count, {digits})"} for digits in (1, 2, 3)),
     "one-less": (
         {"total / count": "total / (count - 1)"},
         {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
@@ -217,7 +216,6 @@ and nothing may pile up from batch to batch: no activations, no outputs, no inpu
         "short-left-out": "Batches that are smaller than one before are left out.",
         "first-left-out": "The first batch is left out.",
         "one-less": "The sum is divided by one less than it has terms. (The last number of `enumerate` is one less.)",
-        "rounded": "The mean is rounded.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
         "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list made of `batches`, for example.",

@@ -53,6 +53,7 @@ _TWINS = {
         lambda small, large, capacity: capacity * large[0] // large[1],
         lambda small, large, capacity: capacity * small[0] // small[1],
         {"few + (capacity - low)": "capacity"},
+        {_LINE: f"int(capacity // {_SLOPE})"},
     ),
     "rounded": {_LINE: f"round({_LINE.replace('//', '/')})"},
     "rounded-up": {"few + (capacity - low)": "few - (low - capacity)"},

@@ -195,11 +195,16 @@ def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> No
 
 _RETURN = "return good"
 _GAP = "while bad - good > 1:"
+_TOP = "bad = min(bad, batch)"
 _MISTAKES = {
     "only-doubled": {_GAP: "while False:"},
     "first-that-fails": ({_RETURN: "return good + 1"}, {_RETURN: "return bad"}),
     "one-less": {_RETURN: "return max(good - 1, 0)"},
     "limit-left-out": {"limit + 1": "limit"},
+    "under-limit": (
+        {_TOP: f"if batch >= bad:\n    return good\n{_TOP}"},
+        {_TOP: f"if batch >= bad and good:\n    return good\n{_TOP}"},
+    ),
     "gap-too-wide": {_GAP: "while bad - good > 2:"},
     "start-fails": (
         {_GAP: "while good and bad - good > 1:"},
@@ -266,6 +271,8 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
         "first-that-fails": "That is the first batch that does not fit.",
         "one-less": "That is one less than the largest batch that fits.",
         "limit-left-out": "`limit` itself may be tried.",
+        "under-limit": "Where doubling would pass `limit`, the search ends. Between the last batch that fitted and `limit` "
+        "others may fit.",
         "gap-too-wide": "The halving ends too early: one batch in the gap is never tried.",
         "start-fails": "Where `start` does not fit, smaller batches may: the search goes on between 0 and `start`.",
         "none-fits": "Where no batch fits, the answer is 0.",

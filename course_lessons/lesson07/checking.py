@@ -110,6 +110,9 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
         expected = "those of the given loop"
     if not any(float(moved.abs().sum()) for moved in got.moved):
         judge.no("no-change", seen="0 of the weights changed", expected="each step changes them")
+    digits = [[round(n, d) for n in right.result] for d in (1, 2, 3, 4, 5)]
+    if trained and any(nearly(1e-7, 0)(found, cut) for cut in digits):
+        judge.no("rounded", seen=f"{found[0]:.7g}", expected=f"{right.result[0]:.7g}")
     for diagnosis, loops in twins.items():
         for loop in several(loops):
             twin = _on_cpu(letter, loop)
@@ -125,8 +128,6 @@ def judge_result(letter: str, got: Run, judge: Judge, twins: Twins) -> None:
     factor = found[0] / right.result[0]
     if trained and alike(found, [factor * number for number in right.result]):
         judge.no("scaled", seen=seen, expected=expected)
-    if trained and any(alike(found, [round(n, d) for n in right.result]) for d in (1, 2, 3, 4)):
-        judge.no("rounded", seen=seen, expected=expected)
     if listed:
         judge.no("other-weights", seen=seen, expected=expected)
     names = ("carried", "other-numbers") if trained else ("other-update", "other-loss")
@@ -245,6 +246,8 @@ def mend(
             judge.no(
                 "too-early", seen="a copy that nobody waited for", expected="a wait at the end"
             )
+        if small.changed:
+            judge.no("changed-input", seen="other numbers in the batches", expected="those given")
         judge_result(letter, small, judge, twins)
         if judge_small:
             judge_small(small, judge)

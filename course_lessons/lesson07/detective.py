@@ -19,8 +19,10 @@ from torch import Tensor, nn
 import simgpu
 from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (the lesson says detective.CHOICES)
 from course_lessons.shared import memory, profiling
+from course_lessons.shared.checking import tensors_in
 from course_lessons.shared.traces import Trace
 from course_utils import plots
+from course_utils.exercises.values import same
 from course_utils.number_format import seconds
 from course_utils.show import show_table
 from course_utils.this_machine import in_notebook
@@ -70,6 +72,8 @@ class Run:
         How often the model was called; 0 without the simulated device.
     facts
         The figures that tell its regime, or None where they were not asked for.
+    changed
+        Whether it changed the tensors that it was given; looked at where there are values.
     """
 
     result: Any = None
@@ -84,6 +88,7 @@ class Run:
     devices: set[str] = field(default_factory=set)
     calls: int = 0
     facts: profiling.Facts | None = None
+    changed: bool = False
 
     @property
     def step_spans(self) -> list[Sequence[Span]]:
@@ -173,6 +178,7 @@ def run(
         arguments = case.prepare(device, hollow)
         model, optimizer = arguments[0], _optimizer(arguments)
         before = _weights(model)
+        given = _copies(arguments) if values else []
         clock = simgpu.clock(device)
         torch.sim.synchronize(device)
         start = clock.host
@@ -189,6 +195,7 @@ def run(
         if facts:
             trace = Trace(done.timeline.spans, "modelled")
             done.facts = profiling.facts_of(trace, steps, counted)
+        done.changed = values and not same(given, _copies(arguments))
         done.keep(model, before)
     return done
 
@@ -203,6 +210,10 @@ def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
         done.result = (loop or case.loop)(*arguments)
     done.keep(arguments[0], before)
     return done
+
+
+def _copies(arguments: Sequence[Any]) -> list[Tensor]:
+    return [t.detach().cpu().clone() for t in tensors_in(arguments)]
 
 
 def _weights(model: nn.Module) -> list[Tensor]:

@@ -10,6 +10,7 @@ from typing import Any
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import brief
 
 from .checking import plain
 
@@ -180,8 +181,12 @@ def _otherwise(got: _Seen, right: _Seen, blocks: Sequence[Any], budget: int) -> 
 def _read(judge: Judge, got: Any) -> list[int] | None:
     if got is None:
         return None
-    judge.is_a(got, (set, frozenset, list, tuple), "a set or a list of block numbers")
-    return sorted({judge.is_a(plain(number), int, "whole block numbers") for number in got})
+    if not isinstance(got, (set, frozenset)):
+        got = judge.listed(got, "a set or a list of block numbers")
+    numbers = [plain(number) for number in got]
+    if len(set(numbers)) < len(numbers) and set(numbers) <= {0, 1}:
+        judge.no("flags", seen=brief(got))
+    return sorted({judge.is_a(number, int, "whole block numbers") for number in numbers})
 
 
 def _shown(seen: _Seen) -> str:
@@ -259,5 +264,6 @@ use and the least time is added; None where no choice fits.
         "gives-up": "There is a choice that fits, and you returned None.",
         "impossible": "Nothing fits here, so there is nothing to choose.",
         "no-block": "There is no block with this number.",
+        "flags": "These are zeros and ones, one for each block. The numbers of those to checkpoint are asked for.",
     },
 )

@@ -219,8 +219,10 @@ def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Ju
                 judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
             if not few and len(trained) > len(seeds) + 1:
                 judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
-    if machine.kept > 2:  # one of the run before, and one of the warm-up
-        judge.no("keeps-all", seen=f"{machine.kept} earlier networks during a training")
+    if machine.kept:
+        judge.no(
+            "keeps-all", seen=f"earlier networks during a training: {machine.kept}", expected="none"
+        )
 
 
 EXERCISE = Exercise(
@@ -234,7 +236,7 @@ a network as soon as its training is queued; the first call in each format is sl
 `accuracy(network)` evaluates it. `machine` has `clock()`, in seconds, `synchronize()`, `reset_peak()`, and `peak()`,
 the most bytes since the reset. Return a dict: for each name the tuple **(list of accuracies in the order of the seeds,
 median seconds of a training, largest peak of a training)**. Only training counts, not evaluation, nor networks
-that are kept: evaluate each before the next.
+that are kept: evaluate each before the next, and then let go of it (`del`).
 """,
     hints=(
         "For one training, write down in order: what must have happened before you read the clock, and "
@@ -259,7 +261,8 @@ that are kept: evaluate each before the next.
         "other-accuracies": "The accuracies are not those of the seeds, in their order.",
         "only-launches": "The clock was read while the work was still in the queue. Wait for it first.",
         "queue-not-empty": "The clock was started while the warm-up was still in the queue. Wait for it first.",
-        "keeps-all": "Networks of earlier trainings were kept, and their bytes stand in the later peaks. Evaluate each before the next.",
+        "keeps-all": "A network of an earlier training was still there during a later one, and so are its bytes in that peak. "
+        "Evaluate each before the next, and `del` the name that holds it.",
         "times-evaluation": "The evaluation was timed together with the training.",
         "mean-time": "That is the mean. One interruption moves a mean, and not a median.",
         "half-a-median": "The median of an even number of times is the mean of the two in the middle.",

@@ -131,7 +131,7 @@ def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) ->
     elif factor < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
     elif (later := fit.seen[2] / right.seen[2] / factor) > 1.5:
-        judge.no("new-scaler", seen=f"a scale {later:.1f} times too large after an overflow")
+        judge.no("new-scaler", seen=f"a scale {later:.4g} times too large after an overflow")
     made, wanted = len(fit.steps), len(right.steps)
     if made != wanted:
         kind = "steps-on" if made > wanted and device.type != "cpu" else "other-steps"
@@ -194,9 +194,10 @@ CPU bfloat16, which needs none. The weights stay float32.
         "other-dtype": "The layers computed in another dtype than the task asks for on this device.",
         "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",
         "few-passes": "There was no backward pass for each batch.",
-        "no-scaler": "float16 without a scaler: small gradients are lost.",
+        "no-scaler": "In float16 the loss goes into the backward pass as it is: small gradients are lost. A scaler multiplies it first.",
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
-        "new-scaler": "After an overflow the scale was back at its first value: the scaler was made anew.",
+        "new-scaler": "After an overflow the scale is not half of the one before. (A scaler made anew for each batch begins at "
+        "its first value again.)",
         "steps-on": "One batch's gradients overflowed, and the optimiser made a step with them.",
         "other-steps": "The optimiser that is given must make one step for each batch.",
         "other-loss": "The gradient of the first batch is not that of `F.cross_entropy`, the mean over its rows.",

@@ -75,7 +75,7 @@ EXERCISE = Exercise(
     minutes=5,
     task="""
 On a GPU, under `torch.autocast(…, dtype=torch.float16)`, with **float32** matrices `x` and `w`: which dtype has each of
-these six results? Answer with six texts, `"float16"` or `"float32"`.
+these six results? Answer with six dtypes, or with their names, `"float16"` or `"float32"`.
 
 ```python
 def six_results(x, w):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.shared.checking import norm, one_thread
+from course_lessons.shared.checking import keeps, norm, one_thread
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
@@ -172,7 +172,7 @@ _VALUES = OverCases(
 
 @one_thread()
 def _check_train_watched(answer: Callable[..., Any], judge: Judge) -> None:
-    _VALUES(_on(_CPU, answer), judge)
+    _VALUES(_on(_CPU, keeps(answer, judge, 1)), judge)
     if simgpu.problem():
         print("Judged without the simulated device: the result, not the reads.")
         return

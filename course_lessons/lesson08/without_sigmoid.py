@@ -90,10 +90,12 @@ def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
                 for values, one in zip(known[kind], of, strict=True):
                     values.append(one(logits, targets).item())
     judge.closest(got, right, known, alike=nearly(1e-4), otherwise="other-loss")
-    far = torch.tensor([[200.0], [-200.0]])
-    saturated = float(cases[0][0](far, torch.tensor([[0.0], [1.0]])))
-    if not math.isclose(saturated, 200.0, rel_tol=1e-4):
-        judge.no("saturates", seen=f"{saturated:g} for logits of ±200", expected="200")
+    for size in (18.0, 200.0):  # the sigmoid of 18 is 1 in float32
+        far = torch.tensor([[size], [-size]])
+        found = float(cases[0][0](far, torch.tensor([[0.0], [1.0]])))
+        if not math.isclose(found, size, rel_tol=1e-4):
+            diagnosis = "saturates" if size < 200 else "cut-off"
+            judge.no(diagnosis, seen=f"{found:g} for logits of ±{size:g}", expected=f"{size:g}")
 
 
 def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
@@ -161,6 +163,7 @@ Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return
         "no-logits": "This loss wants probabilities from 0 to 1. Autocast refuses it, and logits do not fit.",
         "saturates": "For logits far from 0 the loss is wrong: the sigmoid is rounded to 0 and to 1 there "
         "before the logarithm is taken.",
+        "cut-off": "For logits of ±18 the loss is right, and for those of ±200 it is not.",
         "sum": "The loss is the sum over the batch, not the mean.",
         "twice": "Here a sigmoid is applied twice.",
         "other-loss": "The loss is not that of `BCELoss` on the old outputs.",

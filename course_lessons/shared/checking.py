@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import io
 import math
@@ -16,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from course_utils.exercises import Judge
 from course_utils.exercises.judge import NotTried, NotYet, Raised
+from course_utils.exercises.values import same
 from simgpu import cluster
 
 Batches = list[tuple[Tensor, Tensor]]
@@ -85,6 +87,33 @@ def quick_collection() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+def tensors_in(value: object) -> list[Tensor]:
+    """Return the tensors in lists and tuples, nested ones too."""
+    if isinstance(value, (list, tuple)):
+        return [tensor for item in value for tensor in tensors_in(item)]
+    return [value] if isinstance(value, Tensor) else []
+
+
+def keeps(answer: Callable[..., Any], judge: Judge, *places: int) -> Callable[..., Any]:
+    """Return the answer, refused as ``"changed-input"`` where it changes the tensors in these arguments.
+
+    For an answer that may change others. Tensors on a device are left out: to look at them would count as reads.
+    """
+
+    @functools.wraps(answer)
+    def call(*arguments: Any) -> Any:
+        given = tensors_in([arguments[place] for place in places])
+        given = [t for t in given if t.device.type == "cpu"]
+        before = [t.detach().clone() for t in given]
+        got = answer(*arguments)
+        for tensor, old in zip(given, before, strict=True):
+            if not same(tensor.detach(), old):
+                judge.no("changed-input", seen=tensor, expected=old)
+        return got
+
+    return call
 
 
 class Alive:

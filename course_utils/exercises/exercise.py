@@ -216,12 +216,8 @@ class Exercise:
 
     def _explain(self, problem: BaseException) -> Result:
         if isinstance(problem, NotTried):
-            return Result(
-                self.id,
-                "not_tried",
-                text=f"Replace `todo()` with your answer and run the cell again. Stuck? "
-                f"`ex.{self.slug}.hint()` gives a nudge.",
-            )
+            text = f"Replace `todo()` with your answer and run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+            return Result(self.id, "not_tried", text=text)
         if isinstance(problem, NotYet):
             text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]
             pairs = ((word("Seen"), problem.seen), (word("Expected"), problem.expected))
@@ -229,13 +225,10 @@ class Exercise:
             return Result(self.id, "not_yet", problem.diagnosis, text, details)
         error = problem.error if isinstance(problem, Raised) else problem
         no_room = isinstance(error, MemoryError) or "can't allocate memory" in brief(error)
-        return Result(
-            self.id,
-            "raised",
-            brief(type(error).__name__),
-            _NO_ROOM if no_room else "The check called your code, and this came out:",
-            (*_where(error, in_answer=isinstance(problem, Raised)), *getattr(problem, "case", ())),
-        )
+        text = _NO_ROOM if no_room else "The check called your code, and this came out:"
+        where = _where(error, in_answer=isinstance(problem, Raised))
+        details = (*where, *getattr(problem, "case", ()))
+        return Result(self.id, "raised", brief(type(error).__name__), text, details)
 
 
 _MUTE = "The check called your code, and an error came out that cannot be shown: it fails itself."

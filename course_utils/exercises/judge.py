@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any, NoReturn
 
 from .guard.restore import random_states
-from .values import agree, apart, brief, is_array, same
+from .values import agree, apart, brief, is_array, rounded, same
 
 COMMON = {
     "not-a-function": "Hand over the function itself, without calling it: put its name, and no "
@@ -20,6 +20,7 @@ COMMON = {
     "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a return does that.",
     "wrong-type": "The answer is of another type than the task asks for.",
     "wrong-value": "The result differs from the expected one.",
+    "rounded": "What came back is rounded. Give all its digits.",
     "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
     "replaced": "Your code put something else in the place of functions that others use too, this check among them. They are back. Run it without that.",
@@ -170,7 +171,8 @@ class Judge:
                     telling = [at for at in wrong if at in plain]
         telling = [at for at in telling or explained if at in off] or off
         at = min(telling, key=simple or (lambda at: at))
-        if not told:
-            told = otherwise(at) if callable(otherwise) else otherwise
+        if not told and all(rounded(got[k], right[k]) for k in off):
+            told = "rounded"
+        told = told or (otherwise(at) if callable(otherwise) else otherwise)
         seen, expected = say(at) if say else apart(got[at], right[at], alike)
         self.no(told, seen=seen, expected=expected)

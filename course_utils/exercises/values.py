@@ -39,6 +39,7 @@ def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
     """Return a comparison of numbers, tensors, and lists and dicts of them: ``abs + rel * size`` apart at most.
 
     Shapes must be equal; number types, dtypes and devices need not be, nor whether it is a list or a tuple.
+    A float that is the other ``rounded`` is not like it where ``rel`` is that of float32.
     """
 
     def alike(a: Any, b: Any) -> bool:
@@ -52,10 +53,19 @@ def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
             a, b = (torch.as_tensor(x).detach().to("cpu", torch.float64) for x in (a, b))
             return a.shape == b.shape and torch.allclose(a, b, rel, abs, equal_nan=True)
         if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-            return math.isclose(a, b, rel_tol=rel, abs_tol=abs) or (_is_nan(a) and _is_nan(b))
+            cut = rel <= 1e-4 and rounded(a, b)
+            r, s = (min(rel, 2e-6), min(abs, 1e-6)) if cut else (rel, abs)
+            return math.isclose(a, b, rel_tol=r, abs_tol=s) or (_is_nan(a) and _is_nan(b))
         return same(a, b)
 
     return alike
+
+
+def rounded(a: object, b: object) -> bool:
+    """Return whether a number, or each of a list of them, is the other rounded to five decimals or fewer."""
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(map(rounded, a, b))
+    return isinstance(b, float) and math.isfinite(b) and any(a == round(b, n) for n in range(6))
 
 
 def agree(alike: Callable[[Any, Any], bool], a: Any, b: Any) -> bool:
@@ -117,9 +127,8 @@ def _texts(a: Any, b: Any) -> tuple[str, str]:
 
 def _kind(value: Any) -> str:
     device = f" on {value.device}" if hasattr(value, "device") else ""
-    return (
-        f"{value.dtype}{device}" if is_array(value) else f"{brief(value)} ({type(value).__name__})"
-    )
+    other = f"{brief(value)} ({type(value).__name__})"
+    return f"{value.dtype}{device}" if is_array(value) else other
 
 
 def _one_form(a: Any, b: Any) -> bool:

@@ -332,6 +332,15 @@ def test_data_replaces_values_device_and_dtype():
     assert weight.tolist() == [3, 3]
 
 
+@pytest.mark.parametrize("place", ["cpu", "meta", "sim:1"])
+def test_a_tensor_made_like_another_is_where_it_is_asked_for(place):
+    x = torch.ones(2, 3, device="sim:0")
+    made = [getattr(torch, f"{kind}_like")(x, device=place) for kind in ("empty", "zeros", "rand")]
+    made += [torch.full_like(x, 2.0, device=place), x.new_zeros(2, device=place)]
+    assert {str(tensor.device) for tensor in made} == {place}
+    assert torch.zeros_like(x).device == x.new_empty(2).device == x.device
+
+
 def test_deepcopy():
     net = nn.Linear(2, 2).sim()
     net(torch.ones(1, 2, device=SIM)).sum().backward()

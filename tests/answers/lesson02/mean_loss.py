@@ -80,10 +80,17 @@ WRONG = {
     ),
     "overwritten": _one_buffer,
     "reads-each": {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"},
-    "reads-some": {
-        f"losses.append({_STEP})": f"loss = {_STEP}\n"
-        "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))"
-    },
+    "reads-some": (
+        {
+            f"losses.append({_STEP})": f"loss = {_STEP}\n"
+            "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))"
+        },
+        {
+            f"losses.append({_STEP})": f"losses.append({_STEP})\n"
+            "if len(losses) % 2 == 0:\n"
+            "    losses[-2:] = [torch.full((), x.item(), device=device) for x in losses[-2:]]"
+        },
+    ),
     "other-steps": _of_one_step,
     "blocking": {", non_blocking=True": ""},
     "waits": {

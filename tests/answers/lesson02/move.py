@@ -101,4 +101,7 @@ return batch"""
 RIGHT = {
     "by another road": _by_duck,
     "a copy of each tensor": {_TENSOR: "return batch.to(device, copy=True)"},
+    "a tensor like it, filled": {
+        _TENSOR: "return torch.empty_like(batch, device=device).copy_(batch)"
+    },
 }

@@ -49,5 +49,9 @@ WRONG = {
     "sends-more": {_IMAGES: f"images.to(device)\n{_IMAGES}"},
     "too-early": {"cpu()": 'to("cpu", non_blocking=True)'},
     "tensor": {".numpy()": ""},
+    "changed-input": (
+        {_IMAGES: f"images.sub_(images.mean())\n{_IMAGES}"},
+        {_IMAGES: "images.data = images.to(device)"},
+    ),
 }
 RIGHT = {"by other names": _by_other_names}

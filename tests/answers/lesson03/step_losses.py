@@ -27,6 +27,10 @@ WRONG = {
     "reads-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
     "reads-at-the-end": {"torch.stack(losses)": "torch.tensor(losses)"},
     "copied-one-by-one": {"loss.detach()": 'loss.detach().to("cpu", non_blocking=True)'},
+    "rounded": tuple(
+        {_GIVEN: f"[round(v, {n}) for v in torch.stack(losses).tolist()]"} for n in range(6)
+    ),
+    "changed-input": {"losses.append": "x.sub_(x.mean())\nlosses.append"},
     "not-floats": {"torch.stack(losses).tolist()": "losses"},
 }
 RIGHT = {

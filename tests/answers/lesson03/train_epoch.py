@@ -39,5 +39,6 @@ WRONG = {
     "eval-mode": {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"},
     "wrong-mean": {"total / seen": "total / seen + 1"},
     "wrong-type": _gives_tensor,
+    "rounded": tuple({"total / seen": f"round(total / seen, {n})"} for n in (2, 3, 4, 5)),
 }
 RIGHT = {"by a closure": _by_closure}

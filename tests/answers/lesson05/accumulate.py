@@ -104,6 +104,7 @@ WRONG = {
     "steps": _accumulate_stepping,
     "all-at-once": _accumulate_one_backward,
     "larger-part": _accumulate_all_rows_at_once,
+    "changed-input": {_LOSS: f"x.div_(x.norm())\n{_LOSS}"},
     "ranks-wait": _accumulate_on_rank_0,
 }
 RIGHT = {

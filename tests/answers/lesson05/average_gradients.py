@@ -77,6 +77,16 @@ def _average_of_the_last_parameter(model, dist):
 
 _FILL = "if parameter.grad is None:\n    parameter.grad = torch.zeros_like(parameter)"
 _SEND, _DIVIDE = "dist.all_reduce(parameter.grad)", "parameter.grad /= dist.get_world_size()"
+
+
+def _halved_and_not_kept(model, dist):
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            dist.all_reduce(grad)
+            grad /= 2
+
+
 WRONG = {
     **TWINS,
     "not-all-call": (_average_called_by_one, _average_sent_in_own_order),
@@ -85,6 +95,7 @@ WRONG = {
         {"dist.get_world_size()": "2"},
         {"dist.get_world_size()": "(dist.get_rank() + 1)"},
         {_DIVIDE: f"{_DIVIDE}\n{_DIVIDE}"},
+        _halved_and_not_kept,
     ),
     "some-left": {"parameter.requires_grad:": "parameter.requires_grad and parameter.dim() > 1:"},
     "some-sums": _average_of_the_last_parameter,

@@ -74,6 +74,7 @@ WRONG = {
     },
     "all-log": {"dist.get_rank() == 0": "True"},
     "no-log": {"log(mean)": "pass"},
+    "rounded": tuple({_MEAN: f"{_MEAN}\nmean = round(mean, {n})"} for n in (1, 2, 3, 4)),
     "only-rank-0": {"return mean": "return mean if dist.get_rank() == 0 else None"},
     "nan": {_SEND: f"total[0] = total[0] / total[1] * total[1]\n{_SEND}"},
     "wrong-type": {"return mean": "return torch.tensor(mean)"},

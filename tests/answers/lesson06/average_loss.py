@@ -53,4 +53,5 @@ WRONG = {
     "grad-off": {"with torch.inference_mode():": "torch.set_grad_enabled(False)\nif True:"},
     "tensor": {"inference_mode": "no_grad", ".item() *": " *"},
     "wrong-value": {"return total": "return 2 * total"},
+    "rounded": tuple({"total / count": f"round(total / count, {n})"} for n in (1, 2, 3, 4, 5)),
 }

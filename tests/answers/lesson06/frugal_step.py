@@ -95,6 +95,7 @@ WRONG = {
         each_block=_each_block,
     ),
     "other-step": lambda m, x, y, f, o: plain_step(m, x, y, lambda a, b: 2 * f(a, b), o),
+    "changed-input": lambda m, x, y, f, o: in_parts(4)(m, x.div_(2), y, f, o),
     "no-step": lambda m, x, y, f, o: f(m(x), y).detach(),
 }
 RIGHT = {

@@ -60,6 +60,7 @@ WRONG = {
     "scaled": {"torch.stack(norms)": "(torch.stack(norms) / len(norms))"},
     "too-early": {"norms).tolist(": 'norms).to("cpu", non_blocking=True).tolist('},
     "other-numbers": {"norms.append": "norms.append(torch.rand((), device=x.device)); str"},
+    "rounded": {"norms).tolist(": "norms).double().round(decimals=2).tolist("},
     "zeros": {"torch.stack(norms)": "(torch.stack(norms) * 0)"},
     "other-update": {_NORM: _CLIP.format("7.0")},
     "not-finite": {"torch.stack(norms)": "(torch.stack(norms) / 0)"},

@@ -44,6 +44,8 @@ WRONG = {
         _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"
     },
     "other-loss": {"model(x), y": "model(x) * weights[:, None], y", _MEAN: "each.mean()"},
+    "rounded": {".tolist()": ".double().round(decimals=4).tolist()"},
+    "changed-input": {"losses.append": "weights.div_(weights.sum())\nlosses.append"},
     "waits-each-step": (
         {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
         _waits_in_each_step,

@@ -2,6 +2,8 @@
 
 import itertools
 
+import numpy as np
+
 from course_lessons.lesson08.choose_checkpoints import peak_of
 
 
@@ -37,5 +39,16 @@ WRONG = {
     "gives-up": lambda blocks, budget: set() if peak_of(blocks, set()) <= budget else None,
     "impossible": {"default=None": "default=set(numbers)"},
     "no-block": lambda blocks, budget: {len(blocks)},
+    "flags": (
+        lambda blocks, budget: [
+            n in (_by_combinations(blocks, budget) or ()) for n in range(len(blocks))
+        ],
+        lambda blocks, budget: np.array([0] * len(blocks)),
+    ),
 }
-RIGHT = {"by combinations": _by_combinations}
+RIGHT = {
+    "by combinations": _by_combinations,
+    "as an array": lambda blocks, budget: (
+        None if (best := _by_combinations(blocks, budget)) is None else np.array(best, dtype=int)
+    ),
+}

@@ -57,9 +57,12 @@ WRONG = {
     "still-float32": {_AUTOCAST: "torch.autocast(device.type, enabled=False)"},
     "other-dtype": {'torch.bfloat16 if device.type == "cpu" else torch.float16': "torch.bfloat16"},
     "half-model": _half_model,
-    "no-scaler": {_ENABLED: "enabled=False"},
+    "no-scaler": ({_ENABLED: "enabled=False"}, {_ENABLED: f"{_ENABLED}, init_scale=1.0"}),
     "scaler-for-bf16": {_ENABLED: "enabled=True"},
-    "new-scaler": {"optimizer.zero_grad()": f"{_SCALER}\noptimizer.zero_grad()"},
+    "new-scaler": (
+        {"optimizer.zero_grad()": f"{_SCALER}\noptimizer.zero_grad()"},
+        {_ENABLED: f"{_ENABLED}, backoff_factor=0.999"},
+    ),
     "steps-on": (
         {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"},
         {_BACKWARD: _BY_HAND, _STEP: "optimizer.step()", "scaler.update()": ""},

@@ -64,6 +64,7 @@ WRONG = {
         {"synchronize(device)": "", "start = 0": "start = 0\nsynchronize(device)"},
     ),
     "waits-each": (_as_lists, _in_turn, {"synchronize(device)": "    synchronize(device)"}),
+    "changed-input": {"start = stop": "start = stop\nx.mul_(2)"},
     "too-few": {"[:start].tolist": "[: start // 2].tolist"},
     "too-many": {"landing[:start].tolist()": "2 * landing[:start].tolist()"},
     "wrong-classes": {"argmax(1)": "argmin(1)"},

@@ -79,6 +79,7 @@ WRONG = {
     "other-loss": {"total.item()": "2 * total.item()"},
     "other-rate": {_LINE: "log(step, mean, 2 * samples / (now - begin))"},
     "other-weights": {"optimizer.step()": "if step < len(batches):\n    optimizer.step()"},
+    "changed-input": {"loss.backward()": "loss.backward()\nx.zero_()"},
     "three-things": {_LINE: "log(step, mean)"},
     "tensor": {"log(step, mean,": "log(step, torch.tensor(mean),"},
 }

@@ -62,6 +62,7 @@ WRONG = {
         "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
     },
     "wrong-step": {_FOUND: f"{_FOUND} + 3"},
+    "changed-input": {"loss.backward()": "loss.backward()\nx.zero_()"},
     "not-trained": {"loss.backward()": "(2 * loss).backward()"},
 }
 RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}

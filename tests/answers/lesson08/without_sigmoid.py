@@ -43,6 +43,10 @@ WRONG = {
     "swapped": _with_loss(lambda y, logits: _BCE(logits, y)),
     "other-loss": _with_loss(lambda logits, y: _BCE(logits, y) / 2),
     "saturates": _with_loss(lambda logits, y: F.binary_cross_entropy(torch.sigmoid(logits), y)),
+    "cut-off": (
+        _with_loss(lambda logits, y: _BCE(logits.clamp(-50, 50), y)),
+        _with_loss(lambda z, y: (z.exp().log1p() - z * y).mean()),
+    ),
     "no-decide": _with_decide(0.0),
     "old-threshold": _with_decide(lambda logits: logits > 0.5),
     "at-edge": _with_decide(lambda logits: logits >= 0),
