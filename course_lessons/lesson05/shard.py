@@ -122,10 +122,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
-ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
-seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
-some rows come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
+Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch.
+Without a word between them the ranks together go through all rows in a random order, another one for each epoch and seed, so
+that a rank does not keep its rows. All take equally many, and no more than needed: where the ranks do not divide n, some rows
+come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
 """,
     hints=(
         "How can ranks that do not talk agree on one random order? What do all of them know?",
