@@ -218,7 +218,7 @@ EXERCISE = Exercise(
     minutes=12,
     task="""
 Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in parts, a
-list of pairs `(x, y)`. The parts differ in size, `loss_fn` gives the mean over a part, and all ranks have equally many rows in all.
+list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have equally many rows in all.
 Afterwards the weights are those after one step with the whole batch, and the gradients have crossed the network
 once. Gradients may be left over from before. Keep the memory of one part: one forward and one backward pass for each.
 """,

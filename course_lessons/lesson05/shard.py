@@ -37,10 +37,17 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     if first == later:
         judge.no("same-every-epoch", seen="epochs 0 and 1 alike", expected="another order")
     for rank, rows in enumerate((later[:25], later[25:])):
-        if {*rows} == {*first[:25]}:
+        kept = len({*rows} & {*first[:25]})
+        if kept == 25:
             judge.no(
                 "handed-round" if rank else "same-rows",
                 seen=f"rank {rank} has in epoch 1 the 25 rows of 50 that rank 0 had in epoch 0",
+                expected="another choice",
+            )
+        if kept > 20:  # by chance in one of 400,000 seeds
+            judge.no(
+                "nearly-same-rows",
+                seen=f"rank {rank} has in epoch 1 {kept} of the 25 rows of 50 that rank 0 had in epoch 0",
                 expected="another choice",
             )
     for epoch, order in enumerate(more, 2):
@@ -122,10 +129,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch. The
-ranks do not talk to each other, and together they go through all rows in a random order, another one for each epoch and
-seed, so that a rank does not keep its rows. All ranks take equally many, and no more than needed: where the ranks do not divide n,
-some rows come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
+Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch.
+Without a word between them the ranks together go through all rows in a random order, another one for each epoch and seed, so
+that a rank does not keep its rows. All take equally many, and no more than needed: where the ranks do not divide n, some rows
+come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
 """,
     hints=(
         "How can ranks that do not talk agree on one random order? What do all of them know?",
@@ -149,6 +156,7 @@ some rows come once more than the others. n may be smaller than the number of ra
         "same-rows": "A rank keeps its rows, and only their order changes. Shuffle all rows first, then share them out.",
         "handed-round": "The same rows stay together, and only the rank that has them is another. Shuffle all rows first, then "
         "share them out.",
+        "nearly-same-rows": "Nearly all rows that one rank had stay together in the next epoch. Draw the whole order anew for each.",
         "epochs-again": "Two epochs that follow each other have other orders, and a later one has the order of an earlier one.",
         "same-again": "A row comes at least two times more than another. Where rows have to come again, go on through the order, "
         "one after the other.",

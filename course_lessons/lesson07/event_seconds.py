@@ -181,9 +181,9 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats` calls. The
-first call of all takes longer, so make one beforehand that is not timed. On a GPU or the simulated device, put two
-events around all the repeats, without a wait between them: `torch.get_device_module(device).Event(enable_timing=True)`.
+Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats` calls, after one
+that is not timed: the first takes longer. On a GPU or the simulated device put two events,
+`torch.get_device_module(device).Event(enable_timing=True)`, around all the repeats, without a wait between them.
 `device.type == "cpu"` has no queue, and `torch.cpu.Event` measures nothing: there read `perf_counter()`.
 """,
     hints=(

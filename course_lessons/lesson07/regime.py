@@ -92,14 +92,13 @@ EXERCISE = Exercise(
 Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`.
 `facts` holds five shares, from 0 to 1:
 
-- `facts.busy`: how much of the time the device computes.
-- `facts.loading`, `facts.waiting`: how much of the time the host loads data, and waits for the device.
-- `facts.flop_share`, `facts.byte_share`: how much the device reaches of its best FLOP/s, and of its best bytes/s, while it computes.
+- `facts.busy`: of the time, how much the device computes.
+- `facts.loading`, `facts.waiting`: of the time, how much the host loads data, and waits for the device.
+- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches while it computes.
 
-A device that is busy for at least 0.75 of the time sets the pace: the larger of the last two shares names
-what limits it, compute where they are equal. Otherwise the host sets the pace. If it loads or waits for at least 0.2
-of the time, the longer of the two names the regime, loader where they are equal. If it does neither, it only
-launches.
+A device busy for at least 0.75 of the time sets the pace: the larger of the last two shares names what limits it, compute
+where they are equal. Otherwise the host does. If it loads or waits for at least 0.2 of the time, the longer of the two
+names the regime, loader where they are equal. Else it only launches.
 """,
     hints=(
         "A host that waits for a device that is always busy loses nothing. So which question comes first?",

@@ -43,6 +43,11 @@ def _shard_handed_round(n, rank, world_size, epoch, seed):
     return _shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
 
 
+def _shard_moved_along(n, rank, world_size, epoch, seed):
+    length, order = math.ceil(n / world_size), shard(n, 0, 1, 0, seed)
+    return [order[(rank * length + i + epoch) % n] for i in range(length)]
+
+
 def _shard_filled_at_random(n, rank, world_size, epoch, seed):
     source = random.Random(1000 * seed + epoch)
     order = source.sample(range(n), n)
@@ -95,6 +100,12 @@ WRONG = {
     ),
     "same-rows": _shard_cut_first,
     "handed-round": _shard_handed_round,
+    "nearly-same-rows": (
+        _shard_moved_along,
+        lambda n, rank, size, epoch, seed: _shard_moved_along(
+            n, (rank + epoch) % size, size, epoch, seed
+        ),
+    ),
     "unequal": {"return padded": "return order"},
     "drops-rows": {"math.ceil(n / world_size)": "n // world_size"},
     "global-generator": (
