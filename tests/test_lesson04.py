@@ -21,7 +21,6 @@ from torch.nn import functional as F
 import simgpu
 from course_lessons.lesson04.accumulate import accumulate
 from course_lessons.lesson04.amp_step import amp_step
-from course_lessons.lesson04.attention import takes
 from course_lessons.lesson04.checkpoint import checkpoint
 from course_lessons.lesson04.choose_precision import choose_precision
 from course_lessons.lesson04.drawings import scaled_gradients, share_lost
@@ -284,12 +283,6 @@ def test_a_scale_moves_the_histogram_and_not_the_axis():
     assert titles[2].startswith("loss × 2^40: 0 % lost, ") and "25 % inf" in titles[2]
     for figure in figures:
         plt.close(figure)
-
-
-def test_ways_of_attention_are_asked_one_at_a_time():
-    query = torch.randn(1, 2, 16, 8)
-    assert takes("MATH", query)
-    assert not takes("CUDNN_ATTENTION", query)  # a CPU has none of it
 
 
 def test_a_step_is_measured_where_the_digits_are(sim):

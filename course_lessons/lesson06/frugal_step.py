@@ -248,10 +248,10 @@ EXERCISE = Exercise(
     minutes=25,
     task="""
 `plain_step` needs almost 900 MB for this network and batch. Write `frugal_step(model, x, y, loss_fn,
-optimizer)`: the same training step, with the same loss given back (detached) and the same change of the
-weights, on a simulated T4 of **300 MB**, at no more than **1.6 times** the modelled time of `plain_step`.
-`loss_fn` is a mean over the batch; `model` can be walked through block by block. In 16 bits the change of
-the weights may be 2 % off, and so may the loss. Every method of this lesson is allowed, and more than one is right.
+optimizer)`: the same training step, for smaller batches and networks too, with the same loss given back
+(detached) and the same change of the weights; with this batch on a simulated T4 of **300 MB**, at no more than
+**1.6 times** the modelled time of `plain_step`. `loss_fn` is a mean over the batch; `model` can be walked through
+block by block. In 16 bits the change of the weights may be 2 % off, and so may the loss. More than one method is right.
 """,
     hints=(
         "What takes the memory? The parameters here are less than 2 MB. Which of the lesson's methods make the "
