@@ -60,7 +60,7 @@ def is_program(text: str) -> bool:
     value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
     told = tree.body and isinstance(tree.body[0], ast.AnnAssign)  # "Found: 3"
     if isinstance(value, ast.Tuple):  # "{0}, related"
-        told = all(isinstance(part, (ast.Name, ast.Set)) for part in value.elts)
+        told = all(isinstance(part, (ast.Name, ast.Set, ast.BoolOp)) for part in value.elts)
     told = told or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
     return not told and tree.body != []
 

@@ -103,9 +103,13 @@ def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
         (
             "through-the-host",
             asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
-            "none",
+            word("none"),
         ),
-        ("made-on-the-host", asked.copies and f"copies to the device: {len(asked.copies)}", "none"),
+        (
+            "made-on-the-host",
+            asked.copies and f"copies to the device: {len(asked.copies)}",
+            word("none"),
+        ),
     ):
         if seen:
             judge.no(diagnosis, seen=seen, expected=expected)
