@@ -28,10 +28,12 @@ _NOT_READ = _words(
     "startswith sub"
 )
 _NOT_READ_KEYWORDS = _words("choices encoding family id mode needs style")
-_NOT_WORDS = _words(  # matplotlib's and Python's own
-    "None True False black bold both bottom column data equal grey large left line linear log none normal off on "
-    "outside points cpu cuda measured modelled mps published recorded right row sim small upper white x xpu y"
+_VALUES = _words("None True False cpu cuda measured modelled mps published recorded sim x xpu y")
+_NOT_WORDS = _VALUES | _words(  # matplotlib's own
+    "black bold both bottom column data equal grey large left line linear log none normal off on outside points right "
+    "row small upper white"
 )
+_TOLD = ("expected", "seen")  # a check's: matplotlib has no part in them
 WORD = "word"
 _WORDS = re.compile(r"(?<![\w<&/#.-])(?:[A-Za-z]['A-Za-z]+|[Aa](?= ))")
 
@@ -58,13 +60,13 @@ def is_program(text: str) -> bool:
     value = getattr(tree.body[0], "value", None) if len(tree.body) == 1 else None
     told = tree.body and isinstance(tree.body[0], ast.AnnAssign)  # "Found: 3"
     if isinstance(value, ast.Tuple):  # "{0}, related"
-        told = all(isinstance(part, (ast.Name, ast.Set)) for part in value.elts)
+        told = all(isinstance(part, (ast.Name, ast.Set, ast.BoolOp)) for part in value.elts)
     told = told or isinstance(getattr(value, "ops", [None])[0], (ast.In, ast.Is))
     return not told and tree.body != []
 
 
-def reads_as_text(text: str, label: bool = False) -> bool:
-    """Tell whether a string is written for a reader: words, not a program or markup."""
+def reads_as_text(text: str, label: bool | str = False) -> bool:
+    """Tell whether a string is written for a reader: words, not a program or markup; ``label`` may be its keyword."""
     words = _WORDS.findall(_bare(text))
     part = (
         _CODE_LIKE.search(_TAG.sub("", text))
@@ -75,7 +77,8 @@ def reads_as_text(text: str, label: bool = False) -> bool:
     if part:
         return False
     if label:
-        names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*(?<!:)", text) or set(text.split()) <= _NOT_WORDS
+        not_words = _VALUES if label in _TOLD else _NOT_WORDS
+        names = re.fullmatch(r"[\w.]*[_.:/%][\w.%]*(?<!:)", text) or set(text.split()) <= not_words
         return bool(words) and not names
     beside_value = bool(re.search(r"\{\w+\}\W* [A-Za-z]{2,}|[A-Za-z]{2,}\W* \W*\{\w+\}", text))
     if len(words) + beside_value < 2 or " " not in text.strip():
@@ -211,7 +214,7 @@ class _Finder:
             self._each(arg, label or named, read and name not in _NOT_READ) for arg in node.args
         ]
         for keyword in node.keywords:
-            shown = keyword.arg in _LABEL_KEYWORDS
+            shown = keyword.arg in _LABEL_KEYWORDS and keyword.arg
             keyword.value = self._each(
                 keyword.value, shown, read and keyword.arg not in _NOT_READ_KEYWORDS
             )

@@ -77,7 +77,7 @@ def table(
 def real_gpus_link() -> str:
     """Return what stands below each table with something modelled: the way to how far that can be trusted."""
     course, said = load_course(), "How far the simulated GPU is from real ones"
-    if course.repository or (course.path.parent / course.page("fidelity.md")).is_file():
+    if course.repository or (course.path.parent.parent / "fidelity.md").is_file():
         said = f'<a href="{course.page("fidelity.md")}">{said}</a>'
     else:  # the installed package alone
         said += ": fidelity.md, in the course's folder"

@@ -211,6 +211,8 @@ def test_the_way_to_the_fidelity_page_is_no_dead_link(monkeypatch, tmp_path):
     assert 'href="https://github.com/Ada-L/gpu.fork/blob/trunk/fidelity.md"' in shown(NAMED)
     assert 'href="../fidelity.md"' in shown(UNNAMED)
     assert "href" not in shown(alone) and "fidelity.md" in shown(alone)
+    monkeypatch.chdir(ROOT / "notebooks" / "zh")
+    assert 'href="../../fidelity.md"' in shown(UNNAMED)
     show.real_gpus_link.cache_clear()
 
 

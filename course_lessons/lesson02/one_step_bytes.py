@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+from course_language import say, spoken
 from course_utils.exercises import Exercise, Judge
 
 
@@ -18,7 +19,7 @@ def one_step_bytes():
 
 _PARAMETERS = 4 * 79_510
 _TRAVELLERS = {
-    "the model": {
+    spoken("the model"): {
         "": _PARAMETERS,
         "no-model": 0,
         "no-biases": 4 * (784 * 100 + 100 * 10),
@@ -27,7 +28,7 @@ _TRAVELLERS = {
         "one-layer": 4 * (784 * 100 + 100),
         "one-layer-more": 4 * (100 * 10 + 10),
     },
-    "the images": {
+    spoken("the images"): {
         "": 64 * 784,
         "floats": 4 * 64 * 784,
         "noise": 5 * 64 * 784,
@@ -35,7 +36,7 @@ _TRAVELLERS = {
         "no-images": 0,
         "one-image": 784,
     },
-    "the labels": {
+    spoken("the labels"): {
         "": 64 * 8,
         "short-labels": 64 * 4,
         "byte-labels": 64,
@@ -76,12 +77,12 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
     else:
         judge.no("to-device", seen=f"{there:,.0f} bytes to the device")
     if any(faults):
-        whole = [name for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        whole = [say(name) for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
         fault = next(filter(None, faults))
         judge.no(
             _SAME.get(fault, fault),
             seen=f"{there:,.0f} bytes to the device"
-            + (f"; right in it: {' and '.join(whole)}" if whole else ""),
+            + (f"; right in it: {', '.join(whole)}" if whole else ""),
         )
     if back != 4:
         told = (name for name, sizes in _BACK.items() if back in sizes)

@@ -72,7 +72,7 @@ def _check_tower(answer: Any, judge: Judge) -> None:
         module.to(device)
         there = run_once(module, x.to(device), "hidden", judge)
         if there.device != device or not equal(there, right):
-            judge.no("other-place", seen=f"after .to(device) a result on {there.device}")
+            judge.no("other-place", seen=f"after `.to(device)` a result on {there.device}")
     for diagnosis, twin in {"": _RIGHT, **_TWINS}.items():
         wrong = [(w, x, got) for w, x, got in runs if not _explains(_RIGHT, w, x, got)]
         if not wrong:

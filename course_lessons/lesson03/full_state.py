@@ -85,7 +85,7 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError):
         judge.no(
             "not-plain",
-            seen="torch.load(..., weights_only=True) refuses what was saved",
+            seen="`torch.load(..., weights_only=True)` refuses what was saved",
             expected="tensors, numbers, strings, and lists, tuples and dicts of them",
         )
     run.go(6)

@@ -213,7 +213,7 @@ def _judge_first(watch: _Watch, path: Path, judge: Judge) -> None:
     try:
         held = torch.load(path, weights_only=True)
     except FileNotFoundError:
-        there = ", ".join(p.name for p in path.parent.iterdir()) or "nothing"
+        there = ", ".join(p.name for p in path.parent.iterdir()) or word("nothing")
         judge.no("not-renamed", seen=f"in the folder: {there}", expected="last.pt")
     except Exception as error:  # noqa: BLE001  (whatever torch.load cannot read)
         seen = f"after the first save: {type(error).__name__}"

@@ -117,7 +117,8 @@ def _otherwise(got: float | None, right: int | None, rows: Sequence[Row]) -> str
 
 
 def _situation(rows: list[tuple[int, float, float, float]]) -> str:
-    return "speed-ups " + ", ".join(f"{n}: {speedup}" for n, *_, speedup in rows)
+    pairs = ", ".join(f"{n}: {speedup}" for n, *_, speedup in rows)
+    return f"speed-ups {pairs}"
 
 
 EXERCISE = Exercise(

@@ -54,7 +54,7 @@ def _check_leaving(answer: Any, judge: Judge) -> None:
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
     if len(names) != len(right):
-        judge.no("six", seen=f"{len(names)} names", expected="six")
+        judge.no("six", seen=f"{len(names)} names", expected="six names")
     for name in names:
         if name not in ("float16", "float32"):
             judge.no("no-dtype", seen=name, expected="float16, float32")

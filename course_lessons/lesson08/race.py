@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
+from course_language import word
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
@@ -63,7 +64,7 @@ class _Timer:
     def _look(self, fn: Any, device: Any) -> tuple[str, str, str] | None:
         """Run the work once; return diagnosis, what was seen and what is expected, if it is wrong."""
         if not callable(fn):
-            return "not-a-function-timed", f"a {type(fn).__name__}", "a function"
+            return "not-a-function-timed", word(f"a {type(fn).__name__}"), "a function"
         with _Operations() as ops, simgpu.count() as counted:
             fn()
         names = [name for name, _, _ in ops.seen if name not in _FREE]

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from course_language import word
 from course_lessons.lesson09.climb import MARGIN, Climb
 from course_lessons.lesson09.rung import Parts, Rung, described, show_rungs
 from course_utils.devices import synchronize
@@ -221,7 +222,7 @@ class Ledger(Climb):
         ratios = [new / old for old, new in zip(before, after, strict=True)]
         return self._speed_up(ratios, label)
 
-    def accuracy(self, parts: Parts, label: str = "training") -> float:
+    def accuracy(self, parts: Parts, label: str = word("training")) -> float:
         """Train a loop anew for one epoch; return its accuracy on images that it has never seen."""
         steps = self._training(parts)
         progress = bar(total=self._epoch, desc=label, leave=False)

@@ -111,7 +111,7 @@ def _over(cases: Any, twins: Mapping[str, Any], draw: Any, otherwise: Any) -> Ov
         alike=nearly(1e-9, 0),
         otherwise=otherwise,
         situation=lambda shapes, ranks: f"the shapes {brief(shapes)}, ranks={ranks}",
-        shown=lambda pair: " and ".join(f"{value:,.10g}" for value in pair),
+        shown=lambda pair: f"DDP {pair[0]:,.10g}, FSDP {pair[1]:,.10g}",
     )
 
 

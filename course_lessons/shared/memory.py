@@ -297,7 +297,9 @@ def _written(nbytes: int, unit: str) -> str:
 
 
 def _kinds_in_words(kinds: dict[str, int]) -> str:
-    return ", ".join(f"{kind} {amount(n, 'B')}" for kind, n in kinds.items() if n) or "nothing"
+    return ", ".join(f"{kind} {amount(n, 'B')}" for kind, n in kinds.items() if n) or word(
+        "nothing"
+    )
 
 
 # --- A device of one's own, and one without values

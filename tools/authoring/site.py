@@ -100,7 +100,8 @@ def lesson_page(
 ) -> NotebookNode:
     """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
     nb = copy.deepcopy(nb)
-    cells, online = [], course.page("fidelity.md")
+    cells = []
+    online = rf"(\.\./)?{re.escape(course.page('fidelity.md'))}"  # one more up from notebooks/zh/
     fidelity = posixpath.relpath("fidelity.html", "." if language == "en" else language)
     # It is this page, or the switch leads there.
     own = [rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
@@ -118,7 +119,7 @@ def lesson_page(
             data = output.get("data", {})
             data.pop(RESULT_MIME, None)  # for tests, not for readers
             if "text/html" in data:
-                data["text/html"] = data["text/html"].replace(online, fidelity)
+                data["text/html"] = re.sub(online, fidelity, data["text/html"])
         cells.append(cell)
         if cell.get("id") == "header":
             cells.append(_about_run(nb.metadata.get("course", {}).get("run"), words(language)))
