@@ -154,8 +154,7 @@ def find(text: str, most: int = 3) -> list[Entry]:
         whole = max((len(form) for form in heard if " " in form or form in alone), default=0)
         part = any(f" {' '.join(asked)} " in f" {normal(form)} " for form in entry.forms)
         if whole or (part and len(asked) > 2) or shared / 2 >= enough:
-            least = min(len(normal(form)) for form in entry.forms)
-            ranked.append((whole, part, shared, -least, entry))
+            ranked.append((whole, part, shared, -min(map(len, entry.forms)), entry))
     ranked.sort(key=lambda rank: rank[:4], reverse=True)
     return [entry for *_, entry in ranked[:most]]
 
