@@ -26,8 +26,9 @@ _ENTRY = (
 )
 _HEADS = spoken("Seen in: ", "**Remedy.** ")
 _MEMORY = spoken("out of memory|OOM")  # the pages' word, and others for it
-_WORDS = """a an and are at attribute be but can code do does error for from get got have help how i in is it
-my no not object of on or please so that the this to torch was what when while why with work"""
+_WORDS = """a after an and are at attribute be but can code do does during error few for from get got have help how
+i in is it my no not object of on or please so some steps that the this to torch train training was what when while
+why with work"""
 _PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
 _SHARE, _WEIGHT = 0.6, 2.5  # what an entry must share with a question, at least, to be near
 NOTHING = (
@@ -100,6 +101,7 @@ def normal(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’]s\b|['’`]", "", text.lower())
     text = re.sub(r"\boom\b", "out of memory", text.replace("timed out", "timeout"))
+    text = re.sub(r"\b(?:hangs|hanging|stuck|freezes)\b", "hang", text)
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
     return " ".join("cuda" if w == "sim" else w for w in words).replace("optimis", "optimiz")
 
@@ -144,14 +146,16 @@ def find(text: str, most: int = 3) -> list[Entry]:
             word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
         if word in tells or not word.isdigit():  # an unknown number is only this time's
             query[word] = tells.get(word, math.log(1 + len(words)))
+    alone = {normal(line) for line in text.splitlines()}  # "Killed" is a message only on its own
     enough, ranked = max(_WEIGHT, _SHARE * sum(query.values())), []
     for entry, (near, every) in zip(entries(), words, strict=True):
         shared = sum(tell * (word in near) + tell * (word in every) for word, tell in query.items())
-        whole = max((len(normal(form)) for form in entry.forms if says(form, said)), default=0)
+        heard = [normal(form) for form in entry.forms if says(form, said)]
+        whole = max((len(form) for form in heard if " " in form or form in alone), default=0)
         part = any(f" {' '.join(asked)} " in f" {normal(form)} " for form in entry.forms)
         if whole or (part and len(asked) > 2) or shared / 2 >= enough:
-            ranked.append((whole, part, shared, entry))
-    ranked.sort(key=lambda rank: rank[:3], reverse=True)
+            ranked.append((whole, part, shared, -min(map(len, entry.forms)), entry))
+    ranked.sort(key=lambda rank: rank[:4], reverse=True)
     return [entry for *_, entry in ranked[:most]]
 
 

@@ -159,6 +159,11 @@ milliseconds before timing out.": "NCCL: watchdog caught a collective operation 
     "gpu memory not freed": "CUDA out of memory",
     "kernel died": "Killed, exit code 137",
     "optimizer param group size mismatch": "The optimiser's state does not fit",
+    "my training hangs": "Ranks call different collectives, and hang",
+    "loss is nan after a few steps": "Gradients become nan, found by anomaly detection",
+    "gpu not found": "No GPU is detected: torch.cuda.is_available() is False",
+    "shm too small docker": "Bus error: shared memory is full",
+    "dataloader worker killed bus error": "Bus error: shared memory is full",
 }
 
 

@@ -64,7 +64,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--workers", type=int, default=0, help="processes that load")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu ...")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--snapshot", metavar="FILE", help="for pytorch.org/memory_viz")
@@ -75,9 +74,7 @@ def main():
     device = choose_device(args.device)
     print(f"looking at {device}")
     train_set, _ = make_data()
-    how = {"batch_size": args.batch_size, "num_workers": args.workers}
-    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
-    train_loader = DataLoader(train_set, shuffle=True, **how)
+    train_loader = DataLoader(train_set, shuffle=True, batch_size=args.batch_size)
     # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)

@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Subset, TensorDataset
 
 
@@ -112,7 +111,7 @@ def main():
     dist.broadcast_object_list(found)  # so all go on from the same checkpoint
     for name, part in parts.items() if (state := found[0])["epochs"] else ():
         part.load_state_dict(state[name])
-    ddp = DistributedDataParallel(model)  # averages the gradients in backward
+    ddp = nn.parallel.DistributedDataParallel(model)  # averages the gradients in backward
     say(f"training on {ranks} x {device.type}, {state['epochs']} epochs are done")
     for epoch in range(state["epochs"], args.epochs):
         begin = time.perf_counter()

@@ -143,7 +143,6 @@ def main():
         save(model, optimizer, epoch + 1, args.folder)
     dist.barrier()
     dist.destroy_process_group()
-    say(f"checkpoints are in {args.folder}")
 
 
 if __name__ == "__main__":
