@@ -104,14 +104,10 @@ def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
             asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
             "no copies",
         ),
-        (
-            "made-on-the-host",
-            asked.copies and f"copies to the device: {len(asked.copies)}",
-            "no copies",
-        ),
+        ("made-on-the-host", asked.copies and f"copies to the device: {len(asked.copies)}", ""),
     ):
         if seen:
-            judge.no(diagnosis, seen=seen, expected=expected)
+            judge.no(diagnosis, seen=seen, expected=expected or "no copies")
 
 
 _SEED = 905_117
