@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
-from course_language import word
 from course_lessons.lesson09.checking import Operations, candidates, found, numbered
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
@@ -103,16 +102,12 @@ def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
         (
             "through-the-host",
             asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
-            word("none"),
+            "no copies",
         ),
-        (
-            "made-on-the-host",
-            asked.copies and f"copies to the device: {len(asked.copies)}",
-            word("none"),
-        ),
+        ("made-on-the-host", asked.copies and f"copies to the device: {len(asked.copies)}", ""),
     ):
         if seen:
-            judge.no(diagnosis, seen=seen, expected=expected)
+            judge.no(diagnosis, seen=seen, expected=expected or "no copies")
 
 
 _SEED = 905_117
@@ -191,7 +186,7 @@ def _judge_spread(
         )
     if abs(share - flip) > 5 * spread / math.sqrt(len(places)) + 1e-9:
         judge.no("flip-share", seen=f"{share:.0%} mirrored", expected=f"about {flip:.0%}")
-    for way, where in ((word("down"), top), ("to the right", left)):
+    for way, where in (("places down", top), ("places to the right", left)):
         for at in range(side):
             coins = mirrored[where == at].float()
             if abs(float(coins.mean()) - flip) > 6 * spread / math.sqrt(len(coins)) + 1e-9:
