@@ -32,7 +32,7 @@ def same(a: object, b: object) -> bool:
             return False
         equal = a == b
         return bool(equal.all()) or bool((equal | ((a != a) & (b != b))).all())
-    return bool(a == b) or (_is_nan(a) and _is_nan(b))
+    return bool(a == b or (a != a and b != b))
 
 
 def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
@@ -55,7 +55,7 @@ def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
         if isinstance(a, (int, float)) and isinstance(b, (int, float)):
             cut = rel <= 1e-4 and rounded(a, b)
             r, s = (min(rel, 2e-6), min(abs, 1e-6)) if cut else (rel, abs)
-            return math.isclose(a, b, rel_tol=r, abs_tol=s) or (_is_nan(a) and _is_nan(b))
+            return math.isclose(a, b, rel_tol=r, abs_tol=s) or (a != a and b != b)
         return same(a, b)
 
     return alike
@@ -138,7 +138,3 @@ def _one_form(a: Any, b: Any) -> bool:
 def is_array(value: object) -> bool:
     """Return whether a value is a tensor, or an array or a number of NumPy's."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
-
-
-def _is_nan(value: object) -> bool:
-    return isinstance(value, float) and math.isnan(value)
