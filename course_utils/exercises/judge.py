@@ -171,7 +171,8 @@ class Judge:
                     telling = [at for at in wrong if at in plain]
         telling = [at for at in telling or explained if at in off] or off
         at = min(telling, key=simple or (lambda at: at))
-        other = otherwise(at) if callable(otherwise) else otherwise
-        told = told or ("rounded" if all(rounded(got[k], right[k]) for k in off) else other)
+        if not told and all(rounded(got[k], right[k]) for k in off):
+            told = "rounded"
+        told = told or (otherwise(at) if callable(otherwise) else otherwise)
         seen, expected = say(at) if say else apart(got[at], right[at], alike)
         self.no(told, seen=seen, expected=expected)
