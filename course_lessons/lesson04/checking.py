@@ -41,7 +41,7 @@ def judge_scaler(run: Run, judge: Judge) -> None:
     if run.own_scalers:
         judge.no("own-scaler", seen="a scaler made by the answer", expected="the one that is given")
     if "backward" not in run.log:
-        judge.no("no-backward", seen=", ".join(run.log), expected="a backward pass too")
+        judge.no("no-backward", seen="no backward pass", expected="a backward pass too")
     if "empty step" in run.log:
         judge.no("zeroed-late", seen="no gradients at the step", expected="those of backward()")
     if run.log.count("made step") > 1:
@@ -52,7 +52,9 @@ def judge_scaler(run: Run, judge: Judge) -> None:
     if run.overflowed and "made step" in run.log and "blind step" not in run.log:
         judge.no("overflow-kept", seen="a step", expected="a step that is left out")
     if "scale" not in run.log and "get_scale" in run.log:
-        judge.no("reads-scale", seen="get_scale() and no scale(loss)", expected="scale(loss)")
+        judge.no(
+            "reads-scale", seen="the scale is read, and nothing scaled", expected="scale(loss)"
+        )
     if "bare step" in run.log:
         used = {"scale", "unscale", "step", "update"} & set(run.log)
         diagnosis = "step-bypassed" if "scale" in used else "no-scaler"

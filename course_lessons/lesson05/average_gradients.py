@@ -105,7 +105,7 @@ def _judge_untouched(model: _Branches, start: _Branches, judge: Judge) -> None:
     """Refuse what was done to the weights, and to what is frozen."""
     for (name, parameter), before in zip(model.named_parameters(), start.parameters(), strict=True):
         if parameter.requires_grad != before.requires_grad:
-            seen = f"requires_grad = {parameter.requires_grad} in {name}"
+            seen = f"requires_grad of {name} is {parameter.requires_grad}"
             judge.no("parameters", seen=seen, expected="only its gradient changed")
         if not torch.equal(parameter, before):
             judge.no("parameters", seen=f"{name} has changed", expected="only its gradient changed")

@@ -71,8 +71,8 @@ def _why(name: str, right: str, case: Facts) -> str:
 
 def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
     for case in _regime_cases():
-        name, right = answer(case), regime(case)
-        if judge.is_a(name, str, "one of the five names") not in (*DEVICE, *HOST):
+        name, right = judge.is_a(answer(case), str, "one of the five names"), regime(case)
+        if name not in (*DEVICE, *HOST):
             judge.no("other-name", seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
             judge.no(
