@@ -20,8 +20,10 @@ from typing import Any
 
 HERE = Path(__file__).parent
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
-AUTHORING = ("tools.authoring.cells", "tools.authoring.pages", "tools.authoring.short_path")
-AUTHORING += (
+AUTHORING = (
+    "tools.authoring.cells",
+    "tools.authoring.pages",
+    "tools.authoring.short_path",
     "tools.classroom.class_progress",
     "tools.classroom.drawing",
     "tools.commands.class_report",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_language import languages, notebooks, say
+from course_language import notebooks, say
 
 _PACKAGE = Path(__file__).parent
 
@@ -49,7 +49,7 @@ class Course:
     def page(self, path: str) -> str:
         """Return where a notebook finds a page: on GitHub, or beside itself while the course has no name."""
         home = f"https://github.com/{self.repository}/blob/{self.branch}/"
-        beside = "../../" if Path.cwd().name in languages() else "../"  # notebooks/zh/
+        beside = "../../" if Path("../course.yml").is_file() else "../"  # notebooks/zh/
         return (home if self.repository else beside) + path
 
     def lesson(self, lesson_id: str) -> Lesson:

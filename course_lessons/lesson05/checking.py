@@ -6,4 +6,4 @@ from collections.abc import Sequence
 
 
 def words(sizes: Sequence[int]) -> str:
-    return ", ".join(str(size) for size in sizes) or "no"
+    return ", ".join(str(size) for size in sizes) or "0"

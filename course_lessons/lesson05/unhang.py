@@ -18,6 +18,8 @@ from course_utils.exercises.forms import several
 from course_utils.exercises.values import agree, apart, nearly
 from simgpu import cluster
 
+from .checking import words
+
 
 def unhang(model, batches, dist, log):
     total = torch.zeros(2)
@@ -72,9 +74,7 @@ def _check_unhang(answer: Callable[..., Any], judge: Judge) -> None:
         uneven = len({len(rank_sizes) for rank_sizes in sizes}) > 1
         hang = "unequal-loops" if uneven else "one-rank"
         results = on_ranks(_program(sizes), answer, len(sizes), judge, hang).results
-        where = (
-            f"with batches of {' / '.join(', '.join(map(str, rows)) or '0' for rows in sizes)} rows"
-        )
+        where = f"with batches of {' / '.join(map(words, sizes))} rows"
         if results[0][0] is not None and any(mean is None for mean, _ in results):
             rank = next(rank for rank, (mean, _) in enumerate(results) if mean is None)
             judge.no("only-rank-0", seen=f"None on rank {rank}", expected="the mean on each rank")

@@ -93,21 +93,16 @@ def _judge_elsewhere(answer: Callable[..., Any], judge: Judge) -> None:
         images = numbered(8, 6, 6, torch.uint8).to(device)
         with simgpu.count() as asked:
             got = _bare(answer)(images, 2, 0.5)
-    for diagnosis, seen, expected in (
-        (
+    if got.device != images.device:
+        judge.no(
             "result-elsewhere",
-            got.device != images.device and f"a result on {got.device}",
-            "on sim, as the images",
-        ),
-        (
-            "through-the-host",
-            asked.copies_to_host and f"{asked.copies_to_host} copies to the host",
-            "no copies",
-        ),
-        ("made-on-the-host", asked.copies and f"copies to the device: {len(asked.copies)}", ""),
-    ):
-        if seen:
-            judge.no(diagnosis, seen=seen, expected=expected or "no copies")
+            seen=f"a result on {got.device}",
+            expected="on sim, as the images",
+        )
+    if copies := asked.copies_to_host:
+        judge.no("through-the-host", seen=f"{copies} copies to the host", expected="no copies")
+    if copies := len(asked.copies):
+        judge.no("made-on-the-host", seen=f"copies to the device: {copies}", expected="no copies")
 
 
 _SEED = 905_117

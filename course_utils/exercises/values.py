@@ -53,7 +53,7 @@ def nearly(rel: float = 1e-5, abs: float = 1e-6) -> Callable[[Any, Any], bool]:
             a, b = (torch.as_tensor(x).detach().to("cpu", torch.float64) for x in (a, b))
             return a.shape == b.shape and torch.allclose(a, b, rel, abs, equal_nan=True)
         if isinstance(a, (int, float)) and isinstance(b, (int, float)):
-            cut = rel <= 1e-4 and rounded(a, b)
+            cut = rel <= 1e-4 and rounded(a, b)  # then 17 steps of float32
             r, s = (min(rel, 2e-6), min(abs, 1e-6)) if cut else (rel, abs)
             return math.isclose(a, b, rel_tol=r, abs_tol=s) or (a != a and b != b)
         return same(a, b)
@@ -126,9 +126,9 @@ def _texts(a: Any, b: Any) -> tuple[str, str]:
 
 
 def _kind(value: Any) -> str:
-    device = f" on {value.device}" if hasattr(value, "device") else ""
-    other = f"{brief(value)} ({type(value).__name__})"
-    return f"{value.dtype}{device}" if is_array(value) else other
+    if not is_array(value):
+        return f"{brief(value)} ({type(value).__name__})"
+    return f"{value.dtype} on {value.device}" if hasattr(value, "device") else f"{value.dtype}"
 
 
 def _one_form(a: Any, b: Any) -> bool:

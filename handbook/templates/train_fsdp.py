@@ -116,7 +116,7 @@ def main():
     model.apply(lambda part: hasattr(part, "reset_parameters") and part.reset_parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     first = load(model, optimizer, args.folder)
-    say(f"training on {ranks} x {device.type}, {first} epochs are done")
+    say(f"training on {ranks} x {device.type}, {first} epochs are done; folder {args.folder}")
     for epoch in range(first, args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
