@@ -86,7 +86,7 @@ def allocator() -> None:
         used, reserved = state.allocated / MIB, state.reserved / MIB
         figures = (
             f"allocated {used:.0f} MiB, reserved {reserved:.0f} MiB, "
-            f"with the driver {CARD / MIB - reserved:.0f} MiB"
+            f"free {CARD / MIB - reserved:.0f} MiB"
         )
         ax.set_title(f"{said}\n{figures} (modelled)")
         return fig, f"A card of 100 MiB, modelled: {said}; {figures}."
