@@ -167,7 +167,7 @@ def _run(
                     "What the cells above it make is there; run the rest by hand."
                 )
     below = [cell.source for cell in nb.cells[goal.cell :] if cell.cell_type == "code"]
-    wanted = set(re.findall(r"\w+", "\n".join(below)))
+    wanted = set(re.findall(r"\w+", "\n".join(below))) - {"_", "clone", "ex"}  # the setup cell's
     return [
         name
         for name, value in shell.user_ns.items()

@@ -245,7 +245,7 @@ use and the least time is added; None where no choice fits.
         "needless": "Everything fits here without a checkpoint.",
         "below-budget": "Exactly `budget` MB are allowed too.",
         "no-second-time": "At its turn a checkpointed block has its inside in memory too.",
-        "all-entries": "You count all entries at every turn. Those of the blocks behind are free by then.",
+        "all-entries": "You count all entries at every turn. Those of the later blocks are free by then.",
         "nothing-freed": "You count everything that is kept at every turn. What a block kept is free after its turn.",
         "entry-forgotten": "A checkpointed block keeps its entry.",
         "inside-kept": "The entries of the blocks before are in memory too.",

@@ -106,12 +106,11 @@ def _why(got: dict[str, Any], right: dict[str, Tensor], *case: Any) -> str:
     mine, wanted = next(
         (got[rank], right[rank]) for rank in right if not same(got[rank], right[rank])
     )
-    if mine.dtype != wanted.dtype:
-        return "other-dtype"
     if mine.shape[1:] != wanted.shape[1:]:
         return "other-shape"
-    more = len(mine) - len(wanted)
-    return "rows-too-many" if more > 0 else "rows-lost" if more else "other-rows"
+    if more := len(mine) - len(wanted):
+        return "rows-too-many" if more > 0 else "rows-lost"
+    return "other-rows" if mine.dtype == wanted.dtype else "other-dtype"
 
 
 GATHERED = OverCases(

@@ -50,7 +50,6 @@ _TAILS = {
 _TWINS = {
     **combined(
         optimizer_steps,
-        _TAILS,
         {
             "drops-group": {_GROUPS: "(batches // accumulate)"},
             "one-group-more": {_GROUPS: "(batches // accumulate + 1)"},
@@ -59,6 +58,7 @@ _TWINS = {
             "rounds": {_GROUPS: "round(batches / accumulate)"},
             "fraction": {_GROUPS: "(batches / accumulate)"},
         },
+        _TAILS,
         {"one-epoch": {"epochs * ": ""}},
     ),
     "over-epochs": combined(

@@ -216,7 +216,7 @@ was not finite, stop there, and return the number of the first such step, counte
         "reads-each-step": "The host waits in every step. Leave the losses on the device until it is time to look.",
         "reads-often": "There were more reads from the device than looks. One read of all losses is enough for a look.",
         "never-stops": "The training went on to the end, though a loss was not finite.",
-        "stops-late": "The training went on after a look that should have stopped it.",
+        "stops-late": "The training went on past the look at which it should have stopped.",
         "stops-early": "Fewer steps were made than up to the look that was due, and to the end where all is well.",
         "no-last-look": "After the last step nobody looked, where the steps are no multiple of `every`.",
         "nan-alone": "A loss that is infinite went unnoticed. It is as bad as nan.",

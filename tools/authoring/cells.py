@@ -281,7 +281,8 @@ def _needs(course: Course, lesson: Lesson) -> str:
     links = [o.id if o.planned else f"[{o.id}]({o.file})" for o in needed]
     if not links:
         return ""
-    return f"needs lesson{'s' if len(links) > 1 else ''} {word(' and ').join(links)}"
+    listed = word(" and ").join(links).replace(" and ", ", ", len(links) - 2)
+    return f"needs lesson{'s' if len(links) > 1 else ''} {listed}"
 
 
 def _markdown(ident: str, source: str) -> NotebookNode:
