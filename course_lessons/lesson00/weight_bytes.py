@@ -62,7 +62,7 @@ EXERCISE = Exercise(
         alike=operator.eq,
         otherwise="other",
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
-        shown=lambda number: f"{number:,g} bytes",
+        shown=lambda number: f"{number:,.11g} bytes",
     ),
     why="You will do this sum often: a 7-billion-parameter network in 16 bits takes 14 GB before "
     "it has computed anything, and a free T4 has 16.",
