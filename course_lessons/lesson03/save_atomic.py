@@ -49,7 +49,9 @@ class _Watch:
     renames
         For each rename, the file that moved, and what the checkpoint held just before.
     synced
-        What the file beside the checkpoint that is synced held, at each fsync before the first rename.
+        What the files beside the checkpoint that are synced held, at each sync before the first rename.
+    call
+        The last of these syncs.
     saves
         How many calls of ``torch.save`` had begun at the last of them.
     left
@@ -61,18 +63,26 @@ class _Watch:
         self.renames: list[tuple[Path, object]] = []
         self.synced: list[dict[str, object]] = []
         self.begun = self.saves = 0
+        self.call = ""
         self.left: dict[Path, bytes] = {}
-        self._fsync, self._replace, self._save = os.fsync, os.replace, torch.save
+        self._replace, self._save = os.replace, torch.save
 
-    def fsync(self, fd: Any) -> None:  # a number, or a file that has one
-        self._fsync(fd)
-        if not self.renames:
-            at = os.fstat(fd if isinstance(fd, int) else fd.fileno()).st_ino
-            files = [
-                p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
-            ]
+    def syncing(self, call: str) -> Callable[..., None]:
+        """Return what stands for a call by which files reach the disk: one file, or all without an argument."""
+        made = getattr(os, call)
+
+        def sync(*fd: Any, **named: Any) -> None:
+            made(*fd, **named)
+            if self.renames:
+                return
+            files = [p for p in self.path.parent.iterdir() if p != self.path]
+            for one in (*fd, *named.values()):  # a number, or a file that has one
+                at = os.fstat(one if isinstance(one, int) else one.fileno()).st_ino
+                files = [p for p in files if p.stat().st_ino == at]
             self.synced.append({p.name: _value_in(p) for p in files})
-            self.saves = self.begun
+            self.saves, self.call = self.begun, f"os.{call}"
+
+        return sync
 
     def save(self, *args: Any, **more: Any) -> None:
         self.begun += 1
@@ -102,8 +112,13 @@ class _Watch:
 
     @contextmanager
     def watching(self) -> Iterator[_Watch]:
+        syncs = {
+            call: self.syncing(call)
+            for call in ("fsync", "fdatasync", "sync")
+            if hasattr(os, call)  # not everywhere
+        }
         with (
-            mock.patch("os.fsync", self.fsync),
+            mock.patch.multiple("os", **syncs),
             mock.patch("torch.save", self.save),
             mock.patch("os.replace", self.replace),
             mock.patch("os.rename", self.replace),
@@ -196,14 +211,17 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
             judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+    call = watch.call
     if not any(watch.synced):
         judge.no(
-            "other-synced", seen="os.fsync on no new file", expected="os.fsync on the new file"
+            "other-synced",
+            seen=f"{call} on no new file",
+            expected=f"{call} on the new file",
         )
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
             "not-flushed" if watch.saves else "synced-early",
-            seen="at os.fsync the new file was not complete",
+            seen=f"at {call} the new file was not complete",
             expected="a file that loads",
         )
 
@@ -275,11 +293,11 @@ kills your code in the middle of writing and just before the rename.
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
-        "other-synced": "`os.fsync` was called, but not for the new file beside the old one.",
-        "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
+        "other-synced": "Something was put on the disk, but not the new file beside the old one.",
+        "not-flushed": "The disk gets what the system has, and part of the file is still in "
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",
-        "synced-early": "`os.fsync` came before `torch.save`: there was nothing to put on the disk yet.",
+        "synced-early": "The wait for the disk came before `torch.save`: there was nothing to put on it yet.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",
