@@ -144,8 +144,8 @@ def _check_pick_device(answer: Callable[..., Any], judge: Judge) -> None:
 EXERCISE = Exercise(
     id="01.pick_device",
     title="Choose, and do not trust",
-    task="`available` is a list of the kinds of accelerator that PyTorch reports, in any order, such "
-    "as `['mps']` or `[]`. `works(kind)` tries a small product there and returns whether the result "
+    task="`available` is a list of those of `'cuda'`, `'xpu'` and `'mps'` that PyTorch reports, in any "
+    "order, such as `['mps']` or `[]`. `works(kind)` tries a small product there and returns whether the result "
     "was right; it may be called only for kinds in the list. Return the first of `'cuda'`, `'xpu'`, "
     "`'mps'` that is available **and** works. If there is none, return `'cpu'`.",
     level=1,

@@ -63,13 +63,14 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
         judge.no("pair", seen=answer, expected="two numbers")
     there, back = (judge.number(n.item() if hasattr(n, "item") else n) for n in answer)
     right, _ = one_step_bytes()
-    if (there, back) == (4, right):
-        judge.no("swapped", seen=f"{there:,.0f} bytes to the device", expected="the other number")
+    ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
+    sums = {sum(size for _, size in way) for way in ways}
+    if there < back and back in sums and any(there in sizes for sizes in ((4,), *_BACK.values())):
+        judge.no("swapped", seen=f"{there:,.0f} bytes to the device")
     if there == right + 4:
         judge.no("total", seen=f"{there:,.0f} bytes to the device", expected="one way only")
     if there in (right / 1000, right / 1024):
         judge.no("kilobytes", seen=f"{there:,.3f} to the device", expected="bytes")
-    ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
     for way in sorted(ways, key=lambda way: sum(bool(fault) for fault, _ in way)):
         if sum(size for _, size in way) == there:
             faults = [fault for fault, _ in way]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
-from unittest import mock
+from typing import Any
 
 import torch
 
 from course_language import word
 from course_utils.exercises import Exercise, Judge
+
+from .disk import GONE, Bomb, Watch, saved, value_in
 
 
 def save_atomic(state, path):
@@ -24,134 +24,32 @@ def save_atomic(state, path):
     os.replace(new, path)
 
 
-class _Crash(Exception):
-    """The power cut that the check simulates."""
-
-
-class _Bomb:
-    """Something whose saving fails half way."""
-
-    def __init__(self, watch: _Watch) -> None:
-        self.watch = watch
-
-    def __reduce__(self) -> Any:
-        self.watch.kill("simulated: the process was killed while it wrote the checkpoint")
-
-
-_GONE = "no file"
-
-
-class _Watch:
-    """What happened on the disk while an answer ran, and where to crash.
-
-    Attributes
-    ----------
-    renames
-        For each rename, the file that moved, and what the checkpoint held just before.
-    synced
-        What the file beside the checkpoint that is synced held, at each fsync before the first rename.
-    saves
-        How many calls of ``torch.save`` had begun at the last of them.
-    left
-        What stood in the folder when the process was killed.
-    """
-
-    def __init__(self, path: Path, crash: bool = False) -> None:
-        self.path, self.crash = path, crash
-        self.renames: list[tuple[Path, object]] = []
-        self.synced: list[dict[str, object]] = []
-        self.begun = self.saves = 0
-        self.left: dict[Path, bytes] = {}
-        self._fsync, self._replace, self._save = os.fsync, os.replace, torch.save
-
-    def fsync(self, fd: Any) -> None:  # a number, or a file that has one
-        self._fsync(fd)
-        if not self.renames:
-            at = os.fstat(fd if isinstance(fd, int) else fd.fileno()).st_ino
-            files = [
-                p for p in self.path.parent.iterdir() if p.stat().st_ino == at and p != self.path
-            ]
-            self.synced.append({p.name: _value_in(p) for p in files})
-            self.saves = self.begun
-
-    def save(self, *args: Any, **more: Any) -> None:
-        self.begun += 1
-        self._save(*args, **more)
-
-    def kill(self, how: str) -> NoReturn:
-        self.left = {p: p.read_bytes() for p in self.path.parent.iterdir() if p.is_file()}
-        raise _Crash(how)
-
-    def undo(self) -> None:
-        """Put back what stood there at the kill: a killed process runs no ``except`` and no ``finally``."""
-        for file, held in self.left.items():
-            file.write_bytes(held)
-
-    def replace(self, src: Any, dst: Any, **more: Any) -> None:
-        held = _value_in(self.path) if self.path.exists() else _GONE
-        source, target = (Path(os.fsdecode(name)).resolve() for name in (src, dst))
-        if source != target:
-            self.renames.append((source, held))
-        if self.crash:
-            self.kill("simulated: the process was killed before the rename")
-        self._replace(src, dst, **more)
-
-    def moved(self, path: Path, target: Any) -> Path:
-        self.replace(path, target)
-        return type(path)(target)
-
-    @contextmanager
-    def watching(self) -> Iterator[_Watch]:
-        with (
-            mock.patch("os.fsync", self.fsync),
-            mock.patch("torch.save", self.save),
-            mock.patch("os.replace", self.replace),
-            mock.patch("os.rename", self.replace),
-            mock.patch("pathlib.Path.replace", lambda path, target: self.moved(path, target)),
-            mock.patch("pathlib.Path.rename", lambda path, target: self.moved(path, target)),
-        ):
-            yield self
-
-
-def _value_in(path: Path) -> object:
-    """The number in a saved state, or None where the file is missing, cannot be read, or holds less."""
-    try:
-        saved = torch.load(path, weights_only=True)
-        return saved["value"] if torch.equal(saved["weights"], _saved(0)["weights"]) else None
-    except Exception:  # noqa: BLE001  (whatever is no saved state)
-        return None
-
-
-def _saved(value: int) -> dict[str, Any]:
-    return {"value": value, "weights": torch.arange(100.0)}
-
-
 def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
-        with _Watch(path).watching() as first:
-            answer(_saved(1), path)
+        with Watch(path).watching() as first:
+            answer(saved(1), path)
         _judge_first(first, path, judge)
 
-        with _Watch(path).watching() as watch:
-            answer(_saved(2), path)
+        with Watch(path).watching() as watch:
+            answer(saved(2), path)
         _expect_value(judge, path, 2, "after the second save")
         _judge_disk(watch, path, judge)
         _judge_left(path, judge, "kept-beside")
 
-        watch = _Watch(path)
-        _crashing(raw, {**_saved(3), "bomb": _Bomb(watch)}, path)
-        if _value_in(path) != 2:
+        watch = Watch(path)
+        _crashing(raw, {**saved(3), "bomb": Bomb(watch)}, path)
+        if value_in(path) != 2:
             judge.no(
                 "overwrites",
                 seen="killed while writing: the checkpoint from before is gone",
                 expected="the checkpoint from before, whole",
             )
         watch.undo()
-        with _Watch(path, crash=True).watching() as watch:
-            _crashing(raw, _saved(4), path)
-        if _value_in(path) != 2:
+        with Watch(path, crash=True).watching() as watch:
+            _crashing(raw, saved(4), path)
+        if value_in(path) != 2:
             judge.no(
                 "gap",
                 seen="killed just before the rename: no checkpoint is left",
@@ -159,14 +57,14 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
             )
         watch.undo()
         try:
-            answer(_saved(5), path)
+            answer(saved(5), path)
         except Exception as error:
             error.case = ((word("Case"), "the next save after a crash"),)
             raise
         _expect_value(judge, path, 5, "at the next save after a crash")
         _judge_left(path, judge)
-        with _Watch(path).watching():
-            answer(_saved(6), path)
+        with Watch(path).watching():
+            answer(saved(6), path)
         _judge_left(path, judge)
 
 
@@ -175,7 +73,7 @@ def _judge_left(path: Path, judge: Judge, diagnosis: str = "leftovers") -> None:
         judge.no(diagnosis, seen=f"files left: {', '.join(left)}", expected="only last.pt")
 
 
-def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
+def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
         judge.no("no-rename", seen="no rename", expected="a second file, renamed when it is whole")
@@ -186,7 +84,7 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
                 seen="last.pt was moved away",
                 expected="last.pt, until it is replaced",
             )
-        if held is _GONE:
+        if held is GONE:
             judge.no(
                 "gap", seen="last.pt was gone before the rename", expected="last.pt, until then"
             )
@@ -196,19 +94,18 @@ def _judge_disk(watch: _Watch, path: Path, judge: Judge) -> None:
             judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
+    call = watch.call
     if not any(watch.synced):
-        judge.no(
-            "other-synced", seen="os.fsync on no new file", expected="os.fsync on the new file"
-        )
+        judge.no("other-synced", seen=f"{call} on no new file", expected=f"{call} on the new file")
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
             "not-flushed" if watch.saves else "synced-early",
-            seen="at os.fsync the new file was not complete",
+            seen=f"at {call} the new file was not complete",
             expected="a file that loads",
         )
 
 
-def _judge_first(watch: _Watch, path: Path, judge: Judge) -> None:
+def _judge_first(watch: Watch, path: Path, judge: Judge) -> None:
     """Judge what the first save left, where nothing was before."""
     try:
         held = torch.load(path, weights_only=True)
@@ -218,13 +115,13 @@ def _judge_first(watch: _Watch, path: Path, judge: Judge) -> None:
     except Exception as error:  # noqa: BLE001  (whatever torch.load cannot read)
         seen = f"after the first save: {type(error).__name__}"
         judge.no("not-torch-save", seen=seen, expected="a file that torch.load reads")
-    if not isinstance(held, dict) or set(held) != set(_saved(1)):
-        judge.no("not-all", seen=held, expected=_saved(1))
+    if not isinstance(held, dict) or set(held) != set(saved(1)):
+        judge.no("not-all", seen=held, expected=saved(1))
     _expect_value(judge, path, 1, "after the first save")
 
 
 def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
-    got = _value_in(path)
+    got = value_in(path)
     if got != value:
         found = "a file that does not load" if path.exists() else "no file"
         seen = found if got is None else f"the state of save {got}"
@@ -275,11 +172,11 @@ kills your code in the middle of writing and just before the rename.
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
-        "other-synced": "`os.fsync` was called, but not for the new file beside the old one.",
-        "not-flushed": "`os.fsync` writes what the system has, and part of the file is still in "
+        "other-synced": "Something was put on the disk, but not the new file beside the old one.",
+        "not-flushed": "The disk gets what the system has, and part of the file is still in "
         "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
         "`file.flush()`.",
-        "synced-early": "`os.fsync` came before `torch.save`: there was nothing to put on the disk yet.",
+        "synced-early": "The wait for the disk came before `torch.save`: there was nothing to put on it yet.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
         "not-saved": "The file does not hold the state that was handed over.",

@@ -66,6 +66,8 @@ def judge_scaler(run: Run, judge: Judge) -> None:
             judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
     if "scale" not in run.log:
         judge.no("not-scaled", seen="the backward pass of the loss itself", expected="scaled")
+    if "step" in run.log and "update" in run.log[: run.log.index("step")]:
+        judge.no("update-early", seen="`update()` before `step()`", expected="after it")
     if "step" in run.log and "update" not in run.log:
         judge.no("no-update", seen="the scaler's step, no update", expected="both")
     if run.scaler.refusal:
@@ -212,6 +214,8 @@ REFUSED = {
     "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
     "steps-twice": "The optimiser made more than one step. `scaler.step` makes it, once.",
     "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
+    "update-early": "`scaler.update()` came before `scaler.step()`. It ends the step, so it is the last of the scaler's "
+    "calls: after it the scaler has forgotten what it did to these gradients.",
     "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
     "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
     "no-step": "No step was made here, and one is due.",

@@ -71,6 +71,8 @@ _CASES = [
             ("Tesla T4", 15_828_320_256),
             ("Tesla T4", 15_843_721_216),
         ],
+        [("Tesla V100", 32 * 2**30)],
+        [("NVIDIA L4", 22 * 2**30), ("NVIDIA L4", 22 * 2**30)],
     )
 ]
 
@@ -88,6 +90,7 @@ _MISTAKES = {
         {_GIB: "card.total_memory // 2**30", ":.1f": ""},
         {".1f": ".0f"},
     ),
+    "point-dropped": ({f"{_GIB}:.1f": f"round({_GIB}, 1):g"}, {".1f": ".3g"}),
     "cut-digits": {_GIB: f"int({_GIB} * 10) / 10"},
     "more-digits": ({".1f": ".2f"}, {":.1f": ""}, {f"{_GIB}:.1f": f"round({_GIB}, 2)"}),
     "from-one": {"cuda:{index}": "cuda:{index + 1}"},
@@ -161,9 +164,9 @@ print(f"{torch.cuda.get_device_properties(0).total_mem / 1e9:.1f} GB")
 ```
 
 A GPU stops at this line: the field is called `total_memory`. It also names only the first card, and counts in 10⁹
-bytes. Write `gpu_list(cuda)`: one text for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"`, and an empty
-list where there is none. `cuda` is `torch.cuda`, or the check's stand-in, which knows its cards' number, names and
-properties.
+bytes. Write `gpu_list(cuda)`: one text for each card, in order, such as `"cuda:0 Tesla T4, 14.7 GiB"` (always
+with one digit after the point), and an empty list where there is none. `cuda` is `torch.cuda`, or the check's stand-in,
+which knows its cards' number, names and properties.
 """,
     hints=(
         "`cuda.device_count()` is 0 on a machine without a card, and then nothing else may be asked.",
@@ -182,6 +185,7 @@ properties.
         "unit-name": "The number counts in 2³⁰ bytes, so its unit is GiB.",
         "mebibytes": "The bytes were divided by 2²⁰: those are MiB.",
         "whole-gib": "The GiB have one digit after the point. Whole ones are too coarse.",
+        "point-dropped": "A whole number of GiB has lost its digit after the point. `:.1f` keeps it, and `:g` drops it.",
         "cut-digits": "The number was cut after its first digit behind the point. Round it, as `:.1f` does.",
         "more-digits": "One digit after the point is asked for, as in 14.7.",
         "other-number": "That is not the card's memory in GiB with one digit after the point.",

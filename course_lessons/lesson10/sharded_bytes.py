@@ -9,7 +9,7 @@ from typing import Any
 
 from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
+from course_utils.exercises.forms import OverCases, near
 from course_utils.exercises.values import brief, nearly
 
 
@@ -116,7 +116,9 @@ def _over(cases: Any, twins: Mapping[str, Any], draw: Any, otherwise: Any) -> Ov
 
 
 def _other(got: Sequence[float], right: Sequence[float], *_: Any) -> str:
-    return "ddp-other" if got[0] != right[0] else "fsdp-other"
+    if got[0] < got[1] and (near(got[1], right[0]) or near(got[0], right[1])):
+        return "swapped"
+    return "fsdp-other" if near(got[0], right[0]) else "ddp-other"
 
 
 def _check(answer: Callable[..., Any], judge: Judge) -> None:

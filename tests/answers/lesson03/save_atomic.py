@@ -128,6 +128,21 @@ WRONG = {
     ),
 }
 RIGHT = {
+    **{
+        f"{call}, where the system has it": {_SYNC: made}
+        for call, made in {"fdatasync": "os.fdatasync(file.fileno())", "sync": "os.sync()"}.items()
+        if hasattr(os, call)
+    },
+    **(
+        {
+            "each write waits for the disk": {
+                _SYNC: "",
+                'open(new, "wb")': 'open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_DSYNC), "wb")',
+            }
+        }
+        if hasattr(os, "O_DSYNC")
+        else {}
+    ),
     "another name each time, the old ones cleared, a synced folder": _old_names_cleared_and_synced_folder,
     "arguments by name, a file handed to fsync": {
         _SYNC: "os.fsync(fd=file)",

@@ -102,7 +102,7 @@ WRONG = {
         "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
     },
     "other-loss": {"loss.detach()": "loss.detach() * len(y)"},
-    "refused-by-scaler": {
+    "update-early": {
         "scaler.step(optimizer)": "scaler.update()",
         "scaler.update()": "scaler.step(optimizer)",
     },

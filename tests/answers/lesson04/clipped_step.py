@@ -36,6 +36,7 @@ WRONG = {
     "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),
     "wrong-norm": {"return norm": "return 2 * norm"},
     "no-update": {"scaler.update()": ""},
+    "update-early": {"scaler.step(optimizer)": "scaler.update()\nscaler.step(optimizer)"},
 }
 RIGHT = {
     "by a scaled limit": _by_a_scaled_limit,

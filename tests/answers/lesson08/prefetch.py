@@ -138,6 +138,10 @@ _NONE = {"object(), iter(batches)": "None, iter(batches)"}
 WRONG = {
     "not-ahead": (_in_line, _one_thread_a_batch),
     "no-bound": _prefetch_by_queue(lambda bound: 0),
+    "several-more": (
+        {"range(bound)": "range(bound + 2)"},
+        _prefetch_by_queue(lambda bound: 2 * bound + 1),
+    ),
     "one-more": ({"range(bound)": "range(bound + 1)"}, _prefetch_by_queue(lambda bound: bound)),
     "too-few": (
         {

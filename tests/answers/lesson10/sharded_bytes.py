@@ -15,6 +15,13 @@ def _bytes_by_meta(shapes, ranks):
 WRONG = {
     **WHOLE,
     **CUT,
+    "swapped": (
+        CUT["swapped"],
+        *(
+            lambda shapes, ranks, cut=cut: tuple(reversed(cut(shapes, ranks)))
+            for cut in (CUT["floor"], CUT["flat"], CUT["last-dimension"], CUT["states-only"])
+        ),
+    ),
     "not-a-pair": lambda shapes, ranks: (1, 2, 3),
     "one-rank": lambda shapes, ranks: (sharded_bytes(shapes, ranks)[0], 12 * len(shapes)),
     "ddp-other": lambda shapes, ranks: (
