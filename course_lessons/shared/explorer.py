@@ -165,6 +165,9 @@ def still(explorer: Explorer) -> None:
     asked = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
     show(Bundle(f"{explorer.question}\n{guesses}", asked))
     present(*explorer.at(explorer.shown))
+    pairs = zip(explorer.controls.values(), explorer.shown, strict=True)
+    at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
+    show(Bundle(at, html.escape(at)))
     found = html.escape(explorer.found)
     folded = f"<details><summary>What moving it shows</summary>{found}</details>"
     show(Bundle(explorer.found, folded))
