@@ -143,7 +143,17 @@ def test_where_nobody_can_move_it_is_one_picture(monkeypatch, capsys):
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
     tiny().show()
     out = capsys.readouterr().out.splitlines()
-    assert out == ["How long?", "a line up to 2", "It grows."]
+    at = "size <n>: 2 · thick: no"
+    assert out == ["How long?", "short · long & thin", "a line up to 2", at, "It grows."]
+
+
+def test_the_still_picture_keeps_its_answer_folded(monkeypatch):
+    shown = []
+    monkeypatch.setattr(explorer, "show", lambda bundle: shown.append(bundle.html))
+    explorer.still(tiny())
+    asked, _, found = shown
+    assert "How long?" in asked and "It grows." not in asked
+    assert found.startswith("<details><summary>") and "<details open" not in found
 
 
 @pytest.mark.parametrize(

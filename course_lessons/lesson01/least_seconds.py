@@ -126,7 +126,7 @@ EXERCISE = Exercise(
     diagnoses={
         "added": "You added the two times. Fetching and computing overlap.",
         "mean": "You took the mean of the two times. Both must be over before the work is done.",
-        "easier-limit": "This is the limit that is easier to meet. The work is done when both are.",
+        "easier-limit": "Your seconds are the shorter of the two times. The work is done when both are over.",
         "difference": "You subtract one time from the other. The work is done when both are over.",
         "product": "You multiply the two times. The work is done when both are over.",
         "compute-alone": "Your seconds are those of the arithmetic alone. Where the moving takes longer, it sets the time.",

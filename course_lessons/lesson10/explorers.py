@@ -35,7 +35,7 @@ def sharding() -> None:
         draw=draw,
         found="65 GB: ZeRO-1 keeps whole parameters and gradients, 64 GB, on each card, and a 64th of the moments. More "
         "cards shrink only what a stage divides, and only ZeRO-3 divides all.",
-        telling={"ranks": 4},
+        telling={"ranks": 3},
     ).show()
 
 

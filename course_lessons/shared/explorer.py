@@ -160,10 +160,17 @@ def form() -> str:
 
 
 def still(explorer: Explorer) -> None:
-    """Show the question, one telling picture, and what moving would have shown."""
-    show(Bundle(explorer.question, f"<b>{html.escape(explorer.question)}</b>"))
+    """Show the question with its guesses, one telling picture, and, folded, what moving would have shown."""
+    guesses = " · ".join(explorer.guesses)
+    asked = f"<b>{html.escape(explorer.question)}</b><br>{html.escape(guesses)}"
+    show(Bundle(f"{explorer.question}\n{guesses}", asked))
     present(*explorer.at(explorer.shown))
-    show(Bundle(explorer.found, html.escape(explorer.found)))
+    pairs = zip(explorer.controls.values(), explorer.shown, strict=True)
+    at = " · ".join(f"{control.label}: {control.options[i][0]}" for control, i in pairs)
+    show(Bundle(at, html.escape(at)))
+    found = html.escape(explorer.found)
+    folded = f"<details><summary>What moving it shows</summary>{found}</details>"
+    show(Bundle(explorer.found, folded))
 
 
 class Live:
