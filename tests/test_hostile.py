@@ -45,6 +45,7 @@ from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, resu
 from support import skip
 
 from course_utils.exercises import lesson
+from course_utils.exercises.guard import refusals
 
 PATIENCE = 90.0
 """Seconds without a line after which a process counts as hung: ten times what any case should take."""
@@ -202,6 +203,22 @@ def test_another_default_dtype_is_put_back_and_is_no_replaced_function():
     result = exercise.result(hostile.make_function(exercise, body))
     assert "Your answer changed" not in result.bundle().text
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_timer_that_rings_while_a_check_clears_up_does_nothing(monkeypatch):
+    """Once it could ring when exits were allowed again and its thread not yet ended."""
+    exercise, rang, refuse = lesson("01").speedup, [], refusals.refuse
+
+    def slowly(names):
+        lift = refuse(names)
+        return lambda: (lift(), time.sleep(0.5))
+
+    monkeypatch.setattr(os, "_exit", rang.append)
+    monkeypatch.setattr(refusals, "refuse", slowly)
+    body = "threading.Timer(0.2, lambda: os._exit(7)).start()\nreturn RIGHT(*ARGS)"
+    assert exercise.result(hostile.make_function(exercise, body)).outcome == "right"
+    os._exit(0)
+    assert rang == [0]
 
 
 def test_a_check_within_its_own_check_is_told_where_it_belongs():
