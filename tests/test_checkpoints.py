@@ -10,6 +10,8 @@ from torch import nn
 
 from course_lessons.shared import checkpoint
 
+BITS = "a wrong bit (5 of 6) or a cut in what {}"
+
 
 def spoilt(whole: bytes, flips: int = 500, cuts: int = 100):
     """Yield the bytes of a file with one bit wrong, or cut short."""
@@ -26,7 +28,7 @@ def same(net: nn.Module, saved: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, saved[key]) for key, value in net.state_dict().items())
 
 
-def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, capsys):
+def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, capsys, attacked):
     states = []
     for epochs in (1, 2):
         net = nn.Linear(20, 10)
@@ -47,6 +49,28 @@ def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, ca
     previous.write_bytes(before[:-1])
     with pytest.raises(RuntimeError, match=r"No checkpoint in .* can be read"):
         checkpoint.resume(tmp_path, net=nn.Linear(20, 10))
+    attacked(BITS.format("lessons 05 and 09 save"), 600)
+
+
+def test_no_bit_in_the_zips_list_of_its_parts_changes_a_weight(tmp_path, capsys, attacked):
+    """Once one could: `torch.load` took a part that was marked as a folder for zeros."""
+    net, last, times = nn.Linear(4, 2), tmp_path / "last.pt", 0
+    checkpoint.save(tmp_path, 1, net=net)
+    whole = last.read_bytes()
+    listed = range(whole.index(b"PK\1\2"), len(whole))
+    for place in listed:
+        data = bytearray(whole)
+        data[place] ^= 1 << (place % 8)
+        for bad in (bytes(data), whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :]):
+            last.write_bytes(bad)
+            try:
+                _, state = checkpoint.newest_whole(tmp_path, "last.pt")
+            except RuntimeError:
+                continue
+            finally:
+                times += 1
+            assert same(net, state["net"])
+    attacked("own: a wrong bit in a checkpoint's list of its parts", times)
 
 
 def test_without_a_checkpoint_a_training_begins(tmp_path):
@@ -68,7 +92,7 @@ def test_a_save_that_dies_leaves_a_whole_one(tmp_path, monkeypatch, moment):
     assert checkpoint.resume(tmp_path, net=nn.Linear(2, 2)) == 2
 
 
-def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path):
+def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path, attacked):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that this process is alone
         dcp.save({"net": nn.Linear(20, 10).state_dict()}, checkpoint_id=tmp_path, no_dist=True)
@@ -89,3 +113,4 @@ def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path):
             checkpoint.verify(tmp_path)
         path.write_bytes(whole)
     checkpoint.verify(tmp_path)
+    attacked(BITS.format("lesson 10 saves"), 204 * len(files))

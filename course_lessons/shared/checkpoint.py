@@ -93,7 +93,9 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
     for name in there:
         data = (folder / name).read_bytes()  # fails where the disk does: no damage
         try:
-            if zipfile.ZipFile(io.BytesIO(data)).testzip():  # torch.load compares no checksum
+            packed = zipfile.ZipFile(io.BytesIO(data))
+            # torch.load compares no checksum, and reads nothing where a part is marked as a folder (bit 4).
+            if packed.testzip() or any(part.external_attr & 16 for part in packed.infolist()):
                 raise ValueError("a wrong bit")
             return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except _BROKEN:
