@@ -140,7 +140,7 @@ def faults(tally: Tally) -> list[str]:
 @pytest.mark.usefixtures("posix")
 @pytest.mark.everywhere
 @pytest.mark.serial
-def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_property):
+def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_property, attacked):
     begun, tally = time.monotonic(), Tally()
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
@@ -157,6 +157,9 @@ def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_prop
     record_property(f"{TABLE}hostile and wrong answers", line)
     assert not faults(tally), "\n".join([line, *faults(tally)])
     assert len(tally.found) >= 1000
+    hostile_ones = sum("wrong: " not in name for name, _ in tally.found)
+    attacked("hostile answers", hostile_ones)
+    attacked("wrong answers of learners, between them", len(tally.found) - hostile_ones)
 
 
 @pytest.mark.usefixtures("posix")
@@ -170,11 +173,12 @@ def test_some_hostile_answers_end_no_kernel_and_hang_no_cell(tmp_path):
 
 @pytest.mark.usefixtures("posix")
 @pytest.mark.slow
-def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path):
+def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path, attacked):
     tally, end = Tally(), len(hostile.BODIES)
     feed(tally, tmp_path, 0, 1, most=end, first=end - hostile.LATER)
     assert not faults(tally), "\n".join(faults(tally))
     assert len(tally.found) == hostile.LATER
+    attacked("own: later answers, most of which replace what a check runs through", hostile.LATER)
 
 
 @pytest.mark.usefixtures("posix")
@@ -205,7 +209,7 @@ def test_another_default_dtype_is_put_back_and_is_no_replaced_function():
     assert torch.get_default_dtype() is torch.float32
 
 
-def test_a_timer_that_rings_while_a_check_clears_up_does_nothing(monkeypatch):
+def test_a_timer_that_rings_while_a_check_clears_up_does_nothing(monkeypatch, attacked):
     """Once it could ring when exits were allowed again and its thread not yet ended."""
     exercise, rang, refuse = lesson("01").speedup, [], refusals.refuse
 
@@ -215,10 +219,13 @@ def test_a_timer_that_rings_while_a_check_clears_up_does_nothing(monkeypatch):
 
     monkeypatch.setattr(os, "_exit", rang.append)
     monkeypatch.setattr(refusals, "refuse", slowly)
-    body = "threading.Timer(0.2, lambda: os._exit(7)).start()\nreturn RIGHT(*ARGS)"
-    assert exercise.result(hostile.make_function(exercise, body)).outcome == "right"
+    body = "threading.Timer(0.2, lambda: os._exit(7)).start()\nCALLS.append(1)\nreturn RIGHT(*ARGS)"
+    answer = hostile.make_function(exercise, body)
+    answer.__globals__["CALLS"] = calls = []
+    assert exercise.result(answer).outcome == "right"
     os._exit(0)
     assert rang == [0]
+    attacked("own: timers that ring while a check clears up", len(calls))
 
 
 def test_a_check_within_its_own_check_is_told_where_it_belongs():
