@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ import torch.distributed as dist
 
 from course_utils.files import write
 
-_BROKEN = (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError)
+_BROKEN = (
+    RuntimeError,
+    EOFError,
+    ValueError,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    zlib.error,
+)
 _SUMS = "SHA256SUMS"
 
 
