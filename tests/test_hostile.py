@@ -2,24 +2,27 @@
 
 A thousand answers go to processes that stand for a kernel (`hostile.py`); some to a real one.
 
-What an attack of November 2026 tried, and the test that tries it now (`python3 -m course_utils test --everywhere -- -k NAME`):
+What an attack of November 2026 tried, and the test that tries it now; `python tests/attack.py` tries all and counts:
 
 | tried | held then | holds now |
 |---|---|---|
-| `update` killed | none lost; 6 empty files | not tried again: notebooks are renamed, git does the rest |
-| `reset` killed | no work lost; 8 empty files | reset_killed_a_hundred_times |
+| `update` killed | none lost; 6 empty files | update_stopped_at_every_second_line |
+| `update`, three at once | none lost, then; now and again one was: they wait now | three_updates_at_once |
+| `reset` killed | no work lost; 8 empty files | reset_stopped_at_each_line, reset_killed_a_hundred_times |
 | `hand-in`, `bundle` killed | not tried | killed_a_hundred_times, killed_writers |
-| a full disk | notebook kept | full_disk |
-| wrong arguments and files | 5 tracebacks of 75 | hostile_records, wrong_lesson, damaged_file |
+| a full disk | notebook kept | full_disk, takes_no_file |
+| wrong arguments and files | 5 tracebacks of 75 | wrong_arguments, hostile_records |
+| the progress file, written by several or killed | 1,020 of 1,020 | writers_of_progress |
 | the progress file, bad lines of it | 15 of 16 | hostile_progress_file |
 | class-report, hostile rooms | 48 of 54 | room_of_hostile_files, names_links_and_pipes, test_workshop |
 | hostile answers | 572 of 672 | a_thousand_answers, real_kernel_outlives |
 | answers that replace the check's functions | 0 of 10 each | what_an_answer_replaces |
 | a check within its check | 6 of 9 | within_its_own_check |
-| a checkpoint, one bit wrong or cut | lesson 05: 426 of 500 wrong | test_checkpoints, test_templates, test_ledger |
+| a checkpoint, one bit wrong or cut | lesson 05: 426 of 500 wrong | test_checkpoints, test_templates, test_ledger, test_kill |
 
-Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings after the check, an
-exit taken from its module before, an error whose class never answers, a limit of the processor's time, a list of paths emptied.
+Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings while the check clears up
+or after it, threads that exit for ever, an exit taken from its module before, an error whose class never answers, a limit of the
+processor's time, a list of paths emptied, a bit that marks a part of a checkpoint as a folder.
 """
 
 from __future__ import annotations
