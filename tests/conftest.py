@@ -107,6 +107,12 @@ def _own_progress(request, monkeypatch, tmp_path_factory):
     monkeypatch.setenv("COURSE_PROGRESS", str(folder / name))
 
 
+@pytest.fixture
+def attacked(record_property):
+    """Tell what was tried, and how often; `attack.py` prints the table."""
+    return lambda what, times: record_property(f"attack: {what}", times)
+
+
 @pytest.fixture(autouse=True)
 def _same_process(monkeypatch):
     """A command that hands over to another program would take the place of the test run."""

@@ -7,11 +7,13 @@ before ``END``, and prints one line of JSON before each and one after. The test 
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import inspect
 import json
 import os
 import random
+import re
 import signal
 import sys
 import textwrap
@@ -20,7 +22,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numpy
 import torch
 from answers import every_wrong
 from mutation import mutants
@@ -159,6 +160,7 @@ BODIES = {
     "later: an error whose class loops": "class E(Exception):\n    __class__ = property(loops)\nclass A(float):\n    def __eq__(self, other): raise E\n    __float__ = __mul__ = __eq__\nreturn A(1)",
     "later: a name taken before": "_exit(1)",
     "later: the module below": "posix._exit(1)",
+    "later: threads that exit for ever": "def f():\n    while True:\n        try: os._exit(1)\n        except BaseException: pass\nthreading.Thread(target=f).start()\nreturn RIGHT(*ARGS)",
     "later: a limit of the processor's time": "resource.setrlimit(resource.RLIMIT_CPU, (1, 1))\nfor _ in range(10**9): pass",
     **{
         f"later: {code}": f"{code}\nreturn RIGHT(*ARGS)"
@@ -171,6 +173,26 @@ BODIES = {
             "numpy.allclose = torch.linalg.norm = torch.nn.utils.clip_grad_norm_ = None",
             "torch.autocast.__enter__ = torch.amp.GradScaler.step = None",
             "OTHER.check_answer = OTHER.reference = None",
+            # what a check runs through in Python's library and in PyTorch
+            "contextlib.suppress.__exit__ = contextlib.redirect_stdout.__enter__ = fails",
+            "contextlib._GeneratorContextManager.__enter__ = contextlib.ExitStack.__exit__ = fails",
+            "dataclasses.replace = dataclasses.dataclass = fails",
+            "textwrap.dedent = textwrap.indent = fails",
+            "re._compile = re.compile = json.loads = json.dumps = fails",
+            "pathlib.Path.read_text = pathlib.Path.__truediv__ = os.path.join = fails",
+            "pathlib.Path.read_text = None",
+            "tempfile.mkdtemp = tempfile.TemporaryDirectory.__enter__ = shutil.rmtree = fails",
+            "random.Random.random = random.Random.seed = inspect.Signature.bind = fails",
+            "linecache.getlines = traceback.StackSummary.format = fails",
+            "threading.Event.wait = threading.Condition.wait = threading.enumerate = fails",
+            "enum.EnumType.__call__ = abc.ABCMeta.__instancecheck__ = types.MethodType = fails",
+            "warnings.catch_warnings.__enter__ = weakref.ref = collections.Counter.update = fails",
+            "importlib.import_module = multiprocessing.active_children = statistics.median = fails",
+            "torch._C._nn.cross_entropy_loss = torch._C._set_grad_enabled = fails",
+            "torch._C._len_torch_dispatch_stack = torch._jit_internal.is_scripting = fails",
+            "torch.nn.modules.conv.Conv2d.forward = torch.optim.Optimizer.zero_grad = fails",
+            "torch.storage.UntypedStorage.nbytes = torch._ops.OpOverload.__call__ = fails",
+            "torch.nn.Linear.__len__ = lambda self: 0",
         )
     },
 }  # fmt: skip
@@ -188,8 +210,9 @@ ANSWERS = {
 }  # fmt: skip
 
 PRELUDE = """
-import _thread, builtins, contextlib, functools, gc, itertools, math, os, queue, random, re, signal
-import posix, resource, subprocess, sys, threading, time, warnings
+import _thread, abc, builtins, collections, contextlib, dataclasses, enum, functools, gc, importlib, inspect
+import itertools, json, linecache, math, multiprocessing, os, pathlib, posix, queue, random, re, resource, shutil
+import signal, statistics, subprocess, sys, tempfile, textwrap, threading, time, traceback, types, warnings, weakref
 from os import _exit
 import numpy, torch
 from torch.overrides import TorchFunctionMode as Function
@@ -285,12 +308,19 @@ def _value(code: str) -> Any:
     return eval(compile(code, "<the answer>", "eval"), _names())
 
 
+@functools.cache
+def replaced() -> list[tuple[Any, str]]:
+    """The owner and the name of all that `BODIES` replace."""
+    names = _names() | {"OTHER": OTHER}
+    paths = {p for body in BODIES.values() for p in re.findall(r"((?:\w+\.)+\w+) (?==)", body)}
+    return [(eval(owner, names), name) for owner, _, name in (p.rpartition(".") for p in paths)]
+
+
 def state() -> dict[str, Any]:
     """What must be as before after each check."""
     import builtins
     import threading
 
-    core = sys.modules["course_utils.exercises.exercise"]
     return {
         "gradients": torch.is_grad_enabled(),
         "inference": torch.is_inference_mode_enabled(),
@@ -313,18 +343,15 @@ def state() -> dict[str, Any]:
         "warnings": [str(entry) for entry in warnings.filters],
         "signals": [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)],
         "alarm": signal.getitimer(signal.ITIMER_REAL),
-        "names": [id(getattr(builtins, n)) for n in ("len", "isinstance", "getattr", "print", "input")],
-        "functions": [time.sleep, time.perf_counter, torch.equal, os._exit, os.fork, os.kill],
-        "methods": [torch.nn.Linear.forward, torch.nn.Linear.__call__, torch.Tensor.__add__],
-        "course": [core.Judge.no, core.Exercise.result, core.same],
+        "input": builtins.input,
+        "functions": [os._exit, os.fork, os.kill],
         "hook": threading.excepthook,
         "path": [*sys.path],
         "threads' trace": threading.gettrace(),
         "timers": sum(isinstance(t, threading.Timer) and not t.finished.is_set() for t in threading.enumerate()),
         "mask": (mask := os.umask(0o022), os.umask(mask))[0],
         "interval": sys.getswitchinterval(),
-        "libraries": [numpy.allclose, torch.linalg.norm, torch.nn.utils.clip_grad_norm_, torch.amp.GradScaler.step],
-        "another exercise": [OTHER.check_answer, OTHER.reference],
+        "replaced": [id(getattr(owner, name, None)) for owner, name in replaced()],
         "hooks of modules": len(torch.nn.modules.module._global_forward_hooks),
         "spinning threads": [t.name for t in threading.enumerate() if "(f)" in t.name],
         "limits": _limits(),

@@ -1,5 +1,6 @@
 """What lessons 05, 09 and 10 save: 500 wrong bits and 100 cuts in each, and wrong weights are never taken."""
 
+import itertools
 import random
 import warnings
 
@@ -9,6 +10,8 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 
 from course_lessons.shared import checkpoint
+
+BITS = "a wrong bit (5 of 6) or a cut in what {}"
 
 
 def spoilt(whole: bytes, flips: int = 500, cuts: int = 100):
@@ -26,7 +29,7 @@ def same(net: nn.Module, saved: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, saved[key]) for key, value in net.state_dict().items())
 
 
-def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, capsys):
+def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, capsys, attacked):
     states = []
     for epochs in (1, 2):
         net = nn.Linear(20, 10)
@@ -47,6 +50,27 @@ def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, ca
     previous.write_bytes(before[:-1])
     with pytest.raises(RuntimeError, match=r"No checkpoint in .* can be read"):
         checkpoint.resume(tmp_path, net=nn.Linear(20, 10))
+    attacked(BITS.format("lessons 05 and 09 save"), 600)
+
+
+def test_no_bit_in_the_zips_list_of_its_parts_changes_a_weight(tmp_path, capsys, attacked):
+    """Once one could: `torch.load` took a part that was marked as a folder for zeros."""
+    net, last, times = nn.Linear(4, 2), tmp_path / "last.pt", 0
+    checkpoint.save(tmp_path, 1, net=net)
+    whole = last.read_bytes()
+    listed = range(whole.index(b"PK\1\2"), len(whole))
+    for place, bit in itertools.product(listed, range(8)):
+        data = bytearray(whole)
+        data[place] ^= 1 << bit
+        last.write_bytes(data)
+        times += 1
+        try:
+            _, state = checkpoint.newest_whole(tmp_path, "last.pt")
+        except RuntimeError as error:
+            assert "No checkpoint" in str(error)
+        else:
+            assert same(net, state["net"])
+    attacked("own: a wrong bit in a checkpoint's list of its parts", times)
 
 
 def test_without_a_checkpoint_a_training_begins(tmp_path):
@@ -68,7 +92,7 @@ def test_a_save_that_dies_leaves_a_whole_one(tmp_path, monkeypatch, moment):
     assert checkpoint.resume(tmp_path, net=nn.Linear(2, 2)) == 2
 
 
-def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path):
+def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path, attacked):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it says that this process is alone
         dcp.save({"net": nn.Linear(20, 10).state_dict()}, checkpoint_id=tmp_path, no_dist=True)
@@ -89,3 +113,4 @@ def test_a_distributed_checkpoint_with_a_wrong_bit_is_refused(tmp_path):
             checkpoint.verify(tmp_path)
         path.write_bytes(whole)
     checkpoint.verify(tmp_path)
+    attacked(BITS.format("lesson 10 saves"), 204 * len(files))

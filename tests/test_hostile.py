@@ -2,24 +2,27 @@
 
 A thousand answers go to processes that stand for a kernel (`hostile.py`); some to a real one.
 
-What an attack of November 2026 tried, and the test that tries it now (`python3 -m course_utils test --everywhere -- -k NAME`):
+What an attack of November 2026 tried, and the test that tries it now; `python tests/attack.py` tries all and counts:
 
 | tried | held then | holds now |
 |---|---|---|
-| `update` killed | none lost; 6 empty files | not tried again: notebooks are renamed, git does the rest |
-| `reset` killed | no work lost; 8 empty files | reset_killed_a_hundred_times |
+| `update` killed | none lost; 6 empty files | update_stopped_at_every_second_line |
+| `update`, three at once | none lost, then; now and again one was: they wait now | three_updates_at_once |
+| `reset` killed | no work lost; 8 empty files | reset_stopped_at_each_line, reset_killed_a_hundred_times |
 | `hand-in`, `bundle` killed | not tried | killed_a_hundred_times, killed_writers |
-| a full disk | notebook kept | full_disk |
-| wrong arguments and files | 5 tracebacks of 75 | hostile_records, wrong_lesson, damaged_file |
+| a full disk | notebook kept | full_disk, takes_no_file |
+| wrong arguments and files | 5 tracebacks of 75 | wrong_arguments, hostile_records |
+| the progress file, written by several or killed | 1,020 of 1,020 | writers_of_progress |
 | the progress file, bad lines of it | 15 of 16 | hostile_progress_file |
 | class-report, hostile rooms | 48 of 54 | room_of_hostile_files, names_links_and_pipes, test_workshop |
 | hostile answers | 572 of 672 | a_thousand_answers, real_kernel_outlives |
 | answers that replace the check's functions | 0 of 10 each | what_an_answer_replaces |
 | a check within its check | 6 of 9 | within_its_own_check |
-| a checkpoint, one bit wrong or cut | lesson 05: 426 of 500 wrong | test_checkpoints, test_templates, test_ledger |
+| a checkpoint, one bit wrong or cut | lesson 05: 426 of 500 wrong | test_checkpoints, test_templates, test_ledger, test_kill |
 
-Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings after the check, an
-exit taken from its module before, an error whose class never answers, a limit of the processor's time, a list of paths emptied.
+Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings while the check clears up
+or after it, threads that exit for ever, an exit taken from its module before, an error whose class never answers, a limit of the
+processor's time, a list of paths emptied, a bit that marks a part of a checkpoint as a folder.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ from harness import ROOT, TABLE, code_cells, execute, kernel_env, notebook, resu
 from support import skip
 
 from course_utils.exercises import lesson
+from course_utils.exercises.guard import refusals
 
 PATIENCE = 90.0
 """Seconds without a line after which a process counts as hung: ten times what any case should take."""
@@ -139,7 +143,7 @@ def faults(tally: Tally) -> list[str]:
 @pytest.mark.usefixtures("posix")
 @pytest.mark.everywhere
 @pytest.mark.serial
-def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_property):
+def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_property, attacked):
     begun, tally = time.monotonic(), Tally()
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in folders:
@@ -156,6 +160,9 @@ def test_a_thousand_answers_end_no_kernel_and_hang_no_cell(tmp_path, record_prop
     record_property(f"{TABLE}hostile and wrong answers", line)
     assert not faults(tally), "\n".join([line, *faults(tally)])
     assert len(tally.found) >= 1000
+    hostile_ones = sum("wrong: " not in name for name, _ in tally.found)
+    attacked("hostile answers", hostile_ones)
+    attacked("wrong answers of learners, between them", len(tally.found) - hostile_ones)
 
 
 @pytest.mark.usefixtures("posix")
@@ -169,11 +176,12 @@ def test_some_hostile_answers_end_no_kernel_and_hang_no_cell(tmp_path):
 
 @pytest.mark.usefixtures("posix")
 @pytest.mark.slow
-def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path):
+def test_later_attacks_end_no_kernel_and_leave_nothing_changed(tmp_path, attacked):
     tally, end = Tally(), len(hostile.BODIES)
     feed(tally, tmp_path, 0, 1, most=end, first=end - hostile.LATER)
     assert not faults(tally), "\n".join(faults(tally))
     assert len(tally.found) == hostile.LATER
+    attacked("own: later answers, most of which replace what a check runs through", hostile.LATER)
 
 
 @pytest.mark.usefixtures("posix")
@@ -202,6 +210,25 @@ def test_another_default_dtype_is_put_back_and_is_no_replaced_function():
     result = exercise.result(hostile.make_function(exercise, body))
     assert "Your answer changed" not in result.bundle().text
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_a_timer_that_rings_while_a_check_clears_up_does_nothing(monkeypatch, attacked):
+    """Once it could ring when exits were allowed again and its thread not yet ended."""
+    exercise, rang, refuse = lesson("01").speedup, [], refusals.refuse
+
+    def slowly(names):
+        lift = refuse(names)
+        return lambda: (lift(), time.sleep(0.5))
+
+    monkeypatch.setattr(os, "_exit", rang.append)
+    monkeypatch.setattr(refusals, "refuse", slowly)
+    body = "threading.Timer(0.2, lambda: os._exit(7)).start()\nCALLS.append(1)\nreturn RIGHT(*ARGS)"
+    answer = hostile.make_function(exercise, body)
+    answer.__globals__["CALLS"] = calls = []
+    assert exercise.result(answer).outcome == "right"
+    os._exit(0)
+    assert rang == [0]
+    attacked("own: timers that ring while a check clears up", len(calls))
 
 
 def test_a_check_within_its_own_check_is_told_where_it_belongs():

@@ -4,11 +4,14 @@ import copy
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from test_workshop import NOW, entry, run, write_hand_in
 
 from course_utils import files, progress_file
 from course_utils.cli import reset
+from course_utils.cli.installer import Installer
 from course_utils.hand_in import checksum
 from tools.classroom import preflight
 
@@ -111,7 +115,7 @@ def timed(*words):
 
 
 @pytest.mark.slow
-def test_a_room_of_hostile_files_loses_nobody_else(tmp_path, capsys):
+def test_a_room_of_hostile_files_loses_nobody_else(tmp_path, capsys, attacked):
     room = tmp_path / "room"
     room.mkdir()
     write_hand_in(room, "good", [entry()])
@@ -127,16 +131,19 @@ def test_a_room_of_hostile_files_loses_nobody_else(tmp_path, capsys):
     assert "Believed: " in said and "good by good.json" in said
     page = (tmp_path / "report" / "class_report.html").read_text(encoding="utf-8")
     assert "<script>alert" not in page
-    for number, data in enumerate(bad):  # and each alone beside the good one
-        if number % 10 == 0:
+    alone = range(0, len(bad), 5)
+    for number, data in enumerate(bad):  # and some alone beside the good one
+        if number in alone:
             one = tmp_path / f"one {number}"
             one.mkdir()
             write_hand_in(one, "good", [entry()])
             (one / "bad.json").write_bytes(data)
             assert timed("class_report", one, "--output", tmp_path / "report") == 0
+    attacked("rooms of hostile hand-ins", 1 + len(alone))
+    attacked("hostile hand-ins in them", len(bad))
 
 
-def test_names_links_and_pipes(tmp_path, capsys):
+def test_names_links_and_pipes(tmp_path, capsys, attacked):
     if os.name == "nt":
         skip("Windows has no such names", until="2027-11-30")
     room, away = tmp_path / "room", tmp_path / "away"
@@ -158,10 +165,11 @@ def test_names_links_and_pipes(tmp_path, capsys):
     said = "".join(capsys.readouterr())
     assert "Believed: good by good.json.\n" in said and "\x1b" not in said
     assert "home/progress.jsonl" in said and "seat-2/.pytorch-gpu-course/progress.jsonl" in said
+    attacked("rooms of hostile hand-ins", 1)
 
 
 @pytest.mark.slow
-def test_a_hostile_progress_file_hands_in_what_is_whole(tmp_path, monkeypatch, capsys):
+def test_a_hostile_progress_file_hands_in_what_is_whole(tmp_path, monkeypatch, capsys, attacked):
     path = tmp_path / "progress.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(path))
     good = json.dumps(entry()).encode()
@@ -177,6 +185,7 @@ def test_a_hostile_progress_file_hands_in_what_is_whole(tmp_path, monkeypatch, c
     room.mkdir()
     (tmp_path / "hand_in_a.json").rename(room / "a.json")
     assert timed("class_report", room, "--output", tmp_path) == 0
+    attacked("bad progress files", len(bad) + 1)
 
 
 def test_hostile_reports_of_seats_leave_the_room_its_page(tmp_path, capsys):
@@ -220,7 +229,7 @@ def test_hostile_records_notebooks_and_tables_of_contents_are_one_sentence(
 
 
 @pytest.mark.parametrize("moment", ["write", "fsync", "replace"])
-def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment, attacked):
     path = tmp_path / "report.html"
     files.write(path, "old")
 
@@ -233,6 +242,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch, moment):
             files.write(path, "new")
     assert caught.value.filename == str(path)
     assert path.read_text(encoding="utf-8") == "old" and list(tmp_path.iterdir()) == [path]
+    attacked("a full disk", 1)
 
 
 def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
@@ -249,34 +259,41 @@ def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
 
 
 def killed(work, folder, times):
-    """Kill some work at random moments; yield what stands in the folder each time, but for hidden files.
+    """Kill some work, and what it started, at random moments; yield what stands in the folder each time, but for hidden files.
 
-    Every tenth is let finish: a disk may be slow for a while, and how long the work takes is measured anew.
+    Before every ten kills it may finish once: that tells how long it takes now, on this machine and this disk.
     """
     if not hasattr(os, "fork"):
         skip("Windows has no fork", until="2027-11-30")
     work()  # what it imports is there from now on
     draw, lasts = random.Random(0), 0.0
-    for turn in range(times):
+    for turn in range(times + -(-times // 10)):
         for path in folder.iterdir():
             path.unlink()
-        begun = time.monotonic()
-        child = os.fork()
+        begun, child = time.monotonic(), os.fork()
         if not child:
             try:
+                os.setpgid(0, 0)
                 work()
-            finally:
                 os._exit(0)
-        if turn % 10:
-            time.sleep(draw.uniform(0, 1.5 * lasts))
-            os.kill(child, signal.SIGKILL)
+            finally:
+                os._exit(1)
+        if turn % 11 == 0:
+            assert os.waitpid(child, 0)[1] == 0
+            lasts = time.monotonic() - begun
+            continue
+        with suppress(PermissionError):  # it has begun, and done so itself
+            os.setpgid(child, child)
+        time.sleep(draw.uniform(0, 2 * lasts))
+        os.killpg(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        lasts = lasts if turn % 10 else time.monotonic() - begun
         yield [path for path in folder.iterdir() if path.name[0] != "."]
 
 
 @pytest.mark.slow
-def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkeypatch, capfd):
+def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(
+    tmp_path, monkeypatch, capfd, attacked
+):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
     (tmp_path / "progress.jsonl").write_text(f"{json.dumps(entry())}\n" * 2000, encoding="utf-8")
     folder = tmp_path / "out"
@@ -291,10 +308,13 @@ def test_a_hand_in_killed_a_hundred_times_is_whole_or_not_there(tmp_path, monkey
             assert content["checksum"] == checksum(content)
             written += 1
     assert 0 < written < 100
+    attacked("own: hand-in, its process group killed at random", 100)
 
 
 @pytest.mark.slow
-def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(tmp_path, capfd):
+def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(
+    tmp_path, capfd, attacked
+):
     folder, mine, fresh = tmp_path / "notebooks", "mine" * 500_000, "fresh" * 500_000
 
     def work():
@@ -308,15 +328,32 @@ def test_a_reset_killed_a_hundred_times_loses_no_work_and_leaves_nothing_empty(t
         assert mine in texts or not texts
         last.add(len(texts))
     assert last >= {1, 2}
+    attacked("reset's process group killed at random", 100)
 
 
 @pytest.mark.everywhere
-def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(tmp_path, capfd):
-    folder = tmp_path / "out"
+def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(
+    tmp_path, monkeypatch, capfd, attacked
+):
+    folder, scratch, wheels = tmp_path / "out", tmp_path / "scratch", tmp_path / "wheels"
+    build = Installer.wheels
+
+    def once(installer, what, target):  # pip takes most of the time, and writes no zip
+        if not wheels.exists():
+            build(installer, what, wheels)
+        shutil.copytree(wheels, target)
 
     def work():
+        shutil.rmtree(scratch, ignore_errors=True)  # what a killed one left
+        scratch.mkdir()
         assert run("bundle", "--output", folder / "course.zip") == 0
 
+    monkeypatch.setattr(Installer, "wheels", once)
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    written = 0
     for found in killed(work, folder, 100):
         for path in found:
             assert zipfile.ZipFile(path).testzip() is None
+            written += 1
+    assert 0 < written < 100
+    attacked("own: bundle, its process group killed at random", 100)

@@ -29,6 +29,7 @@ from harness import ROOT, execute, executed_problems
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 from support import skip
+from test_checkpoints import BITS, spoilt
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 import simgpu
@@ -395,26 +396,15 @@ def test_each_rank_draws_weights_of_its_own(tmp_path):
 # --- wrong bits
 
 
-def damaged(whole, draw):
-    """Return bytes with a wrong bit, or, one time in three, cut short."""
-    found = bytearray(whole)
-    if draw.randrange(3) == 0:
-        del found[draw.randrange(len(whole)) :]
-    else:
-        found[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
-    return bytes(found)
-
-
-def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path):
+def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path, attacked):
     program = functions("train_resume")
     save, load = program["save"], program["load"]
     state = {"model": {"w": torch.arange(300.0)}, "epochs": 1}
     save(state, tmp_path)
     last = tmp_path / "epoch-0001.ckpt"
     whole = last.read_bytes()
-    draw = random.Random(0)
-    for _ in range(300):
-        last.write_bytes(damaged(whole, draw))
+    for data in spoilt(whole):
+        last.write_bytes(data)
         assert load(tmp_path) == {"epochs": 0}
     last.write_bytes(whole)
     for epoch in (2, 3):
@@ -424,6 +414,7 @@ def test_a_wrong_bit_or_a_cut_is_never_loaded(tmp_path):
     assert load(tmp_path)["epochs"] == 2
     assert torch.equal(load(tmp_path)["model"]["w"], state["model"]["w"])
     assert not last.exists()  # two are kept
+    attacked(BITS.format("train_resume and train_ddp save"), 600)
 
 
 def test_the_programs_for_one_and_several_save_and_load_alike():
@@ -432,7 +423,7 @@ def test_the_programs_for_one_and_several_save_and_load_alike():
     assert part in several
 
 
-def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path):
+def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path, attacked):
     program, taken = functions("train_fsdp"), []
     program["dist"] = SimpleNamespace(get_rank=lambda: 0, broadcast_object_list=lambda found: None)
     program["dcp"] = SimpleNamespace(load=lambda state, checkpoint_id: taken.append(checkpoint_id))
@@ -451,19 +442,20 @@ def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path):
         return folder.rename(f"{folder}-{digest(folder)}")
 
     older = checkpoint(1)
-    for turn in range(150):
+    bad = [(n, data) for n in names for data in (None, *spoilt(parts[n] + b"\2", 167, 34))]
+    for name, data in bad:
         newest = checkpoint(2)
-        place = newest / names[turn % 3]
-        if turn < 3:
-            place.unlink()
+        if data is None:
+            (newest / name).unlink()
         else:
-            place.write_bytes(damaged(place.read_bytes(), draw))
+            (newest / name).write_bytes(data)
         assert load(None, None, tmp_path) == 1
         assert taken.pop() == older
         shutil.rmtree(next(tmp_path.glob("damaged-*")))
     newest = checkpoint(2)
     assert load(None, None, tmp_path) == 2
     assert taken == [newest]
+    attacked(BITS.format("train_fsdp saves"), len(bad) - len(names))
 
 
 # --- errors

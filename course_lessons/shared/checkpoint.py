@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,14 @@ import torch.distributed as dist
 
 from course_utils.files import write
 
-_BROKEN = (RuntimeError, EOFError, ValueError, zipfile.BadZipFile, pickle.UnpicklingError)
+_BROKEN = (
+    RuntimeError,
+    EOFError,
+    ValueError,
+    zipfile.BadZipFile,
+    pickle.UnpicklingError,
+    zlib.error,
+)
 _SUMS = "SHA256SUMS"
 
 
@@ -93,7 +101,9 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
     for name in there:
         data = (folder / name).read_bytes()  # fails where the disk does: no damage
         try:
-            if zipfile.ZipFile(io.BytesIO(data)).testzip():  # torch.load compares no checksum
+            packed = zipfile.ZipFile(io.BytesIO(data))
+            # torch.load compares no checksum, and reads nothing where a part is marked as a folder (bit 4).
+            if packed.testzip() or any(part.external_attr & 16 for part in packed.infolist()):
                 raise ValueError("a wrong bit")
             return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         except _BROKEN:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import re
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 
 from course_utils.cli.bootstrap import ROOT
@@ -33,24 +35,28 @@ def main(args: argparse.Namespace, root: Path = ROOT) -> int:
             "another folder, and copy your own notebooks there."
         )
     clone = Clone(root)
-    newest = _fetch(clone)
-    if clone.holds("merge-base", "--is-ancestor", newest, "HEAD"):
-        print("The course is up to date.")
+    with (root / clone.git("rev-parse", "--git-path", "config").strip()).open("rb") as held:
+        with suppress(ImportError):  # Windows; elsewhere another update is waited for
+            fcntl = import_module("fcntl")
+            fcntl.flock(held, fcntl.LOCK_EX)
+        newest = _fetch(clone)
+        if clone.holds("merge-base", "--is-ancestor", newest, "HEAD"):
+            print("The course is up to date.")
+            return 0
+        if not clone.holds("merge-base", "--is-ancestor", "HEAD", newest):
+            raise SetupError(
+                "This clone has commits that the course does not have, so update changed nothing:  "
+                "git pull  joins the two. On a hub, open the instructor's link again instead."
+            )
+        news = clone.news(newest)
+        there = {path for path, what in news.items() if what == "A" and (root / path).exists()}
+        apart = clone.news(newest, since=()).keys()  # the others came with a killed update
+        both = {path: path in apart for path in sorted(news.keys() & (clone.edited() | there))}
+        if others := [path for path, own in both.items() if own and not _NOTEBOOK.fullmatch(path)]:
+            raise SetupError(_both_changed(others))
+        kept = _advance(clone, newest, both, news)
+        _report(news, kept)
         return 0
-    if not clone.holds("merge-base", "--is-ancestor", "HEAD", newest):
-        raise SetupError(
-            "This clone has commits that the course does not have, so update changed nothing:  "
-            "git pull  joins the two. On a hub, open the instructor's link again instead."
-        )
-    news = clone.news(newest)
-    there = {path for path, what in news.items() if what == "A" and (root / path).exists()}
-    apart = clone.news(newest, since=()).keys()  # the others an update has brought that was killed
-    both = {path: path in apart for path in sorted(news.keys() & (clone.edited() | there))}
-    if others := [path for path, own in both.items() if own and not _NOTEBOOK.fullmatch(path)]:
-        raise SetupError(_both_changed(others))
-    kept = _advance(clone, newest, both, news)
-    _report(news, kept)
-    return 0
 
 
 def _fetch(clone: Clone) -> str:
@@ -83,13 +89,7 @@ def _both_changed(paths: list[str]) -> str:
 
 
 def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
-    """Set the learner's notebooks aside and go forward; put them back where git cannot.
-
-    Returns
-    -------
-    dict
-        The dated name of each notebook that was set aside, by its path in the clone.
-    """
+    """Set the learner's notebooks aside and go forward, or put them back; return their dated names by path in the clone."""
     moved: dict[Path, Path] = {}
     try:
         for name, own in both.items():

@@ -33,7 +33,8 @@ def main(args: argparse.Namespace) -> int:
         )
     from tools.authoring.translation import catalogues, editions, progress
 
-    if not (catalogues.LANGUAGES / args.language).is_dir():
+    named = args.language.replace("_", "").isalpha()
+    if not named or not (catalogues.LANGUAGES / args.language).is_dir():
         known = ", ".join(course_language.languages()[1:])
         return refuse(f"There is no folder course_language/{args.language}: there is {known}.", 1)
     if not args.check:

@@ -65,7 +65,8 @@ def run(
             undo.append(keep())
         own = answer.__globals__ if type(answer) is FunctionType else {}
         undo.append(refusals.refuse(own))
-        undo.append(names.keep(owners, replaced))
+        put_back = names.keep(owners, replaced)
+        undo += [restore.keep_threads(put_back), put_back]  # before exits are allowed again
         undo.append(refusals.loop_in_python(own))
         originals = _BUILTINS.copy()
         main = threading.current_thread() is threading.main_thread()
@@ -76,8 +77,10 @@ def run(
         replaced += [f"builtins.{n}" for n, f in originals.items() if patched.get(n) is not f]
         _at_each_instruction(None)
         for back in reversed(undo):
-            with suppress(Exception):
+            try:  # noqa: SIM105  (suppress() may not be itself yet)
                 back()
+            except Exception:  # noqa: BLE001  (one that fails stops no other)
+                pass
         _running.release()
     return ended, replaced
 

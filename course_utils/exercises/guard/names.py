@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 import functools
 import importlib
 import operator
-import signal
 import sys
-import threading
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
@@ -39,16 +36,12 @@ class _AsLoaded:
         """Leave it so."""
         module.__spec__ = self._specs.get(module.__name__)
 
-    def stop(self) -> None:
-        """Find nothing any more."""
-        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
-
 
 def keep(further: tuple[Any, ...], replaced: list[str]) -> Undo:
     """Functions and classes that an answer could replace, where that would be felt; those it did are named in ``replaced``."""
     import simgpu
 
-    owners = [*_owners(), *further]
+    owners = [*_owners(len(sys.modules)), *further]
     before = [(owner, vars(owner).copy()) for owner in owners]
     modules, simulated = dict(sys.modules), simgpu.enabled()
     finder = _AsLoaded(modules)
@@ -56,7 +49,7 @@ def keep(further: tuple[Any, ...], replaced: list[str]) -> Undo:
 
     def back() -> None:
         sys.modules.update(modules)
-        finder.stop()
+        sys.meta_path[:] = [other for other in sys.meta_path if other is not finder]
         ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
         for owner, names in before:
             now = vars(owner)
@@ -80,26 +73,28 @@ def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
                 theirs.append(f"{said}.{name}")
             with suppress(AttributeError, TypeError):
                 setattr(owner, name, value)
-    for name in [name for name in now if name not in names]:
-        if isinstance(owner, type) and hasattr(type(now[name]), "__get__"):
+    for name in now.keys() - names.keys() if isinstance(owner, type) else ():
+        if hasattr(type(now[name]), "__get__") or hasattr(super(owner, owner), name):
             delattr(owner, name)
     return theirs
 
 
-@functools.cache
-def _owners() -> tuple[Any, ...]:
-    import torch
-
-    names = "os time random math copy gc warnings itertools functools inspect traceback io html"
-    modules = [importlib.import_module(name) for name in (*names.split(), "numpy")]
-    modules += [builtins, sys, signal, threading, torch, torch.nn.functional, torch.nn.init]
-    modules += [torch.autograd, torch.cuda, torch.optim, torch.utils.data, torch.linalg, torch.amp]
-    modules += [torch.nn.utils, torch.utils.checkpoint]
-    course = [m for n, m in sys.modules.items() if n.startswith(("course_utils", "course_lessons"))]
+@functools.lru_cache(1)
+def _owners(loaded: int) -> tuple[Any, ...]:
+    """The modules that checks run through; of most of them the classes too, and the exercises."""
     core = importlib.import_module("course_utils.exercises.exercise")
-    found = [core.Judge, core.Exercise, core.Result, core.Todo, torch.Tensor, threading.Thread]
-    for module in (torch.nn, torch.optim, torch.utils.data, torch.autograd, torch.amp):
-        found += [kind for kind in vars(module).values() if isinstance(kind, type)]
-    for module in course:
-        found += [one for one in vars(module).values() if isinstance(one, core.Exercise)]
-    return (*modules, *course, *found)
+    listed, within, found = _LISTED.split(), tuple(_WITHIN.split()), list[Any]()
+    for name, module in [*sys.modules.items()]:
+        all_of_it = name in listed or name.startswith(within)
+        if all_of_it or (name.startswith(("numpy", "torch")) and name.count(".") < 2):
+            inner = vars(module).values() if all_of_it else ()
+            found += [module, *(one for one in inner if isinstance(one, (type, core.Exercise)))]
+    return tuple({id(one): one for one in found}.values())
+
+
+_WITHIN = "course_ simgpu torch.nn.modules torch.nn.utils torch.optim torch.autograd torch.amp"
+_LISTED = """abc ast builtins collections contextlib copy dataclasses enum functools gc html importlib importlib._bootstrap
+inspect io itertools json json.decoder linecache math multiprocessing numbers operator os pathlib pathlib._abc pathlib._local
+pickle posixpath queue random re re._compiler shutil signal statistics string subprocess sys tempfile textwrap threading time
+tokenize traceback types typing warnings weakref torch._C._nn torch._ops torch._subclasses.fake_tensor torch.nn torch.storage
+torch._weights_only_unpickler torch.nn.functional torch.nn.init torch.utils.checkpoint torch.utils.data"""

@@ -154,11 +154,14 @@ def _keep_shell() -> Undo:
     return lambda: delattr(shell, "ask_exit")
 
 
-def _keep_threads() -> Undo:
-    """Threads that an answer starts end with the check, where they can be stopped."""
+def keep_threads(again: Undo) -> Undo:
+    """Threads that an answer starts end with the check, where they can be stopped; then ``again`` undoes what they did meanwhile."""
     before = set(threading.enumerate())
 
     def back() -> None:
+        if set(threading.enumerate()) == before:
+            return
+        sys.setswitchinterval(1e-4)  # many that spin would leave it no turn
         until = time.monotonic() + 1
         while time.monotonic() < until:
             frames, new = sys._current_frames(), set(threading.enumerate()) - before
@@ -168,8 +171,9 @@ def _keep_threads() -> Undo:
             for timer in [t for t in new if isinstance(t, threading.Timer)]:
                 timer.cancel()
             if not found and not any(map(_runs_learners, new)):
-                return
+                break
             time.sleep(0.005)
+        again()
 
     return back
 
@@ -193,12 +197,9 @@ def _keep_random() -> Undo:
     before = random_states()
 
     def back() -> None:
-        import numpy as np
-        import torch
-
         random.setstate(before["Python"])
-        np.random.set_state(before["NumPy"])  # noqa: NPY002
-        torch.set_rng_state(before["PyTorch"])
+        sys.modules["numpy"].random.set_state(before["NumPy"])
+        sys.modules["torch"].set_rng_state(before["PyTorch"])
 
     return back
 
@@ -215,4 +216,4 @@ def random_states() -> dict[str, Any]:
     }
 
 
-KEEP = (_keep_random, _keep_process, _keep_signals, _keep_shell, _keep_threads, _keep_children)
+KEEP = (_keep_random, _keep_process, _keep_signals, _keep_shell, _keep_children)
