@@ -261,7 +261,7 @@ def test_what_killed_writers_left_goes_with_the_next_write(tmp_path):
 def killed(work, folder, times):
     """Kill some work, and what it started, at random moments; yield what stands in the folder each time, but for hidden files.
 
-    Before every ten kills it may finish once: that tells how long it takes now, on this machine and this disk.
+    Before every ten kills it may finish once: that shows the end, and tells how long it takes now, on this machine and this disk.
     """
     if not hasattr(os, "fork"):
         skip("Windows has no fork", until="2027-11-30")
@@ -281,12 +281,12 @@ def killed(work, folder, times):
         if turn % 11 == 0:
             assert os.waitpid(child, 0)[1] == 0
             lasts = time.monotonic() - begun
-            continue
-        with suppress(PermissionError):  # it has begun, and done so itself
-            os.setpgid(child, child)
-        time.sleep(draw.uniform(0, 2 * lasts))
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        else:
+            with suppress(PermissionError):  # it has begun, and done so itself
+                os.setpgid(child, child)
+            time.sleep(draw.uniform(0, 2 * lasts))
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
         yield [path for path in folder.iterdir() if path.name[0] != "."]
 
 
