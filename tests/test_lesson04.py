@@ -74,8 +74,9 @@ def test_a_scaler_called_in_the_wrong_order_is_quoted():
             loss = loss_fn(model(x), y)
         optimizer.zero_grad()
         scaler.scale(loss).backward()
-        scaler.update()
         scaler.step(optimizer)
+        scaler.update()
+        scaler.update()
         return loss.detach()
 
     result = EX.amp_step.result(answer)
