@@ -204,6 +204,14 @@ def test_what_an_answer_replaces_is_told_and_put_back_and_makes_nothing_right(bo
     assert exercise.result(lambda cpu_seconds, device_seconds: 0.1).outcome == "not_yet"
 
 
+def test_names_that_warn_when_they_are_looked_at_are_not_looked_at(recwarn):
+    """PyTorch has such: to a learner their warning would be what "Your code printed"."""
+    exercise = lesson("01").speedup
+    body = "torch.distributed.further = 0\nreturn RIGHT(*ARGS)"
+    assert exercise.result(hostile.make_function(exercise, body)).outcome == "right"
+    assert not [str(one.message) for one in recwarn if "course_utils" in one.filename]
+
+
 def test_another_default_dtype_is_put_back_and_is_no_replaced_function():
     exercise = lesson("01").speedup
     body = "torch.set_default_dtype(torch.float64)\nreturn 0.1"

@@ -403,6 +403,12 @@ def _never_ends(batch, device):
         ("one_step_bytes", (318_040 + 4 * 50_176 + 256, 4), "floats", "right in it: the model"),
         ("one_step_bytes", (50_176 + 256, 4), "no-model", "right in it: the images"),
         ("one_step_bytes", (318_040 + 5 * 50_176 + 512, 4), "noise", "On which device is it made"),
+        (
+            "one_step_bytes",
+            (318_040 + 5 * 50_176 + 512, 4),
+            "noise",
+            "the model, the images, the labels",
+        ),
         ("one_step_bytes", (12_345, 4), "to-device", "do not add up"),
         ("mean_loss", _waits_now_and_then, "reads-some", "in some of the steps"),
         ("mean_loss", _loads_then_reads_at_the_end, "loads-first", "All batches are loaded"),

@@ -78,7 +78,8 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
     else:
         judge.no("to-device", seen=f"{there:,.0f} bytes to the device")
     if any(faults):
-        whole = [say(name) for name, fault in zip(_TRAVELLERS, faults, strict=True) if not fault]
+        right_too = ("", "noise")  # who counts the noise has the images' bytes as well
+        whole = [say(n) for n, fault in zip(_TRAVELLERS, faults, strict=True) if fault in right_too]
         fault = next(filter(None, faults))
         judge.no(
             _SAME.get(fault, fault),

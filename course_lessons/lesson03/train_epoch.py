@@ -39,6 +39,7 @@ _ADDED, _GIVEN = "loss.item() * len(y)", "total / seen"
 _WRONG_WEIGHTS = {
     **SLIPS,
     "not-train-mode": {"model.train()": ""},
+    "calls-eval": {"model.train()": "model.eval()"},
     "other-order": {"in batches": "in reversed(batches)"},
 }
 _LEARNS = twins_of(train_epoch, _WRONG_WEIGHTS)
@@ -68,8 +69,8 @@ _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
 def _case(at):
-    """A model in eval mode, batches and an optimiser."""
-    model = small_model().eval()
+    """A model, batches and an optimiser. The first models come in eval mode, the others in train mode."""
+    model = small_model().train(at > 2)
     return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
 
 
@@ -111,6 +112,8 @@ of one digit over the pass, as a Python float. The last batch is smaller than th
         "one-step": "There is one step at the end of the pass. Each batch should have its own.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "
         "training loop asks for the mode it needs.",
+        "calls-eval": "The loop itself puts the model into eval mode, also where it came in train mode. Training "
+        "takes train mode for all batches.",
         "eval-mode": "A batch went through the model in eval mode. Training takes train mode for all of them.",
         "summed": "The steps follow the sum of the losses of a batch. The loop's loss was their mean.",
         "other-order": "The batches were taken from the last to the first. They come in the list's order.",

@@ -53,6 +53,12 @@ _LOSS = f"torch.nn.functional.binary_cross_entropy_{_CALL}"
 of = variants(logits_loss, _CALL, "with_logits({})")
 """Makes the loss of other arguments."""
 
+
+def _summed_too(*arguments: str) -> tuple[Any, ...]:
+    """The loss of other arguments, as the mean and as the sum: of the two faults the arguments are told."""
+    return of(*arguments, *(f'{one}, reduction="sum"' for one in arguments))
+
+
 _MISTAKES = {
     "sum": of('logits, targets, reduction="sum"'),
     "rows": tuple(
@@ -63,12 +69,12 @@ _MISTAKES = {
         for of_all in ("median", "max", "min")
     ),
     "part-only": of("logits[0], targets[0]", "logits[-1], targets[-1]"),
-    "targets-ignored": of("logits, targets * 0 + 1", "logits, targets * 0"),
-    "sigmoid-twice": of("torch.sigmoid(logits), targets"),
-    "swapped": of("targets, logits"),
-    "sign": {_LOSS: f"-{_LOSS}"},
-    "flipped": of("logits, 1 - targets", "-logits, targets"),
-    "rounded-targets": of(
+    "targets-ignored": _summed_too("logits, targets * 0 + 1", "logits, targets * 0"),
+    "sigmoid-twice": _summed_too("torch.sigmoid(logits), targets"),
+    "swapped": _summed_too("targets, logits"),
+    "sign": ({_LOSS: f"-{_LOSS}"}, {_LOSS: f'-{_LOSS[:-1]}, reduction="sum")'}),
+    "flipped": _summed_too("logits, 1 - targets", "-logits, targets"),
+    "rounded-targets": _summed_too(
         "logits, (targets > 0.5).float()",
         "logits, targets.round()",
         "logits, targets.long().float()",

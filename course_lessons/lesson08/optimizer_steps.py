@@ -79,8 +79,12 @@ _TWINS = {
         ),
     ),
     "sizes-swapped": lambda n, b, k, e, drop=False: optimizer_steps(n, k, b, e, drop),
-    "joins-epochs": lambda n, b, k, e, drop=False: math.ceil(
-        (n * e // b if drop else math.ceil(n * e / b)) / k
+    "joins-epochs": (
+        lambda n, b, k, e, drop=False: math.ceil(
+            (n * e // b if drop else math.ceil(n * e / b)) / k
+        ),
+        lambda n, b, k, e, drop=False: math.ceil(n * e / (b * k)),
+        lambda n, b, k, e, drop=False: n * e // (b * k),
     ),
 }
 

@@ -17,17 +17,17 @@ def microbatches(stages, most):
     return number
 
 
-_CASES = (  # where the limit is met exactly, turns and share are powers of two: no rounding decides
+_CASES = (  # where a limit, or that of a twin, is met exactly, all are powers of two: no rounding decides
     (4, 0.3001),
     (5, 0.25),
     (4, 0.75),
-    (1, 0.1),
+    (1, 0.13),
     (1, 0.9),
     (2, 0.125),
     (2, 0.5),
     (2, 0.071),
     (16, 0.11),
-    (5, 0.9),
+    (5, 0.91),
     (3, 0.5),
     (9, 0.5),
 )

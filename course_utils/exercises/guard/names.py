@@ -66,7 +66,7 @@ def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
     now, every = vars(owner), owner is sys or not isinstance(owner, (ModuleType, type))
     said, theirs = getattr(owner, "__qualname__", getattr(owner, "__name__", "Exercise")), []
     for name, value in names.items():
-        ours, new = every or callable(value) or hasattr(value, "__get__"), now.get(name)
+        ours, new = every or callable(value) or hasattr(type(value), "__get__"), now.get(name)
         if ours and (new is not value or name not in now):
             by_library = type(new) is FunctionType and is_librarys(new.__code__)
             if callable(value) and not by_library and name != "Storage":  # set_default_dtype's

@@ -36,6 +36,10 @@ WRONG = {
     "piles-up": {_ZERO: "", **_MEAN_OF_MEANS},
     "steps": {_STEP: f"{_STEP}\n{_STEP}"},
     "weights": {_BACKWARD: "(2 * loss).backward()"},
+    "calls-eval": (
+        {"model.train()": "model.eval()"},
+        {"total = seen = 0": "total = seen = 0\nmodel.train(False)"},
+    ),
     "eval-mode": {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"},
     "wrong-mean": {"total / seen": "total / seen + 1"},
     "wrong-type": _gives_tensor,

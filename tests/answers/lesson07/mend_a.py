@@ -48,6 +48,9 @@ WRONG = {
         {f"({_NORM})": f"({_NORM}.item())", "torch.stack(norms).tolist()": "norms"},
         {f"norms.append({_NORM})": f"norms.append({_NORM})\nassert loss == loss"},
     ),
+    "waits-often": {  # twice, both in the second step of three
+        f"norms.append({_NORM})": f"norms.append({_NORM})\nassert len(norms) != 2 or all(n >= 0 for n in norms)"
+    },
     "each-parameter": {_NORM: _NORM.replace("norm() for", "norm().cpu() for")},
     "tensors": (
         {"torch.stack(norms).tolist()": "norms"},

@@ -72,7 +72,10 @@ WRONG = {
     "other-steps": {"range(epochs)": "range(1)", ", persistent_workers=True": ""},
     "other-length": {"torch.stack(losses)": "torch.stack(losses[-8:])"},
     "on-the-host": _c_on_the_host,
-    "waits-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+    "waits-each-step": (
+        {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+        {"optimizer.step()": "optimizer.step()\ntorch.accelerator.synchronize(device)"},
+    ),
 }
 RIGHT = {
     "two workers": {"num_workers=4": "2"},

@@ -9,5 +9,18 @@ def _by_formula(stages, most):
     return numpy.int64(max(1, math.ceil((stages - 1) / most - (stages - 1))))
 
 
-WRONG = {"not-smallest": lambda stages, most: 1000 * stages}
+def _by_the_busy_share(stages, most):
+    number = 1
+    while number / (number + stages - 1) < most:
+        number += 1
+    return number
+
+
+WRONG = {
+    "not-smallest": lambda stages, most: 1000 * stages,
+    "busy-share": (
+        _by_the_busy_share,
+        lambda stages, most: max(1, math.ceil((stages - 1) * most / (1 - most))),
+    ),
+}
 RIGHT = {"by a formula, NumPy's": _by_formula}
