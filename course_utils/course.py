@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from course_language import notebooks, say
+
+from . import files
 
 _PACKAGE = Path(__file__).parent
 
@@ -96,10 +99,13 @@ def load_course(path: Path | str | None = None) -> Course:
     import yaml
 
     path = Path(path) if path is not None else course_file()
+    if not path.exists():
+        raise CourseFileError(f"the table of contents {path} is missing")
     try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CourseFileError(f"the table of contents {path} is missing") from error
+        text = files.read_text(path, most=100_000)  # ours has a tenth
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text)):
+            raise ValueError("an alias (*name) stands in it, and a few of those can fill a memory")
+        raw = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CourseFileError(f"{path} is not valid YAML: {error}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("lessons"), list):
@@ -143,8 +149,10 @@ def fresh_notebook(lesson: Lesson) -> str:
 
 def _lesson(path: Path, entry: Any) -> Lesson:
     needed = ("id", "file", "title", "minutes", "question")
-    if not isinstance(entry, dict) or not all(key in entry for key in needed):
-        raise CourseFileError(f"{path}: a lesson needs {', '.join(needed)}; found {entry!r}")
+    fields = entry if isinstance(entry, dict) else {}
+    if not all(isinstance(fields.get(key), (str, int)) for key in needed):
+        found = reprlib.repr(entry)
+        raise CourseFileError(f"{path}: a lesson needs {', '.join(needed)}; found {found}")
     known = set(Lesson.__dataclass_fields__)
     if extra := set(entry) - known:
         raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")

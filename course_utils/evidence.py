@@ -18,7 +18,7 @@ from typing import Any
 from course_language import say, spoken, word
 from simgpu.profiles import Spread
 
-from . import content
+from . import content, files
 from .number_format import amount
 from .show import Bundle, show, table
 from .timing import Measurement
@@ -144,9 +144,9 @@ def _state(path: Path) -> tuple[int, int]:
 def _load(path: Path, _changed: int, _size: int) -> dict[str, Any]:
     """Read a file; again only when it has changed."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
-    except (OSError, ValueError, RecursionError) as error:  # ValueError: no JSON, or not UTF-8
-        raise RecordError(f"{path.name} is not JSON: {error}. {ANEW}") from error
+        found = files.parse(files.read_text(path), parse_constant=_no_number)
+    except files.FileError as error:
+        raise RecordError(f"{path.name} cannot be used, {error}. {ANEW}") from error
     version = found.get("schema") if isinstance(found, dict) else None
     if version != SCHEMA:
         said = f"says schema {version}" if version is not None else "does not say its schema"

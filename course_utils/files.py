@@ -23,7 +23,9 @@ class FileError(ValueError):
     """A file cannot be used; the message says why in one sentence."""
 
 
-def read_text(path: Path, below: Path | None = None, most: int = LARGEST) -> str:
+def read_text(
+    path: Path, below: Path | None = None, most: int = LARGEST, errors: str = "strict"
+) -> str:
     """Return the text of a file that somebody else may have made.
 
     Parameters
@@ -34,6 +36,8 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST) -> str
         Where it is given, no link is followed on the way from this folder to the file.
     most
         How many bytes it may have.
+    errors
+        What becomes of bytes that are not UTF-8, as in ``bytes.decode``.
 
     Raises
     ------
@@ -45,10 +49,9 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST) -> str
             size = os.fstat(file.fileno()).st_size
             data = file.read(most + 1)
         if len(data) > most:
-            raise FileError(
-                f"it has {max(size, len(data)) / 1e6:.0f} MB, far more than such a file"
-            )
-        return data.decode("utf-8-sig")
+            megabytes = max(size, len(data)) / 1e6
+            raise FileError(f"it has {megabytes:.0f} MB, far more than such a file")
+        return data.decode("utf-8-sig", errors)
     except UnicodeDecodeError:
         raise FileError("it cannot be read: it is not text") from None
     except OSError as error:
@@ -56,14 +59,14 @@ def read_text(path: Path, below: Path | None = None, most: int = LARGEST) -> str
         raise FileError(f"it cannot be read: {why}") from None
 
 
-def parse(text: str, deepest: int = DEEPEST) -> Any:
-    """Return what JSON says; FileError where it is none, or nested deeper than ``deepest``."""
+def parse(text: str, deepest: int = DEEPEST, **how: Any) -> Any:
+    """Return what JSON says, read by ``json.loads`` with ``how``; FileError where it is none, or nested deeper than ``deepest``."""
     try:
-        found = json.loads(text)
+        found = json.loads(text, **how)
     except RecursionError:
         raise FileError(f"it is nested more than {deepest} deep") from None
-    except ValueError:
-        raise FileError("it is damaged: not whole JSON") from None
+    except ValueError as error:
+        raise FileError(f"it is damaged: not whole JSON ({error})") from None
     inside = [found]
     for _ in range(deepest):
         inside = [value for one in inside for value in _members(one)]

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -81,12 +82,9 @@ def _windows_memory() -> int:
 
 
 def _container_memory() -> int | None:
-    limit = Path("/sys/fs/cgroup/memory.max")
-    try:
-        text = limit.read_text(encoding="ascii").strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
+    with suppress(OSError, ValueError):  # it says max where there is no limit
+        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+    return None
 
 
 def _find_driver() -> dict[str, Any]:
@@ -100,11 +98,8 @@ def _find_driver() -> dict[str, Any]:
         if rows:
             return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
         if module:
-            return {
-                "kind": "nvidia",
-                "version": module,
-                "problem": "nvidia-smi cannot reach the GPU",
-            }
+            problem = "nvidia-smi cannot reach the GPU"
+            return {"kind": "nvidia", "version": module, "problem": problem}
     elif module:
         return {"kind": "nvidia", "version": module}
     if Path("/dev/kfd").exists():
@@ -123,12 +118,11 @@ def _nvidia_smi() -> str | None:
 
 
 def _nvidia_module() -> str | None:
-    try:
+    with suppress(OSError):
         text = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
-    return found[0] if found else "of unknown version"
+        found = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", text)
+        return found[0] if found else "of unknown version"
+    return None
 
 
 def _smi_rows(smi: str) -> list[list[str]]:
@@ -148,10 +142,9 @@ def _output(call: list[str]) -> str | None:
 
 
 def _version(package: str) -> str | None:
-    try:
+    with suppress(PackageNotFoundError):
         return version(package)
-    except PackageNotFoundError:
-        return None
+    return None
 
 
 def _first_line(error: BaseException) -> str:

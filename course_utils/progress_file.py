@@ -8,10 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
+
+from . import files
 
 MOVED = {"05.sharded_bytes": "10.sharded_bytes"}
 """Exercises that were solved under another id, before they moved to another lesson."""
@@ -85,36 +88,34 @@ def _append(entry: dict[str, Any]) -> None:
 def attempts() -> Iterator[Attempt]:
     """Read all attempts, oldest first; lines that are damaged or foreign are passed over."""
     for raw in _lines():
-        try:
+        with suppress(KeyError, TypeError, IndexError):
             time, asked, *said = (raw[k] for k in ("time", "exercise", "outcome", "diagnosis"))
-        except (KeyError, TypeError, IndexError):
-            continue
-        if all(isinstance(part, str) for part in (time, asked, *said)):
-            yield Attempt(time, MOVED.get(asked, asked), *said)
+            if all(isinstance(part, str) for part in (time, asked, *said)):
+                yield Attempt(time, MOVED.get(asked, asked), *said)
 
 
 def predictions() -> dict[str, str]:
     """Return the verdict on the first prediction of each id; the answer to later ones was known."""
     first: dict[str, str] = {}
     for raw in _lines():
-        try:
+        with suppress(KeyError, TypeError):
             first.setdefault(str(raw["prediction"]), str(raw["verdict"]))
-        except (KeyError, TypeError):
-            continue
     return first
 
 
 def _lines() -> Iterator[Any]:
     """Read what is JSON in the file, line by line."""
+    path = progress_file()
     try:
-        lines = progress_file().read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        # More than an answer a minute, day and night, writes in four months.
+        lines = files.read_text(path, most=20_000_000, errors="replace").splitlines()
+    except files.FileError as error:
+        if path.exists():
+            print(f"(your progress in {path} is not read: {error})")
         return
     for line in lines:
-        try:
-            yield json.loads(line)
-        except (ValueError, RecursionError):  # damaged, or nested without end
-            continue
+        with suppress(files.FileError):  # damaged, or nested without end
+            yield files.parse(line)
 
 
 def solved() -> set[str]:

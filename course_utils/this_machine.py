@@ -10,7 +10,6 @@ from pathlib import Path
 
 OLDEST_TORCH = (2, 10)  # the floor of pyproject.toml; a test compares
 
-
 CLICKS = {
     "colab": "Runtime > Change runtime type > T4 GPU",
     "kaggle": "Settings > Accelerator > GPU T4 x2",
@@ -50,22 +49,19 @@ def usable_cores() -> int:
 
 def cpu_name() -> str:
     """Return the processor's name, as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine() or "CPU"
+    return _cpu_says("model name") or platform.processor() or platform.machine() or "CPU"
 
 
 def cpu_flags() -> frozenset[str]:
     """Return the processor's feature flags; empty where the system does not list them."""
+    return frozenset(_cpu_says("flags", "Features").split())
+
+
+def _cpu_says(*names: str) -> str:
     info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith(("flags", "Features")):
-                return frozenset(line.split(":", 1)[1].split())
-    return frozenset()
+    text = info.read_text(encoding="utf-8", errors="replace") if info.is_file() else ""
+    lines = (line for line in text.splitlines() if line.startswith(names))
+    return next(lines, "").partition(":")[2].strip()
 
 
 def in_notebook() -> bool:

@@ -38,21 +38,12 @@ class bar(tqdm):
         data = dict(self.format_dict)
         data["prefix"] = data["prefix"] and f"{data['prefix'].removesuffix(': ')}: "
         done, total = data["n"], data["total"]
-        meter = (
-            f'<progress value="{done}" max="{total}" style="width:16em"></progress> '
-            if total
-            else ""
-        )
-        text = self.format_meter(
-            **{
-                **data,
-                "ncols": None,
-                "bar_format": data["bar_format"] or (_LINE if total else None),
-            }
-        )
+        meter = f'<progress value="{done}" max="{total}" style="width:16em"></progress> '
+        form = data["bar_format"] or (_LINE if total else None)
+        text = self.format_meter(**{**data, "ncols": None, "bar_format": form})
         output = {
             "text/plain": text,
-            "text/html": f'<div>{meter}<code style="background:none">{html.escape(text)}</code></div>',
+            "text/html": f'<div>{meter if total else ""}<code style="background:none">{html.escape(text)}</code></div>',
         }
         if self._handle is None:
             from IPython.display import display

@@ -202,8 +202,8 @@ def test_what_is_no_number_is_refused(tmp_path, word):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is not JSON"),
-        ("{", "is not JSON"),
+        ("", "not whole JSON"),
+        ("{", "not whole JSON"),
         ("[]", "does not say its schema"),
         ("{}", "does not say its schema"),
         (
@@ -227,7 +227,7 @@ def test_a_file_that_is_not_there_or_no_text_is_refused(tmp_path):
     with pytest.raises(RecordError, match=r"^machine_x\.json cannot be read: "):
         checks.checked(tmp_path / "machine_x.json")
     (tmp_path / "machine_x.json").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(RecordError, match=r"^machine_x\.json is not JSON"):
+    with pytest.raises(RecordError, match=r"^machine_x\.json not whole JSON"):
         checks.checked(tmp_path / "machine_x.json")
 
 

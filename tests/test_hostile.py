@@ -128,6 +128,8 @@ def faults(tally: Tally) -> list[str]:
             said.append(f"{name}: left changed: {one['changed']}")
         if one.get("then", "right") != "right":
             said.append(f"{name}: the right answer after it is {one['then']}")
+        if one.get("then wrong", True) is not True:
+            said.append(f"{name}: the wrong answer after it is {one['then wrong']}")
         if one["text"].startswith("too long"):
             said.append(f"{name}: its text is {one['text']}")
         if "wrong: " in name and (one["outcome"], f"wrong: {one['diagnosis']}") != (

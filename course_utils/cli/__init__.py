@@ -55,18 +55,18 @@ def run(argv: list[str]) -> int:
     int
         The exit status: 0 for success, 1 for failure, 2 for a mistake in the call, 130 for Ctrl-C.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace", line_buffering=True)
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(_overview())
-        return 0
-    name = argv[0]
-    if name not in COMMANDS:
-        close = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}."
-        return _fail(f"There is no command {name}: {hint}", 2)
     try:
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="replace", line_buffering=True)
+        if not argv or argv[0] in ("-h", "--help", "help"):
+            print(_overview())
+            return 0
+        name = argv[0]
+        if name not in COMMANDS:
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(COMMANDS)}."
+            return _fail(f"There is no command {name}: {hint}", 2)
         return _dispatch(name, argv[1:])
     except bootstrap.SetupError as error:
         return _fail(str(error), 1)
@@ -82,9 +82,8 @@ def run(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
-        return _fail(
-            f"Stopped. Nothing is lost: {bootstrap.COMMAND} {name}  goes on from here.", 130
-        )
+        again = f"{bootstrap.COMMAND} {' '.join(argv[:1])}"
+        return _fail(f"Stopped. Nothing is lost: {again}  goes on from here.", 130)
 
 
 def module_of(name: str) -> ModuleType:

@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from course_utils import files
 from course_utils.cli import installer, remedies
 from course_utils.cli.remedies import SetupError
 
@@ -139,18 +141,15 @@ def link_course(venv: Path) -> None:
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a note that the course wrote, None where there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
+    with suppress(files.FileError):
+        found = files.parse(files.read_text(path))
+        return found if isinstance(found, dict) else None
+    return None
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
     """Write a note that is there whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    files.write(path, json.dumps(content, indent=1) + "\n")
 
 
 def _packages(venv: Path) -> Path:

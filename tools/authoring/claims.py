@@ -10,6 +10,7 @@ from pathlib import Path
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
 from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
 from course_utils.evidence import KINDS
+from course_utils.files import replacing
 from tools.authoring.cells import row
 from tools.authoring.pages import WholePage, shows
 
@@ -130,8 +131,7 @@ def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
 
     upper = [claim for claim in claims if claim.unit in RATIOS]
     lower = [claim for claim in claims if claim.unit in RATES]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with plt.rc_context({"svg.hashsalt": "claims", "svg.fonttype": "path"}):
+    with replacing(path) as new, plt.rc_context({"svg.hashsalt": "claims", "svg.fonttype": "path"}):
         use_style()
         fig, axes = plt.subplots(
             2,
@@ -143,7 +143,7 @@ def draw(path: Path, claims: Sequence[Claim] = CLAIMS) -> None:
         _rows(axes[1], lower, "images a second")
         _legend(fig)
         about = f"{alt(claims)} This file {digest(claims)}."
-        fig.savefig(path, format="svg", metadata={"Date": None, "Description": about})
+        fig.savefig(new, format="svg", metadata={"Date": None, "Description": about})
         plt.close(fig)
 
 

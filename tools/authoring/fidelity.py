@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import torch
 
+from course_utils import files
 from simgpu import profiles
 from simgpu.fidelity import hold, read
 from simgpu.fidelity.model import Found
@@ -76,7 +77,7 @@ def main() -> None:
         "evidence": list(FILES),
         "cards": spread(pairs()),
     }
-    SPREAD.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    files.write(SPREAD, json.dumps(content, indent=1) + "\n")
     (ROOT / PAGE).touch()
     print("\n".join([str(TABLE), str(SPREAD), *renew(ROOT)]))
 
@@ -87,7 +88,7 @@ def write_pairs(rows: Iterable[Pair]) -> None:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(Pair._fields)
     table.writerows(sorted((*p[:3], f"{p.measured:.4g}", f"{p.modelled:.4g}") for p in rows))
-    TABLE.write_bytes(gzip.compress(text.getvalue().encode(), 9, mtime=0))
+    files.write(TABLE, gzip.compress(text.getvalue().encode(), 9, mtime=0))
 
 
 def pairs() -> list[Pair]:
@@ -272,7 +273,8 @@ def draw(path: Path) -> None:
             log_ticks(ax.yaxis)
             ax.legend(loc="upper left", fontsize=9)
         about = f"{alt()} This file {digest()}."
-        fig.savefig(path, format="svg", dpi=150, metadata={"Date": None, "Description": about})
+        with files.replacing(path) as new:
+            fig.savefig(new, format="svg", dpi=150, metadata={"Date": None, "Description": about})
         plt.close(fig)
 
 

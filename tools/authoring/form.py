@@ -21,8 +21,13 @@ import nbformat
 from nbformat import NotebookNode
 from nbformat.validator import iter_validate
 
+from course_utils import files
 from course_utils.stubs import AuthoringError
 
+LARGEST = 20_000_000
+"""Bytes that a notebook may have: the largest of ours, executed, has under two million."""
+DEEPEST = 40
+"""Lists and tables within one another: outputs of others' have a few more than ours."""
 LINE_LENGTH = 100
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
@@ -66,16 +71,18 @@ def read(path: Path) -> NotebookNode:
         If there is no such file or it is not a notebook of format 4.
     """
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise AuthoringError(f"{path.name} does not exist: write it, or mark it planned") from None
+        return parse(files.read_text(path, most=LARGEST))
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        if not path.exists():
+            raise AuthoringError(
+                f"{path.name} does not exist: write it, or mark it planned"
+            ) from None
         raise AuthoringError(f"{path.name} is not a notebook of format 4 ({error})") from None
 
 
 def parse(text: str) -> NotebookNode:
     """Make a notebook node of JSON text, without repairs."""
-    if json.loads(text)["nbformat"] != 4:
+    if files.parse(text, DEEPEST)["nbformat"] != 4:
         raise AuthoringError("open it in JupyterLab and save it to bring it to format 4")
     nb = nbformat.v4.reads(text)
     for one in [nb, *nb.cells]:

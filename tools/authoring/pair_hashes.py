@@ -12,6 +12,7 @@ import sys
 
 import tomllib
 
+from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from tools.commands.pairs import Pair, all_pairs
 
@@ -41,5 +42,5 @@ def hashed(pair: Pair) -> str:
 
 if __name__ == "__main__":
     for each in all_pairs(ROOT).values():
-        each.file.write_text(hashed(each), encoding="utf-8")
+        files.write(each.file, hashed(each))
         print(f"{each.file.relative_to(ROOT)} written")

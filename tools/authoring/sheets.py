@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import course_language
+from course_utils import files
 from tools.authoring.links import place
 from tools.authoring.site import words
 
@@ -52,14 +53,15 @@ def sheet_html(root: Path, page: str, language: str = "en") -> str:
 def print_sheet(root: Path, page: str, pdf: Path, language: str = "en") -> list[str]:
     """Print one of `SHEETS` into a PDF; return what is wrong with it."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        made = Path(scratch) / "sheet.pdf"
         html = Path(scratch) / "sheet.html"
         html.write_text(sheet_html(root, page, language), encoding="utf-8")
-        pdf.parent.mkdir(parents=True, exist_ok=True)
         call = [browser() or "", "--headless", *FLAGS, f"--user-data-dir={scratch}/profile"]
-        call += ["--no-pdf-header-footer", f"--print-to-pdf={pdf.absolute()}", html.as_uri()]
+        call += ["--no-pdf-header-footer", f"--print-to-pdf={made}", html.as_uri()]
         try:
             subprocess.run(call, capture_output=True, timeout=120, check=True)
-            pages = len(_A_PAGE.findall(pdf.read_bytes()))
+            pages = len(_A_PAGE.findall(data := made.read_bytes()))
+            files.write(pdf, data)
         except (OSError, subprocess.SubprocessError) as error:
             return [f"{page} cannot be printed: {error}"]
     return [] if pages == 1 else [f"{page} takes {pages} pages of paper, and shall take one."]

@@ -12,6 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from course_utils import files
 from course_utils.course import Course
 from tools.authoring.cells import COLAB_BADGE
 from tools.authoring.form import FIX, Problem, dumps, format_code, notebook_metadata
@@ -102,7 +103,7 @@ def renew(course: Course) -> list[str]:
     """Write the notebooks that are not what their programs make; return which."""
     stale = [problem.file for problem in problems(course)]
     for path, text in _texts(course).items() if stale else ():
-        path.write_text(text, encoding="utf-8", newline="\n")
+        files.write(path, text)
     return stale
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import platform
 import shutil
@@ -233,8 +232,8 @@ def _lessons() -> Check:
 
 def _is_notebook(path: Path) -> bool:
     try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["cells"])
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return bool(parse(read_text(path))["cells"])
+    except (ValueError, KeyError, TypeError):
         return False
 
 

@@ -179,7 +179,11 @@ def _mistake(args: argparse.Namespace) -> str:
         return "What --quick measures is not worth keeping: leave out --quick or --output."
     from tools.records.benchmarks import ladder, peers
 
-    rows = [*peers.LOOPS, *ladder.RUNGS]
+    known = {"peer_loop": peers.LOOPS, "ladder": ladder.RUNGS}
+    of = {TABLES[name][0].experiment for name in args.tables or TABLES}
+    rows = [row for name in sorted(of & known.keys()) for row in known[name]]
+    if args.loop and not rows:
+        return f"The table {args.tables[0]} has one row: leave out --loop."
     if unknown := [name for name in args.loop or () if name not in rows]:
         return f'There is no row "{unknown[0]}": choose from {", ".join(rows)}.'
     return ""

@@ -74,6 +74,8 @@ def main(args: argparse.Namespace) -> int:
     output = args.output.resolve()
     if not (ROOT / "site" / "conf.py").is_file():
         return refuse("There is no clone here: call this from a clone of the course.", 2)
+    if args.source and not args.source.is_dir():
+        return refuse(f"{args.source} is no folder: name that of the executed lessons.", 2)
     if args.sheets and importlib.util.find_spec("nbconvert"):
         return _print_all(args.sheets)
     if not _replaceable(output):
@@ -136,10 +138,12 @@ def build(
                 faults += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
             faults += built_problems(pages)
-            if output.exists():
-                shutil.rmtree(output)
             output.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(pages, output)
+            with tempfile.TemporaryDirectory(dir=output.parent, prefix=".site") as beside:
+                shutil.copytree(pages, new := Path(beside) / "new")
+                if output.exists():
+                    output.rename(Path(beside) / "old")
+                new.rename(output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
     return refuse("\n".join(faults), 1) if faults else 0
 

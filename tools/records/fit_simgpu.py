@@ -23,6 +23,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
+from course_utils import files
 from simgpu import profiles
 from simgpu.fidelity.hardware import profile_of
 from simgpu.fidelity.interpret import interpret
@@ -263,7 +264,7 @@ def write(model: Model, path: Path) -> None:
                     f'"source": "{what}"}}{end}'
                 )
         lines.append(line)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files.write(path, "\n".join(lines) + "\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

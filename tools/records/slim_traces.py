@@ -19,6 +19,7 @@ from typing import Any
 
 from course_lessons.shared import recordings, traces
 from course_lessons.shared.profiling import facts_of
+from course_utils import files
 
 SOURCES = json.loads((Path(__file__).parent / "trace_sources.json").read_text(encoding="utf-8"))
 """For each name what was run on what, where the full file is, and which of its steps to keep."""
@@ -135,7 +136,7 @@ def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
     about = {"source": source["url"], "licence": source["licence"], "changed": "slimmed"}
     made = folder / f"{name}.json.gz"
     text = json.dumps({**about, **slimmed}, separators=(",", ":"))
-    made.write_bytes(gzip.compress(text.encode(), mtime=0))
+    files.write(made, gzip.compress(text.encode(), mtime=0))
     whole = traces.profiled(_from_zero(full["traceEvents"]))
     entry = {
         **source,
@@ -146,7 +147,7 @@ def make(name: str, file: Path, folder: Path = recordings.FOLDER) -> Path:
     path = folder / "index.json"
     index = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     index = {other: (index | {name: entry})[other] for other in SOURCES if other in {*index, name}}
-    path.write_text(json.dumps(index, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    files.write(path, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
     return made
 
 

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 
 from course_lessons.lesson06.snapshots import RECORDED
 from course_lessons.shared.memory import metering_device
+from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.devices import get_device
 
@@ -36,7 +37,7 @@ def record(path: str | Path, device: torch.device | str) -> None:
         clear(optimizer)
     snapshot = memory._snapshot()
     memory._record_memory_history(enabled=None)
-    Path(path).write_bytes(pickle.dumps(_without_folders(snapshot), protocol=4))
+    files.write(Path(path), pickle.dumps(_without_folders(snapshot), protocol=4))
 
 
 def prepare(device: torch.device) -> tuple[nn.Module, Tensor, Tensor]:

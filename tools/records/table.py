@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 from pathlib import Path
 
-from course_utils import evidence
+from course_utils import evidence, files
 from simgpu.fidelity.rows import POINTS
 
 COLUMNS = (*POINTS, "source_repo", "path", "commit", "date", "licence")
@@ -44,6 +45,7 @@ def write(records: Path, table: Path) -> tuple[int, list[str]]:
         dtype = m.parameters.get("precision", "fp32")
         what = (workload, params, m.machine, dtype, metric, f"{factor * m.median:.6g}", unit)
         rows.append((*what, "record", records.name, "", m.date, ""))
-    with table.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows([COLUMNS, *rows])
+    files.write(table, text.getvalue())
     return len(rows), list(dict.fromkeys(m.experiment for m in found if m.experiment not in ROWS))

@@ -11,6 +11,7 @@ from typing import Any
 
 import simgpu
 from course_lessons.shared.traces import RECORDED, read_events
+from course_utils import files
 from course_utils.devices import synchronize
 
 from .lesson07 import LOOPS, make_step
@@ -38,7 +39,7 @@ def record(path: str | Path, steps: int = 2) -> None:
                     event["args"]["name"] = f"{loop}: {event['args']['name']}"
                 events.append(event)
     text = json.dumps({"displayTimeUnit": "ms", "traceEvents": events}, separators=(",", ":"))
-    Path(path).write_bytes(gzip.compress(text.encode(), mtime=0))
+    files.write(Path(path), gzip.compress(text.encode(), mtime=0))
 
 
 if __name__ == "__main__":

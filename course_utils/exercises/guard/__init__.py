@@ -6,9 +6,10 @@ keeps for each thread is where the learner's own code sees it. Elsewhere (Window
 answer runs in a thread of its own, which gets the exception at its next line of Python; what never comes
 back is left behind, and the notebook goes on.
 
-Nothing in the process ends a loop in C that looks at no signal (``deque(count())``), a segmentation
-fault, or one long operation of PyTorch on the main thread before it is over. Memory is limited on
-Linux only; macOS and Windows have no such limit for one part of a program.
+Nothing in the process ends a loop in C that looks at no signal (``deque(count())``; in another thread, a
+simulated rank's too, also a huge integer or a regular expression), a segmentation fault, or one long
+operation of PyTorch on the main thread before it is over. Memory is limited on Linux only; macOS and
+Windows have no such limit for one part of a program.
 """
 
 from __future__ import annotations

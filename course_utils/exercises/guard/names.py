@@ -6,9 +6,10 @@ import functools
 import importlib
 import operator
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 from .restore import is_librarys
@@ -41,8 +42,8 @@ def keep(further: tuple[Any, ...], replaced: list[str]) -> Undo:
     """Functions and classes that an answer could replace, where that would be felt; those it did are named in ``replaced``."""
     import simgpu
 
-    owners = [*_owners(len(sys.modules)), *further]
-    before = [(owner, vars(owner).copy()) for owner in owners]
+    before = [(one, vars(one).copy()) for one in (*_owners(len(sys.modules)), *further)]
+    tables = [(t, t.copy()) for _, names in before for t in names.values() if type(t) is dict]
     modules, simulated = dict(sys.modules), simgpu.enabled()
     finder = _AsLoaded(modules)
     sys.meta_path.insert(0, finder)
@@ -52,21 +53,27 @@ def keep(further: tuple[Any, ...], replaced: list[str]) -> Undo:
         sys.meta_path[:] = [other for other in sys.meta_path if other is not finder]
         ours = not simulated and simgpu.enabled()  # it registers by replacing names of PyTorch
         for owner, names in before:
-            now = vars(owner)
-            if len(now) == len(names) and all(map(operator.is_, now.values(), names.values())):
-                continue
-            if not (ours and "torch" in str(getattr(owner, "__module__", owner))):
+            if not _same(vars(owner), names) and not (
+                ours and "torch" in str(getattr(owner, "__module__", owner))
+            ):
                 replaced.extend(_put_back(owner, names))
+        for table, old in tables:  # of functions, such as copy's; what a library has added may stay
+            if not ours and not _same(table, old):
+                table.update((key, f) for key, f in old.items() if isinstance(f, _CODE))
 
     return back
 
 
+def _same(now: Mapping[Any, Any], then: Mapping[Any, Any]) -> bool:
+    return len(now) == len(then) and all(map(operator.is_, now.values(), then.values()))
+
+
 def _put_back(owner: Any, names: dict[str, Any]) -> list[str]:
-    """Functions, classes and properties; of ``sys`` and of objects, everything. Return what was the learner's work."""
+    """All but plain values; of ``sys`` and of objects, everything. Return what was the learner's work."""
     now, every = vars(owner), owner is sys or not isinstance(owner, (ModuleType, type))
     said, theirs = getattr(owner, "__qualname__", getattr(owner, "__name__", "Exercise")), []
     for name, value in names.items():
-        ours, new = every or callable(value) or hasattr(type(value), "__get__"), now.get(name)
+        ours, new = every or not issubclass(type(value), _PLAIN), now.get(name)
         if ours and (new is not value or name not in now):
             by_library = type(new) is FunctionType and is_librarys(new.__code__)
             if callable(value) and not by_library and name != "Storage":  # set_default_dtype's
@@ -92,6 +99,8 @@ def _owners(loaded: int) -> tuple[Any, ...]:
     return tuple({id(one): one for one in found}.values())
 
 
+_CODE = (FunctionType, BuiltinFunctionType, type)
+_PLAIN = (type(None), int, float, complex, str, bytes, tuple, list, dict, set, frozenset)
 _WITHIN = "course_ simgpu torch.nn.modules torch.nn.utils torch.optim torch.autograd torch.amp"
 _LISTED = """abc ast builtins collections contextlib copy dataclasses enum functools gc html importlib importlib._bootstrap
 inspect io itertools json json.decoder linecache math multiprocessing numbers operator os pathlib pathlib._abc pathlib._local
