@@ -7,6 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from course_language import word
+
 from .this_machine import in_notebook
 
 
@@ -36,20 +38,15 @@ class bar(tqdm):
             super().display(msg, pos)
             return
         data = dict(self.format_dict)
-        data["prefix"] = data["prefix"] and f"{data['prefix'].removesuffix(': ')}: "
+        data["prefix"] = data["prefix"] and data["prefix"].removesuffix(": ") + word(": ")
         done, total = data["n"], data["total"]
         meter = (
             f'<progress value="{done}" max="{total}" style="width:16em"></progress> '
             if total
             else ""
         )
-        text = self.format_meter(
-            **{
-                **data,
-                "ncols": None,
-                "bar_format": data["bar_format"] or (_LINE if total else None),
-            }
-        )
+        data |= {"ncols": None, "bar_format": data["bar_format"] or (_LINE if total else None)}
+        text = self.format_meter(**data)
         output = {
             "text/plain": text,
             "text/html": f'<div>{meter}<code style="background:none">{html.escape(text)}</code></div>',
