@@ -24,9 +24,11 @@ AUTHORING = (
     "tools.authoring.cells",
     "tools.authoring.pages",
     "tools.authoring.short_path",
+    "tools.authoring.slides",
     "tools.classroom.class_progress",
     "tools.classroom.drawing",
     "tools.commands.class_report",
+    "tools.commands.slides",
 )
 
 
@@ -96,11 +98,28 @@ def punctuated(text: str) -> str:
     beside = r"[^\W\d_\0-\u024f]|[）”]"  # letters of another script than the Latin one
     if chosen() == "en":
         return text
-    text = re.sub(rf" \(([^()]*(?:{beside})[^()]*)\)", rf"{own[' (']}\1{own[')']}", text)
+    said = rf"[^()]*(?:{beside})[^()]*"
+    bracket = rf" \(({said})\)|(?<={beside}) \(([^(),]+)\)"  # a tuple after a word is no remark
+    text = re.sub(bracket, lambda found: own[" ("] + (found[1] or found[2]) + own[")"], text)
     marks = rf"(?<={beside})[,;:.] |(?<!\d)\. (?={beside})|[,;:] (?={beside})"
     text = re.sub(marks, lambda found: own[found[0]], text)
+    text = re.sub(
+        "[,;:] (?! )",
+        lambda found: own[found[0]] if _in_a_sentence(found, beside) else found[0],
+        text,
+    )
     full = "".join(mark for mark in own.values() if " " not in mark)  # there are no spaces at all
-    return re.sub(rf"(?<=[{full}]|{beside}) (?={beside})", "", text) if full else text
+    spaces = rf"(?<=[{full}]|{beside}) (?={beside})|(?<=[，。；：！？（“]) (?=[^ ])"
+    return re.sub(spaces, "", text) if full else text
+
+
+def _in_a_sentence(mark: re.Match[str], letter: str) -> bool:
+    """Tell whether a mark's part of a sentence has such a letter, and the mark is in no code or quotation."""
+    before = re.split(r"[\n<>，。；：！？（“]", mark.string[: mark.start()])[-1]
+    after = re.split(r"[\n<>，。；：！？（“#]", mark.string[mark.end() :])[0]
+    whole = all(before.count(left) == before.count(right) for left, right in ("()", "[]", "{}"))
+    whole = whole and not any(before.count(sign) % 2 for sign in "\"'`")
+    return whole and re.search(letter, before + after) is not None
 
 
 def own_name(language: str) -> str:

@@ -17,8 +17,8 @@ def _words(text: str) -> frozenset[str]:
 
 
 _LABELS = _words(
-    "annotate axhline axvline bar barh card curves hist legend measure plot print scatter set_label set_title set_xlabel "
-    "set_ylabel show_table suptitle table text title try_out xlabel ylabel"
+    "annotate axhline axvline bar barh box card curves hist legend measure plot print scatter set_label set_title "
+    "set_xlabel set_ylabel show_table slider suptitle table text title try_out xlabel ylabel"
 )
 _LABEL_KEYWORDS = _words("desc description expected label note seen text title unit xlabel ylabel")
 _HEADS = ("head", "_HEAD")  # names of a table's first row

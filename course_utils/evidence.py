@@ -183,7 +183,7 @@ def _measurement(machine: Mapping[str, Any] | None, result: Mapping[str, Any]) -
     return Measurement(
         label=" ".join([result["experiment"], *(_said(*p) for p in result["parameters"].items())]),
         device=device,
-        machine=device if machine is None else machine[part],
+        machine=say(device) if machine is None else machine[part],
         torch="" if machine is None else machine["torch"],
         threads=result.get("threads"),
         date=result["date"],

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 import simgpu
-from course_language import punctuated, say
+from course_language import punctuated, say, word
 from simgpu import profiles
 
 from .devices import abilities, synchronize
@@ -139,7 +139,7 @@ class Measurement:
         low, high = (amount(end or 0, self.unit, self.quantity) for end in self.ends)
         span = f"likely {low} to {high}" if self.likely else f"{low} to {high}"
         spread = f" ({span}), n = {self.n}" if self.q1 is not None else ""
-        what = f"{self.label}: {self.written()}{spread}, "
+        what = f"{self.label}{word(': ')}{self.written()}{spread}, "
         if self.kind == "published":
             return punctuated(what + f"{self.kind} in {self.source}")
         return punctuated(what + f"{self.kind} on {self.device}")

@@ -354,6 +354,13 @@ def test_a_module_is_compiled_with_its_texts_replaced():
         ("445 µs (可能 365 µs), n = 5, 估算; f(x)", "445 µs（可能 365 µs），n = 5，估算；f(x)"),
         ("结果: 1×, 实测. 你没有做 预测  可能", "结果：1×，实测。你没有做预测  可能"),
         ("2. 驱动, torch 2.15: a, b; 3.5 ms. End", "2. 驱动，torch 2.15: a, b; 3.5 ms. End"),
+        ('"model": 无法加载 (RuntimeError)', '"model"：无法加载（RuntimeError）'),
+        ("8 步, 每步都 .item(): 23.4 ms (估算)", "8 步，每步都 .item()：23.4 ms（估算）"),
+        ("最多 33 MiB; step() 之后, 4 B, 其余", "最多 33 MiB；step() 之后，4 B，其余"),
+        ("形状 (3, 4); 得到 {'a': 3, 4: 5}", "形状 (3, 4)；得到 {'a': 3, 4: 5}"),
+        ("去掉, 快; last: 10 字符, 保留", "去掉，快；last：10 字符，保留"),
+        ("x: int = 3  # 三, 或四", "x: int = 3  # 三，或四"),
+        ("停下了 <pre>TypeError: a, b</pre>", "停下了 <pre>TypeError: a, b</pre>"),
     ],
 )
 def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):

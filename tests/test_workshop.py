@@ -330,6 +330,29 @@ def test_the_report_is_a_picture_a_page_and_a_table(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_report_and_slides_are_in_the_language_that_is_set(tmp_path):
+    write_hand_in(tmp_path, "ada", [entry(), entry("01.time_it", "not_yet", "no-sync")])
+    write_hand_in(tmp_path, "lin", [entry("02.tower", "raised", "ValueError")])
+    (tmp_path / "torn.json").write_text("{", encoding="utf-8")
+    for words in (["class-report", tmp_path], ["slides", "06", "--live"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "course_utils", *words, "--output", tmp_path / "out"],
+            env={**os.environ, "COURSE_LANGUAGE": "zh", "PYTHONUTF8": "1"},
+            cwd=ROOT, capture_output=True, encoding="utf-8", check=True,
+        )  # fmt: skip
+        said = done.stdout + done.stderr
+        assert all(re.search("[\u4e00-\u9fff]", line) for line in said.splitlines() if ": " in line)
+        assert not re.search(r"[\u4e00-\u9fff）][,.;:]", said)
+    page = (tmp_path / "out" / "class_report.html").read_text(encoding="utf-8")
+    assert '<html lang="zh">' in page and "<title>班级报告</title>" in page
+    assert re.search(r'alt="2 名学员', page) and "（来自 lin.json）。" in page
+    spoken = read(tmp_path / "out" / "06_memory_live.ipynb").cells
+    english = slides.for_slides(read(NOTEBOOKS / "06_memory.ipynb"), live=True).cells
+    kinds = [[c.metadata.slideshow.slide_type for c in cells] for cells in (spoken, english)]
+    assert kinds[0] == kinds[1]  # a question is asked on a slide, and not told in the notes
+
+
+@pytest.mark.slow
 def test_a_report_on_one_lesson_holds_nothing_of_the_others(tmp_path, capsys):
     both = [entry("01.time_it", "not_yet", "no-sync"), entry("02.tower", "not_yet", "hidden")]
     write_hand_in(tmp_path, "ada", both)

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch, Rectangle
 from matplotlib.path import Path
 
-from course_language import spoken
+from course_language import spoken, word
 from course_utils.number_format import amount
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from simgpu.cluster import Run
@@ -52,7 +52,7 @@ def memory(cases: Mapping[str, Mapping[str, float]], card: float) -> tuple[Figur
     ax.set(xlim=(0, 1.12 * longest), ylim=(len(cases) - 0.5, -0.5), xlabel="GB on each rank")
     ax.grid(axis="y", visible=False)
     fig.legend(loc="upper center", ncols=4, fontsize=9.5)
-    told = "; ".join(
+    told = word("; ").join(
         f"{name} {amount(sum(parts.values()) / 1e9, 'GB')}" for name, parts in cases.items()
     )
     return fig, f"Bytes on each rank, beside a card of {card / 1e9:g} GB: {told}."

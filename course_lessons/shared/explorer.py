@@ -24,6 +24,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
+from course_language import word
 from course_utils.plots import present
 from course_utils.show import Bundle, show
 from course_utils.this_machine import in_notebook, where
@@ -67,7 +68,7 @@ def slider(
 
 def box(label: str, ticked: bool = False) -> Control:
     """Return a box to tick."""
-    return Control(label, [("no", False), ("yes", True)], int(ticked))
+    return Control(label, [(word("no"), False), (word("yes"), True)], int(ticked))
 
 
 @dataclass(frozen=True)

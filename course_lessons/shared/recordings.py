@@ -11,6 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from course_language import say
 from course_utils import content
 
 from .profiling import Facts, facts_of
@@ -88,7 +89,7 @@ def load(name: str) -> Recording:
         name,
         FOLDER / f"{name}.json.gz",
         regime=about.get("regime", ""),
-        **{word: about[word] for word in words},
+        **{word: say(about[word]) for word in words},
     )
 
 

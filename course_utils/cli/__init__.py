@@ -6,12 +6,12 @@ modules it cannot work without: a Python that lacks one of them hands over to th
 
 import argparse
 import difflib
-import importlib
 import importlib.util
 import os
 import sys
 from types import ModuleType
 
+from course_language import word
 from course_utils.cli import bootstrap
 
 COMMANDS = {
@@ -103,7 +103,7 @@ def _dispatch(name: str, words: list[str]) -> int:
         words, rest = words[:cut], words[cut + 1 :]
     parser = argparse.ArgumentParser(
         prog=f"{bootstrap.COMMAND} {name}",
-        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + ".",
+        description=COMMANDS[name][0].upper() + COMMANDS[name][1:] + word(". ").rstrip(),
         epilog="What stands after  --  goes to Jupyter or to pytest." if name in PASS_ON else None,
     )
     module.add_arguments(parser)

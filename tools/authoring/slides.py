@@ -15,6 +15,7 @@ from pathlib import Path
 
 from nbformat import NotebookNode
 
+from course_language import chosen, word
 from course_utils.stubs import AuthoringError
 from tools.authoring.form import tags
 
@@ -26,8 +27,8 @@ FIGURE = 500
 
 PARTS = ("dist/reveal.css", "dist/theme/white.css", "dist/reveal.js", "plugin/notes/notes.js")
 
-_SHOWN = re.compile(r"^\s*([-*] |[|>]|\d+\. |```|!\[|<img)|\*\*Predict", re.MULTILINE)
-_BADGES = re.compile(r"^\[!\[Open in .*\n*", re.MULTILINE)
+_SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img)|\*\*{word('Predict')}", re.MULTILINE)
+_BADGES = re.compile(r"^\[!\[.*(?:Colab|Kaggle).*\n*", re.MULTILINE)
 _IMPORT = (ast.Import, ast.ImportFrom, ast.Expr)
 
 
@@ -162,7 +163,7 @@ def slides_page(nb: NotebookNode, title: str, reveal: Path) -> str:
         extra_loaders=[DictLoader({"course_slides.html.j2": _TEMPLATE})],
         template_file="course_slides.html.j2",
     )
-    told = {"title": title, "styles": f"{styles}\n{_STYLE}"}
+    told = {"title": title, "language": chosen(), "styles": f"{styles}\n{_STYLE}"}
     told["scripts"] = [_embedded(script), _embedded(notes)]
     page, _ = exporter.from_notebook_node(for_slides(nb), resources={"course": told})
     return page
@@ -178,7 +179,7 @@ _TEMPLATE = """\
 {%- extends 'index.html.j2' -%}
 {%- block header -%}
 <!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>{{ resources.course.title }}</title>
+<html lang="{{ resources.course.language }}"><head><meta charset="utf-8"><title>{{ resources.course.title }}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 {{ resources.include_css("static/index.css") }}
 {{ resources.include_css("static/theme-light.css") }}

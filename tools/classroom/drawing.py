@@ -10,6 +10,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
+from course_language import say, spoken
 from course_utils.exercises import Exercise
 from course_utils.plots import COLOURS, use_style
 
@@ -22,11 +23,11 @@ CELL = (0.52, 0.27)
 FIRST, LATER, UNTRIED = (COLOURS[2], "white"), ("#bfe3d6", "black"), ("#efefec", "#77776f")
 NOT_YET, RAISED = (COLOURS[4], "black"), (COLOURS[3], "black")
 _LEGEND = {
-    "right at once": FIRST,
-    "✓3  right at the third try": LATER,
-    "4?  four tries, not yet": NOT_YET,
-    "2!  two tries, stopped with an error": RAISED,
-    "not tried": UNTRIED,
+    spoken("right at once"): FIRST,
+    spoken("✓3  right at the third try"): LATER,
+    spoken("4?  four tries, not yet"): NOT_YET,
+    spoken("2!  two tries, stopped with an error"): RAISED,
+    spoken("not tried"): UNTRIED,
 }
 
 
@@ -54,7 +55,7 @@ def class_picture(room: Classroom, exercises: Sequence[Exercise]) -> tuple[bytes
     bars.grid(visible=False)
     bars.tick_params(axis="y", length=0)
     handles = [
-        Patch(facecolor=fill, edgecolor="#aaaaaa", label=name)
+        Patch(facecolor=fill, edgecolor="#aaaaaa", label=say(name))
         for name, (fill, _) in _LEGEND.items()
     ]
     fig.legend(handles=handles, loc="outside lower left", ncols=3 if columns > 8 else 2, fontsize=9)

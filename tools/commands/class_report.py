@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_language import chosen, word
 from tools.commands import refuse
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def main(args: argparse.Namespace) -> int:
         places = _write(args.output, room, exercises)
     except OSError as error:
         return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
-    print(f"The same as a page and as a picture: {', '.join(map(str, places))}")
+    print(f"The same as a page and as a picture: {word(', ').join(map(str, places))}")
     return 0
 
 
@@ -114,11 +115,11 @@ def page(room: Classroom, exercises: Sequence[Exercise], png: bytes, alt: str) -
         table(head, [[name, *marks] for name, marks in grid(room, exercises)])[1],
         "</div></details>",
     ]
-    return f"{_HEAD}{''.join(parts)}</body></html>\n"
+    head = f'<!DOCTYPE html>\n<html lang="{chosen()}"><head><meta charset="utf-8">'
+    return f"{head}<title>{word('Class report')}</title>{_STYLE}{''.join(parts)}</body></html>\n"
 
 
-_HEAD = """<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><title>Class report</title>
+_STYLE = """
 <meta name="viewport" content="width=device-width"><style>
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 1.5em auto; padding: 0 1em; }
@@ -164,9 +165,10 @@ def _left_out(room: Classroom) -> list[str]:
 
 
 def _remarks(room: Classroom) -> list[str]:
-    missing = [f"No file from: {', '.join(room.missing)}"] if room.missing else []
-    believed = ", ".join(f"{name} by {file}" for name, file in room.believed.items())
-    return [f"- {remark}." for remark in [*room.remarks, *missing, f"Believed: {believed}"]]
+    missing = [f"No file from: {word(', ').join(room.missing)}"] if room.missing else []
+    believed = word(", ").join(f"{name} by {file}" for name, file in room.believed.items())
+    remarks = [*room.remarks, *missing, f"Believed: {believed}"]
+    return [f"- {remark}{word('. ').rstrip()}" for remark in remarks]
 
 
 def _write(folder: Path, room: Classroom, exercises: Sequence[Exercise]) -> list[Path]:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
+from course_language import say, spoken, word
 from course_utils import evidence
 from course_utils.timing import Measurement
 
+spoken("as given", "light", "heavy", "loader epoch", "channels last", "benchmark")
 Selection = Mapping[str, Any]
 """Parameters with the value they must have, or a tuple of values."""
 
@@ -195,7 +197,7 @@ HIDDEN = ("processor", "kind", "memory", "per", "images")
 
 def _named(experiment: str, parameters: Mapping[str, Any]) -> str:
     """Name what was done: a published number by its own words, another by its experiment."""
-    work = parameters.get("work") or experiment.replace("_", " ")
+    work = say(parameters.get("work") or experiment.replace("_", " "))
     rest = [name for name in parameters if name not in ("work", *HIDDEN)]
     return ", ".join([work, *(_said(name, parameters) for name in rest)])
 
@@ -203,11 +205,11 @@ def _named(experiment: str, parameters: Mapping[str, Any]) -> str:
 def _said(name: str, m: Measurement | Mapping[str, Any]) -> str:
     """Say what a parameter was: ``"batch 64"``, ``"channels last"``, ``"pinned"``, ``"fp16"``."""
     value = (m.parameters if isinstance(m, Measurement) else m)[name]
-    words = name.replace("_", " ")
+    words = say(name.replace("_", " "))
     if isinstance(value, bool):
-        return words if value else f"not {words}"
+        return words if value else word(f"not {words}")
     return (
-        str(value)
+        say(value)
         if isinstance(value, str)
         else f"{value} {words}"
         if name == "workers"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from course_language import word
 from course_utils.tqdm_bar import bar
 
 from . import prepare, processes
@@ -221,7 +222,7 @@ class _Launch:
     def _show(self, progress: bar, last: str) -> None:
         count = len(self.output.ranks)
         ranks = f"{count} rank{'s' * (count > 1)}"
-        text = f"{ranks}, {self.seconds:.0f} s   {last}"[:100].rstrip()
+        text = f"{ranks}{word(', ')}{self.seconds:.0f} s   {last}"[:100].rstrip()
         if text != self.progress:
             progress.bar_format = text.replace("{", "{{").replace("}", "}}")
             progress.refresh()

@@ -9,6 +9,7 @@ import ast
 import datetime as dt
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -107,6 +108,20 @@ def _course(root: Path) -> Iterator[Text]:
         for name, text in told.items():
             if text:
                 yield Text(str(text), f"{lesson['id']} {name}")
+    yield from (Text(text, "what others published") for text in _published(root) if _WORDED(text))
+
+
+_WORDED = re.compile(r"\b[a-z]{2,}\b|^a ").search
+
+
+def _published(root: Path) -> Iterator[str]:
+    """Yield what the records of others' work say to a reader: titles of traces; what ran, and on what."""
+    folder = root / "course_lessons" / "recorded"
+    index = json.loads((folder / "traces" / "index.json").read_text(encoding="utf-8"))
+    yield from (about["title"] for about in index.values())
+    results = json.loads((folder / "published.json").read_text(encoding="utf-8"))["results"]
+    yield from (result["parameters"].get("work", "") for result in results)
+    yield from (result["device"] for result in results)
 
 
 def _notebook(path: Path) -> Iterator[Text]:
