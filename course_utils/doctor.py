@@ -102,13 +102,8 @@ def examine() -> Report:
     """
     facts = gather()
     doors = judge(facts)
-    return Report(
-        doors=doors,
-        machine=_machine(facts),
-        advice=advise(facts, doors),
-        can_run=facts["torch"]["imports"],
-        facts=facts,
-    )
+    runs = facts["torch"]["imports"]
+    return Report(doors, _machine(facts), advise(facts, doors), runs, facts)
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -123,24 +123,12 @@ def curves(
     fig, ax = plt.subplots(layout="constrained")
     for i, (name, (x, y)) in enumerate(series.items()):
         kind = (kinds or {}).get(name, "")
-        ax.plot(
-            x,
-            y,
-            marker=MARKERS[i % len(MARKERS)],
-            linestyle=DASHES.get(kind, "-"),
-            label=f"{name} ({kind})" if kind else name,
-        )
+        look = {"marker": MARKERS[i % len(MARKERS)], "linestyle": DASHES.get(kind, "-")}
+        ax.plot(x, y, **look, label=f"{name} ({kind})" if kind else name)
     if reference:
         ax.axhline(reference[0], color="#666666", linewidth=1)
-        ax.text(
-            1,
-            reference[0],
-            reference[1],
-            transform=ax.get_yaxis_transform(),
-            ha="right",
-            va="bottom",
-            color="#555555",
-        )
+        look = {"ha": "right", "va": "bottom", "color": "#555555"}
+        ax.text(1, *reference, transform=ax.get_yaxis_transform(), **look)
     _label(ax, xlabel, ylabel, title, log)
     if xticks is not None:
         ax.set_xticks(list(xticks), [f"{tick:g}" for tick in xticks])
@@ -316,13 +304,7 @@ class LivePlot:
 
 
 def _label(ax: Axes, xlabel: str, ylabel: str, title: str, log: str) -> None:
-    ax.set_xlabel(xlabel)
-    ax.set_ylabel(ylabel)
-    ax.set_title(title)
-    if "x" in log:
-        ax.set_xscale("log")
-    if "y" in log:
-        ax.set_yscale("log")
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title, **{f"{axis}scale": "log" for axis in log})
 
 
 class _Figure(Bundle):

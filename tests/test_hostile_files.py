@@ -19,9 +19,10 @@ from harness import NOTEBOOKS, ROOT
 from support import skip
 from test_workshop import NOW, entry, run, write_hand_in
 
-from course_utils import files, progress_file
+from course_utils import course, files, progress_file, session
 from course_utils.cli import reset
 from course_utils.cli.installer import Installer
+from course_utils.exercises import lesson
 from course_utils.hand_in import checksum
 from tools.classroom import preflight
 
@@ -188,6 +189,66 @@ def test_a_hostile_progress_file_hands_in_what_is_whole(tmp_path, monkeypatch, c
     attacked("bad progress files", len(bad) + 1)
 
 
+@pytest.mark.parametrize("place", ["a pipe", "a device", "a folder", "in no folder", "too large"])
+def test_a_progress_file_that_is_none_is_one_sentence(
+    tmp_path, monkeypatch, capsys, attacked, place
+):
+    if os.name == "nt":
+        skip("Windows has no such files", until="2027-11-30")
+    path = {"a device": Path("/dev/zero"), "in no folder": Path("/proc/no home/a")}.get(place)
+    path = path or tmp_path / "progress.jsonl"
+    monkeypatch.setenv("COURSE_PROGRESS", str(path))
+    if place == "a pipe":
+        os.mkfifo(path)
+    elif place == "a folder":
+        path.mkdir()
+    elif place == "too large":
+        with path.open("wb") as file:
+            file.truncate(10**9)
+    begun = time.monotonic()
+    assert progress_file.solved() == set()
+    exercise = lesson("01").speedup
+    exercise.check(exercise.reference)
+    session.course_map()
+    said = "".join(capsys.readouterr())
+    assert "Right" in said and "Lesson" in said
+    if place != "a device":  # which takes what is written
+        assert ("could not be kept in" in said) == (place != "too large")
+    if place != "in no folder":
+        assert f"(your progress in {path} is not read: " in said
+    assert timed("hand_in", "--name", "a", "--output", tmp_path) == 1
+    assert str(path) in capsys.readouterr().err
+    assert time.monotonic() - begun < 6 * SECONDS
+    attacked(
+        "own: progress files that are a pipe, a device, a folder, on a disk that takes nothing, 1 GB",
+        1,
+    )
+
+
+def test_a_notebook_with_an_output_of_fifty_megabytes_is_one_sentence(tmp_path, capsys, attacked):
+    notebook = json.loads((NOTEBOOKS / "00_start_here.ipynb").read_text("utf-8"))
+    code = next(cell for cell in notebook["cells"] if cell["cell_type"] == "code")
+    code["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x" * 50_000_000}]
+    path = tmp_path / "00_start_here.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    assert timed("notebooks", "--check", path) == 1
+    said = "".join(capsys.readouterr())
+    assert "00_start_here.ipynb" in said and "50 MB" in said and len(said) < 1000
+    attacked("own: a notebook with an output of 50 MB", 1)
+
+
+def test_a_table_of_contents_of_aliases_fills_no_memory(tmp_path, attacked):
+    merged = "".join(f"b{i}: &b{i} {{<<: [*b{i - 1}, *b{i - 1}]}}\n" for i in range(1, 60))
+    listed = "".join(f"b{i}: &b{i} [*b{i - 1}, *b{i - 1}]\n" for i in range(1, 60))
+    for text in (f"b0: &b0 {{a: 1}}\n{merged}", f"b0: &b0 [a]\n{listed}lessons: [*b59]\n"):
+        (tmp_path / "course.yml").write_text(text, encoding="utf-8")
+        begun = time.process_time()
+        with pytest.raises(course.CourseFileError, match=r"course\.yml .*alias"):
+            course.load_course(tmp_path / "course.yml")
+        assert time.process_time() - begun < SECONDS
+    attacked("own: a table of contents of aliases", 2)
+
+
 def test_hostile_reports_of_seats_leave_the_room_its_page(tmp_path, capsys):
     found = [preflight.Check("python", "ok", "3.13")]
     whole = preflight.as_json(found, "seat-01", 1)
@@ -218,8 +279,6 @@ def test_hostile_records_notebooks_and_tables_of_contents_are_one_sentence(
         path = tmp_path / "00_start_here.ipynb"
         path.write_bytes(data)
         timed("notebooks", "--check", path)
-    from course_utils import course
-
     broken = tmp_path / "course.yml"
     monkeypatch.setattr(course, "course_file", lambda: broken)
     for data in TEXTS.values():

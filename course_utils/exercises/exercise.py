@@ -170,9 +170,14 @@ class Exercise:
                     shown.append(self._explain(found))
             except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
                 problems.append(error)
+            else:
+                guard.forget(None)
 
         def explain() -> None:
-            shown.append(self._explain(problems.pop()))
+            problem = problems.pop()
+            if not late:
+                shown.append(self._explain(problem))
+            guard.forget(problem)
 
         if not self._warm:  # what a check imports is there before the clock runs: no limit cuts it
             self._warm = True
@@ -183,15 +188,17 @@ class Exercise:
             shown.clear()
         ended, replaced = guard.run(judge, self.limit, answer, self)
         kinds = [type(problem) for problem in problems]  # isinstance() would ask a learner's class
-        if not ended or kinds == [guard.Stop]:
+        late = not ended or kinds == [guard.Stop]
+        if problems:
+            error = problems[0].error if kinds == [Raised] else problems[0]
+            with suppress(Exception):  # what an error says of itself is the learner's code too
+                guard.run(explain, 1.0, None, self)
+        if late:
             seen = ((word("Seen"), f"more than {self.limit:g} s"),)
             return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen), replaced
-        if not problems:
+        if not kinds:
             found = shown[0] if shown else Result(self.id, "right", text=self.why)
             return found, replaced
-        error = problems[0].error if kinds == [Raised] else problems[0]
-        with suppress(Exception):  # what an error says of itself is the learner's code too
-            guard.run(explain, 1.0, None, self)
         # The last error, for explain(); without its traceback it keeps no frame alive.
         sys.last_value = BaseException.with_traceback(error, None)
         return shown[0] if shown else Result(self.id, "raised", "error", _MUTE), replaced

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import gc
 import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -73,6 +75,7 @@ def run(
         main = threading.current_thread() is threading.main_thread()
         ended = (_on_main if main and hasattr(signal, "setitimer") else _in_thread)(work, limit)
     finally:
+        gc.callbacks.clear()  # they could be the learner's
         patched = _BUILTINS.copy()
         _BUILTINS.update(originals)  # first: what follows needs them
         replaced += [f"builtins.{n}" for n, f in originals.items() if patched.get(n) is not f]
@@ -84,6 +87,14 @@ def run(
                 pass
         _running.release()
     return ended, replaced
+
+
+def forget(error: BaseException | None) -> None:
+    """Let go, within a run, of what an answer left: its destructors are its code too, and may never end."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__context__
+    gc.collect(1)
 
 
 # --- In time
@@ -218,8 +229,8 @@ def _in_thread(work: Callable[[], None], limit: float) -> bool:
         while thread.is_alive() and _now() < latest and (more := owed()):
             thread.join(more)
     finally:
-        stopped, deadline = thread.is_alive(), time.monotonic() + 1.0
-        while thread.is_alive() and time.monotonic() < deadline:
+        stopped, deadline = thread.is_alive(), _now() + 1.0
+        while thread.is_alive() and _now() < deadline:
             if not _simulates(sys._current_frames().get(thread.ident)):
                 raise_in(thread)
             thread.join(0.1)

@@ -47,8 +47,9 @@ def refuse(own: dict[str, Any]) -> Undo:
     for owner, names in _REFUSED.items():
         for name in filter(functools.partial(hasattr, sys.modules.get(owner)), names.split()):
             refused(sys.modules[owner], name)
-    put.append((vars(sys), "setrecursionlimit", sys.setrecursionlimit))
-    sys.setrecursionlimit = lambda limit: None
+    for name in ("setrecursionlimit", "setswitchinterval"):
+        put.append((vars(sys), name, getattr(sys, name)))
+        setattr(sys, name, lambda value: None)
     return lambda: [names.update({name: original}) for names, name, original in put]
 
 
@@ -81,4 +82,6 @@ _REFUSED = {
     "_signal": _SIGNALS,
     "resource": "setrlimit prlimit",
     "builtins": "input breakpoint",
+    "sys": "addaudithook",
+    "time": "clock_settime clock_settime_ns",
 }

@@ -24,6 +24,7 @@ from typing import Any
 
 from .torch_state import Undo
 
+_set_interval = sys.setswitchinterval  # within a check it does nothing
 _MOST_MEMORY = 4 * 2**30
 _LIBRARIES = tuple(
     {str(Path(__file__).parents[3] / name) for name in ("course_utils", "course_lessons", "simgpu")}
@@ -94,7 +95,8 @@ def _keep_process() -> Undo:
     folder = os.getcwd() if os.path.isdir(".") else os.curdir
     trace, profile, deepest = sys.gettrace(), sys.getprofile(), sys.getrecursionlimit()
     hooks, interval = (threading.gettrace(), threading.getprofile()), sys.getswitchinterval()
-    lists = [(now, now[:]) for now in (sys.path, sys.meta_path, sys.path_hooks, gc.callbacks)]
+    lists = [(now, now[:]) for now in (sys.path, sys.meta_path, sys.path_hooks)]
+    collecting = gc.callbacks[:]
     mask = os.umask(0o077)
     os.umask(mask)
     warned = warnings.catch_warnings()
@@ -108,10 +110,11 @@ def _keep_process() -> Undo:
         sys.setprofile(profile)
         threading.settrace(hooks[0])
         threading.setprofile(hooks[1])
-        sys.setswitchinterval(interval)
+        _set_interval(interval)
         os.umask(mask)
         for now, old in lists:  # what a library has added may stay
             now[:] = [*old, *(one for one in now if not any(one is o for o in old))]
+        gc.callbacks[:] = collecting
         (gc.enable if collects else gc.disable)()
         warned.__exit__(None, None, None)
         if dict(os.environ) != environment:
@@ -161,7 +164,7 @@ def keep_threads(again: Undo) -> Undo:
     def back() -> None:
         if set(threading.enumerate()) == before:
             return
-        sys.setswitchinterval(1e-4)  # many that spin would leave it no turn
+        _set_interval(1e-4)  # many that spin would leave it no turn
         until = time.monotonic() + 1
         while time.monotonic() < until:
             frames, new = sys._current_frames(), set(threading.enumerate()) - before
