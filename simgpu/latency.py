@@ -110,10 +110,10 @@ def _moving(count: float, profile: Profile) -> float:
 
 def _product(product: Product, unit: str, profile: Profile, share: float) -> float:
     """Return how long a product takes by the quickest of the ways there are."""
-    ways = [_tiled(product, unit, profile) / share]
     if product.plane and (unit == "fp32" or (unit == "tf32" and profile.emulates(unit))):
-        ways += [_winograd_fused(product, profile), _winograd(product, profile)]
-    return min(ways)
+        ways = (_implicit, _winograd_fused, _winograd)
+        return min(way(product, profile) for way in ways)
+    return _tiled(product, unit, profile) / share
 
 
 def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] = ()) -> float:
@@ -158,14 +158,24 @@ def _tiled(product: Product, unit: str, profile: Profile, tiles: Iterable[Tile] 
     return best
 
 
+def _implicit(product: Product, profile: Profile) -> float:
+    """Return how long a 3 x 3 convolution takes that unfolds its input as it goes, two blocks at a time."""
+    blocks = math.ceil(product.rows / 128) * math.ceil(product.columns / 32)
+    flops = 2 * 128 * 32 * (product.depth + profile.shared.fill_simt)
+    return _waves(blocks, flops, profile, 2) / profile.convolution_share
+
+
 def _winograd_fused(product: Product, profile: Profile) -> float:
-    """Return how long a 3 x 3 convolution takes in one kernel that has 16 products for each 2 x 2 pixels."""
+    """Return how long it takes in one kernel that has 16 products for each 2 x 2 pixels.
+
+    A block is of 8 x 16 pixels and 32 channels; the weights are transformed before.
+    """
     images, height, width = product.plane
-    patches = images * math.ceil(height / 2) * math.ceil(width / 2)
-    inner = product.depth // 9
-    whole = Product(1, patches, product.columns, 16 * (inner + profile.shared.winograd_fill))
-    tile = (32, 32) if profile.capability >= (8, 0) else (64, 32)
-    return _tiled(whole, "fp32", profile, [tile]) / profile.winograd_share
+    inner, outer = product.depth // 9, product.columns
+    blocks = images * math.ceil(height / 8) * math.ceil(width / 16) * math.ceil(outer / 32)
+    flops = 2 * 16 * 32 * 32 * (inner + profile.shared.winograd_fill)
+    took = _waves(blocks, flops, profile) / profile.winograd_share
+    return took + profile.kernel_floor + _transforms((9 + 16) * inner * outer, profile)
 
 
 def _winograd(product: Product, profile: Profile) -> float:
@@ -173,8 +183,24 @@ def _winograd(product: Product, profile: Profile) -> float:
     images, height, width = product.plane
     patches = images * math.ceil(height / 4) * math.ceil(width / 4)
     inner, outer = product.depth // 9, product.columns
+    wide = 128 if profile.capability >= (8, 0) else 64
+    blocks = 36 * math.ceil(patches / 128) * math.ceil(outer / wide)
+    flops = 2 * 128 * wide * (inner + profile.shared.winograd_fill)
+    took = _waves(blocks, flops, profile) / profile.winograd_share
     pixels = images * height * width
     moved = pixels * (inner + outer) + 36 * patches * (inner + outer) + (9 + 36) * inner * outer
-    products = Product(36, outer, patches, inner, True)
-    moving = _moving(4 * moved, profile) / profile.shared.winograd_transform
-    return moving + _tiled(products, "fp32", profile) / profile.winograd_parts_share
+    return took + 3 * profile.kernel_floor + _transforms(moved, profile)
+
+
+def _waves(blocks: int, flops: float, profile: Profile, at_once: int = 1) -> float:
+    """Return how long so many blocks take, so many of them at a time on each processor."""
+    waves = math.ceil(blocks / (profile.processors * at_once))
+    rate = (
+        profile.rates["fp32"] * profile.throttle_most
+    )  # as in `_tiled`; what is lost to heat is in the shares
+    return waves * at_once * flops * profile.processors / rate
+
+
+def _transforms(elements: float, profile: Profile) -> float:
+    """Return how long it takes to read and write what goes into a Winograd domain and out of it."""
+    return 4 * elements / (profile.memory_rate * profile.shared.winograd_transform)

@@ -49,7 +49,7 @@ class Shared:
     convolution_share_tensor
         Of the rate of a product: what a convolution reaches on tensor cores.
     winograd_fill, winograd_transform
-        Steps of depth that starting a tile of Winograd's kernel costs, and the share of the rate of
+        Steps of depth that starting a block of Winograd's kernels costs, and the share of the rate of
         bytes that his transforms reach.
     """
 
@@ -146,9 +146,9 @@ class Profile:
     tile_half
         How many columns and rows a tile has, by their harmonic mean's half, at which a processor
         reaches half of what it reaches in a tile without end, on ordinary cores (see `latency`).
-    convolution_share, winograd_share, winograd_parts_share
+    convolution_share, winograd_share
         Of the rate of a product in float32: what a convolution reaches that unfolds its input as it
-        goes, Winograd's way in one kernel, and the products of his way in several.
+        goes, and what the products of Winograd's ways reach.
     throttle_after, throttle_rise, throttle_most
         A kernel that computes for longer than the first (seconds) runs into the card's power limit:
         it takes longer by its time over that one to the power of the second, at most by the third.
@@ -196,7 +196,6 @@ class Profile:
     tile_half: float
     convolution_share: float
     winograd_share: float
-    winograd_parts_share: float
     throttle_after: float
     throttle_rise: float
     throttle_most: float

@@ -108,6 +108,23 @@ def test_a_convolution_of_3_by_3_has_a_shorter_way_in_float32_at_stride_1_only()
     assert latency.seconds(half, A100) == latency.seconds(plain, A100)
 
 
+@pytest.mark.parametrize("card", [A100, T4])
+def test_a_convolution_of_3_by_3_goes_in_waves_over_the_processors(card):
+    """An image is one block here: with one more than there are processors, most of them wait."""
+
+    def images(count):
+        shape = 1, count * 8 * 16, 32, 9 * 256
+        return of_product(
+            *shape, unit="fp32", profile=card, plane=(count, 8, 16), kind="convolution"
+        )
+
+    full = images(card.processors)
+    assert images(card.processors // 2) > 0.9 * full
+    assert images(card.processors + 1) > 1.2 * full
+    took = [images(count) for count in range(1, 3 * card.processors)]
+    assert took == sorted(took)
+
+
 def test_a_card_without_tf32_convolves_the_same_way_whether_it_is_allowed():
     short = convolve(56, 3)
     fast = short._replace(unit="tf32")

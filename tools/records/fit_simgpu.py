@@ -67,7 +67,6 @@ _TOUCHES = {
     "winograd_transform": ("convolution",),
     "convolution_share": ("convolution",),
     "winograd_share": ("convolution",),
-    "winograd_parts_share": ("convolution",),
     "winograd_fill": ("convolution",),
 }
 """The kinds of work that say something of a figure."""
@@ -80,7 +79,7 @@ FIGURES: tuple[Figure, ...] = (
     *(
         (card, name)
         for card in ("T4", "others")
-        for name in ("convolution_share", "winograd_share", "winograd_parts_share")
+        for name in ("convolution_share", "winograd_share")
     ),
     ("T4", "tile_half"),
     ("others", "tile_half"),
@@ -173,16 +172,18 @@ def grouped(found: Sequence[Example]) -> dict[tuple[str, str], list[Example]]:
     return dict(groups)
 
 
-def fit(model: Model, found: Sequence[Example], rounds: int) -> None:
-    """Change the model's figures so that it comes nearer to the rows that are not judged by."""
+def fit(
+    model: Model, found: Sequence[Example], rounds: int, figures: Sequence[Figure] = FIGURES
+) -> None:
+    """Change these figures of the model so that it comes nearer to the rows that are not judged by."""
     drawn = random.Random(SEED)
     groups = {
         key: drawn.sample(group, min(MOST, len(group)))
         for key, group in grouped([e for e in found if not e.judged]).items()
     }
-    step = dict.fromkeys(FIGURES, 0.2)
+    step = dict.fromkeys(figures, 0.2)
     for number in range(rounds):
-        for figure in FIGURES:
+        for figure in figures:
             card, name = figure
             there = {card, *(_LIKE.get(card, ()))}
             touched = [
@@ -237,9 +238,9 @@ _EVIDENCE = {
 }
 
 
-def write(model: Model, path: Path) -> None:
+def write(model: Model, path: Path, fitted: Sequence[Figure] = FIGURES) -> None:
     """Write the figures into the file of profiles, each with its source; the rest stays as it is."""
-    figures = {(card, name) for card, name in FIGURES}
+    figures = set(fitted)
     lines, card = [], ""
     for line in path.read_text(encoding="utf-8").splitlines():
         if opened := re.match(r'    "([^"]+)": \{$', line):
@@ -274,15 +275,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument(
+        "--kind",
+        action="append",
+        choices=_EVIDENCE,
+        help="only figures that this says something of",
+    )
     parser.add_argument("--write", action="store_true", help="write them into profiles.json")
     args = parser.parse_args(argv)
     found, model = examples(args.files), Model()
+    figures = [
+        (card, name) for card, name in FIGURES if {*_TOUCHES[name]} & {*(args.kind or _EVIDENCE)}
+    ]
     report(model, found)
-    fit(model, found, args.rounds)
+    fit(model, found, args.rounds, figures)
     report(model, found)
     if args.write:
-        write(model, Path(profiles.__file__).with_name("profiles.json"))
-    for card, name in FIGURES:
+        write(model, Path(profiles.__file__).with_name("profiles.json"), figures)
+    for card, name in figures:
         print(f"{card:10} {name:18} {model.get((card, name)):.4g}")
     return 0
 
