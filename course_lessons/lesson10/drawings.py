@@ -146,7 +146,7 @@ def mesh(dimensions: Mapping[str, int], doing: Mapping[str, str]) -> None:
     ax.text((columns - 1) / 2, -0.7, words, ha="center", va="bottom")
     ends = (-0.72, -0.36), (-0.72, rows - 0.64)
     ax.annotate("", *ends, arrowprops={**arrow, "color": ORANGE})
-    words = f"{down} ({rows}):\n{doing[down]}"
+    words = f"{down} ({rows}){word(': ').rstrip()}\n{doing[down]}"
     ax.text(-0.82, (rows - 1) / 2, words, ha="right", va="center", color="#a34400")
     ax.set(xlim=(-0.6 * columns, columns - 0.45), ylim=(rows - 0.55, -1.05))
     ax.set_axis_off()
