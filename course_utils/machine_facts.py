@@ -94,8 +94,7 @@ def _find_driver() -> dict[str, Any]:
     smi = _nvidia_smi()
     module = _nvidia_module()
     if smi is not None:
-        rows = _smi_rows(smi)
-        if rows:
+        if rows := _smi_rows(smi):
             return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
         if module:
             problem = "nvidia-smi cannot reach the GPU"
