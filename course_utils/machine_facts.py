@@ -91,8 +91,7 @@ def _find_driver() -> dict[str, Any]:
     """Ask the system, not torch: ``kind``, ``version``, ``gpus`` (names), ``problem``."""
     if sys.platform == "darwin":
         return {"kind": "apple" if platform.machine() == "arm64" else None}
-    smi = _nvidia_smi()
-    module = _nvidia_module()
+    smi, module = _nvidia_smi(), _nvidia_module()
     if smi is not None:
         if rows := _smi_rows(smi):
             return {"kind": "nvidia", "version": rows[0][1], "gpus": [row[0] for row in rows]}
