@@ -95,7 +95,7 @@ def spoken(*english: str) -> Any:
 def punctuated(text: str) -> str:
     """Return a text that a program put together, with the language's own marks beside its own letters."""
     own = {mark: say(mark) for mark in spoken(", ", "; ", ": ", ". ", " (", ")")}
-    beside = r"[^\W\d_\0-\u024f]|[）”]"  # letters of another script than the Latin one
+    beside = r"[^\W\d_\0-\u024f\u2070-\u209f]|[）”]"  # letters of another script than the Latin one
     if chosen() == "en":
         return text
     said = rf"[^()]*(?:{beside})[^()]*"

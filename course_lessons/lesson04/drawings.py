@@ -12,6 +12,7 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from course_language import word
 from course_utils import plots
 from course_utils.devices import abilities
 from course_utils.plots import BLUE, COLOURS, GREEN, MARKERS, ORANGE, present
@@ -133,7 +134,7 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
     means = {
         name: torch.stack([*found]).view(-1, 10).mean(1).tolist() for name, found in runs.items()
     }
-    ends = "; ".join(f"{name} {found[-1]:.2f}" for name, found in means.items())
+    ends = word("; ").join(f"{name} {found[-1]:.2f}" for name, found in means.items())
     plots.curves(
         {name: (range(10, 10 * len(found) + 1, 10), found) for name, found in means.items()},
         xlabel="step",
@@ -181,7 +182,9 @@ def speed_ups(
         Where they were measured; on the simulated one they are modelled.
     """
     kind = kind_of(device)
-    said = "; ".join(f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items())
+    said = word("; ").join(
+        f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items()
+    )
     plots.curves(
         curves,
         xlabel="batch size",
@@ -212,7 +215,7 @@ def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
         ax.plot(values, heights, MARKERS[row], color=COLOURS[row], alpha=0.75)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
-    said = "; ".join(
+    said = word("; ").join(
         f"{name} {min(v):.1f} to {max(v):.1f}, mean {statistics.fmean(v):.1f}"
         for name, v in groups.items()
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from course_language import word
 from course_lessons.lesson04.drawings import scaled_gradients, share_lost
 from course_lessons.shared.explorer import Explorer, slider
 
@@ -22,7 +23,7 @@ def loss_scale(gradients: torch.Tensor) -> None:
     good = [power for power, (zeros, infinite) in lost.items() if zeros < 1 and not infinite]
     Explorer(
         question="How wide is the choice: at how many powers of two is less than 1 % of these gradients lost, and none inf?",
-        guesses=("none", "two or three", "about ten", "about thirty"),
+        guesses=(word("none"), "two or three", "about ten", "about thirty"),
         controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
         found=f"{len(good)}, from 2^{min(good, default=0)} to 2^{max(good, default=0)}: the scale moves the whole histogram and changes no shape. These are the "
