@@ -28,7 +28,7 @@ _HEADS = spoken("Seen in: ", "**Remedy.** ")
 _MEMORY = spoken("out of memory|OOM")  # the pages' word, and others for it
 _WORDS = """a after an and are at attribute be but can code do does during error few for from get got have help how
 i in is it my no not object of on or please so some steps that the this to torch train training was what when while
-why with work"""
+why with work due because epoch iteration"""
 _PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
 _SHARE, _WEIGHT = 0.6, 2.5  # what an entry must share with a question, at least, to be near
 NOTHING = (
@@ -100,10 +100,12 @@ def link(entry: Entry) -> str:
 def normal(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’]s\b|['’`]", "", text.lower())
-    text = re.sub(r"\boom\b", "out of memory", text.replace("timed out", "timeout"))
+    text = re.sub(r"\boom\b", "out of memory", re.sub(r"\btimed? out\b", "timeout", text))
     text = re.sub(r"\b(?:hangs|hanging|stuck|freezes)\b", "hang", text)
+    text = re.sub(r"\b(?:amp|(?:mixed|half) precision|float16)\b", "fp16", text)
+    text = text.replace("optimis", "optimiz").replace("cannot", "cant")
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
-    return " ".join("cuda" if w == "sim" else w for w in words).replace("optimis", "optimiz")
+    return " ".join("cuda" if w == "sim" else re.sub(r"(?<=[a-z]{3})s$", "", w) for w in words)
 
 
 def says(form: str, said: str) -> bool:
@@ -141,7 +143,7 @@ def find(text: str, most: int = 3) -> list[Entry]:
     last = [match.start() for match in re.finditer(start, text)][-1:]
     asked, said = normal(text[last[0] if last else 0 :]).split()[:60], normal(text)
     query = {}
-    for word in set(asked) - _PLAIN:
+    for word in {word for word in asked if not {word, f"{word}s"} & _PLAIN}:
         if word not in tells and not word.isdigit():
             word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
         if word in tells or not word.isdigit():  # an unknown number is only this time's
@@ -165,7 +167,6 @@ def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
     text += f"**Remedy.** {first.remedy}\n\n{first.lesson}"
     text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
-
     pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
 
     def turned(match: re.Match[str]) -> str:

@@ -164,6 +164,13 @@ milliseconds before timing out.": "NCCL: watchdog caught a collective operation 
     "gpu not found": "No GPU is detected: torch.cuda.is_available() is False",
     "shm too small docker": "Bus error: shared memory is full",
     "dataloader worker killed bus error": "Bus error: shared memory is full",
+    "training got stuck due to timeout from dataloader": "A worker takes too long",
+    "loss is nan after few epochs amp": "Gradients become nan, found by anomaly detection",
+    "loss nan mixed precision after some iterations": "Gradients become nan, found by anomaly detection",
+    "watchdog caught collective operation time out allreduce": "NCCL: watchdog caught a collective operation timeout",
+    "no inf check recorded for this optimiser": "No inf checks were recorded",
+    "显存不够 CUDA out of memory 怎么办": "CUDA out of memory",
+    "NCCL Watchdog 超时 两张卡训练": "NCCL: watchdog caught a collective operation timeout",
 }
 
 

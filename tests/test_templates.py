@@ -470,6 +470,15 @@ def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path, attacked):
         ("train_fsdp", [], r"Use torchrun --standalone --nproc-per-node \d+ train_fsdp\.py"),
         ("profile_step", ["--batch-size", 5000, "--device", "cpu"], r"The data ends after 2 steps\."),
         ("memory_report", ["--snapshot", "x", "--device", "cpu"], r"Only CUDA and ROCm write a snap"),
+        ("train_single", ["--epochs", -3], r"^--epochs, .* begin at 1, --lr at 0\.$"),
+        ("train_amp", ["--clip", -1], r"^--epochs, .* begin at 1, --lr and --clip at 0\.$"),
+        ("train_accumulate", ["--accumulate", 0], r"^--epochs, .*--accumulate .* begin at 1,"),
+        ("train_resume", ["--folder", "said.txt"], r"^No folder for checkpoints: .*said\.txt"),
+        ("train_ddp", ["--batch-size", 0], r"^--epochs, --batch-size .* begin at 1, --lr at 0\.$"),
+        ("train_fsdp", ["--lr", -1], r"^--epochs, --batch-size .* begin at 1, --lr at 0\.$"),
+        ("profile_step", ["--steps", 0], r"^--steps and --batch-size begin at 1, --lr "),
+        ("profile_step", ["--trace", "no/x.json", "--device", "cpu"], r"^No trace can be written: .*x\.json"),
+        ("memory_report", ["--batch-size", 0], r"^--batch-size begins at 1, --lr at 0\.$"),
     ],
 )  # fmt: skip
 @pytest.mark.slow

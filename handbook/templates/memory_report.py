@@ -69,6 +69,8 @@ def main():
     parser.add_argument("--snapshot", metavar="FILE", help="for pytorch.org/memory_viz")
     args = parser.parse_args()
     # The device and the data.
+    if args.batch_size < 1 or args.lr < 0:
+        raise SystemExit("--batch-size begins at 1, --lr at 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)

@@ -4,6 +4,7 @@ python profile_step.py --steps 5
 """
 
 import argparse
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -60,6 +61,12 @@ def main():
     parser.add_argument("--trace", default="trace.json")
     args = parser.parse_args()
     # The device and the data.
+    if min(args.steps, args.batch_size) < 1 or min(args.lr, args.warmup) < 0:
+        raise SystemExit("--steps and --batch-size begin at 1, --lr and --warmup at 0.")
+    try:
+        Path(args.trace).open("ab").close()  # where the profiler cannot write, it does not say so
+    except OSError as error:
+        raise SystemExit(f"No trace can be written: {error}.") from None
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)

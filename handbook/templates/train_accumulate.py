@@ -77,6 +77,11 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="steps to a line of progress")
     args = parser.parse_args()
     # The device and the data.
+    ones = (args.epochs, args.batch_size, args.accumulate, args.log_every)
+    if min(ones) < 1 or min(args.lr, args.clip) < 0:
+        raise SystemExit(
+            "--epochs, --batch-size, --accumulate and --log-every begin at 1, --lr and --clip at 0."
+        )
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)

@@ -75,6 +75,8 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     args = parser.parse_args()
     # The device and the data.
+    if min(args.epochs, args.batch_size, args.log_every) < 1 or min(args.lr, args.clip) < 0:
+        raise SystemExit("--epochs, --batch-size and --log-every begin at 1, --lr and --clip at 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)

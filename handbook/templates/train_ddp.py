@@ -31,20 +31,18 @@ def make_model():
 
 
 def start():
-    """Join the group that torchrun starts; return this process's device: a GPU of its own, or the CPU."""
+    """Join the group that torchrun starts; return this process's device, its rank and their number."""
     local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
     if local < 0 or 0 < gpus <= local:
         raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_ddp.py")
-    if gpus:
-        torch.cuda.set_device(local)
+    torch.cuda.set_device(local if gpus else -1)  # a GPU of its own; -1: no GPU, the CPU
     dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
-    return torch.device("cuda", local) if gpus else torch.device("cpu")
+    return torch.device(f"cuda:{local}" if gpus else "cpu"), dist.get_rank(), dist.get_world_size()
 
 
 def save(state, folder):
     """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(state, buffer := io.BytesIO())
     data = buffer.getvalue()
     try:
         with open(folder / "unfinished", "wb") as file:
@@ -92,10 +90,11 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
+    if min(args.epochs, args.batch_size, args.log_every) < 1 or args.lr < 0:
+        raise SystemExit("--epochs, --batch-size and --log-every begin at 1, --lr at 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
-    device = start()
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    device, rank, ranks = start()
     say = print if rank == 0 else lambda text: None
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
@@ -107,8 +106,7 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     parts = {"model": model, "optimizer": optimizer}  # a scaler, too, if there is one
     args.folder.mkdir(parents=True, exist_ok=True)
-    found = [load(args.folder) if rank == 0 else None]
-    dist.broadcast_object_list(found)  # so all go on from the same checkpoint
+    dist.broadcast_object_list(found := [load(args.folder) if rank == 0 else None])  # one for all
     for name, part in parts.items() if (state := found[0])["epochs"] else ():
         part.load_state_dict(state[name])
     ddp = nn.parallel.DistributedDataParallel(model)  # averages the gradients in backward

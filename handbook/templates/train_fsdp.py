@@ -34,14 +34,13 @@ def make_model():
 
 
 def start():
-    """Join the group that torchrun starts; return this process's device: a GPU of its own, or the CPU."""
+    """Join the group that torchrun starts; return this process's device, its rank and their number."""
     local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
     if local < 0 or 0 < gpus <= local:
         raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_fsdp.py")
-    if gpus:
-        torch.cuda.set_device(local)
+    torch.cuda.set_device(local if gpus else -1)  # a GPU of its own; -1: no GPU, the CPU
     dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
-    return torch.device("cuda", local) if gpus else torch.device("cpu")
+    return torch.device(f"cuda:{local}" if gpus else "cpu"), dist.get_rank(), dist.get_world_size()
 
 
 def digest(folder):
@@ -64,8 +63,7 @@ def load(model, optimizer, folder):
     """Load the newest checkpoint that is whole, saved by any number of ranks; return its epochs."""
     found = sorted(folder.glob("epoch-*-*")) if dist.get_rank() == 0 else []
     while found and not found[-1].name.endswith(digest(found[-1])):
-        print(f"{found[-1]} is damaged: put aside")
-        os.replace(found[-1], folder / f"damaged-{found.pop().name}")
+        print("damaged, put aside:", found[-1].replace(folder / f"damaged-{found.pop().name}"))
     dist.broadcast_object_list(last := [found[-1] if found else None])
     if last[0]:
         weights, moments = get_state_dict(model, optimizer)
@@ -97,8 +95,9 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
-    device = start()
-    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if min(args.epochs, args.batch_size, args.log_every) < 1 or args.lr < 0:
+        raise SystemExit("--epochs, --batch-size and --log-every begin at 1, --lr at 0.")
+    device, rank, ranks = start()
     say = print if rank == 0 else lambda text: None
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
@@ -115,6 +114,7 @@ def main():
     fully_shard(model).to_empty(device=device)  # and now the numbers:
     model.apply(lambda part: hasattr(part, "reset_parameters") and part.reset_parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    args.folder.mkdir(parents=True, exist_ok=True)  # now, or after an hour
     first = load(model, optimizer, args.folder)
     say(f"training on {ranks} x {device.type}, {first} epochs are done; folder {args.folder}")
     for epoch in range(first, args.epochs):

@@ -44,8 +44,7 @@ def choose_device(name):
 
 def save(state, folder):
     """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
+    torch.save(state, buffer := io.BytesIO())
     data = buffer.getvalue()
     try:
         with open(folder / "unfinished", "wb") as file:
@@ -94,6 +93,8 @@ def main():
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
     # The device and the data.
+    if min(args.epochs, args.batch_size, args.log_every) < 1 or args.lr < 0:
+        raise SystemExit("--epochs, --batch-size and --log-every begin at 1, --lr at 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
@@ -107,7 +108,10 @@ def main():
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     parts = {"model": model, "optimizer": optimizer}  # a scaler, too, if there is one
-    args.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        args.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SystemExit(f"No folder for checkpoints: {error}.") from None
     state = load(args.folder)
     for name, part in parts.items() if state["epochs"] else ():
         part.load_state_dict(state[name])
