@@ -154,12 +154,8 @@ def _ask_torch(facts: dict[str, Any]) -> None:
     import torch
 
     build = _build()
-    facts["torch"] |= {
-        "imports": True,
-        "version": str(torch.__version__),
-        "build": build,
-        "cuda": torch.version.cuda,
-    }
+    known = {"version": str(torch.__version__), "build": build, "cuda": torch.version.cuda}
+    facts["torch"] |= {"imports": True, **known}
     driver = facts["driver"]
     backend = "cuda" if build in ("cuda", "rocm") else build
     if build == "cpu":
