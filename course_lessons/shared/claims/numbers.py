@@ -211,7 +211,7 @@ def _said(name: str, m: Measurement | Mapping[str, Any]) -> str:
     return (
         say(value)
         if isinstance(value, str)
-        else f"{value} {words}"
+        else word(f"{value} workers")
         if name == "workers"
         else f"{words} {value}"
     )
