@@ -173,7 +173,7 @@ BODIES = {
     "later: the module below": "posix._exit(1)",
     "later: threads that exit for ever": "def f():\n    while True:\n        try: os._exit(1)\n        except BaseException: pass\nthreading.Thread(target=f).start()\nreturn RIGHT(*ARGS)",
     "later: a destructor that loops": "class A:\n    __del__ = loops\na = A()\nreturn RIGHT(*ARGS)",
-    "later: a cycle whose destructor loops": "class A:\n    __del__ = loops\na = A(); a.a = a\nreturn RIGHT(*ARGS)",
+    "later: a cycle whose destructor loops": "class A:\n    __del__ = loops\na = [A()]; a.append(a)\nreturn RIGHT(*ARGS)",
     "later: an error that holds what loops": "class A:\n    __del__ = loops\na = A()\nraise ValueError",
     "later: an error before the error holds it": "class A:\n    __del__ = loops\ndef f(): a = A(); raise ValueError\ntry: f()\nexcept ValueError: raise KeyError",
     "later: a loop that holds it": "class A:\n    __del__ = loops\na = A()\nwhile True: pass",
