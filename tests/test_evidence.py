@@ -195,7 +195,9 @@ def test_an_accuracy_outside_0_to_1_is_refused(tmp_path, figures):
 def test_what_is_no_number_is_refused(tmp_path, word):
     path = write(tmp_path, result(q3=77.25))
     path.write_text(path.read_text(encoding="utf-8").replace("77.25", word), encoding="utf-8")
-    with pytest.raises(RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite number)"):
+    with pytest.raises(
+        RecordError, match=r"machine_t4\.json.*(not whole JSON|not a finite number)"
+    ):
         checks.checked(path)
 
 
