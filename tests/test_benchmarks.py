@@ -427,7 +427,12 @@ def test_the_tuning_can_be_seen(monkeypatch, capsys):
     [
         (("pears",), "There is no table pears: choose from peers, ladder", 2),
         (("--rounds", 4), "at least 5 rounds, not 4", 2),
-        (("--loop", "Lightening"), 'There is no row "Lightening": choose from bare, lesson 03', 2),
+        (
+            ("--loop", "Lightening"),
+            'There is no row "Lightening": choose from none, data on the',
+            2,
+        ),
+        (("peers", "--loop", "Lightening"), "choose from bare, lesson 03", 2),
         (("--quick", "--output", "x"), "leave out --quick or --output", 2),
     ],
 )
