@@ -49,6 +49,7 @@ from support import skip
 
 from course_utils.exercises import lesson
 from course_utils.exercises.guard import refusals
+from course_utils.exercises.judge import Judge
 
 PATIENCE = 90.0
 """Seconds without a line after which a process counts as hung: ten times what any case should take."""
@@ -246,6 +247,23 @@ def test_a_check_within_its_own_check_is_told_where_it_belongs():
     result = exercise.result(hostile.make_function(exercise, "return CHECK(RIGHT)"))
     assert result.outcome == "raised"
     assert "call check() below the function, not in it" in result.bundle().text
+
+
+def test_a_judge_that_an_answer_turned_into_a_kinder_one_has_no_say():
+    class Kind(Judge):
+        def no(self, diagnosis, *, seen=None, expected=None):
+            pass
+
+    def speedup(cpu_seconds, device_seconds):
+        frame = sys._getframe()
+        while frame := frame.f_back:
+            for value in [value for value in frame.f_locals.values() if type(value) is Judge]:
+                value.__class__ = Kind
+        return 0
+
+    result = lesson("01").speedup.result(speedup)
+    assert (result.outcome, result.diagnosis) == ("not_yet", "replaced")
+    assert "Kind" in result.bundle().text
 
 
 KERNEL = """

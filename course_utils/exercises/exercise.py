@@ -220,6 +220,8 @@ class Exercise:
             seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
             judge.no("wrong-arguments", seen=seen, expected=expected)
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
+        if type(judge) is not Judge:
+            Judge().no("replaced", seen=type(judge), expected=Judge)
 
     def _explain(self, problem: BaseException) -> Result:
         if isinstance(problem, NotTried):

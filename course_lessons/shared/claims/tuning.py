@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .documents import CHAPTER, CORE, CPU, FULL, GPU, GUIDE, HALF
 from .numbers import Ratio, Value
-from .weighing import MEMORY, Claim
+from .weighing import ERROR, MEMORY, Claim
 
 AMP = "Mixed precision"
 LOADING = "Loading, copying, accumulating"
@@ -249,7 +249,7 @@ TUNING: tuple[Claim, ...] = (
         section="课后练习 4 (Exercise 4)",
         low=None,
         high=1e-4,
-        unit="error",
+        unit=ERROR,
         tolerance=1,
         needs="Micro-batches of equal size and no BatchNorm: the mean of means is the mean only then, and BatchNorm sees one "
         "micro-batch at a time.",

@@ -16,8 +16,8 @@ from .numbers import Found, Rate, Ratio, Value
 WORDS = spoken("Holds", "Depends", "Not seen", "Cannot be so", "Open")
 """The verdicts, as `weigh` gives them."""
 
-MEMORY = "memory"
-"""The unit of claims about the memory that is saved."""
+MEMORY, ERROR = "memory", "error"
+"""Units of claims: of memory that is saved, of an error that is made."""
 
 ONLY_PUBLISHED = frozenset(
     [
@@ -147,7 +147,7 @@ def written(value: float, unit: str) -> str:
         return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
     if unit == MEMORY:
         return f"{100 * (1 - 1 / value):.0f} %"
-    if unit == "error":
+    if unit == ERROR:
         return word("rounding") if value < 1e-5 else amount(value, "1", "share")
     digits = 4 - len(f"{value:.0f}") if unit == "images/s" else 0
     return f"{round(value, min(digits, 0)):,.0f} {unit}"
@@ -155,7 +155,7 @@ def written(value: float, unit: str) -> str:
 
 def between(low: float | None, high: float | None, unit: str) -> str:
     """Write a range in a claim's unit: ``"1.5 to 2×"``."""
-    if unit == "error" and low is None:
+    if unit == ERROR and low is None:
         return "equal, up to rounding"
     if high is None:
         return word("faster") if unit == "×" else f"at least {written(low, unit)}"
