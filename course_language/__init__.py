@@ -22,6 +22,7 @@ HERE = Path(__file__).parent
 PACKAGES = ("course_utils", "course_lessons", "simgpu")
 AUTHORING = (
     "tools.authoring.cells",
+    "tools.authoring.claims",
     "tools.authoring.pages",
     "tools.authoring.short_path",
     "tools.authoring.slides",

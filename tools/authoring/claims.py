@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from course_language import say, word
 from course_lessons.shared.claims import CLAIMS, Claim, weigh
 from course_lessons.shared.claims.weighing import between, gathered, kind_of, said_of
 from course_utils.evidence import KINDS
@@ -41,8 +42,8 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
     """Return the page of the verdicts, as Markdown."""
     parts = [INTRODUCTION]
     for group, alike in groupby(claims, lambda claim: claim.group):
-        parts += [f"## {group}\n", row("Claim", "Verdict", "What was found"), "|---|---|---|"]
-        parts += [*map(_row, alike), ""]
+        head = word("Claim"), word("Verdict"), word("What was found")
+        parts += [f"## {group}\n", row(*head), "|---|---|---|", *map(_row, alike), ""]
     return "\n".join([*parts, f"![{alt(claims)}]({CHART})\n"])
 
 
@@ -64,11 +65,11 @@ def alt(claims: Sequence[Claim]) -> str:
 
 def _row(claim: Claim) -> str:
     """Return a claim's row; where nothing decides it, with what is modelled."""
-    word, said = weigh(claim), claim.sentence
+    verdict, said = weigh(claim), claim.sentence
     modelled = [f.value for f in claim.found if f.kind == "modelled" and f.weighed]
-    if word == "Open" and modelled:
+    if verdict == "Open" and modelled:
         said += f" Modelled: {between(min(modelled), max(modelled), claim.unit)}."
-    return row(f"[{claim.text}]({NUMBERS}#claim-{claim.id})", f"**{word}**", said)
+    return row(f"[{claim.text}]({NUMBERS}#claim-{claim.id})", f"**{say(verdict)}**", said)
 
 
 def _block(claim: Claim) -> str:

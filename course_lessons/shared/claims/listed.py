@@ -306,7 +306,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A desktop or a laptop: servers have more, and a free cloud machine has fewer.",
         numbers=(Value("cores", "cores", {"kind": "CPU"}),),
         word="Depends",
-        verdict="Right for desktops; the processors cited here have {least} to {most}.",
+        verdict="Right for desktops; the processors cited here have {range}.",
         short="Cores of a CPU",
         gpu=False,
     ),

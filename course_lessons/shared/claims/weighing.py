@@ -16,6 +16,7 @@ from .numbers import Found, Rate, Ratio, Value
 WORDS = spoken("Holds", "Depends", "Not seen", "Cannot be so", "Open")
 """The verdicts, as `weigh` gives them."""
 
+spoken("cores", "images/s")
 MEMORY, ERROR = "memory", "error"
 """Units of claims: of memory that is saved, of an error that is made."""
 
@@ -150,7 +151,7 @@ def written(value: float, unit: str) -> str:
     if unit == ERROR:
         return word("rounding") if value < 1e-5 else amount(value, "1", "share")
     digits = 4 - len(f"{value:.0f}") if unit == "images/s" else 0
-    return f"{round(value, min(digits, 0)):,.0f} {unit}"
+    return f"{round(value, min(digits, 0)):,.0f} {say(unit)}"
 
 
 def between(low: float | None, high: float | None, unit: str) -> str:
@@ -162,7 +163,7 @@ def between(low: float | None, high: float | None, unit: str) -> str:
     if written(low, unit) == written(high, unit):
         return written(high, unit)
     first = written(low, unit)
-    return f"{first.removesuffix('×').removesuffix(' %').removesuffix(f' {unit}')} to {written(high, unit)}"
+    return f"{first.removesuffix('×').removesuffix(' %').removesuffix(f' {say(unit)}')} to {written(high, unit)}"
 
 
 def card(claim: Claim) -> Bundle:

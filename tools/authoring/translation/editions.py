@@ -20,6 +20,7 @@ import nbformat
 import course_language
 from course_language import own_name
 from course_utils.cli.bootstrap import ROOT
+from tools.authoring import claims
 from tools.authoring.links import place, slug
 from tools.authoring.translation import catalogues, code, prose
 
@@ -33,7 +34,7 @@ def sources() -> list[str]:
     names = list(catalogues.sources())
     pages = [name.removeprefix("pages/") for name in names if name.startswith("pages/")]
     lessons = [name for name in names if name.startswith("notebooks/")]
-    return [*(f"{name}.md" for name in pages), *(f"{name}.ipynb" for name in lessons)]
+    return [*(f"{name}.md" for name in pages), *(f"{name}.ipynb" for name in lessons), claims.PAGE]
 
 
 def stale(language: str, root: Path = ROOT) -> dict[str, str]:
@@ -117,6 +118,8 @@ class _Edition:
         if end == "ipynb":
             words = catalogues.translations(self.language, f"{name}.po")
             return self.notebook(path, text, words)
+        if path == claims.PAGE:  # made whole of texts that the catalogues of its programs have
+            return self.markdown(path, claims.page())
         return self.page(path, text, catalogues.translations(self.language, f"pages/{name}.po"))
 
     def markdown(self, path: str, text: str) -> str:
