@@ -68,7 +68,8 @@ def _row(claim: Claim) -> str:
     verdict, said = weigh(claim), claim.sentence
     modelled = [f.value for f in claim.found if f.kind == "modelled" and f.weighed]
     if verdict == "Open" and modelled:
-        said += f" Modelled: {between(min(modelled), max(modelled), claim.unit)}."
+        ends = between(min(modelled), max(modelled), claim.unit)
+        said = f"{said}<br>" + f"Modelled: {ends}."
     return row(f"[{claim.text}]({NUMBERS}#claim-{claim.id})", f"**{say(verdict)}**", said)
 
 
