@@ -339,8 +339,9 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path, capsys):
 
 
 def test_a_missing_copy_is_named(tmp_path, capsys, without_sphinx):
-    out = tmp_path / "out"
-    assert cli.run(["site", "--from", str(tmp_path / "none"), "--output", str(out)]) == 2
+    out, copies_at = tmp_path / "out", tmp_path / "none"
+    copies_at.mkdir()
+    assert cli.run(["site", "--from", str(copies_at), "--output", str(out)]) == 2
     said = capsys.readouterr().err
     assert "lacks an executed lesson" in said and FILES[0] in said and not out.exists()
 
