@@ -9,11 +9,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from course_utils import files
 from course_utils.cli import installer, remedies
 from course_utils.cli.remedies import SetupError
 
@@ -141,15 +139,18 @@ def link_course(venv: Path) -> None:
 
 def read(path: Path) -> dict[str, Any] | None:
     """Return a note that the course wrote, None where there is none."""
-    with suppress(files.FileError):
-        found = files.parse(files.read_text(path))
-        return found if isinstance(found, dict) else None
-    return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
     """Write a note that is there whole or not at all."""
-    files.write(path, json.dumps(content, indent=1) + "\n")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, path)
 
 
 def _packages(venv: Path) -> Path:
