@@ -50,6 +50,7 @@ __all__ = [
     "enabled",
     "fault",
     "first",
+    "give_way",
     "host_work",
     "problem",
     "profile",
@@ -73,6 +74,23 @@ def problem() -> str | None:
             "goes on without it."
         )
     return backend.problem()
+
+
+def give_way(device: torch.device | str) -> str | None:
+    """Keep the simulated device out of this process, which trains on a real one.
+
+    PyTorch trains on one kind of accelerator in a process: with the simulated device registered, a backward
+    pass on any other ends in an assertion of PyTorch's. Where CUDA or XPU have been used `problem` sees it
+    by itself; of MPS it must be told.
+
+    Returns
+    -------
+    str or None
+        Why it is too late, where the simulated device has been asked for already; else None.
+    """
+    from . import backend
+
+    return backend.give_way(device)
 
 
 def fault() -> str | None:

@@ -28,6 +28,7 @@ from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
 
 _failures: list[str] = []
+_given_to: list[str] = []  # real devices that this process trains on
 _libraries: list[Any] = []  # a library that is collected takes its kernels with it
 
 
@@ -35,11 +36,35 @@ def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
+    if not _libraries and (real := _real()):
+        return f"This process uses {real}. {ONE_KIND}"
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
         return (
             f"This process already has a device {name!r} in the one place PyTorch keeps for others."
         )
+    return None
+
+
+ONE_KIND = "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
+"""https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
+
+
+def _real() -> str | None:
+    if _given_to:
+        return _given_to[0]
+    used = (kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_initialized())
+    return next(used, None)
+
+
+def give_way(device: torch.device | str) -> str | None:
+    """Stay out of a process that trains on this device; return why it is too late, or None."""
+    kind = torch.device(device).type
+    if kind in ("cpu", "meta", "sim"):
+        return None
+    if _libraries:
+        return unwinding.TOO_LATE.format(kind)
+    _given_to.append(str(device))
     return None
 
 

@@ -16,6 +16,11 @@ from typing import Any
 
 import torch
 
+TOO_LATE = (
+    "This process has the simulated GPU, and PyTorch trains on one kind of accelerator in a process: "
+    "start a new one (restart the kernel) to train on {}."
+)
+
 _taken: list[BaseException] = []
 _TYPE = torch._C._autograd.DeviceType.PrivateUse1
 
@@ -67,6 +72,10 @@ def after_backward() -> None:
                 raise
             error = _taken[0].with_traceback(None)
             _taken.clear()
+        except RuntimeError as found:
+            if "opt_ready_stream" not in str(found):
+                raise
+            error = RuntimeError(TOO_LATE.format("the other"))
         finally:
             if collecting:
                 gc.enable()
