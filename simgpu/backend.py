@@ -46,7 +46,9 @@ def problem() -> str | None:
     return None
 
 
-ONE_KIND = "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
+ONE_KIND = (
+    "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
+)
 """https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
 
 
@@ -55,6 +57,11 @@ def _real() -> str | None:
         return _given_to[0]
     used = (kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_initialized())
     return next(used, None)
+
+
+def gave_way() -> bool:
+    """Return whether a real accelerator, in use, is what keeps the device out."""
+    return not _libraries and _real() is not None
 
 
 def give_way(device: torch.device | str) -> str | None:

@@ -657,7 +657,7 @@ def _simple():
         minutes=1,
         hints=("It is small.", "It is 1."),
         reference=value,
-        check_answer=lambda answer, judge: judge.close(answer, 1),
+        check_answer=lambda answer, judge: judge.closest([judge.number(answer)], [1.0], {}),
         why="One counts.",
         diagnoses={},
     )

@@ -236,7 +236,9 @@ def _check_add(answer, judge):
 
     for a, b in ((2, 3), (1, -1), (0, 7)):
         got = answer(a, b)
-        judge.close(0 + got if getattr(got, "late", False) else got, a + b)
+        judge.closest(
+            [judge.number(0 + got if getattr(got, "late", False) else got)], [float(a + b)], {}
+        )
     given = torch.ones(2, 3)
     got = judge.is_a(answer(given, given), torch.Tensor, "a tensor")
     if got.shape != given.shape:
@@ -494,7 +496,7 @@ def add_value():
 
 def test_an_exercise_that_asks_for_a_value():
     def check(answer, judge):
-        judge.close(answer, 42)
+        judge.closest([judge.number(answer)], [42.0], {})
 
     exercise = _exercise(reference=add_value, check_answer=check)
     assert exercise.result(42).outcome == "right"

@@ -115,15 +115,6 @@ class Judge:
             self.no("wrong-value", seen=number, expected="a finite number")
         return number
 
-    def close(
-        self, got: object, expected: float, diagnosis: str = "wrong-value", rel: float = 1e-6
-    ) -> float:
-        """Return ``got`` as a float where it is within ``rel`` of ``expected``."""
-        number = self.number(got)
-        if not math.isclose(number, expected, rel_tol=rel, abs_tol=1e-12):
-            self.no(diagnosis, seen=number, expected=expected)
-        return number
-
     def closest(
         self,
         got: Sequence[Any],

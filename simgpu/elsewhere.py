@@ -1,0 +1,178 @@
+"""Call a function where the simulated device is, from a process that trains on a real one.
+
+PyTorch trains on one kind of accelerator in a process (`give_way`). So a second process has the simulated
+device, starts at the first call and stays. Functions travel by value (cloudpickle), also those written in a
+notebook; tensors and devices of the real accelerator arrive there as the simulated one's, as if the program
+had run on it from its first line.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import io
+import linecache
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+import torch
+
+_HIDDEN = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
+_REAL = ("cuda", "xpu", "mps")
+_workers: list[subprocess.Popen[bytes]] = []
+
+
+class Unable(Exception):
+    """Raised where a call cannot be made apart: something does not travel, or the process ended."""
+
+
+def needed() -> bool:
+    """Return whether this process trains on a real accelerator, and calls can be made apart."""
+    from . import backend
+
+    return backend.gave_way() and importlib.util.find_spec("cloudpickle") is not None
+
+
+def call(function: Callable[..., Any], *args: Any, limit: float = 600.0) -> Any:
+    """Return what a function returns in the process that has the simulated device; pass its errors on.
+
+    Parameters
+    ----------
+    function, args
+        What to call, and with what. What it prints is printed here.
+    limit
+        After so many seconds the process is ended.
+
+    Raises
+    ------
+    Unable
+        Where function, arguments or result do not travel, or the process ended.
+    """
+    try:
+        lines = {name: entry for name, entry in linecache.cache.items() if "ipykernel" in name}
+        sent = _packed((function, args, lines, list(sys.path), os.getcwd()))
+    except Exception as error:  # whatever does not travel says it in its own way
+        raise Unable(f"{type(error).__name__}: {error}") from error
+    worker = _worker()
+    timer = threading.Timer(limit, worker.kill)
+    timer.start()
+    try:
+        _write(worker.stdin, sent)
+        printed, error, value = pickle.loads(_read(worker.stdout))
+    except (OSError, EOFError, pickle.PickleError, AttributeError) as lost:
+        worker.kill()
+        raise Unable("the process with the simulated device ended") from lost
+    except BaseException:  # Ctrl-C
+        worker.kill()
+        raise
+    finally:
+        timer.cancel()
+    print(printed, end="")
+    if error is not None:
+        raise error
+    return value
+
+
+def _worker() -> subprocess.Popen[bytes]:
+    if not _workers or _workers[-1].poll() is not None:
+        path = os.pathsep.join(filter(None, sys.path))
+        started = subprocess.Popen(
+            [sys.executable, "-m", "simgpu.elsewhere"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_HIDDEN, "PYTHONPATH": path},
+        )
+        atexit.register(started.kill)
+        _workers[:] = [started]
+    return _workers[-1]
+
+
+def _packed(what: Any) -> bytes:
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):
+        def reducer_override(self, thing: Any) -> Any:
+            if isinstance(thing, torch.device) and thing.type in _REAL:
+                return _device, ()
+            if isinstance(thing, torch.Tensor) and thing.device.type in _REAL:
+                is_parameter = isinstance(thing, torch.nn.Parameter)
+                return _tensor, (thing.detach().cpu(), thing.requires_grad, is_parameter)
+            return super().reducer_override(thing)
+
+    with io.BytesIO() as file:
+        Pickler(file).dump(what)
+        return file.getvalue()
+
+
+def _device() -> torch.device:
+    import simgpu
+
+    return simgpu.first()
+
+
+def _tensor(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
+    placed = values.to(_device())
+    return (
+        torch.nn.Parameter(placed, requires_grad)
+        if is_parameter
+        else placed.requires_grad_(requires_grad)
+    )
+
+
+def _write(file: BinaryIO, what: bytes) -> None:
+    file.write(len(what).to_bytes(8, "big") + what)
+    file.flush()
+
+
+def _read(file: BinaryIO) -> bytes:
+    size = file.read(8)
+    if len(size) < 8:
+        raise EOFError
+    return file.read(int.from_bytes(size, "big"))
+
+
+def _serve() -> None:
+    """Answer calls until nobody asks any more."""
+    asked = sys.stdin.buffer
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what C++ prints is no answer
+    while True:
+        try:
+            request = _read(asked)
+        except EOFError:
+            return
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            error = value = None
+            try:
+                value = _answer(request)
+            except BaseException as found:  # noqa: BLE001  (all of them go back)
+                error = found.with_traceback(None)
+        _write(answers, _reply(printed.getvalue(), error, value))
+
+
+def _answer(request: bytes) -> Any:
+    function, args, lines, path, folder = pickle.loads(request)
+    linecache.cache.update(lines)
+    sys.path[:] = path
+    os.chdir(folder)
+    return function(*args)
+
+
+def _reply(printed: str, error: BaseException | None, value: Any) -> bytes:
+    try:
+        return _packed((printed, error, value))
+    except Exception as lost:  # noqa: BLE001  (a result that does not travel)
+        return pickle.dumps((printed, Unable(f"{type(lost).__name__}: {lost}"), None))
+
+
+if __name__ == "__main__":
+    from simgpu import elsewhere
+
+    elsewhere._serve()
