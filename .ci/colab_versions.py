@@ -11,7 +11,17 @@ import sys
 from pathlib import Path
 
 PACKAGES = (
-    *("torch", "numpy", "matplotlib", "tqdm", "ipython", "pyyaml", "jsonschema", "setuptools"),
+    *(
+        "torch",
+        "cloudpickle",
+        "numpy",
+        "matplotlib",
+        "tqdm",
+        "ipython",
+        "pyyaml",
+        "jsonschema",
+        "setuptools",
+    ),
     "ipykernel",
 )
 LINE = re.compile(r"([\w.-]+)(?:==| @ \S*/\1-)([\d.]+)", re.IGNORECASE)

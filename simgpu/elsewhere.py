@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import io
 import linecache
@@ -23,8 +24,13 @@ from typing import Any, BinaryIO
 
 import torch
 
+import simgpu
+
 _HIDDEN = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), "")
 _REAL = ("cuda", "xpu", "mps")
+LIMIT = 600.0
+"""For how many seconds a call may take."""
+
 _workers: list[subprocess.Popen[bytes]] = []
 
 
@@ -39,15 +45,25 @@ def needed() -> bool:
     return backend.gave_way() and importlib.util.find_spec("cloudpickle") is not None
 
 
-def call(function: Callable[..., Any], *args: Any, limit: float = 600.0) -> Any:
-    """Return what a function returns in the process that has the simulated device; pass its errors on.
+def problem() -> str | None:
+    """Return why the simulated device can be had neither here nor in another process, or None."""
+    return None if needed() else simgpu.problem()
 
-    Parameters
-    ----------
-    function, args
-        What to call, and with what. What it prints is printed here.
-    limit
-        After so many seconds the process is ended.
+
+def there(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a module's function run where the simulated device is: here, or in another process."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **words: Any) -> Any:
+        return call(called, *args, **words) if needed() else function(*args, **words)
+
+    return called
+
+
+def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
+    """Return what a function returns in the process that has the simulated device.
+
+    What it prints is printed here, and its errors are raised here. After `LIMIT` seconds the process is ended.
 
     Raises
     ------
@@ -56,11 +72,11 @@ def call(function: Callable[..., Any], *args: Any, limit: float = 600.0) -> Any:
     """
     try:
         lines = {name: entry for name, entry in linecache.cache.items() if "ipykernel" in name}
-        sent = _packed((function, args, lines, list(sys.path), os.getcwd()))
+        sent = _packed((function, args, words, lines, list(sys.path), os.getcwd()))
     except Exception as error:  # whatever does not travel says it in its own way
         raise Unable(f"{type(error).__name__}: {error}") from error
     worker = _worker()
-    timer = threading.Timer(limit, worker.kill)
+    timer = threading.Timer(LIMIT, worker.kill)
     timer.start()
     try:
         _write(worker.stdin, sent)
@@ -112,8 +128,6 @@ def _packed(what: Any) -> bytes:
 
 
 def _device() -> torch.device:
-    import simgpu
-
     return simgpu.first()
 
 
@@ -158,11 +172,11 @@ def _serve() -> None:
 
 
 def _answer(request: bytes) -> Any:
-    function, args, lines, path, folder = pickle.loads(request)
+    function, args, words, lines, path, folder = pickle.loads(request)
     linecache.cache.update(lines)
     sys.path[:] = path
     os.chdir(folder)
-    return function(*args)
+    return function(*args, **words)
 
 
 def _reply(printed: str, error: BaseException | None, value: Any) -> bytes:

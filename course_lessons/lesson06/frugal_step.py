@@ -18,6 +18,7 @@ from course_lessons.shared.edited import edited, twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
+from simgpu import elsewhere
 
 from .checking import ROWS, WIDTH, challenge_model
 
@@ -183,6 +184,7 @@ def _plain_steps(sizes: tuple[int, ...]) -> dict[str, Any]:
     return _steps(plain_step, sizes)
 
 
+@elsewhere.there
 def step_cost(step: Callable[..., Any], room: str) -> tuple[float, int]:
     """Return what one step of the challenge costs on a simulated T4: modelled seconds, bytes at most.
 

@@ -16,8 +16,10 @@ import simgpu
 from course_lessons.shared import memory
 from course_utils import synchronize
 from course_utils.timing import host_clock
+from simgpu import elsewhere
 
 
+@elsewhere.there
 def on_small_card(work: Callable[[torch.device], Any]) -> Any:
     """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns."""
     if simgpu.problem():

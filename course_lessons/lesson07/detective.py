@@ -26,6 +26,7 @@ from course_utils.exercises.values import same
 from course_utils.number_format import seconds
 from course_utils.show import show_table
 from course_utils.this_machine import in_notebook
+from simgpu import elsewhere
 from simgpu.clock import Span
 from simgpu.counters import Counters
 from simgpu.timeline import Timeline
@@ -145,6 +146,7 @@ def _computing(spans: Sequence[Span]) -> float:
     return sum(span.seconds for span in spans if span.kind == "kernel")
 
 
+@elsewhere.there
 def run(
     letter: str, loop: Callable[..., Any] | None = None, *, values: bool = False, facts: bool = True
 ) -> Run:
@@ -303,7 +305,7 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
     """
     if loop is None:
         _show_code(source(letter))
-    if reason := simgpu.problem():
+    if reason := elsewhere.problem():
         print(f"No times for this loop: they need the simulated device. {reason}")
         return
     case = CASES[letter]

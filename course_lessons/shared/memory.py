@@ -25,6 +25,7 @@ from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 from course_utils.show import show_table
 from course_utils.timing import kind_of
+from simgpu import elsewhere
 from simgpu.hollow import Hollow
 from simgpu.spare import spare_device
 
@@ -332,6 +333,7 @@ class Need:
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
 
 
+@elsewhere.there
 def oracle(
     make_model: Callable[[], nn.Module],
     make_optimizer: Callable[[Iterator[nn.Parameter]], Optimizer],

@@ -259,7 +259,7 @@ _NO_ROOM = "The check called your code, and it asked for more memory than a chec
 def _as_value(source: str) -> str:
     """Turn a function without arguments that ends in ``return VALUE`` into ``answer = VALUE``."""
     before, _, value = source.partition(":\n")[2].rpartition("return ")
-    return textwrap.dedent(f"{before}answer = {value}")
+    return textwrap.dedent(before + "answer = " + value)
 
 
 def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Callable[..., Any]:
