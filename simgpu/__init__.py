@@ -20,6 +20,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
 ``generator.py`` random numbers; ``trial.py``: whether a training step works
 ``replicas.py``  ``nn.DataParallel``
+``elsewhere.py`` a process of its own, where this one trains on a real GPU
 =============== ===========================================================
 """
 

@@ -55,21 +55,23 @@ def there(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def called(*args: Any, **words: Any) -> Any:
-        return call(called, *args, **words) if needed() else function(*args, **words)
+        return call(called if needed() else function, *args, **words)
 
     return called
 
 
 def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
-    """Return what a function returns in the process that has the simulated device.
+    """Return what a function returns where the simulated device is, here or in another process.
 
-    What it prints is printed here, and its errors are raised here. After `LIMIT` seconds the process is ended.
+    From there, what it prints is printed here, and its errors are raised here. After `LIMIT` seconds that process is ended.
 
     Raises
     ------
     Unable
         Where function, arguments or result do not travel, or the process ended.
     """
+    if not needed():
+        return function(*args, **words)
     try:
         lines = {name: entry for name, entry in linecache.cache.items() if "ipykernel" in name}
         sent = _packed((function, args, words, lines, list(sys.path), os.getcwd()))

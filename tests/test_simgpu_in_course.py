@@ -128,3 +128,83 @@ def test_an_exercise_that_checks_on_the_cluster_keeps_its_outcomes():
     assert (stopped.outcome, stopped.diagnosis) == ("not_yet", "too-slow")
     time.sleep(0.2)  # its threads end
     assert threading.active_count() == before
+
+
+# --- on a machine with a GPU: the device is in another process
+
+
+def test_the_device_that_is_chosen_keeps_the_simulated_one_out():
+    out = python(
+        """
+        import torch
+        import simgpu
+        from course_utils import devices
+        devices.fault = lambda device: None
+        torch.cuda.is_available = lambda: True
+        print(devices.get_device(quiet=True), simgpu.problem())
+        """
+    )
+    assert out.startswith("cuda This process uses cuda.")
+
+
+def test_checks_and_what_the_lessons_show_are_there_as_everywhere():
+    """Without the device the check of ``mend_a`` takes the given loop, which is the faulty one, for right."""
+    out = python(
+        """
+        import sys
+        import torch
+        import simgpu
+        from course_lessons.lesson06 import trial
+        from course_lessons.lesson07 import detective
+        from course_utils.exercises import lesson
+        simgpu.give_way("mps")
+        mend = lesson("07").mend_a
+
+        def fails(model, batches, optimizer):
+            return model.no_such_layer
+
+        for answer in (detective.CASES["a"].loop, mend.reference, fails):
+            result = mend.result(answer)
+            print(result.outcome, result.diagnosis)
+        print(type(sys.last_value).__name__)
+        run = detective.run("a", mend.reference)
+        print(len(run.steps) > 1, run.facts is not None, bool(run.trace.spans))
+        detective.present("a", mend.reference)
+
+        def fill(card):
+            held = torch.empty(2**24, device=card)
+            return torch.sim.memory_allocated(card)
+
+        print(trial.on_small_card(fill), simgpu.enabled())
+        """
+    )
+    lines = out.splitlines()
+    assert lines[0].startswith("not_yet each-")
+    assert lines[1:5] == ["right ", "raised AttributeError", "AttributeError", "True True True"]
+    assert lines[5].startswith("Modelled: ")
+    assert lines[-1] == "67108864 False"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", ["02", "03", "06", "08"])
+def test_known_answers_fare_there_as_here(known):
+    """Of each exercise one right answer and the first wrong ones; what they were found to be is in test_exercises."""
+    out = python(
+        """
+        import sys
+        sys.path.insert(0, "tests")
+        import simgpu
+        from answers import wrong
+        from course_utils.exercises import lesson
+        simgpu.give_way("mps")
+        for exercise in lesson(sys.argv[1]):
+            if exercise.wants_value:
+                continue
+            first = list(wrong(exercise).items())[:3]
+            for diagnosis, answer in [("", exercise.reference), *first]:
+                if (got := exercise.result(answer).diagnosis) != diagnosis:
+                    print(exercise.id, repr(diagnosis), "became", got)
+        """,
+        known,
+    )
+    assert not out

@@ -10,6 +10,7 @@ import simgpu
 from course_lessons.lesson02.transfers import pin
 from course_lessons.shared.explorer import Explorer, box
 from course_utils.timing import seconds
+from simgpu import elsewhere
 from simgpu.hollow import Hollow
 from simgpu.spare import spare_device
 from simgpu.timeline import Timeline
@@ -18,6 +19,7 @@ ROWS, LOADING = 2048, 0.4e-3
 """Images of a batch, and the seconds that the host takes to load one."""
 
 
+@elsewhere.there
 def loop(pinned: bool, non_blocking: bool, read_each: bool, second_stream: bool) -> Timeline:
     """Return the modelled timeline of four batches on a simulated T4 of its own.
 

@@ -1,0 +1,163 @@
+"""Beside a real accelerator the simulated device stays out of the process, and is reached in another."""
+
+import pytest
+from support import python
+
+pytest.importorskip("cloudpickle")
+
+SENTENCE = "This process uses {}. PyTorch trains on one kind of accelerator in a process"
+
+
+@pytest.mark.parametrize("used", ["cuda", "xpu"])
+def test_a_real_accelerator_in_use_keeps_it_out(used):
+    out = python(
+        f"""
+        import torch
+        import simgpu
+        assert simgpu.problem() is None
+        torch.{used}.is_initialized = lambda: True
+        print(simgpu.problem())
+        try:
+            simgpu.enable()
+        except RuntimeError as error:
+            assert str(error) == simgpu.problem()
+        print(torch._C._get_privateuse1_backend_name())
+        """
+    )
+    assert SENTENCE.format(used) in out
+    assert out.endswith("privateuseone\n"), "the device was registered"
+
+
+def test_giving_way_holds_for_good_and_only_to_real_ones():
+    out = python(
+        """
+        import simgpu
+        for device in ("cpu", "meta", "mps"):
+            print(device, simgpu.give_way(device), bool(simgpu.problem()))
+        """
+    )
+    assert out.splitlines() == ["cpu None False", "meta None False", "mps None True"]
+
+
+def test_once_registered_it_is_too_late_and_a_failing_backward_says_so():
+    out = python(
+        """
+        import torch
+        import simgpu
+        simgpu.enable()
+        print(simgpu.give_way("cuda"), simgpu.problem())
+
+        def as_on_cuda(gradient):  # what PyTorch says there
+            raise RuntimeError("opt_ready_stream && opt_parent_stream INTERNAL ASSERT FAILED at engine.cpp")
+
+        x = torch.ones(2, requires_grad=True)
+        x.register_hook(as_on_cuda)
+        try:
+            x.sum().backward()
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+    first, second = out.splitlines()
+    assert "restart the kernel) to train on cuda. None" in first
+    assert "start a new one" in second and "INTERNAL" not in second
+
+
+def test_a_function_and_what_it_uses_travel_by_value_and_the_answer_comes_back():
+    out = python(
+        """
+        import torch
+        import simgpu
+        from simgpu import elsewhere
+        factor = 3
+
+        def gradient(x):
+            import simgpu
+            device = simgpu.first()
+            print("there", device)
+            weight = torch.ones(3, device=device, requires_grad=True)
+            (weight * x.to(device) * factor).sum().backward()
+            return weight.grad.cpu()
+
+        def fails():
+            raise KeyError("lost")
+
+        assert not elsewhere.needed()
+        simgpu.give_way("mps")
+        assert elsewhere.needed() and elsewhere.problem() is None
+        print(elsewhere.call(gradient, torch.arange(3.0)).tolist(), simgpu.enabled())
+        try:
+            elsewhere.call(fails)
+        except KeyError as error:
+            print(repr(error))
+        """
+    )
+    assert out == "there sim:0\n[0.0, 3.0, 6.0] False\nKeyError('lost')\n"
+
+
+def test_a_real_device_arrives_as_the_simulated_one():
+    out = python(
+        """
+        import torch
+        import simgpu
+        from simgpu import elsewhere
+        simgpu.give_way("mps")
+        device = torch.device("cuda:0")
+
+        def where():
+            return str(device), str(torch.ones(2, device=device).device)
+
+        print(*elsewhere.call(where))
+        """
+    )
+    assert out == "sim:0 sim:0\n"
+
+
+def test_what_ends_the_process_or_does_not_travel_is_said_and_the_next_call_works():
+    out = python(
+        """
+        import os, threading
+        import simgpu
+        from simgpu import elsewhere
+        simgpu.give_way("mps")
+        lock = threading.Lock()
+        for what in (lambda: os._exit(3), lambda: lock.locked(), lambda: (x for x in ()), lambda: 7):
+            try:
+                print(elsewhere.call(what))
+            except elsewhere.Unable as error:
+                print(error)
+        """
+    )
+    ended, not_sent, not_returned, well = out.splitlines()
+    assert ended == "the process with the simulated device ended"
+    assert "pickle" in not_sent and "pickle" in not_returned and well == "7"
+
+
+def test_a_call_that_takes_too_long_is_ended():
+    out = python(
+        """
+        import time
+        import simgpu
+        from simgpu import elsewhere
+        simgpu.give_way("mps")
+        elsewhere.LIMIT = 1.0
+        try:
+            elsewhere.call(time.sleep, 60)
+        except elsewhere.Unable as error:
+            print(error)
+        """
+    )
+    assert "ended" in out
+
+
+def test_where_it_is_not_needed_a_function_runs_here():
+    out = python(
+        """
+        import os
+        import simgpu
+        from simgpu import elsewhere
+        here = elsewhere.there(os.getpid)
+        print(here() == os.getpid())
+        """
+    )
+    assert out == "True\n"
