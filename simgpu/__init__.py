@@ -82,7 +82,7 @@ def give_way(device: torch.device | str) -> str | None:
 
     PyTorch trains on one kind of accelerator in a process: with the simulated device registered, a backward
     pass on any other ends in an assertion of PyTorch's. Where CUDA or XPU have been used `problem` sees it
-    by itself; of MPS it must be told.
+    by itself; of MPS it must be told. ``give_way("cpu")`` takes back what was told.
 
     Returns
     -------

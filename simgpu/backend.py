@@ -67,6 +67,7 @@ def gave_way() -> bool:
 def give_way(device: torch.device | str) -> str | None:
     """Stay out of a process that trains on this device; return why it is too late, or None."""
     kind = torch.device(device).type
+    _given_to.clear()
     if kind in ("cpu", "meta", "sim"):
         return None
     if _libraries:

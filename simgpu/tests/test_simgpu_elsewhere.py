@@ -28,15 +28,16 @@ def test_a_real_accelerator_in_use_keeps_it_out(used):
     assert out.endswith("privateuseone\n"), "the device was registered"
 
 
-def test_giving_way_holds_for_good_and_only_to_real_ones():
+def test_giving_way_holds_until_it_is_taken_back_and_only_to_real_ones():
     out = python(
         """
         import simgpu
-        for device in ("cpu", "meta", "mps"):
+        for device in ("cpu", "meta", "mps", "cpu"):
             print(device, simgpu.give_way(device), bool(simgpu.problem()))
         """
     )
-    assert out.splitlines() == ["cpu None False", "meta None False", "mps None True"]
+    said = ["cpu None False", "meta None False", "mps None True", "cpu None False"]
+    assert out.splitlines() == said
 
 
 def test_once_registered_it_is_too_late_and_a_failing_backward_says_so():
