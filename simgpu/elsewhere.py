@@ -14,12 +14,14 @@ import functools
 import importlib.util
 import io
 import linecache
+import marshal
 import os
 import pickle
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, BinaryIO
 
 import torch
@@ -73,8 +75,7 @@ def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
     if not needed():
         return function(*args, **words)
     try:
-        lines = {name: entry for name, entry in linecache.cache.items() if "ipykernel" in name}
-        sent = _packed((function, args, words, lines, list(sys.path), os.getcwd()))
+        sent = _packed((function, args, words, _cells(), list(sys.path), os.getcwd()))
     except Exception as error:  # whatever does not travel says it in its own way
         raise Unable(f"{type(error).__name__}: {error}") from error
     worker = _worker()
@@ -97,6 +98,12 @@ def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
     return value
 
 
+def _cells() -> dict[str, Any]:
+    """The lines of a notebook's cells, which errors show; without a time they count as those of no file."""
+    kept = [(n, e) for n, e in linecache.cache.items() if "ipykernel" in n and len(e) == 4]
+    return {name: (size, None, lines, full) for name, (size, _, lines, full) in kept}
+
+
 def _worker() -> subprocess.Popen[bytes]:
     if not _workers or _workers[-1].poll() is not None:
         path = os.pathsep.join(filter(None, sys.path))
@@ -117,6 +124,8 @@ def _packed(what: Any) -> bytes:
 
     class Pickler(cloudpickle.Pickler):
         def reducer_override(self, thing: Any) -> Any:
+            if isinstance(thing, CodeType):  # whole: cloudpickle leaves out from which cell it is
+                return marshal.loads, (marshal.dumps(thing),)
             if isinstance(thing, torch.device) and thing.type in _REAL:
                 return _device, ()
             if isinstance(thing, torch.Tensor) and thing.device.type in _REAL:
