@@ -4,6 +4,7 @@ torchrun --standalone --nproc-per-node 2 train_fsdp.py --epochs 5
 """
 
 import argparse
+import gc
 import hashlib
 import os
 import shutil
@@ -119,12 +120,11 @@ def main():
     first = load(model, optimizer, args.folder)
     say(f"training on {ranks} x {device.type}, {first} epochs are done; folder {args.folder}")
     for epoch in range(first, args.epochs):
-        begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
         order.set_epoch(epoch)  # another order in each epoch, the same on all ranks
         optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
-        total = torch.zeros((), device=device)
+        begin, total = time.perf_counter(), torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
             x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
             loss = nn.functional.cross_entropy(model(x), y)
@@ -141,9 +141,9 @@ def main():
         accuracy = evaluate(model, test_loader, device) / even
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         save(model, optimizer, epoch + 1, args.folder)
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # the model, before the group that it uses
+    dist.destroy_process_group()  # the last save ended on all ranks at once
