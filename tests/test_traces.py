@@ -56,7 +56,7 @@ def test_the_cpu_is_traced_by_the_profiler():
 
 
 def test_the_profilers_own_start_is_in_no_trace():
-    pauses = [0.2, 0.2]  # its first call would last as long, on a GPU some milliseconds
+    pauses = [0.2] * 3  # its first steps last longer: on a GPU by some milliseconds
 
     def step():
         time.sleep(pauses.pop() if pauses else 0)

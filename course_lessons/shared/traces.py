@@ -135,7 +135,7 @@ def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1
     Parameters
     ----------
     work
-        A function without arguments. It is called before, to warm up: once, and once more for the profiler.
+        A function without arguments. It is called before, to warm up: once, and twice more for the profiler.
     device
         The device it works on.
     calls
@@ -149,19 +149,22 @@ def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1
             for _ in range(calls):
                 work()
         return Trace(seen.spans, "modelled")
-    plan = schedule(wait=0, warmup=1, active=1, repeat=1)
+    plan = schedule(wait=0, warmup=1, active=2, repeat=1)
     how = {"activities": supported_activities(), "schedule": plan}
     with profile(**how, acc_events=True) as seen:  # else 2.10 warns
-        work()
-        synchronize(device)
-        seen.step()
+        for _ in range(2):  # its warm-up, and the step in which every thread gets its buffers
+            work()
+            synchronize(device)
+            seen.step()
         for _ in range(calls):
             work()
         synchronize(device)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(path))
-        return read(path).whole_steps()
+        found = read(path)
+        found.steps = found.steps[-1:]
+        return found.whole_steps()
 
 
 def step_seconds(step: Callable[[], object], device: torch.device) -> float:
