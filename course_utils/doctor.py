@@ -352,7 +352,7 @@ def _machine(facts: Facts) -> dict[str, str]:
     versions = [f"{name} {found}" for name, found in facts["versions"].items() if found]
     return {
         spoken("where"): f"{_PLATFORMS[facts['platform']]}: {facts['system']}",
-        spoken("processor"): f"{facts['cpu']}, {facts['cores']} cores usable",
+        spoken("processor"): f"{facts['cpu']}, usable cores: {facts['cores']}",
         spoken("memory"): _gigabytes(facts["memory_gb"]),
         spoken("free disk"): _gigabytes(facts["disk_gb"]),
         spoken("versions"): ", ".join([f"Python {facts['python']}", *versions]),

@@ -229,7 +229,7 @@ def test_this_machine_is_examined():
         "native bf16",
     ]
     assert report.can_run
-    assert "cores usable" in report.machine["processor"]
+    assert "usable cores" in report.machine["processor"]
     assert float(report.machine["memory"].split()[0]) > 0.5
     assert json.loads(json.dumps(report.to_dict()))["advice"] == report.advice
     for door in report.doors:

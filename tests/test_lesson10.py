@@ -65,7 +65,7 @@ def test_sharded_bytes_are_those_of_fully_shard(ranks, fake_group):
     model = nn.Sequential(nn.Linear(20, 10), nn.Linear(10, 3), nn.LayerNorm(9), nn.Conv2d(5, 2, 3))
     shapes = [tuple(p.shape) for p in model.parameters()]
     whole = sum(p.nbytes for p in model.parameters())
-    fsdp.fully_shard(model)
+    fsdp.fully_shard(model, mesh=torch_dist.init_device_mesh("cpu", (ranks,)))
     for p in model.parameters():
         p.grad = torch.zeros_like(p)
     optimizer = torch.optim.Adam(model.parameters())
@@ -234,19 +234,23 @@ def test_a_mesh_a_pipeline_and_a_triangle_are_drawn(shown):
 PROGRAM = """
 import torch
 import torch.distributed as dist
+from shard import build
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 from course_lessons.lesson10 import ranks
 from course_lessons.lesson10.net import Net
 from course_lessons.lesson10.sent import Sent
 
+torch._C._get_accelerator = lambda: torch.device("cuda")  # one GPU, and two ranks on the CPU
 device = ranks.start()
+assert {p.device.type for p in build(device).parameters()} == {"cpu"}
+on_cpu = dist.init_device_mesh("cpu", (2,))
 torch.manual_seed(0)
 whole = Net(width=16)
 net = Net(width=16)
 net.load_state_dict(whole.state_dict())
 for module in (*net.blocks, net):
-    fully_shard(module, reshard_after_forward=True)
+    fully_shard(module, mesh=on_cpu, reshard_after_forward=True)
 x = torch.rand(4, 784)
 count = sum(p.numel() for p in net.parameters())
 with Sent() as sent:
@@ -282,6 +286,8 @@ def test_the_helpers_count_what_real_ranks_send(tmp_path, monkeypatch):
     monkeypatch.setenv("DEVICE", "cpu")
     program = tmp_path / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
+    (shard,) = (c.source for c in cells() if c.source.startswith("%%writefile work/shard.py"))
+    (tmp_path / "shard.py").write_text(shard.partition("\n")[2], encoding="utf-8")
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     done = subprocess.run(
         [*command, "--local-addr=127.0.0.1", "--nproc-per-node=2", str(program)],

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import time
 
 import nbformat
 import pytest
@@ -52,6 +53,16 @@ def test_the_cpu_is_traced_by_the_profiler():
     assert [s.name for s in seen.spans if s.kind == "phase"] == ["product"] * 2
     assert [s.name for s in seen.spans if s.kind == "operation"] == ["aten::matmul"] * 2
     assert seen.share("work", on_host=True) * seen.seconds >= 4e-3
+
+
+def test_the_profilers_own_start_is_in_no_trace():
+    pauses = [0.2] * 3  # its first steps last longer: on a GPU by some milliseconds
+
+    def step():
+        time.sleep(pauses.pop() if pauses else 0)
+        torch.ones(8) + 1
+
+    assert traces.trace(step, "cpu", calls=2).seconds < 0.1
 
 
 def _event(category, name, start, length, thread=1, **args):

@@ -52,7 +52,7 @@ def rank_lanes(traces: Mapping[int, Trace]) -> None:
     """
     lanes = [_of_trace(trace) for trace in traces.values()]
     start = min(trace.start for trace in traces.values())
-    end = max(trace.start + trace.seconds for trace in traces.values())
+    end = max(stop for lane in lanes for bars in lane.values() for _, stop, _ in bars)
     _lanes(lanes, start, end, "measured", list(traces))
 
 

@@ -45,6 +45,10 @@ class PeakMeter:
         self.peaks: list[int] = []
         self._memory, self._device = torch.get_device_module(device), device
         self.metered = hasattr(self._memory, "memory_stats")
+        if device.type == "cuda":  # its libraries take workspaces at their first products
+            x = torch.ones(8, 8, device=device)
+            torch.nn.Linear(8, 8, device=device)(x).sum().backward()
+            del x
         self._before = self._memory.memory_allocated(device) if self.metered else 0
 
     def reset_peak_memory_stats(self) -> None:

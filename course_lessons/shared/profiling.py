@@ -124,7 +124,7 @@ def facts(work: Callable[[], object], device: torch.device | str, calls: int = 1
     Parameters
     ----------
     work
-        A function without arguments, such as one training step. It is called ``calls + 2`` times.
+        A function without arguments, such as one training step. It is called a few times more than ``calls``.
     device
         The device it works on. On the simulated one the figures are modelled.
     calls

@@ -137,7 +137,7 @@ def main():
         memory.max_memory_allocated(device),
         memory.max_memory_reserved(device),
     )
-    print("Told by the allocator      allocated        reserved")
+    print(f"Told by the allocator,{'allocated':>14}{'reserved':>16}\n(workspaces of libraries too)")
     for moment, (allocated, reserved) in moments.items():
         print(f"  {moment:20}{mib(allocated)}  {mib(reserved)}")
     if args.snapshot:

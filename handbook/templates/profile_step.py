@@ -83,7 +83,8 @@ def main():
     plan = schedule(wait=1, warmup=args.warmup, active=args.steps, repeat=1)
     batches = iter(train_loader)
     model.train()
-    with profile(activities=kinds(device), schedule=plan, record_shapes=True) as profiler:
+    how = {"activities": kinds(device), "schedule": plan}
+    with profile(**how, record_shapes=True, acc_events=True) as profiler:
         for step in range(skipped + args.steps):
             with record_function("data"):  # for Nsight Systems: torch.cuda.nvtx.range("data")
                 if (batch := next(batches, None)) is None:
@@ -102,14 +103,16 @@ def main():
             print(f"step {step + 1}/{skipped + args.steps}")
     # What was seen.
     profiler.export_chrome_trace(args.trace)
-    events = profiler.key_averages()
+    events, host = profiler.key_averages(), torch.autograd.DeviceType.CPU
+    named = {event.key for event in events if event.is_user_annotation}
+    events[:] = [e for e in events if e.device_type == host or e.key not in named]  # kernels, once
     on_device = len(kinds(device)) > 1
     order = "self_device_time_total" if on_device else "self_cpu_time_total"
     print(events.table(sort_by=order, row_limit=args.rows, max_name_column_width=50))
     for event in events:
-        if event.key in PARTS and event.device_type == torch.autograd.DeviceType.CPU:
-            host = event.cpu_time_total / args.steps / 1000
-            print(f"{event.key:10}{host:9.2f} ms a step on the host")
+        if event.key in PARTS and event.device_type == host:
+            took = event.cpu_time_total / args.steps / 1000
+            print(f"{event.key:10}{took:9.2f} ms a step on the host")
     if on_device:
         print("The host launches and goes on: what the device took for it stands in the table.")
     elif device.type != "cpu":

@@ -35,9 +35,10 @@ def start():
     local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
     if local < 0 or 0 < gpus <= local:
         raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_ddp.py")
-    torch.cuda.set_device(local if gpus else -1)  # a GPU of its own; -1: no GPU, the CPU
-    dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
-    return torch.device(f"cuda:{local}" if gpus else "cpu"), dist.get_rank(), dist.get_world_size()
+    gpu = torch.device("cuda", local) if gpus else None  # one of its own, or the CPU
+    torch.cuda.set_device(gpu or -1)  # -1: none
+    dist.init_process_group("nccl" if gpu else "gloo", device_id=gpu)
+    return gpu or torch.device("cpu"), dist.get_rank(), dist.get_world_size()
 
 
 def save(state, folder):

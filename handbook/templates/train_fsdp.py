@@ -4,8 +4,8 @@ torchrun --standalone --nproc-per-node 2 train_fsdp.py --epochs 5
 """
 
 import argparse
+import gc
 import hashlib
-import math
 import os
 import shutil
 import time
@@ -38,9 +38,10 @@ def start():
     local, gpus = int(os.environ.get("LOCAL_RANK", -1)), torch.cuda.device_count()
     if local < 0 or 0 < gpus <= local:
         raise SystemExit(f"Use torchrun --standalone --nproc-per-node {gpus or 2} train_fsdp.py")
-    torch.cuda.set_device(local if gpus else -1)  # a GPU of its own; -1: no GPU, the CPU
-    dist.init_process_group()  # NCCL for what is on a GPU, gloo for the rest
-    return torch.device(f"cuda:{local}" if gpus else "cpu"), dist.get_rank(), dist.get_world_size()
+    gpu = torch.device("cuda", local) if gpus else None  # one of its own, or the CPU
+    torch.cuda.set_device(gpu or -1)  # -1: none
+    dist.init_process_group("nccl" if gpu else "gloo", device_id=gpu)
+    return gpu or torch.device("cpu"), dist.get_rank(), dist.get_world_size()
 
 
 def digest(folder):
@@ -109,21 +110,21 @@ def main():
     torch.manual_seed(args.seed + (0 if device.type == "cuda" else rank))  # each draws its part
     with torch.device("meta"):  # shapes without numbers: no rank ever holds the whole
         model = make_model()
-    for layer in model:  # what is gathered at once: give a block of your network, and mp_policy
-        fully_shard(layer)
-    fully_shard(model).to_empty(device=device)  # and now the numbers:
+    mesh = dist.init_device_mesh(device.type, (ranks,))  # these ranks, on their devices
+    for part in (*model, model):  # each is gathered at once: give blocks of yours, and mp_policy
+        fully_shard(part, mesh=mesh)
+    model.to_empty(device=device)  # and now the numbers:
     model.apply(lambda part: hasattr(part, "reset_parameters") and part.reset_parameters())
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
     args.folder.mkdir(parents=True, exist_ok=True)  # now, or after an hour
     first = load(model, optimizer, args.folder)
     say(f"training on {ranks} x {device.type}, {first} epochs are done; folder {args.folder}")
     for epoch in range(first, args.epochs):
-        begin = time.perf_counter()
         torch.manual_seed(ranks * (args.seed + epoch) + rank)  # dropout differs on each rank
         order.set_epoch(epoch)  # another order in each epoch, the same on all ranks
         optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
-        total = torch.zeros((), device=device)
+        begin, total = time.perf_counter(), torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
             x, y = (part.to(device, non_blocking=train_loader.pin_memory) for part in (x, y))
             loss = nn.functional.cross_entropy(model(x), y)
@@ -134,16 +135,15 @@ def main():
             if batch % args.log_every == 0:
                 say(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
         dist.all_reduce(total)
-        mean = total.item() / order.total_size  # waits, once an epoch
-        seconds = time.perf_counter() - begin
-        if not math.isfinite(mean):
+        mean, seconds = total.item() / order.total_size, time.perf_counter() - begin  # waits
+        if not total.isfinite():
             raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
         accuracy = evaluate(model, test_loader, device) / even
         say(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
         save(model, optimizer, epoch + 1, args.folder)
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # the model, before the group that it uses
+    dist.destroy_process_group()  # the last save ended on all ranks at once
