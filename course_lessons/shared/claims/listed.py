@@ -27,9 +27,7 @@ def _gpu(experiment: str, **where: str) -> Ratio:
     return Ratio(experiment, CPU, GPU, where=where)
 
 
-SLOW_SCRIPT = Ratio(
-    "ladder", CPU, GPU, "rate", where={"network": "tutorial", "rung": "none"}
-)
+SLOW_SCRIPT = Ratio("ladder", CPU, GPU, "rate", where={"network": "tutorial", "rung": "none"})
 """The network of PyTorch's CIFAR-10 tutorial, trained as there: 4 images a step."""
 
 

@@ -172,6 +172,7 @@ def _fits(m: Measurement, selection: Selection) -> bool:
 
 
 def on_cpu(m: Measurement) -> bool:
+    """Return whether a CPU was measured."""
     return m.device.startswith(("cpu", "a CPU"))
 
 
