@@ -46,9 +46,7 @@ def problem() -> str | None:
     return None
 
 
-ONE_KIND = (
-    "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
-)
+ONE_KIND = "PyTorch trains on one kind of accelerator in a process, so the simulated GPU stays out of it."
 """https://github.com/pytorch/pytorch/issues/161129: a backward pass on the other kind ends in an assertion."""
 
 
