@@ -43,7 +43,7 @@ def test_each_has_a_number_with_its_kind_and_source_or_says_in_words_that_there_
 
 def test_a_record_that_changes_changes_the_page(tmp_path, monkeypatch):
     fused = NAMED["`fused=True` for the optimiser"]
-    assert "GPU: gains" in told(fused) or "GPU: nothing" in told(fused)
+    assert "GPU: depends, 0.95× to 1.03×" in told(fused) or "GPU: nothing" in told(fused)
     shutil.copytree(ROOT / "course_lessons" / "recorded", tmp_path / "recorded")
     path = tmp_path / "recorded" / "published.json"
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -52,16 +52,25 @@ def test_a_record_that_changes_changes_the_page(tmp_path, monkeypatch):
             entry["median"] *= 3
     path.write_text(json.dumps(content), encoding="utf-8")
     monkeypatch.setattr(evidence, "FOLDER", tmp_path / "recorded")
-    assert "GPU: gains, 3.08×" in told(fused)
+    assert "GPU: depends, 0.95× to 3.08×" in told(fused)
     assert practices.practices(COURSE) not in PAGE
 
 
 def test_a_recorded_gpu_takes_the_sentence_away_that_there_is_none(monkeypatch):
-    assert practices.practices(COURSE).startswith(practices.NO_GPU)
-    one = NAMED["CUDA graphs"].found[0]
-    seen = [replace(one, kind="recorded", accelerator=True)]
-    monkeypatch.setattr(Practice, "found", property(lambda self: seen))
     assert practices.NO_GPU not in practices.practices(COURSE)
+    one = NAMED["CUDA graphs"].found[0]
+    seen = [replace(one, kind="published", accelerator=True)]
+    monkeypatch.setattr(Practice, "found", property(lambda self: seen))
+    assert practices.practices(COURSE).startswith(practices.NO_GPU)
+
+
+def test_modelled_numbers_are_shown_for_want_of_others(tmp_path, monkeypatch):
+    cut = NAMED["accumulation over 4 parts"]
+    assert {f.kind for f in cut.found} == {"recorded"}
+    shutil.copytree(ROOT / "course_lessons" / "recorded", tmp_path / "recorded")
+    (tmp_path / "recorded" / "machine_nvidia_h200.json").unlink()
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path / "recorded")
+    assert {f.kind for f in cut.found} == {"modelled"}
 
 
 @pytest.mark.parametrize(
@@ -78,3 +87,4 @@ def test_a_recorded_gpu_takes_the_sentence_away_that_there_is_none(monkeypatch):
 def test_the_word_follows_from_the_numbers(values, said):
     one = NAMED["CUDA graphs"].found[0]
     assert verdict([replace(one, value=value) for value in values]) == f"{said} (published)"
+    assert verdict([replace(one, value=0.95, low=0.9, high=1.01)]).startswith("nothing, 0.95×")

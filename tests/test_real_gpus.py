@@ -89,7 +89,7 @@ def test_the_page_the_picture_and_the_ranges_follow_from_the_table():
 def test_another_table_makes_another_page(monkeypatch):
     slower = [p._replace(modelled=2 * p.modelled) for p in fidelity.pairs()]
     before = fidelity.page()
-    monkeypatch.setattr(fidelity, "pairs", lambda: slower)
+    monkeypatch.setattr(fidelity, "pairs", lambda *path: slower)
     assert fidelity.page() != before and fidelity.spread(slower)["all"]["network"]["high"] < 1
 
 
@@ -102,6 +102,20 @@ def test_the_table_is_of_this_model():
         listed = known[f.profile, f.meaning.kind, f.quantity, f"{f.measured:.4g}"]
         near = [value for value in listed if value == pytest.approx(f.modelled, rel=2e-3)]
         assert near, f"the model has changed: {fidelity.COMMAND}"
+
+
+def test_our_own_gpu_is_on_the_page_and_in_no_range(tmp_path):
+    ours = fidelity.pairs(fidelity.OURS)
+    fidelity.table.write(fidelity.RECORD, tmp_path / "points.csv")
+    rows = [row for row in read(tmp_path / "points.csv") if row.workload.startswith("call:")]
+    listed = [p[3:] for p in ours]
+    for f in map(hold, rows[::4]):
+        assert pytest.approx((f.measured, f.modelled), rel=2e-3) in listed, fidelity.COMMAND
+    at = fidelity.page().partition("no part in it\n")[2].partition("*Furthest*")[0]
+    assert {f"| `{p.kind}` | " for p in ours} <= {
+        line[: line.find(" | ") + 3] for line in at.splitlines()
+    }
+    assert not {p[3:] for p in ours} & {p[3:] for p in fidelity.pairs()}
 
 
 def test_the_page_says_where_the_model_is_wrong_and_nothing_worse_is_left_out():

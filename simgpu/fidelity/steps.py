@@ -9,6 +9,7 @@ from .networks import NETWORKS
 from .operators import fields
 from .rows import Row
 from .stepping import OPTIMIZERS
+from .units import BYTES, unit_of
 from .workload import Interpretation, Step, Uninterpretable
 
 COMPILED = "it was compiled"
@@ -37,7 +38,7 @@ def own(row: Row) -> Interpretation:
     """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
 
     ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100``
-    where the time is of so many.
+    where the time, not the memory, is of so many.
     """
     known = dict(re.findall(r"(\w+)=(\w+)", row.params))
     mode, dtype = known.get("mode", ""), row.dtype
@@ -54,7 +55,8 @@ def own(row: Row) -> Interpretation:
         options=(("fused", True),) if known.get("fused") == "True" else (),
     )
     kind = INFERENCE if mode == "infer" else TRAINING
-    return Interpretation(kind, step, amount=int(known.get("images", batch)) / batch)
+    images = batch if unit_of(row) in BYTES else int(known.get("images", batch))
+    return Interpretation(kind, step, amount=images / batch)
 
 
 def timm(row: Row) -> Interpretation:

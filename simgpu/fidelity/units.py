@@ -9,7 +9,7 @@ from .rows import Row
 from .workload import Uninterpretable
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
-_BYTES = {"GB": 1e9, "MB": 1e6, "GiB": 2.0**30, "MiB": 2.0**20}
+BYTES = {"GB": 1e9, "MB": 1e6, "GiB": 2.0**30, "MiB": 2.0**20}
 _RATES = {
     "PFLOP/s": 1e15,
     "TFLOP/s": 1e12,
@@ -70,6 +70,6 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
         return "seconds", value * _SECONDS[unit] / amount
     if unit in _RATES:
         return "seconds", amount / (value * _RATES[unit])
-    if unit in _BYTES:
-        return "bytes", value * _BYTES[unit] * amount
+    if unit in BYTES:
+        return "bytes", value * BYTES[unit] * amount
     raise Uninterpretable(f"the unit {row.unit!r} says neither a time nor a rate nor bytes")

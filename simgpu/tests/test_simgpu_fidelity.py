@@ -223,6 +223,12 @@ def test_copies_and_collectives_take_what_their_bytes_take():
     assert hold(ring).ratio == pytest.approx(450e9 / h200.peer, rel=0.05)
 
 
+def test_a_time_is_of_all_its_images_and_a_peak_of_memory_of_one_batch():
+    timed = row("step:resnet50", "batch=4 size=224 mode=infer images=100")
+    assert interpret(timed).amount == 25
+    assert interpret(timed._replace(unit="MB", metric="peak_memory")).amount == 1
+
+
 @pytest.mark.parametrize(
     ("workload", "params", "more", "reason"),
     [

@@ -24,8 +24,16 @@ def beside(course: Course) -> str:
     """Return a table of loops a machine, and what the whole ladder brought there, as Markdown."""
     folder = course.path.parent.parent / "course_lessons" / "recorded"
     loops = recorded("peer_loop", "speed-up", folder=folder)
-    places = groupby(sorted(loops, key=_place), _place)
-    return "\n\n".join(_machine(list(found), folder) for _, found in places)
+    tables = [
+        _machine(list(found), folder) for _, found in groupby(sorted(loops, key=_place), _place)
+    ]
+    known = {_place(m) for m in loops}
+    alone = {_place(m): m for m in recorded("ladder", "speed-up", folder=folder)}
+    for place in sorted(alone.keys() - known):
+        machine, device, torch = place
+        where = f"Recorded: {machine}, {device}, PyTorch {torch}, {alone[place].date}, without the loops of others."
+        tables.append(" ".join([where, *_whole(alone[place], folder)]))
+    return "\n\n".join(tables)
 
 
 def _place(m: Measurement) -> tuple[str, str, str]:
@@ -63,7 +71,7 @@ def _whole(place: Measurement, folder: Path) -> list[str]:
     if steps := [m for m in ladder if _place(m) == _place(place)]:
         top = max(steps, key=lambda m: m.median)
         said.append(
-            f"The capstone's loop on the network of PyTorch's CIFAR-10 tutorial: {_cell(top)} the tutorial's loop."
+            f"The capstone's loop on the network of PyTorch's CIFAR-10 tutorial: {_cell(top)} the tutorial's loop, the larger batch included."
         )
     if whole := [m for m in to_accuracy if _place(m) == _place(place)]:
         said.append(

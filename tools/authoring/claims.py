@@ -25,9 +25,9 @@ INTRODUCTION = """\
 Five documents, in Chinese, set the subject of this course; four of them say in numbers what a GPU gains. Each such claim has a row here. Its link
 leads to where it stands, what it would need, and [each number](claims_numbers.md) that speaks to it.
 
-**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not seen**: none does. **Cannot be so**:
-even the records fall short. **Open**: there is none. *Recorded* numbers were measured with this course on the machine that is named, *published* ones printed
-by the source that is linked; *modelled* ones are the simulated GPU's and decide nothing.
+**Holds**: all recorded and published numbers lie in the claimed range or near it. **Depends**: some do. **Not seen**: none does. **Open**:
+there is none. *Recorded* numbers were measured with this course on the machine that is named, *published* ones printed by the source that is
+linked; *modelled* ones are the simulated GPU's and decide nothing.
 """
 BEHIND = """\
 # The numbers behind each claim

@@ -94,7 +94,7 @@ class Ratio:
             date=max(before.date, after.date),
             source="; ".join(dict.fromkeys(m.source for m in (after, before) if m.source)),
             weighed=self.weighed,
-            accelerator=not _on_cpu(after),
+            accelerator=not on_cpu(after),
         )
 
     def _what(self, after: Measurement, before: Measurement | None = None) -> str:
@@ -116,6 +116,7 @@ class Rate:
     items: int | str
     where: Selection = field(default_factory=dict)
     weighed: bool = True
+    quantity: str = "time"
 
     def found(self) -> Iterator[Found]:
         """Yield a rate for each record."""
@@ -163,14 +164,15 @@ def _of(experiment: str, quantity: str, items: int = 0) -> list[list[Measurement
 def _fits(m: Measurement, selection: Selection) -> bool:
     for name, wanted in selection.items():
         if name == "device":
-            if _on_cpu(m) != (wanted == "cpu"):
+            if on_cpu(m) != (wanted == "cpu"):
                 return False
         elif not (name in m.parameters and _among(m.parameters[name], wanted)):
             return False
     return True
 
 
-def _on_cpu(m: Measurement) -> bool:
+def on_cpu(m: Measurement) -> bool:
+    """Return whether a CPU was measured."""
     return m.device.startswith(("cpu", "a CPU"))
 
 
@@ -187,7 +189,7 @@ def _place(m: Measurement) -> tuple[str, ...]:
 
 
 def _where(m: Measurement) -> str:
-    threads = f", {m.threads} threads" if m.threads and _on_cpu(m) else ""
+    threads = f", {m.threads} threads" if m.threads and on_cpu(m) else ""
     return f"{m.machine}{threads}"
 
 
@@ -226,4 +228,4 @@ def _found(
     ends: tuple[float, float] | None = None,
 ) -> Found:
     low, high = ends or (value, value)
-    return Found(value, low, high, m.kind, what, where, m.date, m.source, weighed, not _on_cpu(m))
+    return Found(value, low, high, m.kind, what, where, m.date, m.source, weighed, not on_cpu(m))

@@ -48,8 +48,8 @@ TUNING: tuple[Claim, ...] = (
             INFERENCE,
         ),
         word="Depends",
-        verdict="{inside} of {count} published gains lie near that range; all: {range}. More where float32 has "
-        "no tensor cores, less where TF32 works already.",
+        verdict="{inside} of {count} gains lie near that range; all: {range}. More where float32 has no tensor cores, less where TF32 works "
+        "already, a loss where the GPU waits for Python.",
         short="AMP, speed",
     ),
     Claim(
@@ -69,7 +69,7 @@ TUNING: tuple[Claim, ...] = (
             *_amp("amp_training"),
         ),
         word="Depends",
-        verdict="{inside} of {count} published gains lie near it; all: {range}.",
+        verdict="{inside} of {count} gains lie near it; all: {range}.",
         short="AMP, speed (pyramid)",
     ),
     Claim(
@@ -84,8 +84,7 @@ TUNING: tuple[Claim, ...] = (
         needs="A GPU whose float32 is already quick, or a loader that cannot keep up.",
         numbers=_amp("resnet50_step"),
         word="Depends",
-        verdict="{inside} of {count} published gains lie near it, against TF32 and with twice the batch in 16 "
-        "bits; all: {range}.",
+        verdict="{inside} of {count} gains lie near it, against TF32 and with a large batch; all: {range}, the least with 4 images a step.",
         short="AMP, ResNet-50",
     ),
     Claim(
@@ -100,8 +99,8 @@ TUNING: tuple[Claim, ...] = (
         needs="A baseline in TF32. Against strict float32 the gain is about twice as large.",
         numbers=_amp("bert_large_step"),
         word="Depends",
-        verdict="{inside} of {count} published gains lie near it, against TF32; all: {range}, the most against "
-        "float32 on a V100.",
+        verdict="{inside} of {count} gains lie near it, against TF32; all: {range}, the most against float32 on a V100, the least with one "
+        "sequence a step on an H200.",
         short="AMP, BERT-large",
     ),
     Claim(
@@ -122,9 +121,9 @@ TUNING: tuple[Claim, ...] = (
             *_amp("amp_training", "peak memory"),
             PURE,
         ),
-        word="Holds",
-        verdict="{count} pair with the same batch was found, of ViT-L/16: {range}. Only activations shrink, so "
-        "the share grows with the batch.",
+        word="Depends",
+        verdict="{inside} of {count} pairs lie near it; all: {range}. Only activations shrink, so the share grows with the batch. Most where strict "
+        "float32 takes more memory than TF32.",
         short="AMP, memory",
     ),
     Claim(
@@ -139,9 +138,8 @@ TUNING: tuple[Claim, ...] = (
         unit=MEMORY,
         needs="A large batch: ResNet-50 has 26 million weights and very many activations.",
         numbers=_amp("resnet50_step", "peak memory"),
-        word="Open",
-        verdict="No pair with the same batch was found; the peaks of one step in float32 and in 16 bits would "
-        "decide it.",
+        word="Depends",
+        verdict="{inside} of {count} pairs lie in that range or near it; all: {range}, the least with 4 images a step.",
         short="AMP, memory of ResNet-50",
     ),
     Claim(
@@ -156,9 +154,8 @@ TUNING: tuple[Claim, ...] = (
         unit=MEMORY,
         needs="More than half would need weights and optimiser in 16 bits too, which is not mixed precision.",
         numbers=(*_amp("bert_large_step", "peak memory"), PURE),
-        word="Open",
-        verdict="No pair with the same batch was found; the same two peaks would decide it. Weights, gradients "
-        "and AdamW shrink by nothing.",
+        word="Not seen",
+        verdict="{range} with one sequence a step: weights, gradients and AdamW shrink by nothing. No pair with a larger batch was found.",
         short="AMP, memory of BERT-large",
     ),
     Claim(
@@ -196,7 +193,7 @@ TUNING: tuple[Claim, ...] = (
             Ratio("loop_with_copies", {"pinned": False}, {"pinned": True}),
         ),
         word="Depends",
-        verdict="Published gains go from {least}, where computing is the limit, to {most}.",
+        verdict="Gains go from {least}, in a loop where computing is the limit, to {most}, of a copy alone.",
         short="Pinned memory",
     ),
     Claim(
@@ -236,8 +233,9 @@ TUNING: tuple[Claim, ...] = (
         tolerance=1,
         needs="Convolutions, and shapes that stay the same: each new shape is searched anew.",
         numbers=(Ratio("cudnn_benchmark", {"benchmark": False}, {"benchmark": True}),),
-        word="Holds",
-        verdict="{count} published pairs: {range}. Who gains nothing seldom reports it, and the first step pays for the search.",
+        word="Depends",
+        verdict="{inside} of {count} pairs gain something; all: {range}, the least on an H200. Who gains nothing seldom reports it, and the first step pays "
+        "for the search.",
         short="cudnn.benchmark",
     ),
     Claim(

@@ -11,9 +11,9 @@ from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
 
-from .numbers import Found, Rate, Ratio, Value
+from .numbers import Found, Rate, Ratio, Value, on_cpu
 
-WORDS = spoken("Holds", "Depends", "Not seen", "Cannot be so", "Open")
+WORDS = spoken("Holds", "Depends", "Not seen", "Open")
 """The verdicts, as `weigh` gives them."""
 
 spoken("cores", "images/s")
@@ -46,7 +46,6 @@ class Claim:
     end. ``tolerance`` is the factor by which a number may miss the range and still count as inside.
     ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how many: ``{count}``, ``{inside}``; ``word`` must be what `weigh`
     finds.
-    ``ceiling`` says that the numbers are records, so that more than them cannot be.
     """
 
     id: str
@@ -63,7 +62,6 @@ class Claim:
     unit: str = "×"
     short: str = ""
     tolerance: float = 1.15
-    ceiling: bool = False
     group: str = ""
     gpu: bool = True
     more: Sequence[str] = ()
@@ -91,8 +89,13 @@ class Claim:
     @property
     def lacks_gpu(self) -> bool:
         """Whether it is about a GPU, could be measured on one, and was not."""
-        measured = any(f.kind == "recorded" and f.accelerator for f in self.found)
-        return self.gpu and bool(self.experiments) and not measured
+        if not (self.gpu and self.experiments):
+            return False
+        return not any(
+            m.kind == "recorded" and not on_cpu(m)
+            for number in self.numbers
+            for m in evidence.recorded(number.experiment, number.quantity)
+        )
 
     @property
     def claimed(self) -> str:
@@ -128,17 +131,16 @@ def weigh(claim: Claim) -> str:
     inside = [is_inside(claim, value) for value in values]
     if all(inside):
         return "Holds"
-    if any(inside):
-        return "Depends"
-    if claim.ceiling and claim.low is not None and claim.low > claim.tolerance * max(values):
-        return "Cannot be so"
-    return "Not seen"
+    return "Depends" if any(inside) else "Not seen"
 
 
 def is_inside(claim: Claim, value: float) -> bool:
-    """Return whether a number is within what was claimed, and the tolerance."""
-    above = claim.low is None or value * claim.tolerance >= claim.low
-    below = claim.high is None or value <= claim.high * claim.tolerance
+    """Return whether a number is within what was claimed, and the tolerance: of memory, in the share that is saved, as it is written."""
+    low, high = claim.low, claim.high
+    if claim.unit == MEMORY:
+        value, low, high = (end and 1 - 1 / end for end in (value, low, high))
+    above = low is None or value * claim.tolerance >= low
+    below = high is None or value <= high * claim.tolerance
     return above and below
 
 
@@ -147,7 +149,7 @@ def written(value: float, unit: str) -> str:
     if unit == "×":
         return f"{value:.2g}×" if value < 10 else f"{value:,.0f}×"
     if unit == MEMORY:
-        return f"{100 * (1 - 1 / value):.0f} %"
+        return f"{round(100 * (1 - 1 / value))} %"
     if unit == ERROR:
         return word("rounding") if value < 1e-5 else amount(value, "1", "share")
     digits = 4 - len(f"{value:.0f}") if unit == "images/s" else 0
