@@ -69,6 +69,9 @@ def fake(monkeypatch):
         problem = None if "sim" in present else "This PyTorch cannot simulate a device."
         monkeypatch.setattr(simgpu, "problem", lambda: problem)
         monkeypatch.setattr(simgpu, "first", lambda: torch.device("meta"))  # in sim's place
+        monkeypatch.setattr(
+            simgpu, "give_way", lambda device: None
+        )  # these are none to give way to
         monkeypatch.setattr(devices, "_present", lambda kind: kind in (*present, "cpu"))
         monkeypatch.setattr(
             devices, "fault", lambda device: "no kernel image" if device.type in broken else None

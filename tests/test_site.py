@@ -424,6 +424,7 @@ COLAB_VERSIONS = runpy.run_path(str(ROOT / ".ci" / "colab_versions.py"))
 FREEZE = """# a list
 torch @ https://download.pytorch.org/whl/cpu/torch-2.11.0%2Bcpu-cp313-cp313-linux_x86_64.whl
 torchvision==0.26.0
+cloudpickle==3.1.2
 numpy==2.1.3
 matplotlib==3.10.0
 matplotlib-inline==0.2.2
@@ -442,8 +443,8 @@ def test_colabs_list_becomes_constraints(torch):
     text = re.sub(r"torch @ \S+", torch, FREEZE) if torch else FREEZE
     found = COLAB_VERSIONS["constraints"](text)
     assert found == [
-        "torch==2.11.0", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3", "ipython==7.34.0",
-        "pyyaml==6.0.3", "jsonschema==4.26.0", "setuptools==75.2.0", "ipykernel==6.17.1",
+        "torch==2.11.0", "cloudpickle==3.1.2", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3",
+        "ipython==7.34.0", "pyyaml==6.0.3", "jsonschema==4.26.0", "setuptools==75.2.0", "ipykernel==6.17.1",
     ]  # fmt: skip
 
 

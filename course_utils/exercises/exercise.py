@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import importlib
 import inspect
 import io
 import sys
@@ -247,9 +248,8 @@ class Exercise:
 
 
 def _there(ident: str, answer: Any) -> tuple[Result, Any]:
-    from . import lesson
-
-    return getattr(lesson(ident[:2]), ident[3:]).result(answer), getattr(sys, "last_value", None)
+    exercise = getattr(importlib.import_module(__package__).lesson(ident[:2]), ident[3:])
+    return exercise.result(answer), getattr(sys, "last_value", None)
 
 
 _MUTE = "The check called your code, and an error came out that cannot be shown: it fails itself."

@@ -3,8 +3,6 @@
 import pytest
 from support import python
 
-pytest.importorskip("cloudpickle")
-
 SENTENCE = "This process uses {}. PyTorch trains on one kind of accelerator in a process"
 
 
