@@ -163,7 +163,7 @@ def _read(file: BinaryIO) -> bytes:
     return file.read(int.from_bytes(size, "big"))
 
 
-def _serve() -> None:
+def serve() -> None:
     """Answer calls until nobody asks any more."""
     asked = sys.stdin.buffer
     answers = os.fdopen(os.dup(1), "wb")
@@ -198,6 +198,6 @@ def _reply(printed: str, error: BaseException | None, value: Any) -> bytes:
 
 
 if __name__ == "__main__":
-    from simgpu import elsewhere
+    from simgpu.elsewhere import serve as answer_calls
 
-    elsewhere._serve()
+    answer_calls()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from types import CodeType
 
 import torch
 
 import simgpu
+from simgpu import elsewhere
 
 
 def waits(line: str, device: torch.device) -> str:
@@ -23,16 +25,8 @@ def waits(line: str, device: torch.device) -> str:
         The lesson's device.
     """
     if device.type != "cuda":
-        if simgpu.problem():
-            return "not known here"
-        device = simgpu.first()
-    values = torch.linspace(-1, 1, 1000).to(device)
-    code = compile(line, "<line>", "eval")
-    names = {"v": values, "torch": torch}
-    if device.type != "cuda":
-        with simgpu.count() as asked:
-            eval(code, names)
-        return _times(asked.synchronizations)
+        return "not known here" if elsewhere.problem() else _simulated(line)
+    code, names = _prepared(line, device)
     eval(code, names)  # what is done once, such as loading a kernel, is done
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings(record=True) as said:
@@ -43,6 +37,19 @@ def waits(line: str, device: torch.device) -> str:
         finally:
             torch.cuda.set_sync_debug_mode(before)
     return _times(sum("called a synchronizing" in str(w.message) for w in said))
+
+
+@elsewhere.there
+def _simulated(line: str) -> str:
+    code, names = _prepared(line, simgpu.first())
+    with simgpu.count() as asked:
+        eval(code, names)
+    return _times(asked.synchronizations)
+
+
+def _prepared(line: str, device: torch.device) -> tuple[CodeType, dict[str, object]]:
+    values = torch.linspace(-1, 1, 1000).to(device)
+    return compile(line, "<line>", "eval"), {"v": values, "torch": torch}
 
 
 def _times(count: int) -> str:

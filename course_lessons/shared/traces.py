@@ -123,6 +123,7 @@ def tracing_device(device: torch.device | str) -> torch.device:
     device = torch.device(device)
     if device.type in ("cuda", "xpu", "sim"):
         return device
+    simgpu.give_way("cpu")  # what is traced trains on the simulated one, not on MPS
     return torch.device("cpu") if simgpu.problem() else simgpu.first()
 
 
