@@ -12,20 +12,16 @@ from typing import Any
 import torch
 from torch import nn
 
-import simgpu
 from course_lessons.shared import memory
 from course_utils import synchronize
 from course_utils.timing import host_clock
 from simgpu import elsewhere
 
 
-@elsewhere.there
 def on_small_card(work: Callable[[torch.device], Any]) -> Any:
     """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns."""
-    if simgpu.problem():
-        return print(simgpu.problem())
-    with memory.spare_device("100 MiB") as card:
-        return work(card)
+    reason = elsewhere.problem()
+    return print(reason) if reason else memory.on_card("100 MiB", work)
 
 
 def try_it(

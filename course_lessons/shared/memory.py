@@ -337,6 +337,13 @@ class Need:
 
 
 @elsewhere.there
+def on_card(room: str, work: Callable[[torch.device], Any]) -> Any:
+    """Run ``work(card)`` on a simulated device with so much memory, and return what it returns."""
+    with spare_device(room) as card:
+        return work(card)
+
+
+@elsewhere.there
 def oracle(
     make_model: Callable[[], nn.Module],
     make_optimizer: Callable[[Iterator[nn.Parameter]], Optimizer],
