@@ -36,7 +36,7 @@ def problem() -> str | None:
     """Return in one sentence why this PyTorch cannot have the device, or None."""
     if _failures:
         return _failures[0]
-    if not _libraries and (real := _real()):
+    if real := _real():
         return f"This process uses {real}. {ONE_KIND}"
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", "sim"):
@@ -53,15 +53,14 @@ ONE_KIND = (
 
 
 def _real() -> str | None:
-    if _given_to:
-        return _given_to[0]
-    used = (kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_initialized())
-    return next(used, None)
+    """The real accelerator that keeps the device out, if one does."""
+    used = [*_given_to, *(k for k in ("cuda", "xpu") if getattr(torch, k).is_initialized())]
+    return used[0] if used and not _libraries else None
 
 
 def gave_way() -> bool:
     """Return whether a real accelerator, in use, is what keeps the device out."""
-    return not _libraries and _real() is not None
+    return _real() is not None
 
 
 def give_way(device: torch.device | str) -> str | None:

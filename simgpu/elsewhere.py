@@ -127,7 +127,7 @@ def _packed(what: Any) -> bytes:
             if isinstance(thing, CodeType):  # whole: cloudpickle leaves out from which cell it is
                 return marshal.loads, (marshal.dumps(thing),)
             if isinstance(thing, torch.device) and thing.type in _REAL:
-                return _device, ()
+                return simgpu.first, ()
             if isinstance(thing, torch.Tensor) and thing.device.type in _REAL:
                 is_parameter = isinstance(thing, torch.nn.Parameter)
                 return _tensor, (thing.detach().cpu(), thing.requires_grad, is_parameter)
@@ -138,17 +138,11 @@ def _packed(what: Any) -> bytes:
         return file.getvalue()
 
 
-def _device() -> torch.device:
-    return simgpu.first()
-
-
 def _tensor(values: torch.Tensor, requires_grad: bool, is_parameter: bool) -> torch.Tensor:
-    placed = values.to(_device())
-    return (
-        torch.nn.Parameter(placed, requires_grad)
-        if is_parameter
-        else placed.requires_grad_(requires_grad)
-    )
+    placed = values.to(simgpu.first())
+    if is_parameter:
+        return torch.nn.Parameter(placed, requires_grad)
+    return placed.requires_grad_(requires_grad)
 
 
 def _write(file: BinaryIO, what: bytes) -> None:

@@ -107,9 +107,19 @@ def test_a_real_device_arrives_as_the_simulated_one():
             return str(device), str(torch.ones(2, device=device).device)
 
         print(*elsewhere.call(where))
+
+        def placed(*how):  # what a tensor of a real device becomes there
+            tensor = elsewhere._tensor(torch.ones(2), *how)
+            is_parameter = isinstance(tensor, torch.nn.Parameter)
+            return tensor.device.type, tensor.requires_grad, is_parameter, tensor.is_leaf
+
+        for how in ((True, True), (False, True), (True, False), (False, False)):
+            print(how, elsewhere.call(placed, *how) == ("sim", *how, True))
         """
     )
-    assert out == "sim:0 sim:0\n"
+    first, *tensors = out.splitlines()
+    assert first == "sim:0 sim:0"
+    assert len(tensors) == 4 and all(line.endswith(" True") for line in tensors), out
 
 
 def test_what_ends_the_process_or_does_not_travel_is_said_and_the_next_call_works():

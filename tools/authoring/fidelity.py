@@ -165,7 +165,7 @@ These have fewer than {wrong:.0f} % of their measurements within 25 %:
 OWN = """
 ## A real H200 that had no part in it
 
-The first GPU that `python -m course_utils record` ran on, {date}: {device}, {cores} cores of an Intel Xeon, PyTorch {torch}. The model was made before; nothing in
+The first GPU that `python -m course_utils record` ran on, {date}: {device}, {cpu}, {cores} cores, PyTorch {torch}. The model was made before; nothing in
 it was fitted to these numbers, and they have no part in the ranges above. Each experiment, its time where nothing else is said:
 
 """
@@ -174,14 +174,14 @@ OWN_READ = """
 *Furthest* is the ratio that is furthest from 1. As far as one machine can tell:
 
 - **What the card alone decides is right.** Large products, additions and copies on the card, and 64 MB copied from pinned memory.
-- **What the host decides is not.** Small additions that follow each other take half to three quarters of what is modelled; a small step of training, whose backward
-  pass and optimizer ask for such calls too, 1.4 to 3 times as long. One figure for a host's speed cannot mend both: the model
+- **What the host decides is not.** Small additions that follow each other take less than is modelled; a small step of training, whose backward
+  pass and optimizer ask for such calls too, takes longer. One figure for a host's speed cannot mend both: the model
   says too little of a training step, or this host is unlike those it was made from.
-- **Training convolutions in 16 bits** takes 1.4 to 2.3 times as long as modelled also where the card is busy, as it does on an A100 and H100: the model's fault.
-- **5×5 convolutions of few channels in float32**, at a batch of 1,024: a third of what is modelled, and twice the memory: cuDNN seems to take
+- **Training convolutions in 16 bits** take longer than modelled also where the card is busy, as on an A100 and H100: the model's fault.
+- **5×5 convolutions of few channels in float32**, at a batch of 1,024, take less time than modelled, and more memory: cuDNN seems to take
   another way, with room of its own.
 - **Memory**: cuDNN's working memory is not modelled, and of cuBLAS's 32 MiB one block, where the backward pass has a second.
-- **From pageable memory** 64 MB take three times as long as modelled. That is the host's copy into pinned memory, and hosts differ.
+- **From pageable memory** 64 MB take longer than modelled. That is the host's copy into pinned memory, and hosts differ.
 """
 
 LIMITS = """
