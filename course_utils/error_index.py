@@ -28,9 +28,8 @@ _HEADS = spoken("Seen in: ", "**Remedy.** ")
 _MEMORY = spoken("out of memory|OOM")  # the pages' word, and others for it
 _WORDS = """a after an and are at attribute be but can code do does during error few for from get got have help how
 i in is it my no not object of on or please so some steps that the this to torch train training was what when while
-why with work due because epoch iteration"""
+why with work due because epoch iteration errno"""
 _PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
-_SHARE, _WEIGHT = 0.6, 2.5  # what an entry must share with a question, at least, to be near
 NOTHING = (
     "The handbook has no error like this. Try other words of the message, the rarer the better; "
     "handbook/errors.md lists all that it has."
@@ -99,11 +98,11 @@ def link(entry: Entry) -> str:
 
 def normal(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
-    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|['’]s\b|['’`]", "", text.lower())
+    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|(?<=\bcan)no(?=t\b)|['’]s\b|['’`]", "", text.lower())
     text = re.sub(r"\boom\b", "out of memory", re.sub(r"\btimed? out\b", "timeout", text))
     text = re.sub(r"\b(?:hangs|hanging|stuck|freezes)\b", "hang", text)
     text = re.sub(r"\b(?:amp|(?:mixed|half) precision|float16)\b", "fp16", text)
-    text = text.replace("optimis", "optimiz").replace("cannot", "cant")
+    text = text.replace("optimis", "optimiz").replace("scaler type", "scalar type")
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
     return " ".join("cuda" if w == "sim" else re.sub(r"(?<=[a-z]{3})s$", "", w) for w in words)
 
@@ -142,14 +141,15 @@ def find(text: str, most: int = 3) -> list[Entry]:
     start = r"(?m)^(?:\[rank\d+\]: ?)?[\w.]+(?:Error|Exception|Warning)\b"
     last = [match.start() for match in re.finditer(start, text)][-1:]
     asked, said = normal(text[last[0] if last else 0 :]).split()[:60], normal(text)
-    query = {}
+    query, ranked = {}, []
     for word in {word for word in asked if not {word, f"{word}s"} & _PLAIN}:
         if word not in tells and not word.isdigit():
             word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
         if word in tells or not word.isdigit():  # an unknown number is only this time's
             query[word] = tells.get(word, math.log(1 + len(words)))
     alone = {normal(line) for line in text.splitlines()}  # "Killed" is a message only on its own
-    enough, ranked = max(_WEIGHT, _SHARE * sum(query.values())), []
+    total = sum(query.values())
+    enough = max(2.5, 0.4 * total, min(10, 0.6 * total))  # what an entry near to it shares, at least
     for entry, (near, every) in zip(entries(), words, strict=True):
         shared = sum(tell * (word in near) + tell * (word in every) for word, tell in query.items())
         heard = [normal(form) for form in entry.forms if says(form, said)]

@@ -169,6 +169,9 @@ milliseconds before timing out.": "NCCL: watchdog caught a collective operation 
     "loss nan mixed precision after some iterations": "Gradients become nan, found by anomaly detection",
     "watchdog caught collective operation time out allreduce": "NCCL: watchdog caught a collective operation timeout",
     "no inf check recorded for this optimiser": "No inf checks were recorded",
+    "expected scaler type float but found half": "Expected scalar type",
+    "cannot pickle lambda dataloader windows num_workers": "A dataset that cannot be pickled",
+    "weight only load failed numpy.core.multiarray.scalar": "Weights only load failed: unsupported global",
     "显存不够 CUDA out of memory 怎么办": "CUDA out of memory",
     "NCCL Watchdog 超时 两张卡训练": "NCCL: watchdog caught a collective operation timeout",
 }
@@ -185,6 +188,8 @@ def test_what_people_type_finds_it(typed):
         "how to bake sourdough bread",
         "my code does not work, please help",
         "KeyError: 'price'",
+        "flask server returns 500 internal error after a deploy with gunicorn workers",
+        "my matplotlib figure is not showing in the notebook after plt.show",
         "NameError: name 'x' is not defined",
         "AttributeError: 'NoneType' object has no attribute 'shape'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
