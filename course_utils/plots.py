@@ -137,7 +137,7 @@ def curves(
         log_ticks(ax.xaxis)
     if "y" in log:
         log_ticks(ax.yaxis)
-    ax.legend()
+    ax.legend() if len(series) < 4 else fig.legend(loc="outside lower center", ncols=2)
     present(fig, alt)
 
 
@@ -252,7 +252,7 @@ class LivePlot:
     Parameters
     ----------
     xlabel, ylabel
-        What the axes show, with the unit.
+        What the axes show, with the unit; one in % ends in it, and goes from 0 to 100.
     alt
         One sentence that says what the finished figure shows.
     every
@@ -260,9 +260,7 @@ class LivePlot:
     """
 
     def __init__(self, xlabel: str, ylabel: str, alt: str, every: float = 1.0) -> None:
-        self._labels = (xlabel, ylabel)
-        self._alt = alt
-        self._every = every
+        self._labels, self._alt, self._every = (xlabel, ylabel), alt, every
         self._series: dict[str, tuple[list[float], list[float]]] = {}
         self._handle: Any = None
         self._drawn = perf_counter()
@@ -288,6 +286,8 @@ class LivePlot:
             marker = MARKERS[i % len(MARKERS)] if len(xs) < 40 else None
             ax.plot(xs, ys, marker=marker, label=name)
         _label(ax, *self._labels, "", "")
+        if self._labels[1].endswith("%"):
+            ax.set_ylim(0, 100)
         if self._series:
             ax.legend()
         picture = _picture(fig, self._alt)
