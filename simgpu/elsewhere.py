@@ -85,10 +85,10 @@ def call(function: Callable[..., Any], *args: Any, **words: Any) -> Any:
         _write(worker.stdin, sent)
         printed, error, value = pickle.loads(_read(worker.stdout))
     except (OSError, EOFError, pickle.PickleError, AttributeError) as lost:
-        worker.kill()
+        _end(worker)
         raise Unable("the process with the simulated device ended") from lost
     except BaseException:  # Ctrl-C
-        worker.kill()
+        _end(worker)
         raise
     finally:
         timer.cancel()
@@ -106,6 +106,7 @@ def _cells() -> dict[str, Any]:
 
 def _worker() -> subprocess.Popen[bytes]:
     if not _workers or _workers[-1].poll() is not None:
+        print("A second process with the simulated GPU starts: some seconds, once.", flush=True)
         path = os.pathsep.join(filter(None, sys.path))
         started = subprocess.Popen(
             [sys.executable, "-m", "simgpu.elsewhere"],
@@ -117,6 +118,12 @@ def _worker() -> subprocess.Popen[bytes]:
         atexit.register(started.kill)
         _workers[:] = [started]
     return _workers[-1]
+
+
+def _end(worker: subprocess.Popen[bytes]) -> None:
+    worker.kill()
+    with contextlib.suppress(OSError):  # what was not written yet
+        worker.stdin.close()
 
 
 def _packed(what: Any) -> bytes:
