@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ import simgpu
 from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (the lesson says detective.CHOICES)
 from course_lessons.shared import memory, profiling
 from course_lessons.shared.checking import tensors_in
+from course_lessons.shared.precision import full_float32
 from course_lessons.shared.traces import Trace
 from course_utils import plots
 from course_utils.exercises.values import same
@@ -174,7 +175,7 @@ def run(
     done = Run()
     with (
         memory.spare_device("15 GB", case.profile) as device,
-        _settings(),
+        full_float32(),
         memory.Hollow() if hollow else nullcontext(),
     ):
         arguments = case.prepare(device, hollow)
@@ -205,7 +206,7 @@ def run(
 def run_on_cpu(letter: str, loop: Callable[..., Any] | None = None) -> Run:
     """Run a loop on the CPU, at its small size: what can be judged without the simulated device."""
     case, cpu = CASES[letter], torch.device("cpu")
-    with _settings():
+    with full_float32():
         arguments = case.prepare(cpu, False)
         before, done = _weights(arguments[0]), Run()
         _watch(_optimizer(arguments), done)
@@ -246,42 +247,6 @@ def _stand(done: Run, clock: Any) -> Step:
     blocking = sum(not (copy.pinned and copy.non_blocking) for copy in sent)
     waits = counted.synchronizations
     return Step(clock.host, waits, waits - blocking, len(done.timeline.spans))
-
-
-_SWITCHES = ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul")
-"""Where newer releases keep the precision of float32 products, the general before the particular."""
-
-
-@contextmanager
-def _settings() -> Iterator[None]:
-    """Begin with products in full float32, and put back afterwards what a loop may have switched."""
-    newer: dict[Any, str] = {}
-    older: dict[Any, bool] = {}
-    for name in _SWITCHES:
-        place: Any = torch.backends
-        for part in filter(None, name.split(".")):
-            place = getattr(place, part, None)
-        if hasattr(place, "fp32_precision"):
-            newer[place] = place.fp32_precision
-    cudnn = torch.backends.cudnn
-    for place in (torch.backends.cuda.matmul, cudnn):
-        with suppress(RuntimeError):  # cannot be read after a newer switch was turned
-            older[place] = place.allow_tf32
-    precision = "highest"
-    with suppress(RuntimeError):
-        precision = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    for place in newer:
-        if place not in (getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)):
-            place.fp32_precision = "none"  # as PyTorch begins
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(precision)
-        for place, value in older.items():
-            place.allow_tf32 = value
-        for place, value in newer.items():
-            place.fp32_precision = value
 
 
 # Showing -----------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 import torch
 
@@ -66,3 +68,39 @@ def gradients_lost(
         found.append(torch.cat([gradient.flatten() for gradient in gradients]))
     single, half = found
     return zeroed(single, single.half()), zeroed(single, half)
+
+
+_SWITCHES = ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul")
+"""Where newer releases keep the precision of float32 products, the general before the particular."""
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Multiply in full float32 within it, and put back afterwards what was switched meanwhile, by the older words or the newer."""
+    newer: dict[Any, str] = {}
+    older: dict[Any, bool] = {}
+    for name in _SWITCHES:
+        place: Any = torch.backends
+        for part in filter(None, name.split(".")):
+            place = getattr(place, part, None)
+        if hasattr(place, "fp32_precision"):
+            newer[place] = place.fp32_precision
+    cudnn = torch.backends.cudnn
+    for place in (torch.backends.cuda.matmul, cudnn):
+        with suppress(RuntimeError):  # cannot be read after a newer switch was turned
+            older[place] = place.allow_tf32
+    precision = "highest"
+    with suppress(RuntimeError):
+        precision = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    for place in newer:
+        if place not in (getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)):
+            place.fp32_precision = "none"  # as PyTorch begins
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        for place, value in older.items():
+            place.allow_tf32 = value
+        for place, value in newer.items():
+            place.fp32_precision = value

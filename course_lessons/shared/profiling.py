@@ -20,6 +20,7 @@ from course_utils.show import table
 from course_utils.timing import measure
 from simgpu import cost, latency
 
+from .precision import full_float32
 from .traces import Trace, trace
 
 
@@ -262,12 +263,10 @@ def _threads(device: torch.device) -> int:
 
 @functools.cache
 def _flops(device: torch.device, unit: str, threads: int) -> float:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if unit == "tf32" else "highest")
-    try:
+    with full_float32():
+        if unit == "tf32":
+            torch.set_float32_matmul_precision("high")
         return max(_reached(n, device, unit) for n in ((512,) if device.type == "cpu" else SIZES))
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 def _reached(n: int, device: torch.device, unit: str) -> float:

@@ -131,6 +131,7 @@ def _on_main(work: Callable[[], None], limit: float) -> bool:
                 _set_timer(_REAL, 0.005, 0.25)
                 _at_each_instruction(insist)
                 return
+        gc.callbacks.clear()  # in one the error would be lost, and each collection would loop again
         rings += 1
         if rings > 3:  # it catches every exception: raise one wherever it goes, until it is out
             _at_each_instruction(insist)
@@ -153,8 +154,7 @@ def _owed(limit: float) -> Callable[[], float]:
 
     What waits for itself, and what had its seconds of the processor, is owed nothing.
     """
-    wall, begin = _now(), _processor()
-    processor = begin
+    wall, begin = _now(), (processor := _processor())
 
     def more() -> float:
         nonlocal wall, processor

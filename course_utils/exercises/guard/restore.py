@@ -96,11 +96,9 @@ def _keep_process() -> Undo:
     trace, profile, deepest = sys.gettrace(), sys.getprofile(), sys.getrecursionlimit()
     hooks, interval = (threading.gettrace(), threading.getprofile()), sys.getswitchinterval()
     lists = [(now, now[:]) for now in (sys.path, sys.meta_path, sys.path_hooks)]
-    collecting = gc.callbacks[:]
-    mask = os.umask(0o077)
-    os.umask(mask)
-    warned = warnings.catch_warnings()
-    warned.__enter__()
+    collecting, stack = gc.callbacks[:], threading.stack_size()
+    os.umask(mask := os.umask(0o077))
+    (warned := warnings.catch_warnings()).__enter__()
     set_deepest = sys.setrecursionlimit
     set_deepest(len(list(traceback.walk_stack(sys._getframe()))) + 900)
 
@@ -111,6 +109,7 @@ def _keep_process() -> Undo:
         threading.settrace(hooks[0])
         threading.setprofile(hooks[1])
         _set_interval(interval)
+        threading.stack_size(stack)  # one too small ends the process with the next thread
         os.umask(mask)
         for now, old in lists:  # what a library has added may stay
             now[:] = [*old, *(one for one in now if not any(one is o for o in old))]

@@ -150,13 +150,13 @@ def _keep_switches() -> Undo:
 def _switches() -> list[tuple[Callable[[], Any], Callable[[Any], object]]]:
     import torch
 
-    cudnn = torch.backends.cudnn
-
+    cudnn, mkldnn = torch.backends.cudnn, torch.backends.mkldnn
     return [
         (torch.get_default_dtype, torch.set_default_dtype),
         (torch.get_num_threads, torch.set_num_threads),
         (torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode),
         (torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+        (lambda: mkldnn.enabled, lambda on: setattr(mkldnn, "enabled", on)),
         (lambda: cudnn.benchmark, lambda on: setattr(cudnn, "benchmark", on)),
         (lambda: cudnn.deterministic, lambda on: setattr(cudnn, "deterministic", on)),
     ]
