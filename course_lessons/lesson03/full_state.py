@@ -191,7 +191,7 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
         "whole-object": "A whole object was put into the dict. A checkpoint holds its state: tensors, numbers, strings, "
         "and containers of them.",
         "a-seed": "A number is not the state of a generator: a seed says where it started, not where it stands.",
-        "swapped": "The states of two parts have changed places.",
+        "swapped": "What stands under this key is the state of another part.",
         "not-loadable": "What stands under this key is not what the part's own loader takes: `load_state_dict`, "
         "`torch.set_rng_state`, `random.setstate`.",
         "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running mean.",

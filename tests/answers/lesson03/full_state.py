@@ -24,10 +24,13 @@ WRONG = {
     "not-called": {"torch.get_rng_state()": "torch.get_rng_state"},
     "whole-object": ({_MODEL: "model"}, {"scheduler.state_dict()": "scheduler"}),
     "a-seed": {"torch.get_rng_state()": "torch.initial_seed()"},
-    "swapped": {
-        "optimizer.state_dict()": "scheduler.state_dict()",
-        "scheduler.state_dict()": "optimizer.state_dict()",
-    },
+    "swapped": (
+        {
+            "optimizer.state_dict()": "scheduler.state_dict()",
+            "scheduler.state_dict()": "optimizer.state_dict()",
+        },
+        {"random.getstate()": "torch.get_rng_state()"},
+    ),
     "not-loadable": {"random.getstate()": "repr(random.getstate())"},
     "no-buffers": {_MODEL: "dict(model.named_parameters())"},
     "buffers": {_MODEL: "{k: v * ('running' not in k) for k, v in model.state_dict().items()}"},

@@ -25,7 +25,19 @@ def _into_the_model(states, decay):
     return average
 
 
+def _nothing_is_copied(states, decay):
+    average = None
+    for state in states:
+        if average is None:
+            average = dict(state)
+            continue
+        for k, v in state.items():
+            average[k] = decay * average[k] + (1 - decay) * v if v.is_floating_point() else v
+    return average
+
+
 WRONG = {
+    "live-counter": _nothing_is_copied,
     "float-counter": {"value.clone()": "value.float()"},
     "other-count": {"value.clone()": "value + 1"},
     "changes-states": _into_the_model,
