@@ -81,10 +81,8 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
                 judge.no("keeps-graph", seen=repr(got), expected="the loss without its graph")
             if waits:
                 return got
-            if judge.is_a(got, torch.Tensor, "a tensor").dtype not in (
-                torch.float32,
-                torch.float64,
-            ):
+            judge.is_a(got, torch.Tensor, "a tensor")
+            if got.dtype not in (torch.float32, torch.float64):
                 judge.no("rounded-loss", seen=got.dtype, expected=torch.float32)
             return got
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from course_language import word
 from course_lessons.lesson05 import drawings
 from course_lessons.shared.explorer import Explorer, box, slider
 
@@ -33,7 +34,7 @@ def buckets() -> None:
             "cap": slider(
                 "bucket", [m * MIB for m in (1, 10, 25, 100)], 25 * MIB, lambda b: f"{b // MIB} MiB"
             ),
-            "ranks": slider("ranks", [2, 8, 64]),
+            "ranks": slider(word("ranks"), [2, 8, 64]),
             "tied": box("an embedding of 32 MiB, ready last"),
         },
         draw=draw,

@@ -66,7 +66,8 @@ def _cases() -> Iterator[tuple[nn.Module, int]]:
 
 def _read(judge: Judge, got: Any) -> dict[str, float]:
     keys = ("parameters", "gradients", "optimizer", "buffers")
-    if set(judge.is_a(got, dict, "a dict")) != set(keys):
+    judge.is_a(got, dict, "a dict")
+    if set(got) != set(keys):
         judge.no("other-keys", seen=list(got), expected=list(keys))
     return {key: judge.number(got[key]) for key in keys}
 

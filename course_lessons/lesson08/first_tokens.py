@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from course_language import word
 from course_lessons.shared.checking import Alive, one_thread
 from course_utils.exercises import Exercise, Judge
 
@@ -122,11 +123,11 @@ def _judge_held(run: _Encoding, sizes: Sequence[tuple[int, int]], judge: Judge) 
     inputs, inner, outputs, everything = run.held
     if everything + inputs <= 6 * one + 2 * wanted:
         return
-    kind, what, size = "keeps-more", "tensors", everything
+    kind, what, size = "keeps-more", word("tensors"), everything
     if inner > 2 * one:
         kind, what, size = "graph", "results of an inner layer", inner
     elif inputs > 2 * one:
-        kind, what, size = "keeps-batches", "batches", inputs
+        kind, what, size = "keeps-batches", word("batches"), inputs
     elif outputs > 2 * one:
         whole = outputs >= sum(x.nbytes for x in run.right)
         kind, what, size = "views" if whole else "some-views", "encoder outputs", outputs

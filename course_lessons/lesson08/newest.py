@@ -44,7 +44,7 @@ class _Load:
         """Return a file's content, or raise what ``torch.load`` raises for it."""
         path = Path(file.name if hasattr(file, "read") else file)
         inside = path.is_relative_to(self.folder)
-        self.asked.append(str(path.relative_to(self.folder)) if inside else f"{path}, not there")
+        self.asked.append(str(path.relative_to(self.folder)) if inside else f"{path}, no such file")
         content = self.files.get(self.asked[-1], FileNotFoundError)
         if isinstance(content, type):
             self.raised = content(f"{path.name}: no whole file")

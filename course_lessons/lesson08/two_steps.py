@@ -109,7 +109,7 @@ def _judge_step(got: Any, loss: Tensor, pair: _Pair, backwards: int, judge: Judg
     if pair.outputs != {torch.float16}:
         judge.no("no-autocast", seen=f"{pair.outputs}", expected="float16 out of the layers")
     if backwards > 1:
-        judge.no("several-backwards", seen=f"{backwards} backward passes", expected="one")
+        judge.no("several-backwards", seen=f"{backwards} backward passes", expected="one pass")
     judge.is_a(got, Tensor, "a tensor")
     if got.requires_grad:
         judge.no("keeps-graph", seen=got, expected="the loss without its graph")

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
+from course_language import word
 from course_lessons.lesson09.checking import Operations, candidates, found, numbered
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise, Judge
@@ -205,7 +206,7 @@ def _judge_second(
     right = bool((first[0] % side == second[0] % side).all())
     coins = bool((first[1] == second[1]).all()) and 0 < flip < 1
     for diagnosis, seen in (
-        ("same-again", down and right and coins and "crops"),
+        ("same-again", down and right and coins and word("crops")),
         ("same-places", down and "places, up and down"),
         ("same-places", right and "places, left and right"),
         ("same-mirrored", coins and "mirrored ones"),

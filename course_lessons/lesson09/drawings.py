@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import torch
 from matplotlib.axes import Axes
 
-from course_language import say, spoken
+from course_language import say, spoken, word
 from course_utils.plots import BLUE, GREEN, ORANGE, log_ticks, present
 
 COUNTED = spoken("images", "letters")
@@ -99,7 +99,7 @@ def report_card(
     for empty in (top, below):
         empty.axis("off")
     fig.savefig(path, dpi=150)
-    each = "; ".join(f"{name}: {value}" for name, value in results.items())
+    each = word("; ").join(f"{name}{word(': ')}{value}" for name, value in results.items())
     present(fig, f"Report card of {title}. {_said(heights, None, unit)} {each}.")
 
 
@@ -144,7 +144,7 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
 
 
 def _below(heights: Sequence[Height], unit: str) -> str:
-    missing = ", ".join(rung.name for rung in heights if not rung.reached)
+    missing = word(", ").join(rung.name for rung in heights if not rung.reached)
     label = f"{say(unit)}/s (measured: median and quartiles)"
     return f"{label}\nnot measured here: {missing}" if missing else label
 

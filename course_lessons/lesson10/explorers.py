@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from matplotlib.figure import Figure
 
+from course_language import word
 from course_lessons.lesson10 import drawings
 from course_lessons.lesson10.memory import STAGES, bytes_per_rank
 from course_lessons.shared.explorer import Explorer, slider
@@ -28,7 +29,7 @@ def sharding() -> None:
         question="8 billion parameters in float32 need 128 GB on one card. What does ZeRO-1 keep on each of 64?",
         guesses=("2 GB", "33 GB", "65 GB", "128 GB"),
         controls={
-            "parameters": slider("parameters", sizes, 8e9, lambda n: f"{n / 1e9:g} billion"),
+            "parameters": slider(word("parameters"), sizes, 8e9, lambda n: f"{n / 1e9:g} billion"),
             "ranks": slider("cards", [1, 2, 4, 8, 64, 512]),
             "dtype": slider("dtype", [torch.float32, torch.bfloat16], None, _name),
         },
@@ -46,7 +47,7 @@ def step() -> None:
         guesses=("time, for memory", "memory, for time", "both, for nothing", "nothing at all"),
         controls={
             "gather": slider("gathering a layer takes", [0.5, 1.0, 2.0, 3.0], 1.0),
-            "layers": slider("layers", [2, 4, 6, 8], 4),
+            "layers": slider(word("layers"), [2, 4, 6, 8], 4),
         },
         draw=drawings.fsdp_step,
         found="Time, for memory. Kept, all layers are whole at once, and backward gathers nothing: the slower the network, "

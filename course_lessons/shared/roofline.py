@@ -140,9 +140,9 @@ def explore() -> None:
         "A100 in float16?",
         guesses=("4", "16", "64", "256"),
         controls={
-            "batch": slider("batch", BATCHES),
+            "batch": slider(word("batch"), BATCHES),
             "dtype": slider("dtype", list(_SIZES)),
-            "card": slider("card", CARDS, "A100"),
+            "card": slider(word("card"), CARDS, "A100"),
         },
         draw=draw,
         found="From 256 on, of these four. A larger batch uses each weight more often and moves the layer to the right. Half the bytes move it "

@@ -29,6 +29,10 @@ _MARKS = [
         (rf"{_HAN}[,;:?!]|{_HAN}\.(?!\w)|[,;:?!]{_HAN}", "punctuation is not full-width"),
         (rf"{_HAN}\s*\(|\)\s*{_HAN}|\([^()]*{_HAN}[^()]*\)", "parentheses are not full-width"),
         (rf"\"[^\"\n]*{_HAN}[^\"\n]*\"|{_HAN}'", "quotation marks are not “ ”"),
+        (
+            rf"{_HAN}\*+\[[^\]]*\]\*|\]\*+{_HAN}",
+            "Markdown sees no emphasis here: put it inside the brackets",
+        ),
         (r" [，。；：！？）”]|[，。；：！？（“] ", "a space stands beside full-width punctuation"),
     )
 ]
