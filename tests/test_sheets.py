@@ -12,6 +12,7 @@ from support import skip
 import simgpu
 from course_utils import cli
 from tools.authoring import sheets
+from tools.authoring.links import place
 
 CHEATSHEET = "handbook/cheatsheet.md"
 BLOCKS = re.findall(
@@ -144,9 +145,10 @@ HEIGHTS = {"landscape": 196, "portrait": 277}  # mm between the margins
 
 
 @pytest.mark.everywhere
+@pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("page", sheets.SHEETS)
-def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, tmp_path):
-    (tmp_path / "sheet.html").write_text(sheets.sheet_html(ROOT, page), encoding="utf-8")
+def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, language, tmp_path):
+    (tmp_path / "sheet.html").write_text(sheets.sheet_html(ROOT, page, language), encoding="utf-8")
     with chromium() as browser:
         shown = browser.new_page(viewport={"width": 1200, "height": 1200})
         shown.emulate_media(media="print")
@@ -155,12 +157,11 @@ def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, tmp_path):
     assert seen["cut"] == []
     assert seen["height"] <= HEIGHTS[sheets.SHEETS[page]] * 96 / 25.4
     assert seen["smallest"] >= 6.5
-    for code in re.findall(
-        r"```\w*\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL
-    ):
+    source = (ROOT / place(page, language)).read_text(encoding="utf-8")
+    for code in re.findall(r"```\w*\n(.*?)```", source, re.DOTALL):
         for line in code.splitlines():
             assert line.strip() in seen["text"]
-    assert sheets.print_sheet(ROOT, page, tmp_path / "sheet.pdf") == []
+    assert sheets.print_sheet(ROOT, page, tmp_path / "sheet.pdf", language) == []
     assert (tmp_path / "sheet.pdf").read_bytes().startswith(b"%PDF")
 
 

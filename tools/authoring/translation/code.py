@@ -166,7 +166,9 @@ def _said(source: str, change: Callable[[str], str]) -> Iterator[tuple[int, int,
     magics = {n for n, line in enumerate(source.split("\n"), 1) if _MAGIC.match(line)}
     for begin, end, indent, words in _comments(plain(source), magics):
         if re.search("[A-Za-z]{2}", words) and (other := change(words)) != words:
-            yield begin, end, f"# {other}" if indent is None else _wrapped(other, indent)
+            lines = source[begin:end].split("\n")
+            widest = max(map(_width, lines)) if len(lines) > 1 else WIDTH
+            yield begin, end, f"# {other}" if indent is None else _wrapped(other, indent, widest)
 
 
 def _edited(source: str, edits: Iterable[tuple[int, int, str]]) -> str:
@@ -175,11 +177,15 @@ def _edited(source: str, edits: Iterable[tuple[int, int, str]]) -> str:
     return source
 
 
-def _wrapped(words: str, indent: str) -> str:
-    """Return a comment of several lines, none wider than a line of code."""
+def _wrapped(words: str, indent: str, widest: int) -> str:
+    """Return a comment of lines that are no wider than that."""
     lines, line = [], ""
     for part in re.findall(r"[\x21-\x7e]+|[ ]+|.", words):
-        if line and _width(indent + "# " + line + part) > WIDTH and part not in "，。；：！？）、”":
+        if (
+            line
+            and _width(indent + "# " + line + part) > widest
+            and part not in "，。；：！？）、”"
+        ):
             lines.append(line.rstrip())
             line = ""
         line += part if line or part.strip() else ""
