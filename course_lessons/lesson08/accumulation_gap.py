@@ -35,7 +35,8 @@ def accumulation_gap(model, loss_fn, x, y, size):
 def _new_net(norm: Callable[[int], nn.Module] | None) -> nn.Sequential:
     torch.manual_seed(0)
     middle = [norm(8)] if norm else []
-    return nn.Sequential(nn.Linear(6, 8), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
+    bias = norm is not nn.BatchNorm1d  # before that its gradient is noise about 0, and has no gap
+    return nn.Sequential(nn.Linear(6, 8, bias), *middle, nn.ReLU(), nn.Linear(8, 3)).double()
 
 
 def _net(norm: Callable[[int], nn.Module] | None, training: bool) -> nn.Sequential:
@@ -85,7 +86,7 @@ def _gap(parts: Tensor, whole: Tensor) -> Tensor:
 
 def _gaps(parts: Tensor, whole: Tensor) -> Tensor:
     """Return the gap of each parameter."""
-    sizes = [48, 8, 24, 3] if len(whole) == 83 else [48, 8, 8, 8, 24, 3]
+    sizes = [48, *[8] * (len(whole) // 8 - 9), 24, 3]
     return torch.stack(list(map(_gap, parts.split(sizes), whole.split(sizes))))
 
 

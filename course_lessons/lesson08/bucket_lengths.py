@@ -110,6 +110,9 @@ _TWINS = {
     "one-by-one": (_adding, _leaving_out, _merging),
     "every-length": lambda lengths, *costs: sorted(set(lengths)),
     "one-length": lambda lengths, *costs: [max(lengths)],
+    "all-or-one": lambda lengths, *costs: min(
+        [max(lengths)], sorted(set(lengths)), key=lambda chosen: _seconds(chosen, lengths, *costs)
+    ),
 }
 
 
@@ -201,6 +204,7 @@ No sequences, no lengths.
         "every-length": "Every length has its own shape here. Some of them cost more than they save.",
         "one-length": "Everything is padded to the longest here. A second shape would cost less than the "
         "padding.",
+        "all-or-one": "You compared the longest length alone with all of them. A list between the two costs less.",
         "needless": "A length is longer than the longest sequence that is padded to it.",
         "once-each": "Each length was counted once. It counts as often as it occurs.",
         "exchanged": "The two costs are exchanged: `per_shape` is paid for a length in the list, `per_token` for a token.",
