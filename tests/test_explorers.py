@@ -8,6 +8,7 @@ import ipywidgets
 import matplotlib.pyplot as plt
 import pytest
 import torch
+from support import python
 
 from course_lessons.lesson02 import explorers as lesson02
 from course_lessons.lesson04 import explorers as lesson04
@@ -76,6 +77,36 @@ def words(shown, start, place, position):
     plt.close(figure)
     assert "nan" not in alt
     return alt
+
+
+@pytest.mark.slow
+def test_in_another_language_no_word_of_a_picture_is_left(monkeypatch):
+    """Those that are keys in the program too, such as a legend's, are put into it as it is drawn."""
+    monkeypatch.setenv("COURSE_LANGUAGE", "zh")
+    out = python(
+        """
+        import sys, warnings
+        sys.path[:0] = ["tests", "simgpu/tests"]
+        warnings.filterwarnings("ignore", "Glyph")
+        import course_utils
+        from course_language import say
+        from course_lessons.shared.explorer import Explorer, _png
+        from matplotlib.text import Text
+        from test_explorers import CALLS
+
+        def look(self):
+            figure, _ = self.at(self.shown)
+            _png(figure)
+            controls = self.controls.values()
+            words = [t.get_text() for t in figure.findobj(Text)] + [c.label for c in controls]
+            print(*(word for word in words if say(word) != word), end="")
+
+        Explorer.show = look
+        for call in CALLS.values():
+            call()
+        """
+    )
+    assert out == ""
 
 
 def test_who_waits_for_whom_is_as_the_lesson_says():

@@ -24,7 +24,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from course_language import word
+from course_language import font, word
 from course_utils.plots import present
 from course_utils.show import Bundle, show
 from course_utils.this_machine import in_notebook, where
@@ -250,6 +250,7 @@ def _box(widgets: Any, control: Control) -> Any:
 def _png(figure: Figure, small: bool = False) -> bytes:
     """Return a figure as PNG, made quickly or of few colours for a page that holds many; close it."""
     canvas = FigureCanvasAgg(figure)
+    font.speak(figure)
     canvas.draw()
     plt.close(figure)
     picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
