@@ -144,7 +144,7 @@ SEEN = """
 HEIGHTS = {"landscape": 196, "portrait": 277}  # mm between the margins
 
 
-@pytest.mark.everywhere
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("page", sheets.SHEETS)
 def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, language, tmp_path):
