@@ -159,7 +159,7 @@ with dropout too, and also where `x` itself needs no gradient. `torch.utils.chec
     ),
     reference=checkpointed,
     check_answer=_check_checkpointed,
-    why="Activations are most of the memory of many trainings. One more forward pass, a third more "
+    why="Activations are most of the memory of many trainings. At most one more forward pass, a third more "
     "arithmetic, buys most of them back, the more the deeper the network.",
     diagnoses={
         "kept": "Every block ran once: nothing was computed again, so all activations were kept.",
