@@ -56,7 +56,7 @@ class Work(NamedTuple):
     unit: str
     kind: str = "stream"
     products: tuple[Product, ...] = ()
-    turned: int = 0
+    turned: tuple[tuple[int, int], ...] = ()
     unaligned: bool = False
     guessed: bool = False
 
@@ -156,7 +156,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = products_of(str(packet), args, out)
-        turned = turned_for(str(packet), kind, args)
+        turned = turned_for(str(packet), kind, args, out)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None

@@ -83,8 +83,15 @@ def _busy(work: Work, profile: Profile) -> float:
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
     if work.unaligned and not simt:
         took = max(took, work.flops / (model.unaligned_pace * clocks))
-    turning = 0.0 if simt else work.turned / profile.memory_rate
+    turning = 0.0 if simt else sum(_turning(*each, profile) for each in work.turned)
     return turning + max(took, moving)
+
+
+def _turning(tiles: int, count: int, profile: Profile) -> float:
+    """Return how long a kernel takes that puts a tensor's channels innermost, or back."""
+    pace = profile.shared.turn_pace * profile.processors * profile.clock
+    rate = profile.memory_rate * profile.shared.turn_share
+    return profile.kernel_floor + max(tiles * 1024 / pace, count / rate)
 
 
 _SHARES = {

@@ -95,25 +95,35 @@ def _named(taps: int) -> str:
     return "convolution" if taps > 1 else "pointwise"
 
 
-def turned_for(name: str, kind: str, args: tuple[Any, ...]) -> int:
-    """Return the bytes read and written to put the channels innermost.
+def turned_for(name: str, kind: str, args: tuple[Any, ...], out: Any) -> tuple[tuple[int, int], ...]:
+    """Return what is turned round for channels innermost: of each tensor its tiles, and its bytes read and written.
 
-    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes. The gradient
+    of the weights needs the images and their gradient again.
     """
     if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
-        return 0
+        return ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
     if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
-        return 0
+        return ()
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
     if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
-        return 0
+        return ()
     if not backward:
-        return 2 * bytes_of([x, weight])
-    of_input, of_weight = args[-1][:2]
-    return 2 * ((of_input + of_weight) * bytes_of(args[:3]))
+        tensors = [x, weight, out]
+    else:
+        grad, (of_input, of_weight) = args[0], args[-1][:2]
+        tensors = [grad, weight, x] * of_input + [x, grad] * of_weight
+        tensors += [weight] * (of_weight and kind == "convolution")
+    return tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
+
+
+def tiles_of(images: Tensor) -> int:
+    """Return how many tiles of 32 channels by 32 places images have, or weights."""
+    count, channels, *places = images.shape
+    return count * -(-channels // 32) * -(-math.prod(places) // 32)
 
 
 def innermost(images: Tensor) -> bool:

@@ -69,6 +69,8 @@ class Shared:
     gather_pace: float
     strided_pace: float
     unaligned_pace: float
+    turn_pace: float
+    turn_share: float
     row_floor: float
     depthwise_share: float
     attention_share: float
