@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .products import Product, bytes_of, is_unaligned, products_of, turned_for
+from .products import Product, bytes_of, is_unaligned, laid, products_of
 
 aten = torch.ops.aten
 
@@ -56,6 +56,7 @@ class Work(NamedTuple):
     unit: str
     kind: str = "stream"
     products: tuple[Product, ...] = ()
+    apart: tuple[Product, ...] = ()
     turned: tuple[tuple[int, int], ...] = ()
     unaligned: bool = False
     guessed: bool = False
@@ -156,7 +157,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = products_of(str(packet), args, out)
-        turned = turned_for(str(packet), kind, args, out)
+        apart, turned = laid(str(packet), kind, products, args, out)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
@@ -164,7 +165,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     unit = _UNITS.get(dtype, "fp32")
     whole = 4 if unit == "fp32" else 2  # elements that one load must bring
     unaligned = kind == "product" and is_unaligned(tensors, whole)
-    plain = Work(flops, moved, unit, kind, products, turned, unaligned)
+    plain = Work(flops, moved, unit, kind, products, apart, turned, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32

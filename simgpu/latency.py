@@ -70,6 +70,8 @@ def _busy(work: Work, profile: Profile) -> float:
     if work.kind == "strided":
         return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
+    if work.apart and not simt:
+        return moving + sum(_tiled(product, work.unit, profile) for product in work.apart)
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks

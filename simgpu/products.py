@@ -95,29 +95,32 @@ def _named(taps: int) -> str:
     return "convolution" if taps > 1 else "pointwise"
 
 
-def turned_for(name: str, kind: str, args: tuple[Any, ...], out: Any) -> tuple[tuple[int, int], ...]:
-    """Return what is turned round for channels innermost: of each tensor its tiles, and its bytes read and written.
+def laid(
+    name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...], out: Any
+) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
+    """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
 
-    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes. The gradient
-    of the weights needs the images and their gradient again.
+    A product of the images as they lie is one for each image: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    Else what is read is turned round before and what is written after, of each tensor so many tiles and bytes.
     """
     if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
-        return ()
+        return (), ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
     if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
-        return ()
+        return (), ()
+    of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
     if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
-        return ()
-    if not backward:
-        tensors = [x, weight, out]
-    else:
-        grad, (of_input, of_weight) = args[0], args[-1][:2]
-        tensors = [grad, weight, x] * of_input + [x, grad] * of_weight
-        tensors += [weight] * (of_weight and kind == "convolution")
-    return tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
+        count = len(x)
+        *rest, last = (p._replace(batch=p.batch * count) for p in products)
+        cut = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not of_weight))]
+        return (*cut, *[last._replace(depth=last.depth // count)] * of_weight), ()
+    tensors = [x, weight, args[0] if backward else out] * of_input
+    if of_weight:  # of 1 x 1 it lies either way alike
+        tensors += [x, args[0], *[weight] * (kind == "convolution")]
+    return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
 
 
 def tiles_of(images: Tensor) -> int:
