@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .products import Product, bytes_of, is_unaligned, laid, products_of
+from .products import Product, bytes_of, innermost, is_unaligned, laid, products_of
 
 aten = torch.ops.aten
 
@@ -59,6 +59,7 @@ class Work(NamedTuple):
     apart: tuple[Product, ...] = ()
     turned: tuple[tuple[int, int], ...] = ()
     unaligned: bool = False
+    blocks: int = 0
     guessed: bool = False
 
     @property
@@ -151,6 +152,9 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
     plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
+    if packet in _BY_CHANNELS and args[0].dim() > 2 and not innermost(args[0]):
+        images = [t for t in read if t.shape == args[0].shape]  # each is read twice
+        plain = plain._replace(flops=2 * sum(t.numel() for t in images), blocks=args[0].shape[1])
     formula = _formula(packet)
     if formula is None:
         return plain, plain, None
@@ -245,6 +249,11 @@ def _moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
 _READS_TWICE = _packets(
     "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
     "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
+)
+
+_BY_CHANNELS = _packets(
+    "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
+    "cudnn_batch_norm_backward"
 )
 
 _NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")

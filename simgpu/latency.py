@@ -75,13 +75,14 @@ def _busy(work: Work, profile: Profile) -> float:
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks
+        if work.blocks:
+            pace *= min(1.0, work.blocks / profile.processors)
         return model.row_floor + max(work.flops / pace, moving)
     if work.kind == "attention":
         return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
-    unfolded = profile.convolution_share if simt else model.convolution_share_tensor
-    share = unfolded if work.kind == "convolution" else 1.0
+    share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
     if work.unaligned and not simt:
         took = max(took, work.flops / (model.unaligned_pace * clocks))

@@ -112,12 +112,12 @@ def laid(
     of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
-    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
+    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0 and x.element_size() > 0:
         count = len(x)
         *rest, last = (p._replace(batch=p.batch * count) for p in products)
         cut = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not of_weight))]
         return (*cut, *[last._replace(depth=last.depth // count)] * of_weight), ()
-    tensors = [x, weight, args[0] if backward else out] * of_input
+    tensors = [args[0], weight, x] * of_input if backward else [x, weight]
     if of_weight:  # of 1 x 1 it lies either way alike
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
     return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
