@@ -42,11 +42,17 @@ class Work(NamedTuple):
         ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
+    apart
+        What tensor cores compute instead of ``products`` where a convolution takes images as they lie, their channels
+        second: for each image a product of its own.
     turned
-        Bytes that tensor cores make a convolution move besides: they want the channels innermost, so images
-        and weights that have them second are turned round before, and a gradient of the input after.
+        What tensor cores ask for else: that channels lie innermost. So of each tensor that a kernel turns round before
+        or after, its tiles (`products.tiles_of`) and the bytes that it reads and writes.
     unaligned
         Whether rows of its products begin where tensor cores cannot load several elements at once.
+    blocks
+        Blocks of threads where they may be too few for the processors: a batch norm of images whose channels lie second
+        has one for each channel. 0 where it has enough.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -161,7 +167,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = products_of(str(packet), args, out)
-        apart, turned = laid(str(packet), kind, products, args, out)
+        apart, turned = laid(str(packet), kind, products, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None

@@ -18,9 +18,13 @@ processors, whose parts are then added. Of the tiles and splits that the library
 Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
 
 *Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
-cores images and weights whose channels are not innermost are turned round first, and gradients back; in a trace
-of a ResNet-50 trained on an A100 in TF32 (facebookresearch/HolisticTraceAnalysis) the kernels that turn
-images round do so at the memory's full rate.
+cores images and weights whose channels are not innermost are turned round first, and gradients back, in tiles of
+32 x 32, each by a kernel of its own. A convolution of 1 x 1 may take such images as they lie: then it is a product for
+each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in TF32
+(facebookresearch/HolisticTraceAnalysis) shows both, and the next.
+
+*Batch norms* of images whose channels lie second have one block of threads for each channel, and each block reads so
+many elements a clock, of 16 bits as of 32.
 
 What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
 sizes, and a library that does not choose the quickest of its kernels.

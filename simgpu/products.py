@@ -96,14 +96,14 @@ def _named(taps: int) -> str:
 
 
 def laid(
-    name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...], out: Any
+    name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...]
 ) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
     """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
 
     A product of the images as they lie is one for each image: of 1 x 1, without a stride, and rows of whole 16 bytes.
-    Else what is read is turned round before and what is written after, of each tensor so many tiles and bytes.
+    Else what is read is turned round before, and a gradient after; what a forward pass makes is written where it belongs.
     """
-    if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
+    if kind not in ("convolution", "pointwise") or args[0].dim() != 4 or not products:
         return (), ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
@@ -112,13 +112,13 @@ def laid(
     of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
-    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0 and x.element_size() > 0:
+    if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
         count = len(x)
         *rest, last = (p._replace(batch=p.batch * count) for p in products)
         cut = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not of_weight))]
         return (*cut, *[last._replace(depth=last.depth // count)] * of_weight), ()
     tensors = [args[0], weight, x] * of_input if backward else [x, weight]
-    if of_weight:  # of 1 x 1 it lies either way alike
+    if of_weight:  # its kernel has them turned again; a gradient of 1 x 1 lies either way alike
         tensors += [x, args[0], *[weight] * (kind == "convolution")]
     return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
 
