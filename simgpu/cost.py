@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import flop_registry
 
-from .products import Product, bytes_of, is_unaligned, products_of, turned_for
+from .products import Product, bytes_of, innermost, is_unaligned, laid, products_of
 
 aten = torch.ops.aten
 
@@ -42,11 +42,17 @@ class Work(NamedTuple):
         ``"pointwise"`` (one of 1 x 1: a product) or ``"attention"``.
     products
         The products it is made of.
+    apart
+        What tensor cores compute instead of ``products`` where a convolution takes images as they lie, their channels
+        second: for each image a product of its own.
     turned
-        Bytes that tensor cores make a convolution move besides: they want the channels innermost, so images
-        and weights that have them second are turned round before, and a gradient of the input after.
+        What tensor cores ask for else: that channels lie innermost. So of each tensor that a kernel turns round before
+        or after, its tiles (`products.tiles_of`) and the bytes that it reads and writes.
     unaligned
         Whether rows of its products begin where tensor cores cannot load several elements at once.
+    blocks
+        Blocks of threads where they may be too few for the processors: a batch norm of images whose channels lie second
+        has one for each channel. 0 where it has enough.
     guessed
         Whether its formula failed, so that it stands here as any operation bound by its bytes.
     """
@@ -56,8 +62,10 @@ class Work(NamedTuple):
     unit: str
     kind: str = "stream"
     products: tuple[Product, ...] = ()
-    turned: int = 0
+    apart: tuple[Product, ...] = ()
+    turned: tuple[tuple[int, int], ...] = ()
     unaligned: bool = False
+    blocks: int = 0
     guessed: bool = False
 
     @property
@@ -150,13 +158,16 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
         kind = "strided"
     counted = written if kind == "gather" else tensors  # of a table only what is looked up
     plain = Work(max((t.numel() for t in counted), default=0), moved, unit, kind)
+    if packet in _BY_CHANNELS and args[0].dim() > 2 and not innermost(args[0]):
+        images = [t for t in read if t.shape == args[0].shape]  # each is read twice
+        plain = plain._replace(flops=2 * sum(t.numel() for t in images), blocks=args[0].shape[1])
     formula = _formula(packet)
     if formula is None:
         return plain, plain, None
     try:
         flops = formula(*args, **kwargs, out_val=out)
         kind, products = products_of(str(packet), args, out)
-        turned = turned_for(str(packet), kind, args)
+        apart, turned = laid(str(packet), kind, products, args)
     except Exception:  # noqa: BLE001  (whatever it is: the operation itself was right)
         plain = plain._replace(guessed=True)
         return plain, plain, None
@@ -164,7 +175,7 @@ def _analyse(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -
     unit = _UNITS.get(dtype, "fp32")
     whole = 4 if unit == "fp32" else 2  # elements that one load must bring
     unaligned = kind == "product" and is_unaligned(tensors, whole)
-    plain = Work(flops, moved, unit, kind, products, turned, unaligned)
+    plain = Work(flops, moved, unit, kind, products, apart, turned, unaligned)
     if plain.unit != "fp32":
         return plain, plain, None
     return plain, plain._replace(unit="tf32"), _conv_tf32 if kind in _CONVOLVES else _matmul_tf32
@@ -244,6 +255,11 @@ def _moved(packet: Any, read: list[Tensor], written: list[Tensor]) -> int:
 _READS_TWICE = _packets(
     "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
     "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
+)
+
+_BY_CHANNELS = _packets(
+    "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
+    "cudnn_batch_norm_backward"
 )
 
 _NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")

@@ -18,9 +18,13 @@ processors, whose parts are then added. Of the tiles and splits that the library
 Tensor cores are slow where rows begin between the places that they load from: with 50,257 columns, not 50,304.
 
 *Convolutions* are products of their unfolded input, or one of Winograd's ways where that is quicker. For tensor
-cores images and weights whose channels are not innermost are turned round first, and gradients back; in a trace
-of a ResNet-50 trained on an A100 in TF32 (facebookresearch/HolisticTraceAnalysis) the kernels that turn
-images round do so at the memory's full rate.
+cores images and weights whose channels are not innermost are turned round first, and gradients back, in tiles of
+32 x 32, each by a kernel of its own. A convolution of 1 x 1 may take such images as they lie: then it is a product for
+each of them, too small for loading and computing to overlap. A trace of a ResNet-50 trained on an A100 in TF32
+(facebookresearch/HolisticTraceAnalysis) shows both, and the next.
+
+*Batch norms* of images whose channels lie second have one block of threads for each channel, and each block reads so
+many elements a clock, of 16 bits as of 32.
 
 What the model leaves out: kernels that one operation is made of, padding to the tensor cores'
 sizes, and a library that does not choose the quickest of its kernels.
@@ -70,21 +74,31 @@ def _busy(work: Work, profile: Profile) -> float:
     if work.kind == "strided":
         return max(work.flops / (model.strided_pace * clocks), moving)
     of_products = "product_share_simt" if simt else "product_share_tensor"
+    if work.apart and not simt:
+        return moving + sum(_tiled(product, work.unit, profile) for product in work.apart)
     moving /= getattr(model, _SHARES.get(work.kind, of_products))
     if work.kind in _PACES:
         pace = getattr(model, _PACES[work.kind]) * clocks
+        if work.blocks:
+            pace *= min(1.0, work.blocks / profile.processors)
         return model.row_floor + max(work.flops / pace, moving)
     if work.kind == "attention":
         return max(work.flops / (profile.rates[work.unit] * model.attention_share), moving)
     if not work.products:
         return max(work.flops / profile.rates[work.unit] if work.matrix else 0.0, moving)
-    unfolded = profile.convolution_share if simt else model.convolution_share_tensor
-    share = unfolded if work.kind == "convolution" else 1.0
+    share = profile.convolution_share if simt and work.kind == "convolution" else 1.0
     took = sum(_product(product, work.unit, profile, share) for product in work.products)
     if work.unaligned and not simt:
         took = max(took, work.flops / (model.unaligned_pace * clocks))
-    turning = 0.0 if simt else work.turned / profile.memory_rate
+    turning = 0.0 if simt else sum(_turning(*each, profile) for each in work.turned)
     return turning + max(took, moving)
+
+
+def _turning(tiles: int, count: int, profile: Profile) -> float:
+    """Return how long a kernel takes that puts a tensor's channels innermost, or back."""
+    pace = profile.shared.turn_pace * profile.processors * profile.clock
+    rate = profile.memory_rate * profile.shared.turn_share
+    return profile.kernel_floor + max(tiles * 1024 / pace, count / rate)
 
 
 _SHARES = {

@@ -95,25 +95,38 @@ def _named(taps: int) -> str:
     return "convolution" if taps > 1 else "pointwise"
 
 
-def turned_for(name: str, kind: str, args: tuple[Any, ...]) -> int:
-    """Return the bytes read and written to put the channels innermost.
+def laid(
+    name: str, kind: str, products: tuple[Product, ...], args: tuple[Any, ...]
+) -> tuple[tuple[Product, ...], tuple[tuple[int, int], ...]]:
+    """Return what tensor cores make of a convolution whose channels lie second: one of two ways, or neither.
 
-    Not for a product of the images as they lie: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    A product of the images as they lie is one for each image: of 1 x 1, without a stride, and rows of whole 16 bytes.
+    Else what is read is turned round before, and a gradient after; what a forward pass makes is written where it belongs.
     """
-    if kind not in ("convolution", "pointwise") or args[0].dim() != 4:
-        return 0
+    if kind not in ("convolution", "pointwise") or args[0].dim() != 4 or not products:
+        return (), ()
     backward = "backward" in name
     x, weight = args[1:3] if backward else args[:2]
     if x.is_contiguous(memory_format=torch.channels_last) or innermost(weight):
-        return 0
+        return (), ()
+    of_input, of_weight = args[-1][:2] if backward else (True, False)
     row = math.prod(x.shape[2:]) * x.element_size()
     stride = args[3 if "overrideable" in name or not backward else 4]
     if kind == "pointwise" and set(stride) == {1} and row % 16 == 0:
-        return 0
-    if not backward:
-        return 2 * bytes_of([x, weight])
-    of_input, of_weight = args[-1][:2]
-    return 2 * ((of_input + of_weight) * bytes_of(args[:3]))
+        count = len(x)
+        *rest, last = (p._replace(batch=p.batch * count) for p in products)
+        cut = [p._replace(rows=p.rows // count) for p in (*rest, *[last] * (not of_weight))]
+        return (*cut, *[last._replace(depth=last.depth // count)] * of_weight), ()
+    tensors = [args[0], weight, x] * of_input if backward else [x, weight]
+    if of_weight:  # its kernel has them turned again; a gradient of 1 x 1 lies either way alike
+        tensors += [x, args[0], *[weight] * (kind == "convolution")]
+    return (), tuple((tiles_of(t), 2 * bytes_of([t])) for t in tensors)
+
+
+def tiles_of(images: Tensor) -> int:
+    """Return how many tiles of 32 channels by 32 places images have, or weights."""
+    count, channels, *places = images.shape
+    return count * -(-channels // 32) * -(-math.prod(places) // 32)
 
 
 def innermost(images: Tensor) -> bool:

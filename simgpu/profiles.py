@@ -42,12 +42,13 @@ class Shared:
         The same, of operations on elements whose tensors lie differently: one is expanded, or turned.
     unaligned_pace
         FLOP a clock of a processor's tensor cores in products whose rows begin between their loads.
+    turn_pace, turn_share
+        Elements a clock, of tiles of 32 channels by 32 places whether full or not, that a processor turns round at most
+        for a convolution; and the share of the rate of bytes that this reaches.
     row_floor
         Seconds that these take more than any kernel takes.
     attention_share
         Of the rate that large products reach: what fused attention reaches.
-    convolution_share_tensor
-        Of the rate of a product: what a convolution reaches on tensor cores.
     winograd_fill, winograd_transform
         Steps of depth that starting a block of Winograd's kernels costs, and the share of the rate of
         bytes that his transforms reach.
@@ -69,10 +70,11 @@ class Shared:
     gather_pace: float
     strided_pace: float
     unaligned_pace: float
+    turn_pace: float
+    turn_share: float
     row_floor: float
     depthwise_share: float
     attention_share: float
-    convolution_share_tensor: float
     winograd_fill: float
     winograd_transform: float
     sources: dict[str, str] = field(repr=False, compare=False)

@@ -9,6 +9,7 @@ import torch
 
 from simgpu import cost, latency, profiles
 from simgpu.cost import Product, Work
+from simgpu.products import bytes_of, tiles_of
 
 aten = torch.ops.aten
 A100, T4 = profiles.load("A100"), profiles.load("T4")
@@ -198,12 +199,50 @@ def test_tensor_cores_turn_images_round_whose_channels_are_not_innermost(taps, s
         return cost._work(aten.convolution.default, args, {}, out)
 
     second, innermost = work(torch.contiguous_format), work(torch.channels_last)
-    moved = 2 * 2 * 64 * (8 * size * size + 64 * taps * taps)
-    assert (second.turned, innermost.turned) == (moved * turns, 0)
-    extra = latency.seconds(second, A100) - latency.seconds(innermost, A100)
-    assert extra == pytest.approx(second.turned / A100.memory_rate)
+    places, moved = -(-size * size // 32), 2 * 2 * 64
+    tiles = ((8 * 2 * places, 8 * size * size * moved), (64 * 2, 64 * taps * taps * moved))
+    assert (second.turned, innermost.turned) == (tiles * turns, ())
+    if turns:
+        assert latency.seconds(second, A100) == pytest.approx(
+            latency.seconds(innermost, A100) + sum(latency._turning(*each, A100) for each in tiles)
+        )
     plain = work(torch.contiguous_format, torch.float32)  # the T4 has ordinary cores for it
-    assert latency.seconds(plain, T4) == latency.seconds(plain._replace(turned=0), T4)
+    assert latency.seconds(plain, T4) == latency.seconds(plain._replace(turned=()), T4)
+
+
+def test_weights_of_one_tap_are_turned_round_as_slowly_as_if_there_were_32():
+    few, many = (torch.empty(512, 512, taps, dtype=torch.float16) for taps in (1, 32))
+    took = [latency._turning(tiles_of(x), 2 * bytes_of([x]), A100) for x in (few, many)]
+    assert tiles_of(few) == tiles_of(many) == 512 * 16 and took[0] > 0.6 * took[1]
+
+
+def test_a_convolution_of_1_x_1_of_images_as_they_lie_is_a_product_of_each():
+    def work(layout):
+        x = torch.empty(32, 1024, 14, 14).to(memory_format=layout)
+        weight = torch.empty(256, 1024, 1, 1).to(memory_format=layout)
+        args = (x, weight, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+        out = torch.empty(32, 256, 14, 14)
+        return cost._work(aten.convolution.default, args, {}, out)._replace(unit="tf32")
+
+    second, innermost = work(torch.contiguous_format), work(torch.channels_last)
+    assert second.apart == (Product(32, 196, 256, 1024),) and innermost.apart == ()
+    # 75 to 78 µs in a trace of an A100 (facebookresearch/HolisticTraceAnalysis)
+    assert 60e-6 < latency.seconds(second, A100) < 90e-6
+    assert latency.seconds(innermost, A100) < latency.seconds(second, A100) / 1.5
+
+
+def test_a_batch_norm_has_one_block_a_channel_where_channels_lie_second():
+    def took(channels, dtype, layout=torch.contiguous_format):
+        x = torch.empty(32, channels, 112, 112, dtype=dtype).to(memory_format=layout)
+        weight = torch.ones(channels)
+        args = (x, weight, weight, weight.clone(), weight.clone(), True, 0.1, 1e-5)
+        return latency.seconds(work_of(aten.native_batch_norm.default, *args), A100)
+
+    # 386 µs in a trace of an A100 (facebookresearch/HolisticTraceAnalysis)
+    assert 350e-6 < took(64, torch.float32) < 420e-6
+    assert took(64, torch.float16) == took(64, torch.float32)
+    assert took(64, torch.float16, torch.channels_last) < took(64, torch.float16) / 2
+    assert took(128, torch.float32) < 1.5 * took(64, torch.float32)
 
 
 def test_a_norm_with_kept_averages_reads_once_and_one_that_sums_reads_twice():
