@@ -251,10 +251,10 @@ def test_the_puzzle_is_drawn_or_it_is_said_why_not(answer, says, monkeypatch, ca
 
 @pytest.fixture
 def shown(monkeypatch):
-    before, said = threading.active_count(), []
+    before, said = set(threading.enumerate()), []
     monkeypatch.setattr(in_drawings, "present", lambda fig, alt: said.append((fig, alt)))
     yield said
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 def texts(fig):
