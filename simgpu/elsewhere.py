@@ -121,6 +121,7 @@ def _worker() -> subprocess.Popen[bytes]:
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:
+    _workers.clear()  # it may live for a moment more
     worker.kill()
     with contextlib.suppress(OSError):  # what was not written yet
         worker.stdin.close()
