@@ -34,6 +34,7 @@ def begun(work):
     child = os.fork()
     if not child:
         try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run may ignore Ctrl-C
             work()
         except BaseException:  # noqa: BLE001  (as Python does where nobody catches it)
             traceback.print_exc()
