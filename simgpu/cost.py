@@ -257,12 +257,9 @@ _READS_TWICE = _packets(
     "cudnn_batch_norm_backward native_layer_norm_backward _fused_rms_norm_backward"
 )
 
-_BY_CHANNELS = _packets(
-    "native_batch_norm native_batch_norm_backward _native_batch_norm_legit cudnn_batch_norm "
-    "cudnn_batch_norm_backward"
-)
-
 _NORMALISES = _packets("native_batch_norm _native_batch_norm_legit cudnn_batch_norm")
+
+_BY_CHANNELS = _NORMALISES | _packets("native_batch_norm_backward cudnn_batch_norm_backward")
 
 # --- Of what kind
 

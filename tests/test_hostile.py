@@ -22,7 +22,8 @@ What an attack of November 2026 tried, and the test that tries it now; `python t
 
 Tried since, each got through once: `later_attacks` (the last of `hostile.BODIES`), a timer that rings while the check clears up
 or after it, threads that exit for ever, an exit taken from its module before, an error whose class never answers, a limit of the
-processor's time, a callback of the garbage collector, a stack too small for a thread, a list of paths emptied, a bit that marks a part of a checkpoint as a folder.
+processor's time, a callback of the garbage collector, a stack too small for a thread, a list of paths emptied, a bit that marks
+a part of a checkpoint as a folder.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from harness import ROOT
 from support import skip
 
 import simgpu
+from course_language import languages
 from course_utils import cli
 from tools.authoring import sheets
 from tools.authoring.links import place
@@ -145,7 +146,7 @@ HEIGHTS = {"landscape": 196, "portrait": 277}  # mm between the margins
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("language", languages())
 @pytest.mark.parametrize("page", sheets.SHEETS)
 def test_a_sheet_is_one_legible_side_with_all_of_its_text(page, language, tmp_path):
     (tmp_path / "sheet.html").write_text(sheets.sheet_html(ROOT, page, language), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Where float16 with a gradient scaler can be shown, and what lesson 04 counts with."""
+"""Where float16 with a gradient scaler can be shown, what lesson 04 counts with, and products in full float32."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ And what this sample does not show:
   less of your program than its count suggests. The 3,000 operators of the largest source had no part in fitting the model; of the others a part
   had, and the hosts' speed was chosen on all networks.
 - **Not every card.** Where a card has no row above, nothing was compared: its range is that of other cards.
-- **Convolutional networks on an A100 or H100.** Most measurements of them have a licence that does not let us pass them on. By those, training a
+- **Convolutional networks on an A100 or H100.** Most measurements of them have a licence that does not let us pass them on. By ten of those, training a
   ResNet-50 in 16 bits takes 0.95 to 1.02 times as long as modelled.
 - **Hosts differ** by a factor of two among those who published. A small network waits for its host.
 - **`torch.compile`** runs a program here as it stands, and its time is that of the program not compiled; why it is no other, and why there are
