@@ -24,8 +24,8 @@ class CourseFileError(ValueError):
 class Lesson:
     """One lesson, as the table of contents describes it.
 
-    ``minutes`` is how long a learner needs; ``planned`` lessons have no notebook yet. ``short_path`` has the
-    sections for a learner in a hurry: a heading, minutes, and what ``catch_up`` gets before it.
+    A learner needs ``minutes``, and ``further`` for what stands beside the main line; ``planned`` lessons have no notebook
+    yet. ``short_path`` has the sections for a learner in a hurry: a heading, minutes, what ``catch_up`` gets before it.
     """
 
     id: str
@@ -33,11 +33,17 @@ class Lesson:
     title: str
     minutes: int
     question: str
+    further: int = 0
     objectives: tuple[str, ...] = ()
     hardware: str = ""
     needs: tuple[str, ...] = ()
     planned: bool = False
     short_path: tuple[dict[str, Any], ...] = field(default=(), hash=False)
+
+    @property
+    def time(self) -> str:
+        """The minutes of the main line, and those of *Further*: ``"75 + 30"``."""
+        return f"{self.minutes} + {self.further}" if self.further else str(self.minutes)
 
 
 @dataclass(frozen=True)
@@ -84,12 +90,7 @@ def course_file() -> Path:
 
 
 def load_course(path: Path | str | None = None) -> Course:
-    """Read the table of contents.
-
-    Parameters
-    ----------
-    path
-        The file; by default the course's own.
+    """Read a table of contents, by default the course's own.
 
     Raises
     ------
@@ -158,12 +159,12 @@ def _lesson(path: Path, entry: Any) -> Lesson:
         raise CourseFileError(f"{path}: lesson {entry['id']} has unknown fields {sorted(extra)}")
     try:
         lists = {key: tuple(entry.get(key, ())) for key in ("objectives", "needs", "short_path")}
-        minutes = int(entry["minutes"])
+        numbers = {key: int(entry.get(key, 0)) for key in ("minutes", "further")}
     except (TypeError, ValueError) as error:
         raise CourseFileError(
-            f"{path}: lesson {entry['id']}: minutes is a whole number, objectives, needs and "
+            f"{path}: lesson {entry['id']}: minutes and further are whole numbers, objectives, needs and "
             f"short_path are lists ({error})"
         ) from error
     said = {key: say(entry.get(key, "")) for key in ("title", "question", "hardware")}
     lists["objectives"] = tuple(map(say, lists["objectives"]))
-    return Lesson(**{**entry, **lists, **said, "id": str(entry["id"]), "minutes": minutes})
+    return Lesson(**{**entry, **lists, **said, **numbers, "id": str(entry["id"])})

@@ -55,7 +55,7 @@ def course_map() -> None:
         if not entry.planned and right < len(ids) and any(i in tried for i in ids):
             state = f"{state}, begun"
         marks = "●" * right + "○" * (len(ids) - right)
-        rows.append((entry.id, entry.title, f"{entry.minutes} min", marks, state))
+        rows.append((entry.id, entry.title, f"{entry.time} min", marks, state))
     text, page = table(("", "Lesson", "Time", "", "Your progress"), rows)
     where = f"Kept in {progress_file.progress_file()}, on this machine only."
     if verdicts := progress_file.predictions().values():

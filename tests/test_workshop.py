@@ -727,8 +727,11 @@ def faults_of_notes(notes):
                 yield f"{lesson.id}: '{title}' is shorter than its exercises"
         if list(minutes) != list(parts):
             yield f"{lesson.id}: its sections are {', '.join(parts)}"
-        if sum(minutes.values()) != lesson.minutes or f"· {lesson.minutes} minutes ·" not in part:
-            yield f"{lesson.id}: {sum(minutes.values())} minutes in all, and not {lesson.minutes}"
+        given = minutes.get("Further", 0)
+        if (sum(minutes.values()) - given, given) != (lesson.minutes, lesson.further):
+            yield f"{lesson.id}: {sum(minutes.values())} minutes in all, and not {lesson.time}"
+        if f"· {lesson.time} minutes ·" not in part:
+            yield f"{lesson.id}: its minutes are {lesson.time}"
         stuck = re.findall(r"^- \*(.*)\*, `(.*?)`: “(.*?)” .", part, re.MULTILINE)
         for title, diagnosis, text in stuck:
             said = [{**COMMON, **e.diagnoses}.get(diagnosis) for e in known if e.title == title]
@@ -774,7 +777,8 @@ def faults_of_schedules(text, notes):
                 yield f"{start}: lesson {lesson.id} has not all of: {what}, {leave}, {evening}"
                 continue
             gone = {e.id for title in left for e in parts[title]}  # still run, in a minute
-            rest = lesson.minutes - sum(max(minutes.get(title, 0) - 1, 0) for title in left)
+            rest = lesson.minutes + lesson.further
+            rest -= sum(max(minutes.get(title, 0) - 1, 0) for title in left)
             rest -= sum(took for one, took in home.items() if one not in gone)
             if abs(rest - int(took)) > 5:
                 yield f"{start}: {took} minutes for what takes {rest}"

@@ -126,7 +126,10 @@ def page_links(course: Course, text: str) -> str:
 
 def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     """Return title, badges, question, objectives, minutes and what comes before."""
-    facts = [f"**{lesson.minutes} minutes**", _needs(course, lesson), lesson.hardware]
+    minutes = f"**{lesson.minutes} minutes**"
+    if lesson.further:
+        minutes += f", and {lesson.further} for *Further*"
+    facts = [minutes, _needs(course, lesson), lesson.hardware]
     opens = f"*Badges for Colab and Kaggle appear here once `{NAME_IT}` has named the repository.*"
     if course.repository:
         badges = f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"

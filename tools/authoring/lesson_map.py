@@ -46,9 +46,7 @@ def svg(course: Course) -> str:
     boxes, lines, middle, y = [], [], {}, GAP
     for row in rows(course):
         width = (WIDTH - GAP) / len(row) - GAP
-        texts = [
-            [*textwrap.wrap(label(one), int(width / 8.2)), f"{one.minutes} min"] for one in row
-        ]
+        texts = [[*textwrap.wrap(label(one), int(width / 8.2)), f"{one.time} min"] for one in row]
         height = LINE * max(map(len, texts)) + 14
         for i, (one, text) in enumerate(zip(row, texts, strict=True)):
             x = GAP + i * (width + GAP)

@@ -42,13 +42,18 @@ ADDRESS = "`ADDRESS` is what the green *Code* button shows on the page of the co
 def course_map(course: Course) -> str:
     """Return the table of lessons for README.md, with their sum, as Markdown."""
     width = 5 if course.repository else 4  # without a name there is nothing to open
-    total = sum(lesson.minutes for lesson in course.lessons)
+    minutes = sum(lesson.minutes for lesson in course.lessons)
+    further = sum(lesson.further for lesson in course.lessons)
     head = ("Lesson", "Minutes", "Needs", "The question it answers", "Open in")
     rows = [
-        (_linked(o), str(o.minutes), word(", ").join(o.needs), o.question, _open(course, o))
+        (_linked(o), o.time, word(", ").join(o.needs), o.question, _open(course, o))
         for o in course.lessons
     ]
-    rows.append((f"In all {total / 60:.1f} hours", f"{total:,}", "", "", ""))
+    hours, both = f"In all {(minutes + further) / 60:.1f} hours", f"{minutes:,}"
+    if further:
+        hours += f", {further / 60:.1f} of them for *Further*"
+        both += f" + {further}"
+    rows.append((hours, both, "", "", ""))
     lines = [row(*cells[:width]) for cells in (head, ("---", "---:", "---", "---", "---"), *rows)]
     return "\n".join(['<a id="course-map"></a>', "", *lines])
 
