@@ -135,6 +135,7 @@ def test_an_exercise_that_checks_on_the_cluster_keeps_its_outcomes():
 # --- on a machine with a GPU: the device is in another process
 
 
+@pytest.mark.slow
 def test_the_device_that_is_chosen_keeps_the_simulated_one_out():
     out = python(
         """
@@ -149,6 +150,7 @@ def test_the_device_that_is_chosen_keeps_the_simulated_one_out():
     assert out.startswith("cuda This process uses cuda.")
 
 
+@pytest.mark.slow
 def test_checks_and_what_the_lessons_show_are_there_as_everywhere():
     """Without the device the check of ``mend_a`` takes the given loop, which is the faulty one, for right."""
     out = python(

@@ -410,6 +410,7 @@ def test_an_error_is_found_by_chinese_words_and_by_its_own_message(words):
     assert ("Address already in use" if "端口" in words else "CUDA out of memory") in told
 
 
+@pytest.mark.slow
 def test_progress_is_shared_between_languages(tmp_path):
     check = "import course_utils; ex = course_utils.start('00'); ex.{0}.check(ex.{0}.reference)"
     slug = exercises_of("00").__iter__().__next__().slug

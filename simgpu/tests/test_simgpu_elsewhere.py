@@ -4,6 +4,7 @@ import pytest
 from support import python
 
 SENTENCE = "This process uses {}. PyTorch trains on one kind of accelerator in a process"
+pytestmark = pytest.mark.slow  # each starts a process or two
 STARTS = "A second process with the simulated GPU starts: some seconds, once.\n"
 
 

@@ -76,13 +76,13 @@ COMPAT = (
         "the simulated device",
         "simgpu/tests",
         "simgpu_conformance simgpu_training simgpu_programs simgpu_fidelity_networks "
-        "simgpu_fidelity_evidence readme",
+        "simgpu_fidelity_evidence simgpu_elsewhere readme",
         "not wheel",
     ),
     _slow(
         "answers to exercises",
         "tests",
-        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))}",
+        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))} simgpu_in_course",
         "not mutation",
     ),
     _slow(
