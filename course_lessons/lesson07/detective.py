@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 import simgpu
+from course_language import word
 from course_lessons.lesson07.loops import CASES, CHOICES, FAULTS, Case  # noqa: F401  (the lesson says detective.CHOICES)
 from course_lessons.shared import memory, profiling
 from course_lessons.shared.checking import tensors_in
@@ -288,7 +289,8 @@ def present(letter: str, loop: Callable[..., Any] | None = None) -> None:
         return
     before, after = run(letter), run(letter, loop)
     print(f"Modelled: {seconds(before.seconds)} before, {seconds(after.seconds)} after.")
-    _show_figures({"before": before, "after": after}, case)
+    names = word("before"), word("mended")
+    _show_figures(dict(zip(names, (before, after), strict=True)), case)
     _draw(f"Your loop {letter}", after, case, before.until(case.drawn).seconds)
 
 
