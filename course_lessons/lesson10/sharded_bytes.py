@@ -75,6 +75,7 @@ CUT = {
         _cut("math.prod(shape) / ranks"),
         _cut("math.prod(shape) // ranks"),
         _pair("16 * whole, 16 * whole // ranks"),
+        _pair("16 * whole, -(-16 * whole // ranks)"),
     ),
     "flat": edited(sharded_bytes, {f"sum({_PIECE} for shape in shapes)": "-(-whole // ranks)"}),
     "flat-each": _cut("math.ceil(math.prod(shape) / ranks)"),
