@@ -94,6 +94,7 @@ _FIRST = "value.to(torch.float32, copy=True)"
 _COUNTER = "average[name] = value.clone()"
 _IN_PLACE = "average[name].lerp_("
 _ANEW = "average[name] = average[name].lerp("
+_FORMULA = "average[name] = decay * average[name] + (1 - decay) * value.float()"
 _IN_16_BITS = {_FIRST: "value.clone()", "value.float()": "value"}
 _ALL_FLOAT = "return {n: v if v.dtype == torch.int64 else v.float() for n, v in average.items()}"
 _TWINS = {
@@ -114,6 +115,7 @@ _TWINS = {
             ("value.float()", {}),
             ("value.float()", {_IN_PLACE: _ANEW}),
             ("value", {_IN_PLACE: _ANEW.replace("lerp", "float().lerp")}),
+            ("value", {f"{_IN_PLACE}value.float(), 1 - decay)": _FORMULA}),
         )
         for counter in ({}, {_COUNTER: f"{_COUNTER} if name in average else value"})
     ),

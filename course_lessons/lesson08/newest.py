@@ -168,7 +168,7 @@ def _situation(folder: Path, load: _Load) -> str:
 
 
 def _shown(found: Found) -> str:
-    what = f"a {found.got.error} came out" if isinstance(found.got, CameOut) else f"{found.got}"
+    what = f"{found.got.error} came out" if isinstance(found.got, CameOut) else f"{found.got}"
     return f"{what}, loaded: {', '.join(found.loaded) or 'nothing'}"
 
 

@@ -186,7 +186,7 @@ def _check_train_watched(answer: Callable[..., Any], judge: Judge) -> None:
                 judge.no(
                     "reads-each-step" if counted.synchronizations >= track.steps else "reads-often",
                     seen=f"the host waited {counted.synchronizations} times in {track.steps} steps, every={every}",
-                    expected=f"at most {looks} times",
+                    expected=f"at most {looks}, one for each look",
                 )
 
 
