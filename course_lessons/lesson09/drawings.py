@@ -170,7 +170,7 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     Parameters
     ----------
     best
-        The runs of the best loop, one for each seed.
+        The runs with the recipe, one for each seed.
     first
         One run of the first loop.
     target
@@ -178,7 +178,7 @@ def runs(best: Sequence[Run], first: Run, target: float) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
     for number, run in enumerate(best):
-        _run(ax, run, "o", BLUE, "" if number else f"best loop, {len(best)} seeds")
+        _run(ax, run, "o", BLUE, "" if number else f"with the recipe, {len(best)} seeds")
     _run(ax, first, "s", ORANGE, "first loop, one seed, after each epoch")
     ax.axhline(100 * target, color="#666666", linewidth=1, linestyle="--", label="target")
     ax.set(xscale="log", xlabel="training time, s (measured)", ylabel="held-out accuracy, %")

@@ -31,7 +31,9 @@ def note_rates(
         Of the products and convolutions of one image.
     """
     print(f"products and convolutions of one image: {flops / 1e6:.2f} MFLOP")
-    print(f"reached: {rate:,.0f} images/s, {rate / limit:.1%} of the floor; MFU {mfu:.1%}")
+    print(
+        f"reached: {rate:,.0f} images/s, {rate / limit:.1%} of what the floor allows; MFU {mfu:.1%}"
+    )
     ledger.result("images/s, first loop", ledger.base)
     ledger.result(
         "images/s, best loop", f"{rate:,.0f}, {rate / limit:.1%} of what the floor allows"
@@ -82,7 +84,7 @@ def note_runs(
     ledger
         The climb.
     runs
-        Those of the best loop, one for each seed.
+        Those with the recipe, one for each seed.
     first
         One run of the first loop.
     target
