@@ -48,7 +48,7 @@ def memory_map(segments: Sequence[Mapping[str, Any]], most: int = 8) -> None:
     ax.grid(False)
     looks = [Rectangle((0, 0), 1, 1, facecolor=BLUE, edgecolor="#444444")]
     looks += [Rectangle((0, 0), 1, 1, facecolor="white", edgecolor="#444444", hatch="///")]
-    fig.legend(looks, ["in use", "free, and kept"], loc="outside upper center", ncols=2)
+    fig.legend(looks, ["in use", "idle, and kept"], loc="outside upper center", ncols=2)
     used = sum(segment["allocated_size"] for segment in largest) / 2**20
     total = sum(segment["total_size"] for segment in largest) / 2**20
     present(

@@ -104,7 +104,7 @@ def allocator() -> None:
             "emptied": box("empty_cache() after each moment"),
         },
         draw=draw,
-        found="Blue is in use, hatched is free and kept. A segment goes back whole or not at all: where a tensor "
+        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a tensor "
         "of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it cannot.",
         telling={"moments": 3},
     ).show()
