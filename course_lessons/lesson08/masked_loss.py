@@ -197,7 +197,9 @@ def _judge_mask_waits(answer: Callable[..., Any], judge: Judge) -> None:
                 raise Raised(without_this_frame(error)) from None
         del case
     if counters.synchronizations or counters.copies_to_host:
-        judge.no("waits", seen=f"waits of the host: {counters.synchronizations}", expected="no wait")
+        judge.no(
+            "waits", seen=f"waits of the host: {counters.synchronizations}", expected="no wait"
+        )
 
 
 EXERCISE = Exercise(
