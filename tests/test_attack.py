@@ -152,6 +152,7 @@ def test_three_updates_at_once_lose_no_work(news, capfd, attacked):
     attacked("three updates at once", 24)
 
 
+@pytest.mark.slow
 def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path, attacked):
     def writes(times):
         for number in range(times):
@@ -267,6 +268,7 @@ def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(
     attacked("own: progress moved to a kept folder, stopped at each line", times)
 
 
+@pytest.mark.slow
 def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path, attacked):
     path = tmp_path / "grows.json"
     for _ in range(50):

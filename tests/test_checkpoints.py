@@ -29,6 +29,7 @@ def same(net: nn.Module, saved: dict[str, torch.Tensor]) -> bool:
     return all(torch.equal(value, saved[key]) for key, value in net.state_dict().items())
 
 
+@pytest.mark.slow
 def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, capsys, attacked):
     states = []
     for epochs in (1, 2):
@@ -53,6 +54,7 @@ def test_a_wrong_bit_or_a_cut_in_the_newest_leads_to_the_one_before(tmp_path, ca
     attacked(BITS.format("lessons 05 and 09 save"), 600)
 
 
+@pytest.mark.slow
 def test_no_bit_in_the_zips_list_of_its_parts_changes_a_weight(tmp_path, capsys, attacked):
     """Once one could: `torch.load` took a part that was marked as a folder for zeros."""
     net, last, times = nn.Linear(4, 2), tmp_path / "last.pt", 0

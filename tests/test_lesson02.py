@@ -492,6 +492,7 @@ UNSEEN = {
 """What only a device with data and a clock can show."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_without_the_simulated_device_answers_are_still_judged(exercise, monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")

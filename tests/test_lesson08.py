@@ -102,6 +102,7 @@ def test_the_code_in_a_task_is_the_code_that_is_run():
         assert inspect.getsource(function).strip() in task
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exercise", list(EX), ids=lambda exercise: exercise.slug)
 def test_answers_are_judged_without_the_simulated_device_too(exercise, monkeypatch):
     monkeypatch.setattr(simgpu, "problem", lambda: "No simulated device here.")

@@ -86,10 +86,10 @@ COMPAT = (
         "not mutation",
     ),
     _slow(
-        "notebooks, traces, loops and templates",
+        "notebooks, traces, loops, checkpoints and templates",
         "tests",
-        "benchmarks claims core templates traces",
-        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank",
+        "benchmarks checkpoints claims core templates traces",
+        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_",
     ),
 )
 
