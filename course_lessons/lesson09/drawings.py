@@ -42,13 +42,13 @@ def ladder(heights: Sequence[Height], limit: float | None = None, unit: str = CO
     heights
         The rungs, the first loop first.
     limit
-        The images a second that the floor allows, if known.
+        The images a second that the floor allows, or the letters of an MFU of 100 %, if known.
     unit
         What is counted, where it is not images.
     """
     fig, ax = plt.subplots(figsize=(8.2, 0.33 * len(heights) + 1.5), layout="constrained")
     _rungs(ax, heights, limit, unit)
-    fig.legend(loc="outside upper center", ncols=4, fontsize=9)
+    fig.legend(loc="outside upper center", ncols=5, fontsize=9)
     present(fig, f"The ladder, from the bottom up. {_said(heights, limit, unit)}")
 
 
@@ -115,7 +115,8 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
     stands = measured[0].reached[1] if measured else 1.0
     for y, rung in enumerate(measured):
         low, middle, high = rung.reached
-        ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1)
+        grey = once("from the best loop before") if y else ""
+        ax.plot([stands, middle], [y, y], color="#bbbbbb", linewidth=3, zorder=1, label=grey)
         ax.errorbar(
             middle,
             y,
@@ -135,7 +136,8 @@ def _rungs(ax: Axes, heights: Sequence[Height], limit: float | None, unit: str) 
         if rung.kept:
             stands = middle
     if limit:
-        ax.axvline(limit, color="black", linestyle=":", label="the floor allows")
+        allowed = "the floor allows" if unit == COUNTED[0] else "MFU of 100 %"
+        ax.axvline(limit, color="black", linestyle=":", label=allowed)
     ax.set_xscale("log")
     ax.set_yticks(range(len(measured)), [rung.name for rung in measured])
     ax.set(ylim=(-0.6, len(measured) - 0.4), xlabel=_below(heights, unit))
@@ -156,7 +158,11 @@ def _said(heights: Sequence[Height], limit: float | None, unit: str) -> str:
         else f"{r.name}: not measured"
         for r in heights
     ]
-    end = f" The floor allows {limit:,.0f} {say(unit)}/s." if limit else ""
+    end = ""
+    if limit:
+        end = f" The floor allows {limit:,.0f} {say(unit)}/s."
+        if unit != COUNTED[0]:
+            end = f" An MFU of 100 % is {limit:,.0f} {say(unit)}/s."
     return "; ".join(words) + "." + end
 
 
