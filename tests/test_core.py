@@ -732,6 +732,7 @@ def test_a_good_table_of_contents_is_read(tmp_path):
         (GOOD.replace('"01"', '"00"'), "names a lesson twice"),
         (GOOD.replace("planned", "plannned"), "unknown fields ['plannned']"),
         (GOOD.replace("minutes: 5", "minutes: soon"), "minutes"),
+        (GOOD.replace("minutes: 5", "minutes: 5, further: more"), "minutes and further are whole"),
         (GOOD.replace("planned: true", "needs: null"), "needs"),
     ],
 )

@@ -443,8 +443,9 @@ def test_each_ladder_has_files_of_its_own_and_counts_in_its_own_unit(world, caps
     ledger.try_out("a", {"seconds": 0.5})
     assert [path.name[:7] for path in world.folder.iterdir()] == ["gpt_cpu"]
     capsys.readouterr()
-    ledger.draw()
-    assert "20 letters/s, kept" in capsys.readouterr().out
+    ledger.draw(limit=100.0)
+    said = capsys.readouterr().out
+    assert "20 letters/s, kept" in said and "An MFU of 100 % is 100 letters/s" in said
     world.ledger().resume()
     assert "no earlier climb" in capsys.readouterr().out
     gpt().resume()

@@ -168,7 +168,7 @@ EXERCISE = Exercise(
     task="""
 `x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
 `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the outputs, rank 0 the first, and returns on every rank what
-the whole layer gives, with all outputs in their order. The number of outputs is a multiple of the ranks. What belongs to other ranks is infinite on this one. Send outputs, no weights.
+the whole layer gives, with all outputs in their order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on this one. Send outputs, no weights.
 """,
     hints=(
         "The rows of `weight` are the outputs. Which rows belong to rank 1 of 2, and which numbers of `bias`?",

@@ -187,9 +187,9 @@ def card(claim: Claim) -> Bundle:
         if rows
         else ""
     )
-    aside = len(weighed(claim)) < len(claim.found)
-    modelled = "The verdict counts no number that is modelled or related." if aside else ""
-    last = [line for line in (modelled, todo, more) if line]
+    all_count = len(weighed(claim)) == len(claim.found)
+    aside = "" if all_count else "The verdict counts no number that is modelled or related."
+    last = [line for line in (aside, todo, more) if line]
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'
