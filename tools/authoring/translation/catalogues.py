@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 from babel.messages.catalog import Catalog, Message
-from babel.messages.mofile import write_mo
+from babel.messages.mofile import read_mo, write_mo
 from babel.messages.pofile import read_po, write_po
 
 import course_language
@@ -218,13 +218,13 @@ def update(name: str, found: Iterable[Text], language: str, known: dict[str, str
 
 
 def dumps(catalog: Catalog) -> bytes:
-    """Return a catalogue as it stands on disk."""
+    """Return a catalogue as it stands on disk: without the line that names the release of Babel."""
     for entry in catalog:
         entry.flags.discard("python-format")
         entry.flags.discard("python-brace-format")
     out = io.BytesIO()
     write_po(out, catalog, width=0, sort_output=False, ignore_obsolete=True, include_lineno=False)
-    return out.getvalue()
+    return re.sub(rb'^"Generated-By: .*\n', b"", out.getvalue(), flags=re.MULTILINE)
 
 
 def save(catalog: Catalog, path: Path) -> None:
@@ -264,6 +264,18 @@ def compiled(language: str) -> Path:
     return LANGUAGES / language / "messages.mo"
 
 
+def is_compiled(language: str) -> bool:
+    """Return whether the compiled catalogue holds the messages of today's catalogues, whichever Babel wrote it."""
+    path = compiled(language)
+    return path.exists() and _messages(path.read_bytes()) == _messages(runtime(language))
+
+
+def _messages(mo: bytes) -> dict[tuple[str, str | None], str]:
+    return {
+        (entry.id, entry.context): entry.string for entry in read_mo(io.BytesIO(mo)) if entry.id
+    }
+
+
 def renew(language: str) -> None:
     """Bring all catalogues of a language up to date, drop those of what is gone, and compile them."""
     known, every = translations(language), sources()
@@ -272,4 +284,5 @@ def renew(language: str) -> None:
             path.unlink()
     for name, found in every.items():
         save(update(name, found(), language, known), catalogue(name, language))
-    files.write(compiled(language), runtime(language))
+    if not is_compiled(language):
+        files.write(compiled(language), runtime(language))
