@@ -23,6 +23,7 @@ PACKAGES = (
         "setuptools",
     ),
     "ipykernel",
+    "ipywidgets",
 )
 LINE = re.compile(r"([\w.-]+)(?:==| @ \S*/\1-)([\d.]+)", re.IGNORECASE)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 import sys
 from datetime import date, timedelta
 from pathlib import Path
@@ -55,6 +56,21 @@ def differences(text: str) -> list[str]:
 
 def test_conda_and_pip_list_the_same():
     assert differences((ROOT / "environment.yml").read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.everywhere
+def test_an_editable_install_is_the_clone_itself(tmp_path):
+    """For who works on the course in an environment of their own: ``pip install -e ".[test]"``."""
+    uv, python = (sys.executable, "-m", "uv"), bootstrap.venv_python(tmp_path / "own")
+    subprocess.run([*uv, "venv", "-q", "--python", sys.executable, tmp_path / "own"], check=True)
+    install = [*uv, "pip", "install", "-q", "--no-deps", "--python", python, "--editable"]
+    subprocess.run([*install, f"{ROOT}[test]"], check=True)
+    ask = "import course_utils, simgpu, tools; print(*map(lambda m: m.__file__, (course_utils, simgpu, tools)), sep='\\n')"
+    done = subprocess.run(
+        [python, "-c", ask], cwd=tmp_path, check=True, capture_output=True, encoding="utf-8"
+    )
+    found = [Path(line).parents[1] for line in done.stdout.split("\n") if line]
+    assert found == [ROOT] * 3
 
 
 @pytest.mark.parametrize(
@@ -124,16 +140,28 @@ def test_readers_are_told_the_pythons_between_the_oldest_pair_and_the_newest():
         assert f"Python {pythons[0]} to {pythons[-1]}" in text, place
 
 
-def test_ci_runs_the_commands_of_the_readme_on_the_newest_pair_and_the_others_beside():
-    calls = re.findall(
-        r"(?m)^ *python3 -m course_utils (.*)$", (ROOT / ".ci" / "run").read_text("utf-8")
-    )
-    assert calls[0] == "test --pair newest --full"
-    named = [name for call in calls for name in call.split()[2].split(",")]
-    assert sorted(named) == sorted(PAIRS)
-    jobs = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
-    for words in ("newest --full", "newest --everywhere", *(set(PAIRS) - {"newest"})):
-        assert f"--pair {words}}}" in jobs  # side by side, so that the longest part sets the time
+def _pythons_of_the_readme() -> list[str]:
+    found = re.search(r"Python 3\.(\d+) to 3\.(\d+)", (ROOT / "README.md").read_text("utf-8"))
+    return [f"3.{minor}" for minor in range(int(found[1]), int(found[2]) + 1)]
+
+
+def test_ci_runs_the_command_of_the_readme_with_nothing_pinned_and_on_each_pair():
+    script = (ROOT / ".ci" / "run").read_text("utf-8")
+    oldest, *_, newest = sorted(_pythons_of_the_readme(), key=Version)
+    assert f"oldest=$(python_of {oldest})" in script and f"newest=$(python_of {newest} " in script
+    assert '"$newest" -m course_utils test --torch torch\n' in script
+    assert '"$oldest" -m course_utils test --quick --torch torch\n' in script
+    calls = re.findall(r"(?m)^ *python3 -m course_utils test --pair (\S+)", script)
+    assert sorted(name for call in calls for name in call.split(",")) == sorted(PAIRS)
+    folder = ROOT / ".github" / "workflows"
+    jobs = yaml.safe_load((folder / "tests.yml").read_text(encoding="utf-8"))["jobs"]
+    words = [job["words"] for job in jobs["pairs"]["strategy"]["matrix"]["include"]]
+    others = [f"--pair {name}" for name in set(PAIRS) - {"newest"}]
+    assert sorted(words) == sorted(["--pair newest --full", "--pair newest --everywhere", *others])
+    assert jobs["unpinned"]["steps"][-1]["run"] == "python -m course_utils test"
+    weekly = yaml.safe_load((folder / "weekly.yml").read_text(encoding="utf-8"))["jobs"]["unpinned"]
+    assert weekly["steps"][-1]["run"] == "python -m course_utils test"
+    assert weekly["strategy"]["matrix"]["python"] == _pythons_of_the_readme()
     said = [(ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "CONTRIBUTING.md")]
     assert all("`python3 -m course_utils test`" in text for text in said)
     assert "`python3 -m course_utils test --everywhere`" in said[1]

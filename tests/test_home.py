@@ -15,6 +15,7 @@ import yaml
 from harness import ROOT, git, working_copy
 from support import skip
 from test_notebook_form import HIDE, run_cell
+from test_translation import TODAY, translator  # noqa: F401  (a fixture)
 
 from course_utils import show
 from course_utils.course import load_course
@@ -239,6 +240,7 @@ def test_no_text_holds_a_name_that_is_none():
 # --- a fork, and one command ---------------------------------------------------------------------
 
 
+@TODAY  # the other languages' notebooks are made anew
 @pytest.mark.slow
 def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeypatch):
     fork = working_copy(tmp_path / "gpu.fork")
@@ -302,6 +304,12 @@ def test_a_fork_has_every_link_right_after_one_command(tmp_path, capsys, monkeyp
 
     move(None, COURSE.branch)
     assert git(fork, "rev-parse", "HEAD^{tree}") == noted
+
+
+def test_on_an_older_python_links_says_what_is_left_to_do(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "version_info", (3, 11, 7))
+    assert command._translations(ROOT) == 1
+    assert "Python 3.12 or newer:  python -m course_utils translate" in capsys.readouterr().err
 
 
 PIP = """\

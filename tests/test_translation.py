@@ -193,6 +193,25 @@ def test_a_changed_sentence_number_label_or_comment_is_told_with_its_cell(course
     assert "changed; its translation is of the text before" in "\n".join(progress.problems("zh"))
 
 
+@TODAY
+def test_a_catalogue_that_another_babel_compiled_is_the_same(tmp_path, monkeypatch):
+    real, name = catalogues.catalogue("packages/simgpu", "zh"), "packages/simgpu"
+    text = real.read_bytes()
+    assert b"Generated-By" not in text
+    monkeypatch.setattr(catalogues, "LANGUAGES", tmp_path)
+    monkeypatch.setattr(catalogues, "sources", lambda: {name: lambda: ()})
+    path = catalogues.catalogue(name, "zh")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(text)
+    made = catalogues.runtime("zh")
+    catalogues.compiled("zh").write_bytes(
+        made.replace(b"Generated-By: Babel ", b"Generated-By: Gabel ")
+    )
+    assert catalogues.is_compiled("zh")
+    catalogues.compiled("zh").write_bytes(made.replace("设备".encode(), "备设".encode()))
+    assert not catalogues.is_compiled("zh")
+
+
 WRONG = {
     "": "missing",
     "见 `loss` 的 3 个值。": "code",

@@ -1,7 +1,8 @@
 """The command line: one module a command, imported only when that command is named.
 
 A module of this folder, or of ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may have `NEEDS`, the
-modules it cannot work without: a Python that lacks one of them hands over to the Python of `.venv`.
+modules it cannot work without: a Python that lacks one of them hands over to the Python of `.venv`. A maintainer's command
+that finds no such Python says so before it does anything.
 """
 
 import argparse
@@ -94,8 +95,9 @@ def module_of(name: str) -> ModuleType:
 
 def _dispatch(name: str, words: list[str]) -> int:
     module = module_of(name)
+    elsewhere = name in FOR_MAINTAINERS or bootstrap.other_python()
     for needed in getattr(module, "NEEDS", ()):
-        if importlib.util.find_spec(needed) is None and bootstrap.other_python():
+        if importlib.util.find_spec(needed) is None and elsewhere:
             raise ModuleNotFoundError(f"No module named {needed!r}", name=needed)
     rest: list[str] = []
     if name in PASS_ON and "--" in words:

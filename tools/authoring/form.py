@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 from nbformat.validator import iter_validate
 
 from course_utils import files
+from course_utils.cli.bootstrap import COMMAND
 from course_utils.stubs import AuthoringError
 
 LARGEST = 20_000_000
@@ -165,7 +166,9 @@ def format_code(nb: NotebookNode) -> list[str]:
     if not failure:
         return [c.source for c in nbformat.v4.reads(formatted).cells]
     if "No module named ruff" in failure:
-        raise AuthoringError('ruff is missing: install it with  python -m pip install -e ".[test]"')
+        raise AuthoringError(
+            f"ruff is missing: run  {COMMAND} test --quick  once, which sets up .venv with all that the tools need."
+        )
     found = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
     if not found:
         raise CodeError(None, failure.strip().splitlines()[-1])

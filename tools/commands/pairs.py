@@ -123,3 +123,19 @@ def table(rows: Sequence[tuple[Pair, int, list[dict]]]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def main(versions: Sequence[str]) -> int:
+    """Print the first of these Pythons that this machine has, as ``.ci/run`` asks; 1 where it has none."""
+    for version in versions:
+        try:
+            print(find_python(version))
+        except SetupError as error:
+            print(error, file=sys.stderr)
+        else:
+            return 0
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
