@@ -33,7 +33,7 @@ def pytest_ignore_collect(collection_path, config):
 
 
 LONGEST = (
-    *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch", "benchmarks"),
+    *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch"),
     *("exercises", "bootstrap", "hostile", "kill", "simgpu_programs", "lesson10", "lesson05"),
     *("record", "cluster", "lesson06", "simgpu_fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),

@@ -39,13 +39,6 @@ def test_the_exercises_that_routes_name_exist():
     assert len(named) > 20 and not [one for one in named if one[1] not in known[one[0]]]
 
 
-def test_the_benchmarks_page_quotes_its_own_table():
-    text = (ROOT / "handbook" / "benchmark.md").read_text(encoding="utf-8")
-    table = re.search(r"(?s)<!-- beside:begin -->(.*)<!-- beside:end -->", text)[1]
-    quoted = set(re.findall(r"\d\.\d\d×", text.replace(table, ""))) - {"1.00×", "0.50×"}
-    assert quoted and all(number in table for number in quoted)
-
-
 def test_the_map_has_each_lesson_with_its_minutes_below_all_that_it_needs():
     place = {one.id: i for i, row in enumerate(lesson_map.rows(COURSE)) for one in row}
     for one in COURSE.lessons:

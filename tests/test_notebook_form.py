@@ -21,7 +21,6 @@ from course_utils import exercises
 from course_utils.course import load_course
 from course_utils.evidence import recorded
 from tools.authoring import anatomy, cells, form, lesson, pages, solve
-from tools.authoring.benchmark_tables import beside
 from tools.commands import notebooks
 
 COURSE = load_course()
@@ -424,16 +423,6 @@ def test_pages_are_checked_and_renewed_around_hand_written_text(tiny, capsys):
     assert notebooks.fix(tiny, (), exercises_of) == 1
     assert "<!-- start:begin -->" in capsys.readouterr().out
     assert readme.read_text(encoding="utf-8") == "# No markers\n"
-
-
-def test_the_page_sets_loops_beside_others_from_the_records_alone(tiny):
-    assert beside(tiny) == ""
-    told = beside(COURSE)
-    found = recorded("peer_loop", "speed-up", task="mlp", data="device", loop="lesson 03")
-    assert found and all(f"{m.median:.2f}× ({m.q1:.2f} to {m.q3:.2f})" in told for m in found)
-    assert "| bare |" not in told and "rounds in turns" in told
-    row = next(line for line in told.splitlines() if line.startswith("| Lightning |"))
-    assert row.count("|") == told.splitlines()[0].count("|")
 
 
 def test_pages_show_planned_lessons_without_a_badge(tiny):

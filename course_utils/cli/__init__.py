@@ -25,7 +25,6 @@ COMMANDS = {
     "links": "write where on GitHub the course is into every notebook and page",
     "template": "write a complete program to begin your own with",
     "record": "measure what the lessons quote, on this machine",
-    "benchmark": "time the course's training loops beside other packages', on this machine",
     "reset": "put a fresh copy of a lesson in place, and keep yours beside it",
     "update": "bring the course up to date, and lose none of your work",
     "bundle": "pack the course into one file, for a room without a network",

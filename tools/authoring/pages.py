@@ -18,7 +18,6 @@ from course_utils import files
 from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import short_path
-from tools.authoring.benchmark_tables import beside
 from tools.authoring.cells import (
     NAME_IT,
     colab_badge,
@@ -117,7 +116,6 @@ PAGES = {
     "simgpu/README.md": {"install": simgpu_install},
     "workshop/hub/README.md": {"clone": hub_clone},
     "workshop/hub/values.yaml": {"opens": hub_opens},
-    "handbook/benchmark.md": {"beside": beside},
     "handbook/errors.md": {"entries": errors},
     "handbook/practices.md": {"practices": practices},
     short_path.PAGE: {"short-path": short_path.table},

@@ -88,7 +88,7 @@ COMPAT = (
     _slow(
         "notebooks, traces, loops, checkpoints and templates",
         "tests",
-        "benchmarks checkpoints claims core templates traces",
+        "checkpoints claims core templates traces",
         "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_",
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from time import perf_counter
 
 import torch
 from torch import Tensor, nn
@@ -11,14 +12,37 @@ from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_utils.devices import abilities
+from course_utils.devices import abilities, synchronize
+from course_utils.timing import take_turns
 
-from ..experiments import Unsuitable
-from ..networks import float32_precision, need_accelerator, resnet50
-from .comparison import Turn, calibrated
-from .loops import images, normalised, tutorial_cnn
+from .experiments import Unsuitable
+from .networks import float32_precision, need_accelerator, resnet50
 
 MARGIN = 4
+
+Turn = Callable[[], float]
+"""A turn of work; it returns the seconds that one sample took."""
+
+
+def images(count: int, pixels: int = 32) -> tuple[Tensor, Tensor]:
+    """Return synthetic images (n, 3, p, p) uint8 and labels 0 to 9."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randint(256, (count, 3, pixels, pixels), dtype=torch.uint8, generator=g)
+    return x, torch.randint(10, (count,), generator=g)
+
+
+def normalised(x: Tensor) -> Tensor:
+    """Return bytes as floats around zero."""
+    return (x.float() / 255 - 0.5) / 0.5
+
+
+def tutorial_cnn() -> nn.Module:
+    """Return the network of PyTorch's CIFAR-10 tutorial: two convolutions, three linear layers."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
 
 
 @dataclass(frozen=True)
@@ -306,3 +330,30 @@ def unit(parts: Parts, device: torch.device) -> str:
     if parts.half:
         return "bf16" if abilities(device).bf16 else "fp16"
     return "tf32" if parts.tf32 else "fp32"
+
+
+def calibrated(step: Callable[[], object], device: torch.device, seconds: float = 0.5) -> Turn:
+    """Return a turn of as many steps as fill about ``seconds``; it returns the seconds of one step."""
+
+    def run(steps: int) -> float:
+        synchronize(device)
+        begin = perf_counter()
+        for _ in range(steps):
+            step()
+        synchronize(device)
+        return perf_counter() - begin
+
+    run(3)
+    steps, took = 1, run(1)
+    while took < seconds / 4:
+        steps *= 2
+        took = run(steps)
+    steps = max(1, round(steps * seconds / took))
+    return lambda: run(steps) / steps
+
+
+def in_turns(reference: Turn, candidate: Turn, rounds: int = 5) -> tuple[list[float], list[float]]:
+    """Return a sample's seconds, round by round, of two things that take turns; the first turn of each is not counted."""
+    for turn in (candidate, reference):  # a candidate that cannot run says so at once
+        turn()
+    return take_turns(reference, candidate, range(rounds))

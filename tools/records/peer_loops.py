@@ -1,0 +1,173 @@
+"""Training loops of other packages beside the barest one that PyTorch allows; prints a table.
+
+``python -m tools.records.peer_loops [cpu|cuda]`` times the loops of the packages that are installed, each as its own documentation begins. All train the
+same small MLP from the same weights with batches of 64 from a ``DataLoader``, AdamW and a one-cycle schedule; the first 20 steps are not counted.
+handbook/benchmark.md holds what it printed on a named machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import sys
+import tempfile
+from collections.abc import Callable
+from statistics import quantiles
+from time import perf_counter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+from course_utils.devices import synchronize
+from course_utils.timing import take_turns
+
+WARM_UP, STEPS, BATCH, RATE = 20, 600, 64, 5e-3
+
+
+class Job:
+    """What each loop is given: the network, one pass of batches, optimiser and schedule, and ``tick`` to call after each step."""
+
+    def __init__(self, device: torch.device) -> None:
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn((WARM_UP + STEPS) * BATCH, 20, generator=generator)
+        self.batches = DataLoader(
+            TensorDataset(x, (x.sum(1) > 0).long()),
+            batch_size=BATCH,
+            shuffle=True,
+            pin_memory=device.type in ("cuda", "xpu"),
+            generator=generator,
+        )
+        torch.manual_seed(0)
+        layers = [nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 2)]
+        self.device, self.model = device, nn.Sequential(*layers).to(device)
+        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=RATE)
+        self.schedule = torch.optim.lr_scheduler.OneCycleLR(
+            self.optimizer, RATE, total_steps=WARM_UP + STEPS
+        )
+        self.steps = 0
+        self.clock: list[float] = []
+
+    def tick(self, *_: Any, **__: Any) -> None:
+        """Read the clock after the warm-up and after the last step."""
+        self.steps += 1
+        if self.steps in (WARM_UP, WARM_UP + STEPS):
+            synchronize(self.device)
+            self.clock.append(perf_counter())
+
+    def train_step(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Do what every loop does: forward, backward, step."""
+        x, y = x.to(self.device, non_blocking=True), y.to(self.device, non_blocking=True)
+        loss = F.cross_entropy(self.model(x), y)
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        return loss
+
+
+def bare(job: Job) -> None:
+    """Train with nothing but what training needs."""
+    for x, y in job.batches:
+        job.train_step(x, y)
+        job.tick()
+
+
+def tutorial(job: Job) -> None:
+    """Train as most tutorials do: ask for the loss at each step."""
+    running_loss = 0.0
+    for x, y in job.batches:
+        running_loss += job.train_step(x, y).item()
+        job.tick()
+
+
+def lightning(job: Job) -> None:
+    """Train with Lightning's Trainer."""
+    import lightning as L
+
+    class Module(L.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.model = job.model
+
+        def training_step(self, batch: Any, _: int) -> torch.Tensor:
+            return F.cross_entropy(self.model(batch[0]), batch[1])
+
+        def configure_optimizers(self) -> Any:
+            schedule = {"scheduler": job.schedule, "interval": "step"}
+            return {"optimizer": job.optimizer, "lr_scheduler": schedule}
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            job.tick()
+
+    with tempfile.TemporaryDirectory() as folder:
+        where = {"accelerator": job.device.type, "devices": 1, "default_root_dir": folder}
+        L.Trainer(max_epochs=1, **where).fit(Module(), job.batches)
+
+
+def accelerate(job: Job) -> None:
+    """Train with Hugging Face's Accelerate: the barest loop, its parts wrapped."""
+    from accelerate import Accelerator
+
+    accelerator = Accelerator(cpu=job.device.type == "cpu")
+    model, optimizer, batches, schedule = accelerator.prepare(
+        job.model, job.optimizer, job.batches, job.schedule
+    )
+    for x, y in batches:
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        accelerator.backward(loss)
+        optimizer.step()
+        schedule.step()
+        job.tick()
+
+
+def ignite(job: Job) -> None:
+    """Train with Ignite's Engine."""
+    from ignite.engine import Engine, Events
+
+    trainer = Engine(lambda _, batch: job.train_step(*batch).detach())
+    trainer.add_event_handler(Events.ITERATION_COMPLETED, job.tick)
+    trainer.run(job.batches, max_epochs=1)
+
+
+LOOPS: dict[str, Callable[[Job], None]] = {
+    "tutorial": tutorial,
+    "Lightning": lightning,
+    "Accelerate": accelerate,
+    "Ignite": ignite,
+}
+
+
+def seconds(loop: Callable[[Job], None], device: torch.device) -> float:
+    """Return the seconds of the counted steps of one training, with the package's own output kept away."""
+    job = Job(device)
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        loop(job)
+    begin, end = job.clock
+    return end - begin
+
+
+def main(name: str = "cpu", rounds: int = 5) -> None:
+    """Time each loop in turns with the barest one, and print how many times as fast it was."""
+    device = torch.device(name)
+    logging.disable(logging.CRITICAL)
+    for title, loop in LOOPS.items():
+        try:
+            seconds(loop, device)
+        except ImportError as error:
+            print(f"{title:12} left out: {error}")
+            continue
+        barest, other = take_turns(
+            lambda: seconds(bare, device), lambda loop=loop: seconds(loop, device), range(rounds)
+        )
+        ratios = [a / b for a, b in zip(barest, other, strict=True)]
+        low, median, high = quantiles(ratios, method="inclusive")
+        print(f"{title:12} {median:.2f}× the barest loop ({low:.2f} to {high:.2f})")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
