@@ -25,7 +25,6 @@ AUTHORING = (
     "tools.authoring.claims",
     "tools.authoring.pages",
     "tools.authoring.short_path",
-    "tools.authoring.slides",
     "tools.classroom.class_progress",
     "tools.classroom.drawing",
     "tools.commands.class_report",

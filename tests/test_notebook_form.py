@@ -19,7 +19,6 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
 
 from course_utils import exercises
 from course_utils.course import load_course
-from course_utils.evidence import recorded
 from tools.authoring import anatomy, cells, form, lesson, pages, solve
 from tools.commands import notebooks
 

@@ -1,7 +1,6 @@
 """The workshop's tools: what an instructor and a learner get from each, and what each refuses."""
 
 import argparse
-import copy
 import getpass
 import json
 import os
@@ -20,12 +19,12 @@ from course_utils import cli, files, progress_file
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
 from course_utils.exercises.judge import COMMON
-from course_utils.stubs import AuthoringError, exercise_id
-from tools.authoring import slides
+from course_utils.stubs import exercise_id
 from tools.authoring.anatomy import headings
 from tools.authoring.form import read, tags
 from tools.classroom import class_progress, preflight
 from tools.classroom.drawing import class_picture
+from tools.commands import slides
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 WRONG = "01.speedup", "upside-down"
@@ -334,7 +333,7 @@ def test_report_and_slides_are_in_the_language_that_is_set(tmp_path):
     write_hand_in(tmp_path, "ada", [entry(), entry("01.time_it", "not_yet", "no-sync")])
     write_hand_in(tmp_path, "lin", [entry("02.tower", "raised", "ValueError")])
     (tmp_path / "torn.json").write_text("{", encoding="utf-8")
-    for words in (["class-report", tmp_path], ["slides", "06", "--live"]):
+    for words in (["class-report", tmp_path], ["slides", "06"]):
         done = subprocess.run(
             [sys.executable, "-m", "course_utils", *words, "--output", tmp_path / "out"],
             env={**os.environ, "COURSE_LANGUAGE": "zh", "PYTHONUTF8": "1"},
@@ -347,7 +346,7 @@ def test_report_and_slides_are_in_the_language_that_is_set(tmp_path):
     assert '<html lang="zh">' in page and "<title>班级报告</title>" in page
     assert re.search(r'alt="2 名学员', page) and "（来自 lin.json）。" in page
     spoken = read(tmp_path / "out" / "06_memory_live.ipynb").cells
-    english = slides.for_slides(read(NOTEBOOKS / "06_memory.ipynb"), live=True).cells
+    english = slides.for_slides(read(NOTEBOOKS / "06_memory.ipynb")).cells
     kinds = [[c.metadata.slideshow.slide_type for c in cells] for cells in (spoken, english)]
     assert kinds[0] == kinds[1]  # a question is asked on a slide, and not told in the notes
 
@@ -532,17 +531,8 @@ def code(source, ident, outputs=(), **metadata):
     return nbformat.v4.new_code_cell(source, id=ident, outputs=list(outputs), metadata=metadata)
 
 
-def figure(alt):
-    return nbformat.v4.new_output(
-        "display_data",
-        {"image/png": "iVBORw0KGgo=", "text/plain": alt},
-        metadata={"image/png": {"alt": alt}},
-    )
-
-
 @pytest.fixture
 def lesson():
-    bar = nbformat.v4.new_output("display_data", {"text/html": "<progress value=1></progress> 8/8"})
     return nbformat.v4.new_notebook(
         cells=[
             markdown(
@@ -553,7 +543,7 @@ def lesson():
             code("import torch\nfrom course_utils import card", "imports"),
             markdown("## Why?\n\nA first idea.", "why"),
             markdown("Prose that the instructor says.", "prose"),
-            code("drawings.race()\n" * 9, "long", [bar, figure("A race.")]),
+            code("drawings.race()", "race"),
             markdown("How many times faster?", "asks"),
             code('guess = predict("01.x", todo())', "guess"),
             markdown("### Exercise 1 · Do it", "task-it"),
@@ -566,37 +556,11 @@ def lesson():
 
 
 def test_what_a_cell_is_decides_what_becomes_of_it(lesson):
-    kinds = dict(zip([c.id for c in lesson.cells], slides.slide_types(lesson), strict=True))
+    kinds = {c.id: c.metadata.slideshow.slide_type for c in slides.for_slides(lesson).cells}
     named = {kind: {name for name in kinds if kinds[name] == kind} for kind in kinds.values()}
     assert (named["slide"], named["notes"]) == ({"header", "why"}, {"prose"})
-    assert named["skip"] == {"setup", "imports", "guess", "stub", "footer"}
-    live = dict(
-        zip([c.id for c in lesson.cells], slides.slide_types(lesson, live=True), strict=True)
-    )
-    assert (live["guess"], live["stub"]) == ("fragment", "fragment")
-
-
-@pytest.fixture
-def reveal(tmp_path):
-    for part in slides.PARTS:
-        path = tmp_path / "reveal" / part
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"/* {part} */ @import url(fonts.css);", encoding="utf-8")
-    return tmp_path / "reveal"
-
-
-@pytest.mark.slow
-def test_slides_are_one_file_that_fetches_nothing(lesson, reveal):
-    before = copy.deepcopy(lesson)
-    page = slides.slides_page(lesson, "01 · A lesson", reveal)
-    assert lesson == before
-    assert not re.findall(r'<(?:script|img|link)\b[^>]*(?:src|href)="(?!data:)[^"]*"', page)
-    assert "@import" not in page and "https://x" not in page
-    assert 'alt="A race."' in page
-    assert "<title>01 · A lesson</title>" in page
-    notes = re.search(r'<aside class="notes">(.*?)</aside>', page, re.DOTALL)[1]
-    assert "Prose that the instructor says." in notes
-    assert "drawings" not in page and "<progress" not in page and "todo" not in page
+    assert named["skip"] == {"setup", "footer"} and named["fragment"] == {"guess", "stub"}
+    assert "asks" in named["subslide"]
 
 
 def test_a_heading_within_a_cell_begins_a_slide_too(lesson):
@@ -610,57 +574,22 @@ def test_a_heading_within_a_cell_begins_a_slide_too(lesson):
     ]
 
 
-def test_a_script_that_a_cell_writes_is_shown_and_not_that_it_was_written(lesson, reveal):
-    said = nbformat.v4.new_output("stream", name="stdout", text="Overwriting work/train.py")
-    lesson.cells[10] = code("%%writefile work/train.py\n" + "step()\n" * 30, "script", [said])
-    page = slides.slides_page(lesson, "x", reveal)
-    assert "Overwriting" not in page and "step" in page
-
-
-@pytest.mark.parametrize("words", [["42"], ["01", "--reveal", "nowhere"]])
-def test_slides_that_cannot_be_made_are_one_sentence(tmp_path, capsys, words):
-    assert run("slides", *words, "--output", tmp_path) == (2 if words == ["42"] else 1)
+def test_slides_of_no_lesson_are_refused_in_one_sentence(tmp_path, capsys):
+    assert run("slides", "42", "--output", tmp_path) == 2
     said = capsys.readouterr().err.strip()
     assert said.endswith(".") and "\n" not in said
 
 
 def test_a_live_talk_is_the_fresh_lesson_and_keeps_what_the_speaker_wrote(tmp_path, capsys):
-    assert run("slides", "00", "--live", "--output", tmp_path) == 0
+    assert run("slides", "00", "--output", tmp_path) == 0
     (path,) = tmp_path.glob("*_live.ipynb")
     nb = read(path)
     nbformat.validate(nb)
     assert all("slide_type" in cell.metadata.slideshow for cell in nb.cells)
     path.write_text("mine", encoding="utf-8")
-    assert run("slides", "00", "--live", "--output", tmp_path) == 0
+    assert run("slides", "00", "--output", tmp_path) == 0
     assert path.read_text(encoding="utf-8") == "mine"
     assert "is there already" in capsys.readouterr().out
-
-
-@pytest.mark.everywhere
-def test_the_slides_of_lesson_00_can_be_shown_without_a_network(tmp_path):
-    from browsers import chromium
-
-    try:
-        slides.reveal_folder()
-    except AuthoringError as error:
-        skip(str(error), until="2027-11-30", missing=True)
-    assert run("slides", "00", "--device", "cpu", "--output", tmp_path) == 0
-    (path,) = tmp_path.glob("*.slides.html")
-    with chromium() as browser:
-        page = browser.new_page(viewport={"width": 1280, "height": 760})
-        asked, errors = [], []
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(path.resolve().as_uri())
-        page.wait_for_function("window.Reveal && Reveal.isReady()")
-        assert page.evaluate("Reveal.getTotalSlides()") > 15
-        assert page.locator("section.present h1").first.inner_text().startswith("00")
-        page.keyboard.press("ArrowRight")
-        page.wait_for_function("Reveal.getIndices().h == 1")
-        box = page.locator("section.present h2").first.bounding_box()
-        assert box["y"] >= 0 and box["width"] > 100
-    assert errors == []
-    assert [url for url in asked if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
 # --- answers ------------------------------------------------------------------------------------

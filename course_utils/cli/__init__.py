@@ -30,7 +30,7 @@ COMMANDS = {
     "bundle": "pack the course into one file, for a room without a network",
     "preflight": "check a seat or a server before a workshop",
     "answers": "write the lessons with every exercise solved (for instructors)",
-    "slides": "turn a lesson into slides (for instructors)",
+    "slides": "give each cell of a lesson its slide type, for a live talk (for instructors)",
     "hand-in": "write your progress into a file for your instructor",
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",

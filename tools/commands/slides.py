@@ -1,99 +1,80 @@
-"""``slides``: a lesson as one page of slides, or as a notebook for a live talk."""
+"""``slides``: a lesson as a notebook for a live talk, with a slide type for each cell.
+
+jupyterlab-rise shows it, and ``jupyter nbconvert --to slides FILE --execute`` makes a page of it.
+"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import copy
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nbformat import NotebookNode
+
+from course_language import word
 from course_utils import files
+from course_utils.course import fresh_notebook, load_course
+from tools.authoring.form import dumps, parse, tags
 from tools.commands import refuse
 
-if TYPE_CHECKING:
-    from course_utils.course import Course, Lesson
+NEEDS = ("nbformat", "ruff", "yaml")
 
-NEEDS = ("torch", "yaml", "nbformat", "nbclient", "nbconvert", "ruff", "tqdm")
+_SHOWN = re.compile(rf"^\s*([-*] |[|>]|\d+\. |```|!\[|<img|#)|\*\*{word('Predict')}", re.MULTILINE)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "lessons", nargs="+", metavar="LESSON", help="a lesson's number, such as 01"
-    )
+    parser.add_argument("lessons", nargs="+", metavar="LESSON", help="a lesson's number: 01")
     parser.add_argument(
         "--output", type=Path, default=Path("slides"), metavar="FOLDER", help="default: slides"
-    )
-    parser.add_argument(
-        "--live",
-        action="store_true",
-        help="a notebook for jupyterlab-rise instead: its cells are run during the talk",
-    )
-    parser.add_argument(
-        "--device", default="", help="run the lesson on this device (cpu, sim, cuda, ...)"
-    )
-    parser.add_argument(
-        "--reveal", type=Path, metavar="FOLDER", help="reveal.js, as npm unpacks it"
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Write one file a lesson.
-
-    Returns
-    -------
-    int
-        0 when all are written; 1 where a lesson fails, reveal.js is missing or a file cannot be written; 2
-        for a lesson that does not exist.
-    """
-    from course_utils.course import load_course
-    from course_utils.stubs import AuthoringError
-    from tools.authoring.slides import reveal_folder
-
-    course = load_course()
+    """Write one notebook a lesson; 1 where one cannot be written, 2 for a lesson that does not exist."""
     try:
-        lessons = course.chosen(args.lessons)
+        for lesson in load_course().chosen(args.lessons):
+            path = args.output / f"{Path(lesson.file).stem}_live.ipynb"
+            if path.exists():
+                print(
+                    f"{path} is there already, perhaps with your notes: move it away for a new one."
+                )
+                continue
+            args.output.mkdir(parents=True, exist_ok=True)
+            files.write(path, dumps(for_slides(parse(fresh_notebook(lesson)))))
+            print(f"{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.")
     except LookupError as error:
         return refuse(error, 2)
-    try:
-        reveal = None if args.live else reveal_folder(args.reveal)
-        args.output.mkdir(parents=True, exist_ok=True)
-        if reveal is None:
-            _live(lessons, args.output)
-        else:
-            _pages(course, lessons, args.output, args.device, reveal)
-    except AuthoringError as error:
-        return refuse(f"{error}.", 1)
     except OSError as error:
         return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
     return 0
 
 
-def _pages(
-    course: Course, lessons: Sequence[Lesson], folder: Path, device: str, reveal: Path
-) -> None:
-    """Run each lesson, or take its kept copy, and write its slides."""
-    from tools.authoring.cells import label
-    from tools.authoring.copies import executed_copies
-    from tools.authoring.slides import slides_page
-
-    for lesson in lessons:
-        (nb,) = executed_copies(course, [lesson], device).values()
-        path = folder / f"{Path(lesson.file).stem}.slides.html"
-        files.write(path, slides_page(nb, label(lesson), reveal))
-        print(f"{path}: open it in a browser; S shows the notes, F fills the screen.")
+def for_slides(nb: NotebookNode) -> NotebookNode:
+    """Return a copy with ``slideshow`` metadata; a heading within a cell begins a slide too."""
+    nb = copy.deepcopy(nb)
+    nb.cells = [part for cell in nb.cells for part in _parts(cell)]
+    for cell, following in zip(nb.cells, [*nb.cells[1:], None], strict=True):
+        cell.metadata["slideshow"] = {"slide_type": slide_type(cell, following)}
+    return nb
 
 
-def _live(lessons: Sequence[Lesson], folder: Path) -> None:
-    from course_utils.course import fresh_notebook
-    from tools.authoring.form import dumps, parse
-    from tools.authoring.slides import for_slides
+def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
+    """Say what a cell is: a heading begins a slide, and prose between figures becomes the speaker's notes."""
+    if cell.id in ("setup", "footer"):
+        return "skip"
+    if cell.cell_type == "markdown":
+        if cell.source.lstrip().startswith(("# ", "## ")):
+            return "slide"
+        asks = following is not None and "predict(" in following.source
+        return "subslide" if asks or _SHOWN.search(cell.source) else "notes"
+    return "fragment" if "exercise" in tags(cell) or "predict(" in cell.source else "subslide"
 
-    for lesson in lessons:
-        path = folder / f"{Path(lesson.file).stem}_live.ipynb"
-        if path.exists():
-            print(f"{path} is there already, perhaps with your notes: move it away for a new one.")
-            continue
-        nb = for_slides(parse(fresh_notebook(lesson)), live=True)
-        files.write(path, dumps(nb))
-        print(f"{path}: open it in JupyterLab with jupyterlab-rise, and press Alt+R.")
+
+def _parts(cell: NotebookNode) -> list[NotebookNode]:
+    texts = re.split(r"\n+(?=## )", cell.source) if cell.cell_type == "markdown" else [cell.source]
+    return [
+        copy.deepcopy(cell) | {"source": text, "id": f"{cell.id}-{i}" if i else cell.id}
+        for i, text in enumerate(texts)
+    ]
