@@ -74,7 +74,8 @@ def slide_type(cell: NotebookNode, following: NotebookNode | None) -> str:
 
 def _parts(cell: NotebookNode) -> list[NotebookNode]:
     texts = re.split(r"\n+(?=## )", cell.source) if cell.cell_type == "markdown" else [cell.source]
-    return [
-        copy.deepcopy(cell) | {"source": text, "id": f"{cell.id}-{i}" if i else cell.id}
-        for i, text in enumerate(texts)
-    ]
+    parts = [copy.deepcopy(cell) for _ in texts]
+    for i, (part, text) in enumerate(zip(parts, texts, strict=True)):
+        part.source = text
+        part.id = f"{cell.id}-{i}" if i else cell.id
+    return parts
