@@ -19,7 +19,6 @@ PACKAGES = (
         "tqdm",
         "ipython",
         "pyyaml",
-        "jsonschema",
         "setuptools",
     ),
     "ipykernel",

@@ -11,7 +11,7 @@ from .exercises import LessonExercises, lesson
 from .show import Bundle, show, table
 from .this_machine import where
 
-NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml", "jsonschema")
+NEEDED = ("torch", "numpy", "matplotlib", "tqdm", "yaml")
 
 
 def start(lesson_id: str) -> LessonExercises:

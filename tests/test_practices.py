@@ -28,6 +28,14 @@ def test_the_page_holds_twenty_to_thirty_practices_and_the_documents_ten_items()
         assert title in PAGE
 
 
+@pytest.mark.parametrize(
+    "name", ["a larger batch", "gradient checkpointing", "accumulation over 4 parts"]
+)
+def test_no_verdict_on_a_method_comes_from_a_card_that_idles(name):
+    """The one recorded card did four times the batch in the same time: its times tell of launches, not of the method."""
+    assert not any(f.accelerator and f.kind != "published" for f in NAMED[name].found)
+
+
 @pytest.mark.parametrize("name", NAMED)
 def test_each_has_a_number_with_its_kind_and_source_or_says_in_words_that_there_is_none(name):
     practice = NAMED[name]
@@ -38,7 +46,7 @@ def test_each_has_a_number_with_its_kind_and_source_or_says_in_words_that_there_
         assert f"*{f.kind}*" in said
         assert ("](https://" in said) if f.kind == "published" else (f.date in said)
     assert bool(practice.numbers) == bool(practice.found)
-    assert not any(raw in said for raw in ("not used", "ladder,", "peer loop", "loop step"))
+    assert not any(raw in said for raw in ("not used", "ladder,", "loop step"))
 
 
 def test_a_record_that_changes_changes_the_page(tmp_path, monkeypatch):
@@ -65,7 +73,7 @@ def test_a_recorded_gpu_takes_the_sentence_away_that_there_is_none(monkeypatch):
 
 
 def test_modelled_numbers_are_shown_for_want_of_others(tmp_path, monkeypatch):
-    cut = NAMED["accumulation over 4 parts"]
+    cut = NAMED["`.pin_memory()` on a batch, then copy"]
     assert {f.kind for f in cut.found} == {"recorded"}
     shutil.copytree(ROOT / "course_lessons" / "recorded", tmp_path / "recorded")
     (tmp_path / "recorded" / "machine_nvidia_h200.json").unlink()

@@ -432,9 +432,9 @@ tqdm==4.67.3
 ipython==7.34.0
 ipython-genutils==0.2.0
 PyYAML==6.0.3
-jsonschema==4.26.0
 setuptools==75.2.0
 ipykernel==6.17.1
+ipywidgets==7.7.1
 """
 
 
@@ -444,7 +444,7 @@ def test_colabs_list_becomes_constraints(torch):
     found = COLAB_VERSIONS["constraints"](text)
     assert found == [
         "torch==2.11.0", "cloudpickle==3.1.2", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3",
-        "ipython==7.34.0", "pyyaml==6.0.3", "jsonschema==4.26.0", "setuptools==75.2.0", "ipykernel==6.17.1",
+        "ipython==7.34.0", "pyyaml==6.0.3", "setuptools==75.2.0", "ipykernel==6.17.1", "ipywidgets==7.7.1",
     ]  # fmt: skip
 
 

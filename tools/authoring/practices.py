@@ -78,7 +78,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "data that fit lie on the device, and batches are cut there",
             "small data; memory of the device is what it costs",
             "03",
-            [Value("peer_loop", "speed-up", {"loop": "lesson 03", "data": "loader"})],
+            [_rung("none", "data on the device")],
         ),
         Practice(
             "`DataLoader(num_workers=…)`",
@@ -97,7 +97,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`.pin_memory()` on a batch, then copy",
-            "seldom in the loop: pinning is a copy of its own, and asks for memory; `pin_memory=True` does both beside the loop",
+            "it depends on the host: fresh pinned memory is dear to get, and a pinned block that is used again is a quick copy. `pin_memory=True` does both beside the loop",
             "02",
             [
                 Ratio(
@@ -121,7 +121,8 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "a larger batch",
             "the device idles between small kernels; it costs memory, and the learning rate must follow",
             "07",
-            [_rung("fused optimiser", "large batch"), _used("batch_size")],
+            [_used("batch_size")],
+            "Time is half of it: [lesson 09](../notebooks/09_capstone.ipynb) makes the batch larger, and turns it down where one epoch teaches less.",
         ),
         Practice(
             "no `.item()`, `print(loss)` or `.cpu()` in a step",
@@ -146,7 +147,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`torch.inference_mode()` for evaluation, with `model.eval()`",
-            "always; its results cannot be trained on later",
+            "everywhere but with FSDP2, where an evaluation before the first step makes training fail: take `torch.no_grad()` there. Its results cannot be trained on later",
             "03",
             said="Memory: no activation is kept. Of the time no figure is recorded here.",
         ),
@@ -241,18 +242,17 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "gradient checkpointing",
             "activations fill the card; it costs a second forward pass",
             "06",
-            [Ratio("means_step", {"means": "as it is"}, {"means": "checkpointing"})],
-            "About 20 % slower with transformers (published: [Transformers, gradient checkpointing]"
+            [Ratio("means_step", {"means": "as it is"}, {"means": "checkpointing"}, where={"device": "cpu"})],
+            "A card that is busy pays a third more for a whole second forward pass, by its FLOPs. About 20 % slower with transformers (published: [Transformers, gradient checkpointing]"
             "(https://huggingface.co/docs/transformers/en/grad_checkpointing), read 2026-11-23).",
         ),
         Practice(
             "accumulation over 4 parts",
-            "a larger batch than fits. It saves memory and costs time; that it *speeds up convergence* is not so",
+            "a larger batch than fits. It saves memory and may cost time; that it *speeds up convergence* is not so",
             "03",
-            [_loop("4 pieces", "loader", "synchronisation", "launch", "memory", "compute")],
+            said="A card that one part fills loses next to nothing; a card that waits for small kernels waits for four times as many of them. No figure of a full card is recorded here. "
             "The gradient is that of the whole batch only with equal parts and without BatchNorm: "
             "[claims](../claims_numbers.md#claim-accumulation).",
-            modelled=True,
         ),
         Practice(
             "`torch.cuda.empty_cache()`",
@@ -303,8 +303,6 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
 SAID = {
     "ladder, tutorial, ": "network of PyTorch's CIFAR-10 tutorial, ",
     "ladder, airbench, ": "network of airbench, ",
-    "peer loop, mlp, loader, lesson 03": "small MLP, against a plain loop with a DataLoader",
-    "peer loop, cnn, loader, lesson 03": "CNN, against a plain loop with a DataLoader",
     "loader epoch, light": "light transform",
     "loader epoch, heavy": "heavy transform",
     "host to device, megabytes 1, not non blocking": "1 MB copied",

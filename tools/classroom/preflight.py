@@ -28,7 +28,7 @@ SYSTEM_GB = 2.0
 DISK_GB = 1.0  # notebooks, checkpoints and traces of one learner
 KERNEL_SECONDS = 60
 OLDEST_PYTHON = (3, 10)
-_MODULES = "torch numpy matplotlib tqdm yaml jsonschema jupyterlab ipykernel ipywidgets"
+_MODULES = "torch numpy matplotlib tqdm yaml jupyterlab ipykernel ipywidgets"
 NEEDED = {module: module for module in _MODULES.split()} | {"yaml": "pyyaml"}
 _SETUP = "py -m course_utils lab" if os.name == "nt" else "python3 -m course_utils lab"
 _IN_KERNEL = "import torch, course_utils; print(course_utils.__version__)"
