@@ -26,7 +26,6 @@ AUTHORING = (
     "tools.authoring.pages",
     "tools.authoring.short_path",
     "tools.classroom.class_progress",
-    "tools.classroom.drawing",
     "tools.commands.class_report",
     "tools.commands.slides",
 )

@@ -17,7 +17,7 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes seconds; left out by test --quick")
     config.addinivalue_line("markers", "notebook: runs a whole lesson; two at once at most")
     config.addinivalue_line(
-        "markers", "everywhere: platforms, hub, site, browser, endurance; run by test --everywhere"
+        "markers", "everywhere: platforms, site, browser, endurance; run by test --everywhere"
     )
     config.addinivalue_line("markers", "serial: measures, or needs the machine; never two at once")
 

@@ -181,8 +181,7 @@ hand-in --name a --output FILE/x|hand-in --name a|explain --x|template none|temp
 template ddp --output FILE/x|class-report|class-report NONE|class-report FILE|class-report ROOM --lesson 42
 class-report ROOM --names NONE|class-report ROOM --names ROOM|class-report ROOM --output FILE/x|record --check NONE
 record --check FILE|record --check ROOM|record --only none|record --modelled V100|record --check|record --quick=1
-record --list --only|preflight --collect NONE|preflight --collect FILE|preflight --collect ROOM|preflight --seats x
-preflight --name|slides|slides 42|slides ../x|slides 01 --output|answers 42|answers x --output OUT
+record --list --only|slides|slides 42|slides ../x|slides 01 --output|answers 42|answers x --output OUT
 translate --check xx|translate --check ..|notebooks NONE|notebooks --check NONE|notebooks --check FILE
 notebooks --check ROOM|links --repo|links --branch|bundle --output FILE|bundle --torch keep|bundle --extra x
 bundle --extra lab --torch cuda|bundle --torch|reset 1 1x|class-report FILE --names FILE|site --from ROOM --x|site --from NONE

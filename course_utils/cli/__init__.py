@@ -28,14 +28,14 @@ COMMANDS = {
     "reset": "put a fresh copy of a lesson in place, and keep yours beside it",
     "update": "bring the course up to date, and lose none of your work",
     "bundle": "pack the course into one file, for a room without a network",
-    "preflight": "check a seat or a server before a workshop",
+    "preflight": "try what a seat of a workshop must be able to do",
     "answers": "write the lessons with every exercise solved (for instructors)",
     "slides": "give each cell of a lesson its slide type, for a live talk (for instructors)",
     "hand-in": "write your progress into a file for your instructor",
     "class-report": "draw who is stuck where, from the files handed in",
     "site": "build the lessons as a web site",
 }
-_LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "template"}
+_LEARNERS = {"lab", "doctor", "explain", "reset", "update", "hand-in", "preflight", "template"}
 FOR_MAINTAINERS = frozenset(COMMANDS) - _LEARNERS
 """They stand in ``tools/``, which a clone has and the installed package has not."""
 

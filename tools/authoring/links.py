@@ -127,9 +127,9 @@ def link_problems(course: Course) -> list[Problem]:
         for i, cell in enumerate(nb.cells):
             is_prose = cell.cell_type == "markdown"
             problems += _text_problems(course, path, cell_name(nb, i), cell.source, is_prose)
-    for name in ("pyproject.toml", "workshop/hub/values.yaml"):
-        if (path := _root(course) / name).is_file():
-            problems += _text_problems(course, path, "", path.read_text(encoding="utf-8"), False)
+    path = _root(course) / "pyproject.toml"
+    if path.is_file():
+        problems += _text_problems(course, path, "", path.read_text(encoding="utf-8"), False)
     return problems
 
 

@@ -84,19 +84,6 @@ def start(course: Course) -> str:
     return "\n".join(lines + ([] if course.repository else ["", ADDRESS]))
 
 
-def hub_clone(course: Course) -> str:
-    """Return the line that fetches the course for a server, as Markdown."""
-    line = f"```\nsudo git clone {address(course)} /opt/{FOLDER}\n```"
-    return line if course.repository else f"{line}\n\n{ADDRESS}"
-
-
-def hub_opens(course: Course) -> str:
-    """Return what a login opens on a cluster, as YAML."""
-    lab = f"lab/tree/{FOLDER}/notebooks/{course.ready[0].file}"
-    query = f"repo={address(course)}&branch={course.branch}&targetpath={FOLDER}&urlpath={lab}"
-    return f'  defaultUrl: "/git-pull?{query}"'
-
-
 def simgpu_install(course: Course) -> str:
     """Return how the simulated GPU is installed alone, as Markdown."""
     if course.repository:
@@ -114,8 +101,6 @@ PAGES = {
     "colab_links.md": {"lesson-links": lesson_links},
     "pyproject.toml": {"urls": urls},
     "simgpu/README.md": {"install": simgpu_install},
-    "workshop/hub/README.md": {"clone": hub_clone},
-    "workshop/hub/values.yaml": {"opens": hub_opens},
     "handbook/errors.md": {"entries": errors},
     "handbook/practices.md": {"practices": practices},
     short_path.PAGE: {"short-path": short_path.table},

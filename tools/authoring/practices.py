@@ -242,7 +242,14 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "gradient checkpointing",
             "activations fill the card; it costs a second forward pass",
             "06",
-            [Ratio("means_step", {"means": "as it is"}, {"means": "checkpointing"}, where={"device": "cpu"})],
+            [
+                Ratio(
+                    "means_step",
+                    {"means": "as it is"},
+                    {"means": "checkpointing"},
+                    where={"device": "cpu"},
+                )
+            ],
             "A card that is busy pays a third more for a whole second forward pass, by its FLOPs. About 20 % slower with transformers (published: [Transformers, gradient checkpointing]"
             "(https://huggingface.co/docs/transformers/en/grad_checkpointing), read 2026-11-23).",
         ),

@@ -1,9 +1,8 @@
-"""`class-report`: from the files handed in, who is stuck where, as a page, a picture and a table."""
+"""`class-report`: from the files handed in, who is stuck where, as a page and a table."""
 
 from __future__ import annotations
 
 import argparse
-import base64
 import html
 import sys
 from collections.abc import Sequence
@@ -15,9 +14,9 @@ from tools.commands import refuse
 
 if TYPE_CHECKING:
     from course_utils.exercises import Exercise
-    from tools.classroom.class_progress import Classroom
+    from tools.classroom.class_progress import Classroom, Learner, Standing
 
-NEEDS = ("torch", "matplotlib", "yaml")
+NEEDS = ("torch", "yaml")
 MOST_STUCK = 10
 """How many of the most stuck are listed."""
 
@@ -40,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="where class_report.html and .png go (default: this folder)",
+        help="where class_report.html goes (default: this folder)",
         default=Path(),
     )
 
 
 def main(args: argparse.Namespace) -> int:
-    """Read, draw and write.
+    """Read, and write.
 
     Returns
     -------
@@ -54,8 +53,8 @@ def main(args: argparse.Namespace) -> int:
         0 where a report was written, also if files were left out; 1 where no file can be used or the
         report cannot be written; 2 for a folder, a list or a lesson that does not exist.
     """
+    from course_utils import files
     from course_utils.course import load_course
-    from course_utils.files import FileError
     from tools.classroom import class_progress
 
     if not args.folder.is_dir():
@@ -63,7 +62,7 @@ def main(args: argparse.Namespace) -> int:
     try:
         load_course().chosen(args.lesson or ())
         names = class_progress.read_names(args.names) if args.names else None
-    except (LookupError, FileError) as error:
+    except (LookupError, files.FileError) as error:
         return refuse(error, 2)
     room = class_progress.collect(args.folder, names)
     if room.left_out:
@@ -76,44 +75,43 @@ def main(args: argparse.Namespace) -> int:
     if not exercises:
         return refuse("Nobody has tried an exercise of it yet.", 1)
     print("\n".join(text(room, exercises)))
+    path = args.output / "class_report.html"
     try:
-        places = _write(args.output, room, exercises)
+        files.write(path, page(room, exercises))
     except OSError as error:
         return refuse(f"{args.output} cannot be written ({error.strerror}).", 1)
-    print(f"The same as a page and as a picture: {word(', ').join(map(str, places))}")
+    print(f"The same as a page: {path}")
     return 0
 
 
 def text(room: Classroom, exercises: Sequence[Exercise]) -> list[str]:
     """Return the report as lines for a terminal."""
     from course_utils.show import table
-    from tools.classroom.class_progress import grid
 
-    head = ["", *(learner.name for learner in room.learners)]
-    lines = [table(head, [[name, *marks] for name, marks in grid(room, exercises)])[0], ""]
+    rows = [[exercise.id, *_marks(room.learners, exercise)] for exercise in exercises]
+    lines = [table(["", *(one.name for one in room.learners)], rows)[0], ""]
     lines += ["✓ right at once, ✓3 right at the third try, 4? four tries and not yet,"]
-    lines += ["2! two tries and the last stopped with an error, · not tried"]
+    lines += ["2! two tries and the last stopped with an error, · no answer checked"]
     lines += ["", "The commonest misconceptions:", *_misconceptions(room)]
     lines += ["", "Not solved yet, most tries first:", *_stuck(room), ""]
-    return [*lines, *_remarks(room)]
+    return [*lines, *_missing(room)]
 
 
-def page(room: Classroom, exercises: Sequence[Exercise], png: bytes, alt: str) -> str:
-    """Return the report as one HTML page, with the picture in it."""
-    from course_utils.show import table
-    from tools.classroom.class_progress import grid
-
-    head = ["exercise", *(learner.name for learner in room.learners)]
-    picture = base64.b64encode(png).decode("ascii")
+def page(room: Classroom, exercises: Sequence[Exercise]) -> str:
+    """Return the report as one HTML page: a coloured table, an exercise a row, and the lists."""
+    heads = "".join(f"<th>{html.escape(one.name)}</th>" for one in room.learners)
+    rows = [f"<tr><th></th>{heads}</tr>"]
+    for exercise in exercises:
+        cells = "".join(_cell(one.on(exercise.id)) for one in room.learners)
+        title = html.escape(f"{exercise.title}  {exercise.id}")
+        rows.append(f"<tr><th class='row'>{title}</th>{cells}</tr>")
+    expected = len(room.learners) + len(room.missing)
     parts = [
-        f"<h1>{len(room.learners)} learners, {len(exercises)} exercises</h1>",
-        f'<img src="data:image/png;base64,{picture}" alt="{html.escape(alt)}">',
+        f"<h1>{len(room.learners)} of {expected} learners, {len(exercises)} exercises</h1>",
+        f"<div class='wide'><table>{''.join(rows)}</table></div>",
         *_list("The commonest misconceptions", _misconceptions(room)),
         *_list("Not solved yet, most tries first", _stuck(room)),
-        *_list("About the files", [*_left_out(room), *_remarks(room)]),
-        "<details><summary>The picture as a table</summary><div class='wide'>",
-        table(head, [[name, *marks] for name, marks in grid(room, exercises)])[1],
-        "</div></details>",
+        *_list("About the files", [*_left_out(room), *_missing(room)]),
     ]
     head = f'<!DOCTYPE html>\n<html lang="{chosen()}"><head><meta charset="utf-8">'
     return f"{head}<title>{word('Class report')}</title>{_STYLE}{''.join(parts)}</body></html>\n"
@@ -123,10 +121,26 @@ _STYLE = """
 <meta name="viewport" content="width=device-width"><style>
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 70em; margin: 1.5em auto; padding: 0 1em; }
-img { max-width: 100%; height: auto; } .wide { overflow-x: auto; } td, th { padding: .1em .6em; }
+.wide { overflow-x: auto; } td, th { padding: .1em .6em; text-align: center; } .row { text-align: left; }
+td { color: #000; } .first { background: #5fb59a; } .later { background: #bfe3d6; } .untried { background: #e5e5e0; }
+.not_yet { background: #f0c666; } .raised { background: #e59a8a; }
 li { margin: .3em 0; } h1 { font-size: 1.4em; } h2 { font-size: 1.1em; }
 </style></head><body>
 """
+
+
+def _marks(learners: Sequence[Learner], exercise: Exercise) -> list[str]:
+    found = [one.on(exercise.id) for one in learners]
+    return [standing.mark if standing else "·" for standing in found]
+
+
+def _cell(standing: Standing | None) -> str:
+    if standing is None:
+        return "<td class='untried'>·</td>"
+    kind = standing.outcome
+    if kind == "right":
+        kind = "first" if standing.tries == 1 else "later"
+    return f"<td class='{kind}'>{standing.mark}</td>"
 
 
 def _list(title: str, lines: Sequence[str]) -> list[str]:
@@ -143,7 +157,7 @@ def _marked(line: str) -> str:
 def _misconceptions(room: Classroom) -> list[str]:
     found = [
         f"- {one.exercise}, {one.diagnosis}: {len(one.learners)} of {len(room.learners)} learners, "
-        f"{one.times} times. {one.text}"
+        f"seen {one.times} {'time' if one.times == 1 else 'times'}. {one.text}"
         for one in room.misconceptions()
     ]
     return found or ["- none yet"]
@@ -164,19 +178,5 @@ def _left_out(room: Classroom) -> list[str]:
     return [f"- Left out: {file}: {reason}." for file, reason in room.left_out]
 
 
-def _remarks(room: Classroom) -> list[str]:
-    missing = [f"No file from: {word(', ').join(room.missing)}"] if room.missing else []
-    believed = word(", ").join(f"{name} by {file}" for name, file in room.believed.items())
-    remarks = [*room.remarks, *missing, f"Believed: {believed}"]
-    return [f"- {remark}{word('. ').rstrip()}" for remark in remarks]
-
-
-def _write(folder: Path, room: Classroom, exercises: Sequence[Exercise]) -> list[Path]:
-    from course_utils import files
-    from tools.classroom.drawing import class_picture
-
-    png, alt = class_picture(room, exercises)
-    places = [folder / "class_report.html", folder / "class_report.png"]
-    files.write(places[0], page(room, exercises, png, alt))
-    files.write(places[1], png)
-    return places
+def _missing(room: Classroom) -> list[str]:
+    return [f"- No file from: {word(', ').join(room.missing)}"] if room.missing else []

@@ -106,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--everywhere",
         action="store_true",
         help="only what the plain test leaves out: whole lessons as in Colab and Kaggle and solved on the "
-        "CPU, the hub, the site, the browser, endurance (installs more)",
+        "CPU, the site, the browser, endurance (installs more)",
     )
     which.add_argument(
         "--compat",
