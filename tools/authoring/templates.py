@@ -165,4 +165,5 @@ def _prose(ident: str, *paragraphs: str) -> NotebookNode:
 def _code(ident: str, text: str) -> NotebookNode:
     """Return a cell; where there is no command line an option is a constant, and no program ends."""
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", lambda m: _constant(m[0]), text)
-    return nbformat.v4.new_code_cell(text.replace("SystemExit", "RuntimeError"), id=ident)
+    text = text.replace("parser.error(", "raise ValueError(").replace("SystemExit", "RuntimeError")
+    return nbformat.v4.new_code_cell(text, id=ident)
