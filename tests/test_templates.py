@@ -542,7 +542,7 @@ def test_a_wrong_bit_in_a_shard_is_never_loaded(tmp_path, attacked, alone):
         ("train_ddp", [], r"Use torchrun --standalone --nproc-per-node \d+ train_ddp\.py"),
         ("train_fsdp", [], r"Use torchrun --standalone --nproc-per-node \d+ train_fsdp\.py"),
         ("profile_step", ["--batch-size", 5000, "--device", "cpu"], r"The data ends after 2 steps\."),
-        ("memory_report", ["--snapshot", "x", "--device", "cpu"], r"Only CUDA and ROCm write a snap"),
+        ("memory_report", ["--snapshot", "x", "--device", "cpu"], r"Only CUDA, ROCm and XPU write a snapshot"),
         ("train_resume", ["--folder", "said.txt"], r"^No folder for checkpoints: .*said\.txt"),
         ("train_resume", ["--folder", "/proc/no"], r"^No folder for checkpoints: .*/proc/no"),
         ("profile_step", ["--trace", "no/x.json", "--device", "cpu"], r"^No trace can be written: .*x\.json"),
@@ -642,7 +642,7 @@ SHOWN = (
 def test_the_rates_of_all_groups_follow_the_schedule(name, tmp_path):
     program = changed(tmp_path, name, TWO_GROUPS, SHOWN)
     words = ("--epochs", 2, "--batch-size", 500)
-    said = Run(tmp_path, "", *words, ranks=name in SEVERAL, program=program).end()
+    said = Run(tmp_path, "", *words, ranks=int(name in SEVERAL), program=program).end()
     assert re.findall(r"rates .*", said) == ["rates [0.004, 0.001]", "rates [0.002, 0.0005]"]
 
 

@@ -39,7 +39,7 @@ def programs(course: Course) -> str:
         source = (folder / f"{name}.py").read_text(encoding="utf-8")
         does, _, starts = ast.get_docstring(ast.parse(source)).partition("\n\n")
         text = f"## {name}.py\n\n{does}\n\n```\n{starts}\n```\n\n"
-        text += f"[The program](templates/{name}.py), {len(source.splitlines())} lines"
+        text += f"[The program](templates/{name}.py)"
         if name in AS_NOTEBOOKS:
             text += f"; [the same as a notebook](templates/{name}.ipynb)"
             text += f" {badge}" if (badge := _badge(course, name)) else ""
