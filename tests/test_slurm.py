@@ -90,7 +90,7 @@ class Slurm:
     def logs(self):
         return "\n".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
-    def until(self, found, seconds=120):
+    def until(self, found, seconds=240):
         """Wait until a function returns something true; return it."""
         end = time.monotonic() + seconds
         while not (seen := found()):

@@ -487,6 +487,18 @@ print(grown(lambda: program["load"](path, {{"part": part}}, {{}})))
     assert torch.load(tmp_path / "epoch-0001.ckpt")["part"]["w"].shape == (25, 2**20)
 
 
+def test_the_checkpoint_of_epoch_10000_is_the_newest(tmp_path):
+    program = functions("train_resume")
+    for epoch in (9998, 9999, 10000):
+        program["save"]({"epochs": epoch}, tmp_path)
+    assert program["newest"](tmp_path) == tmp_path / "epoch-10000.ckpt"
+    assert not (tmp_path / "epoch-9998.ckpt").exists()
+    for name in ("epoch-10000-ab", "epoch-9999-cd"):
+        (tmp_path / name).mkdir()
+    names = [path.name for path in functions("train_fsdp")["checkpoints"](tmp_path)]
+    assert names == ["epoch-9999-cd", "epoch-10000-ab"]
+
+
 def test_the_programs_for_one_and_several_save_and_load_alike():
     one, several = source("train_resume"), source("train_ddp")
     part = one[one.index("def sha256(") : one.index("def evaluate(")]

@@ -93,6 +93,11 @@ def is_whole(path):
     return path.is_file() and saved == [sha256(path)]
 
 
+def checkpoints(folder):
+    """Return a folder's checkpoints, the oldest first; epoch-10000 comes after epoch-9999."""
+    return sorted(folder.glob("epoch-*.ckpt"), key=lambda path: (len(path.name), path.name))
+
+
 def save(state, folder):
     """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
     new, path = folder / "unfinished", folder / f"epoch-{state['epochs']:04}.ckpt"
@@ -111,7 +116,7 @@ def save(state, folder):
     except RuntimeError as error:  # from torch.save; its context says what the system said
         reason = error.__context__ or error
         raise SystemExit(f"No checkpoint: {reason}. Those in {folder} are whole.") from None
-    for old in sorted(folder.glob("epoch-*.ckpt"))[:-2]:
+    for old in checkpoints(folder)[:-2]:
         old.unlink()
         Path(f"{old}.sha256").unlink(missing_ok=True)
 
@@ -121,7 +126,7 @@ def newest(folder):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "unfinished").write_bytes(b"")  # if it can't be written, say so before training
     (folder / "unfinished").unlink()
-    for path in sorted(folder.glob("epoch-*.ckpt"), reverse=True):
+    for path in reversed(checkpoints(folder)):
         if is_whole(path):
             return path
         os.replace(path, f"{path}.damaged")

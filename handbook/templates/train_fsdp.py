@@ -107,6 +107,11 @@ def digest(folder):
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
+def checkpoints(folder):
+    """Return a folder's checkpoints, the oldest first; epoch-10000 comes after epoch-9999."""
+    return sorted(folder.glob("epoch-*-*"), key=lambda path: (len(path.name), path.name))
+
+
 def save(model, optimizer, epochs, arguments, folder):
     """Write what each rank holds; the folder takes its name, with its digest, when all is there."""
     new, rank = folder / "unfinished", dist.get_rank()
@@ -124,7 +129,7 @@ def save(model, optimizer, epochs, arguments, folder):
     whole = digest(new)
     if rank == 0:
         os.replace(new, folder / f"epoch-{epochs:04}-{whole}")
-        for old in sorted(folder.glob("epoch-*-*"))[:-2]:
+        for old in checkpoints(folder)[:-2]:
             shutil.rmtree(old)
 
 
@@ -136,7 +141,7 @@ def newest(folder):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "writable").write_bytes(b"")  # if it can't be written, say so before training
             (folder / "writable").unlink()
-            found = sorted(folder.glob("epoch-*-*"), reverse=True)
+            found = checkpoints(folder)[::-1]
         except OSError as error:
             problem = f"No folder for checkpoints: {error}."
     shared = [found, problem]
