@@ -735,6 +735,8 @@ INIT = """
         (INIT, ""),
         (INIT.replace("nn.init.normal_(self.place)", "self.place[:4] = 0"), "place"),
         (INIT.replace("self.order = torch.arange(8)", "pass"), "order"),
+        (INIT.replace("self.order = torch.arange(8)", "self.order[:4] = 0"), "order"),
+        (INIT.replace("self.used.fill_(True)", "pass"), "used"),
         (INIT.replace("part._reset_parameters()", "pass"), "layers.0.self_attn.in_proj_bias, "),
     ],
 )

@@ -179,6 +179,15 @@ def local(tensor):
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
+def unlikely_value(tensor):
+    """Return a value that no initialisation writes, or None for bool and unsigned integers: they have none."""
+    if tensor.is_floating_point() or tensor.is_complex():
+        return math.nan
+    if tensor.dtype == torch.bool or torch.iinfo(tensor.dtype).min == 0:
+        return None
+    return torch.iinfo(tensor.dtype).min
+
+
 def reset(module):
     """Let a module write its own parameters and buffers, where it has a method for that."""
     if hasattr(module, "reset_parameters"):
@@ -191,25 +200,28 @@ def reset(module):
 def initialise(model):
     """Write the parameters and buffers that to_empty made; stop with the names of those left unwritten.
 
-    A model's own init_weights() does it, or else the modules' reset_parameters(). To find what neither wrote,
-    floating-point numbers are nan before, and others keep the version that PyTorch counts up at each write.
+    A model's own init_weights() does it, or else the modules' reset_parameters(). Before that each tensor is
+    filled with an unlikely value. Where there is none, its version tells: PyTorch counts it up at each write.
     """
-    before = {}
+    versions = {}
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        exact = not (tensor.is_floating_point() or tensor.is_complex())
-        tensor.fill_(0 if exact else math.nan)
-        before[name] = (tensor, tensor._version) if exact else None
+        value = unlikely_value(tensor)
+        tensor.fill_(0 if value is None else value)
+        versions[name] = (tensor, tensor._version)
     if hasattr(model, "init_weights"):
         model.init_weights()
     else:
         model.apply(reset)
     unwritten = []
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if before.get(name) is not None:
-            same = tensor is before[name][0] and tensor._version == before[name][1]
-            missing = same and not local(tensor).any()
-        else:
+        value = unlikely_value(tensor)
+        if value is None:
+            before, version = versions.get(name, (None, 0))
+            missing = tensor is before and tensor._version == version
+        elif math.isnan(value):
             missing = local(tensor).isnan().any()
+        else:
+            missing = (local(tensor) == value).any()
         if missing:
             unwritten.append(name)
     everywhere = [None] * dist.get_world_size()
