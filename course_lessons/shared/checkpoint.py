@@ -55,22 +55,30 @@ def save(folder: Path, epochs: int, **parts: Any) -> None:
 def resume(folder: Path, **parts: Any) -> int:
     """Load the state of each part where there is a checkpoint; return how many epochs are done.
 
-    Where there are several ranks, rank 0 reads for all of them: each by itself, one could take an older file.
+    Where there are several ranks, rank 0 chooses the file for all of them: each by itself, one could take an older one.
     """
-    found: list[Any] = [None]
-    if not dist.is_initialized() or dist.get_rank() == 0:
+    name: str | None = None
+    state: dict[str, Any] = {}
+    problem: str | None = None
+    several = dist.is_initialized()
+    if not several or dist.get_rank() == 0:
         try:
-            found = [newest_whole(folder, "last.pt", "previous.pt")[1]]
+            name, state = newest_whole(folder, "last.pt", "previous.pt")
         except RuntimeError as error:
-            found = [str(error)]
-    if dist.is_initialized():
-        dist.broadcast_object_list(found)
-    (state,) = found
-    if isinstance(state, str):
-        raise RuntimeError(state)
-    for name, part in parts.items():
-        if state:
-            part.load_state_dict(state[name])
+            problem = str(error)
+    if several:
+        chosen = [name, problem]
+        dist.broadcast_object_list(chosen)  # which file it is, and not what it holds
+        name, problem = chosen
+    if problem:
+        raise RuntimeError(problem)
+    if name and not state:
+        state = torch.load(folder / name, map_location="cpu", weights_only=True)
+    if state:
+        for key, part in parts.items():
+            part.load_state_dict(state[key])
+    if several:
+        dist.barrier()  # no rank saves over a file that another still reads
     return state.get("epochs", 0)
 
 

@@ -4,6 +4,7 @@ python memory_report.py --batch-size 128
 """
 
 import argparse
+import math
 
 import torch
 from torch import nn
@@ -69,8 +70,12 @@ def main():
     parser.add_argument("--snapshot", metavar="FILE", help="for pytorch.org/memory_viz")
     args = parser.parse_args()
     # The device and the data.
-    if args.batch_size < 1 or args.lr < 0:
-        raise SystemExit("--batch-size begins at 1, --lr at 0.")
+    if args.batch_size < 1:
+        parser.error("--batch-size must be at least 1.")
+    if not 0 <= args.seed < 2**32:
+        parser.error("--seed must be at least 0 and less than 2**32.")
+    if not 0 <= args.lr < math.inf:
+        parser.error("--lr must be a finite number, at least 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
@@ -85,9 +90,15 @@ def main():
     memory = torch.accelerator
     measured = counts(device)
     if args.snapshot:
-        if device.type != "cuda":
-            raise SystemExit(f"Only CUDA and ROCm write a snapshot, and this is {device}.")
-        torch.cuda.memory._record_memory_history(max_entries=100_000)
+        backend = getattr(torch, device.type, None)  # torch.cuda or torch.xpu
+        recorder = getattr(backend, "memory", None)
+        if not hasattr(recorder, "_record_memory_history"):
+            raise SystemExit(f"Only CUDA, ROCm and XPU write a snapshot, and this is {device}.")
+        try:
+            open(args.snapshot, "ab").close()  # if it can't be written, say so before the steps
+        except OSError as error:
+            raise SystemExit(f"No snapshot can be written: {error}.") from None
+        recorder._record_memory_history(max_entries=100_000)
 
     def note(moment):
         if measured:
@@ -141,7 +152,7 @@ def main():
     for moment, (allocated, reserved) in moments.items():
         print(f"  {moment:20}{mib(allocated)}  {mib(reserved)}")
     if args.snapshot:
-        torch.cuda.memory._dump_snapshot(args.snapshot)
+        recorder._dump_snapshot(args.snapshot)
         print(f"{args.snapshot} is written: drop it on https://pytorch.org/memory_viz")
 
 

@@ -4,6 +4,7 @@ python profile_step.py --steps 5
 """
 
 import argparse
+import math
 from pathlib import Path
 
 import torch
@@ -61,8 +62,14 @@ def main():
     parser.add_argument("--trace", default="trace.json")
     args = parser.parse_args()
     # The device and the data.
-    if min(args.steps, args.batch_size) < 1 or min(args.lr, args.warmup) < 0:
-        raise SystemExit("--steps and --batch-size begin at 1, --lr and --warmup at 0.")
+    if min(args.steps, args.batch_size, args.rows) < 1:
+        parser.error("--steps, --batch-size and --rows must be at least 1.")
+    if min(args.warmup, args.workers) < 0:
+        parser.error("--warmup and --workers must be at least 0.")
+    if not 0 <= args.seed < 2**32:
+        parser.error("--seed must be at least 0 and less than 2**32.")
+    if not 0 <= args.lr < math.inf:
+        parser.error("--lr must be a finite number, at least 0.")
     try:
         Path(args.trace).open("ab").close()  # where the profiler cannot write, it does not say so
     except OSError as error:
@@ -73,7 +80,7 @@ def main():
     print(f"profiling on {device}")
     train_set, _ = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
-    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
+    how["pin_memory"] = device.type in ("cuda", "xpu")  # what non_blocking needs
     train_loader = DataLoader(train_set, shuffle=True, **how)
     # The model.
     model = make_model().to(device)  # before the optimiser is made

@@ -6,6 +6,7 @@ python train_accumulate.py --batch-size 32 --accumulate 4
 import argparse
 import itertools
 import math
+import os
 import time
 
 import torch
@@ -61,6 +62,38 @@ def evaluate(model, loader, device, dtype):
     return right.item()
 
 
+def check_writable(path):
+    """Find out before the first epoch, and not after it, whether the weights can be written."""
+    if os.path.isdir(path):
+        raise SystemExit(f"{path} cannot be written: it is a folder.")
+    try:
+        open(f"{path}.new", "wb").close()
+        os.remove(f"{path}.new")
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be written: {error}.") from None
+
+
+def write(state, path):
+    """Write a new file, then give it the old one's name. If the write fails, the old file is still whole."""
+    try:
+        with open(f"{path}.new", "wb") as file:
+            torch.save(state, file)
+        os.replace(f"{path}.new", path)
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be written: {error}.") from None
+    except RuntimeError as error:  # from torch.save; its context says what the system said
+        raise SystemExit(f"{path} cannot be written: {error.__context__ or error}.") from None
+
+
+def check_loss(loss, epoch):
+    """Stop when the loss is nan or inf, because the weights soon are, too."""
+    if not math.isfinite(loss):
+        raise SystemExit(
+            f"The loss is {loss} in epoch {epoch}. Try a smaller --lr. "
+            "What was saved after earlier epochs is still there."
+        )
+
+
 def main():
     """Train, and say how it goes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -71,17 +104,22 @@ def main():
     parser.add_argument("--workers", type=int, default=0, help="processes that load")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1, mps, xpu ...")
     parser.add_argument("--dtype", choices=["auto", "bfloat16", "float16"], default="auto")
-    parser.add_argument("--clip", type=float, default=1.0, help="largest norm of the gradients")
+    parser.add_argument("--clip", type=float, default=1.0, help="largest gradient norm; 0 is off")
     parser.add_argument("--compile", action="store_true", help="seconds to begin with, then faster")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--log-every", type=int, default=50, help="steps to a line of progress")
+    parser.add_argument("--log-every", type=int, default=10, help="steps to a line of progress")
+    parser.add_argument("--output", default="model.pt", help="the weights, after each epoch")
     args = parser.parse_args()
+    print(f"PyTorch {torch.__version__}, arguments {vars(args)}")
     # The device and the data.
-    ones = (args.epochs, args.batch_size, args.accumulate, args.log_every)
-    if min(ones) < 1 or min(args.lr, args.clip) < 0:
-        raise SystemExit(
-            "--epochs, --batch-size, --accumulate and --log-every begin at 1, --lr and --clip at 0."
-        )
+    if min(args.epochs, args.batch_size, args.accumulate, args.log_every) < 1:
+        parser.error("--epochs, --batch-size, --accumulate and --log-every must be at least 1.")
+    if args.workers < 0:
+        parser.error("--workers must be at least 0.")
+    if not 0 <= args.seed < 2**32:
+        parser.error("--seed must be at least 0 and less than 2**32.")
+    if not (0 <= args.lr < math.inf and 0 <= args.clip < math.inf):
+        parser.error("--lr and --clip must be finite numbers, at least 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
@@ -89,20 +127,23 @@ def main():
     print(f"training on {device} in {dtype}")
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
-    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
+    how["pin_memory"] = device.type in ("cuda", "xpu")  # what non_blocking needs
     train_loader = DataLoader(train_set, shuffle=True, **how)
     test_loader = DataLoader(test_set, **how)
     # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    rates = [group["lr"] for group in optimizer.param_groups]  # each group may have its own
     if args.compile:
         model.compile()  # in place: the names in its state_dict stay
     scaled = dtype == torch.float16  # bfloat16 needs no scaler
     scaler = torch.amp.GradScaler(device.type, enabled=scaled)
+    check_writable(args.output)
     # The training. After each epoch the model is judged on data that it has not seen.
     for epoch in range(args.epochs):
         begin = time.perf_counter()
-        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
         batches, steps = iter(train_loader), math.ceil(len(train_loader) / args.accumulate)
@@ -117,19 +158,20 @@ def main():
                 scaler.scale(loss * len(x) / samples).backward()  # sums up to the group's mean
                 total += loss.detach() * len(x)  # stays on the device: no wait in the loop
             scaler.unscale_(optimizer)  # before clipping: the gradients as they are
-            nn.utils.clip_grad_norm_(model.parameters(), args.clip)
+            if args.clip > 0:
+                nn.utils.clip_grad_norm_(model.parameters(), args.clip)
             scaler.step(optimizer)  # skips the step where a gradient overflowed
             scaler.update()
             if step % args.log_every == 0:
                 print(f"epoch {epoch}, step {step}/{steps}: loss {loss.item():.4f}")
+                check_loss(loss.item(), epoch)
         mean = total.item() / len(train_set)  # waits, once an epoch
         seconds = time.perf_counter() - begin
-        if not math.isfinite(mean):
-            raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
+        check_loss(mean, epoch)
         accuracy = evaluate(model, test_loader, device, dtype) / len(test_set)
         print(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
-    torch.save(model.state_dict(), "model.pt")
-    print("weights saved as model.pt")
+        write(model.state_dict(), args.output)
+    print(f"weights saved as {args.output}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ python train_resume.py --epochs 5
 
 import argparse
 import hashlib
-import io
 import math
 import os
 import time
@@ -14,6 +13,9 @@ from pathlib import Path
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+# What may differ when a run goes on. All other arguments must be those of its checkpoint.
+MAY_CHANGE = ("epochs", "workers", "device", "log_every", "folder")
 
 
 def make_data():
@@ -42,31 +44,79 @@ def choose_device(name):
     return device
 
 
+def sha256(path):
+    """Return a file's SHA-256. It is read in pieces: a checkpoint may be larger than the memory."""
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        while piece := file.read(2**20):
+            found.update(piece)
+    return found.hexdigest()
+
+
+def is_whole(path):
+    """Return whether a checkpoint is what was saved. torch.load alone misses a wrong bit."""
+    try:
+        saved = Path(f"{path}.sha256").read_text().split()[:1]
+    except (OSError, UnicodeDecodeError):
+        return False
+    return path.is_file() and saved == [sha256(path)]
+
+
+def checkpoints(folder):
+    """Return a folder's checkpoints, the oldest first; epoch-10000 comes after epoch-9999."""
+    return sorted(folder.glob("epoch-*.ckpt"), key=lambda path: (len(path.name), path.name))
+
+
 def save(state, folder):
     """Write a checkpoint; it takes its name when it is whole and on the disk. The one before stays."""
-    torch.save(state, buffer := io.BytesIO())
-    data = buffer.getvalue()
+    new, path = folder / "unfinished", folder / f"epoch-{state['epochs']:04}.ckpt"
     try:
-        with open(folder / "unfinished", "wb") as file:
-            file.write(hashlib.sha256(data).digest() + data)  # torch.load alone misses a wrong bit
+        with open(new, "wb") as file:
+            torch.save(state, file)
             file.flush()
             os.fsync(file.fileno())
+        with open(f"{path}.sha256", "w") as file:  # for sha256sum --check, too
+            file.write(f"{sha256(new)}  {path.name}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
     except OSError as error:
         raise SystemExit(f"No checkpoint: {error}. Those in {folder} are whole.") from None
-    os.replace(folder / "unfinished", folder / f"epoch-{state['epochs']:04}.ckpt")
-    for old in sorted(folder.glob("epoch-*.ckpt"))[:-2]:
+    except RuntimeError as error:  # from torch.save; its context says what the system said
+        reason = error.__context__ or error
+        raise SystemExit(f"No checkpoint: {reason}. Those in {folder} are whole.") from None
+    for old in checkpoints(folder)[:-2]:
         old.unlink()
+        Path(f"{old}.sha256").unlink(missing_ok=True)
 
 
-def load(folder):
-    """Return the newest checkpoint that is whole, or one of no epochs; a damaged one is put aside."""
-    for path in sorted(folder.glob("epoch-*.ckpt"), reverse=True):
-        data = path.read_bytes()
-        if hashlib.sha256(data[32:]).digest() == data[:32]:
-            return torch.load(io.BytesIO(data[32:]), map_location="cpu", weights_only=True)
+def newest(folder):
+    """Return the newest checkpoint that is whole, or None; what is damaged is put aside."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "unfinished").write_bytes(b"")  # if it can't be written, say so before training
+    (folder / "unfinished").unlink()
+    for path in reversed(checkpoints(folder)):
+        if is_whole(path):
+            return path
         os.replace(path, f"{path}.damaged")
         print(f"{path} is damaged: put aside")
-    return {"epochs": 0}
+    return None
+
+
+def load(path, parts, arguments):
+    """Load a checkpoint into the parts, if it was made with the same arguments; return its epochs."""
+    # Processes share the memory of a mapped file. Windows cannot delete one, so not there.
+    state = torch.load(path, map_location="cpu", mmap=os.name != "nt", weights_only=True)
+    for name, value in arguments.items():
+        before = state["arguments"].get(name, value)
+        if before != value:
+            raise ValueError(
+                f"{path} was made with {name} = {before}, and now it is {value}. Give the same, "
+                f"or another --folder. Only these may change: {', '.join(MAY_CHANGE)}."
+            )
+    for name, part in parts.items():
+        part.load_state_dict(state[name])
+    return state["epochs"]
 
 
 def evaluate(model, loader, device):
@@ -78,6 +128,27 @@ def evaluate(model, loader, device):
             x, y = (part.to(device, non_blocking=loader.pin_memory) for part in (x, y))
             right += (model(x).argmax(1) == y).sum()
     return right.item()
+
+
+def write(state, path):
+    """Write a new file, then give it the old one's name. If the write fails, the old file is still whole."""
+    try:
+        with open(f"{path}.new", "wb") as file:
+            torch.save(state, file)
+        os.replace(f"{path}.new", path)
+    except OSError as error:
+        raise SystemExit(f"{path} cannot be written: {error}.") from None
+    except RuntimeError as error:  # from torch.save; its context says what the system said
+        raise SystemExit(f"{path} cannot be written: {error.__context__ or error}.") from None
+
+
+def check_loss(loss, epoch):
+    """Stop when the loss is nan or inf, because the weights soon are, too."""
+    if not math.isfinite(loss):
+        raise SystemExit(
+            f"The loss is {loss} in epoch {epoch}. Try a smaller --lr. "
+            "What was saved after earlier epochs is still there."
+        )
 
 
 def main():
@@ -92,36 +163,49 @@ def main():
     parser.add_argument("--log-every", type=int, default=50, help="batches to a line of progress")
     parser.add_argument("--folder", type=Path, default="checkpoints")
     args = parser.parse_args()
+    print(f"PyTorch {torch.__version__}, arguments {vars(args)}")
     # The device and the data.
-    if min(args.epochs, args.batch_size, args.log_every) < 1 or args.lr < 0:
-        raise SystemExit("--epochs, --batch-size and --log-every begin at 1, --lr at 0.")
+    if min(args.epochs, args.batch_size, args.log_every) < 1:
+        parser.error("--epochs, --batch-size and --log-every must be at least 1.")
+    if args.workers < 0:
+        parser.error("--workers must be at least 0.")
+    if not 0 <= args.seed < 2**32:
+        parser.error("--seed must be at least 0 and less than 2**32.")
+    if not 0 <= args.lr < math.inf:
+        parser.error("--lr must be a finite number, at least 0.")
     torch.manual_seed(args.seed)
     torch.set_float32_matmul_precision("high")  # TF32 on GPUs that have it: a shorter mantissa
     device = choose_device(args.device)
     train_set, test_set = make_data()
     how = {"batch_size": args.batch_size, "num_workers": args.workers}
-    how["pin_memory"] = device.type == "cuda"  # what non_blocking needs
+    how["pin_memory"] = device.type in ("cuda", "xpu")  # what non_blocking needs
     order = torch.Generator()
     train_loader = DataLoader(train_set, shuffle=True, generator=order, **how)
     test_loader = DataLoader(test_set, **how)
     # The model.
     model = make_model().to(device)  # before the optimiser is made
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr)
+    rates = [group["lr"] for group in optimizer.param_groups]  # each group may have its own
     parts = {"model": model, "optimizer": optimizer}  # a scaler, too, if there is one
     try:
-        args.folder.mkdir(parents=True, exist_ok=True)
+        path = newest(args.folder)
     except OSError as error:
         raise SystemExit(f"No folder for checkpoints: {error}.") from None
-    state = load(args.folder)
-    for name, part in parts.items() if state["epochs"] else ():
-        part.load_state_dict(state[name])
-    print(f"training on {device}, {state['epochs']} epochs are done")
+    arguments = {name: value for name, value in vars(args).items() if name not in MAY_CHANGE}
+    try:
+        first = load(path, parts, arguments) if path else 0
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    print(f"training on {device}, {first} epochs are done")
+    if first >= args.epochs:
+        print("Nothing is left to train. Give more --epochs to go on.")
     # The training. After each epoch the model is judged on data that it has not seen.
-    for epoch in range(state["epochs"], args.epochs):
+    for epoch in range(first, args.epochs):
         begin = time.perf_counter()
         torch.manual_seed(args.seed + epoch)  # dropout and the like, and below the order:
         order.manual_seed(args.seed + epoch)  # an epoch is the same, resumed or not
-        optimizer.param_groups[0]["lr"] = args.lr * (1 - epoch / args.epochs)  # a linear schedule
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate * (1 - epoch / args.epochs)  # a linear schedule
         model.train()
         total = torch.zeros((), device=device)
         for batch, (x, y) in enumerate(train_loader, 1):
@@ -133,14 +217,15 @@ def main():
             total += loss.detach() * len(x)  # stays on the device: no wait in the loop
             if batch % args.log_every == 0:
                 print(f"epoch {epoch}, batch {batch}/{len(train_loader)}: loss {loss.item():.4f}")
+                check_loss(loss.item(), epoch)
         mean = total.item() / len(train_set)  # waits, once an epoch
         seconds = time.perf_counter() - begin
-        if not math.isfinite(mean):
-            raise SystemExit(f"The loss is {mean} in epoch {epoch}. Try a smaller --lr.")
+        check_loss(mean, epoch)
         accuracy = evaluate(model, test_loader, device) / len(test_set)
         print(f"epoch {epoch}: loss {mean:.4f}, accuracy {accuracy:.1%}, {seconds:.2f} s")
-        save({n: p.state_dict() for n, p in parts.items()} | {"epochs": epoch + 1}, args.folder)
-    torch.save(model.state_dict(), args.folder / "model.pt")
+        state = {name: part.state_dict() for name, part in parts.items()}
+        save(state | {"epochs": epoch + 1, "arguments": arguments}, args.folder)
+    write(model.state_dict(), args.folder / "model.pt")
     print(f"weights saved as {args.folder / 'model.pt'}")
 
 

@@ -39,7 +39,7 @@ def programs(course: Course) -> str:
         source = (folder / f"{name}.py").read_text(encoding="utf-8")
         does, _, starts = ast.get_docstring(ast.parse(source)).partition("\n\n")
         text = f"## {name}.py\n\n{does}\n\n```\n{starts}\n```\n\n"
-        text += f"[The program](templates/{name}.py), {len(source.splitlines())} lines"
+        text += f"[The program](templates/{name}.py)"
         if name in AS_NOTEBOOKS:
             text += f"; [the same as a notebook](templates/{name}.ipynb)"
             text += f" {badge}" if (badge := _badge(course, name)) else ""
@@ -165,4 +165,5 @@ def _prose(ident: str, *paragraphs: str) -> NotebookNode:
 def _code(ident: str, text: str) -> NotebookNode:
     """Return a cell; where there is no command line an option is a constant, and no program ends."""
     text = re.sub(r"(?<![\w-])--[a-z][a-z-]*", lambda m: _constant(m[0]), text)
-    return nbformat.v4.new_code_cell(text.replace("SystemExit", "RuntimeError"), id=ident)
+    text = text.replace("parser.error(", "raise ValueError(").replace("SystemExit", "RuntimeError")
+    return nbformat.v4.new_code_cell(text, id=ident)
