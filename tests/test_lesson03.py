@@ -20,7 +20,7 @@ from support import skip
 
 import simgpu
 from course_lessons.lesson03 import drawings
-from course_lessons.lesson03.drawings import loading_bars
+from course_lessons.lesson03.drawings import loading_times
 from course_lessons.lesson03.waits import waits
 from course_utils import load_digits, measure, plots
 from course_utils.exercises import lesson as exercises
@@ -387,7 +387,7 @@ def test_the_loading_chart_shows_short_times_beside_long_ones(monkeypatch, longe
     figures = []
     monkeypatch.setattr(drawings, "present", lambda fig, alt: figures.append(fig))
     times = [3e-3, 9e-3, longest]
-    loading_bars(
+    loading_times(
         [
             Measurement(f"{t} s", t, 0.9 * t, 1.2 * t, 5, "cpu", "a CPU", "2.13", 2, "2026-11-21")
             for t in times

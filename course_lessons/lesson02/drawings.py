@@ -148,7 +148,7 @@ def transfer_chart(
     )
     ways = list(next(iter(times.values())))
     said = [
-        _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({kind})")
+        _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({say(str(kind))})")
         for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
     ]
     axes[0, 0].legend(ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
