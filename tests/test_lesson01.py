@@ -301,12 +301,16 @@ def test_a_cache_is_faster_than_the_memory_in_the_records_too():
     assert rate[2**25] == pytest.approx(4.2e12, abs=5e10)
 
 
-def test_by_its_peaks_a_t4_wins_the_product_with_the_trips():
+def test_by_its_peaks_a_t4_wins_the_product_with_the_trips_and_loses_the_sum():
     t4 = next(gpu for gpu in published_gpus() if gpu.name == "NVIDIA T4")
     trips, product = 3 * 4 * 2048**2 / 16e9, 2 * 2048**3 / (t4.fp32_tflops * 1e12)
     cpu = next(m.median for m in recorded("matmul", size=2048) if m.device == "cpu")
     assert trips > product and trips + product == pytest.approx(5.3e-3, abs=5e-5)
     assert cpu == pytest.approx(98e-3, abs=5e-4)
+    moved = 3 * 4 * 2**25
+    (cpu,) = [m.median for m in recorded("add", numbers=2**25) if m.device == "cpu"]
+    assert moved == pytest.approx(403e6, rel=1e-3)
+    assert (moved / 16e9, cpu) == pytest.approx((25e-3, 7.4e-3), rel=0.01)
 
 
 def test_the_arrays_of_the_lesson_are_larger_than_any_cards_cache():

@@ -151,13 +151,15 @@ def transfer_chart(
         _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({say(str(kind))})")
         for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
     ]
-    axes[0, 0].legend(ncols=3, loc="lower right", bbox_to_anchor=(1, 1))
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     present(fig, f"Time of a copy. {' '.join(said)}")
 
 
 def _middle(trials: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of all trials, the least and the most."""
-    return statistics.median(trials), min(trials), max(trials)
+    """Return the median of all trials and the quartiles."""
+    trials = list(trials) * 2 if len(trials) == 1 else list(trials)
+    q1, median, q3 = statistics.quantiles(trials, n=4, method="inclusive")
+    return median, q1, q3
 
 
 def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
@@ -211,7 +213,7 @@ def _panel(
             for way, (m, *_) in zip(ways, row, strict=True)
         ]
     ax.set_xticks(range(len(ways)), list(ways))
-    ax.set_ylabel("host's time, ms")
+    ax.set_ylabel("host's time, ms\n(median and quartiles)")
     ax.set_title(title)
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
