@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import re
 import statistics
+import subprocess
+import sys
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from answers import wrong
-from harness import NOTEBOOKS, code_cells
+from harness import NOTEBOOKS, ROOT, code_cells
 from support import skip
 from torch import nn
 from torch.nn import functional as F
@@ -106,6 +109,15 @@ def test_the_bars_say_what_the_text_says(lab):
     assert all("64 MiB" in title for title in titles)
     assert "(modelled)" in titles[0] and "H200 (recorded)" in titles[1]
     assert alt.count("(modelled)") == alt.count("(recorded)") == 1
+
+
+def test_the_records_are_found_in_the_chinese_edition_too():
+    code = "from course_lessons.lesson02 import drawings; print(*drawings._recorded_copies(64))"
+    environment = {**os.environ, "COURSE_LANGUAGE": "zh"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert run.stdout.split("\n")[0] == "NVIDIA H200", run.stderr
 
 
 def test_the_records_say_what_the_text_says_of_copies():

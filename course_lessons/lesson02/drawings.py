@@ -110,9 +110,9 @@ def pinned_route() -> None:
     )
 
 
-_SOURCES = ("pageable", "pinned", "pinned on the spot")
-_WAYS = ((False, "time"), (True, "time until the call returns"), (True, "time"))
-"""How the experiment ``host_to_device`` names the sources, and of each way whether it blocks and what was timed."""
+_SOURCES = {"pageable": 0, "pinned": 1, "pinned on the spot": 2}
+_QUANTITIES = {"time": 0, "time until the call returns": 1}
+"""What the experiment ``host_to_device`` names its sources and its times: keys, which no translation touches."""
 
 
 def transfer_chart(
@@ -164,17 +164,19 @@ def _middle(trials: Sequence[float]) -> tuple[float, float, float]:
 
 def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
     """Return for each machine, and of each source each way, the recorded median and quartiles."""
-    machines: dict[str, list[list[tuple[float, float, float]]]] = {}
+    arrived, returned = _QUANTITIES
+    ways = ((False, arrived), (True, returned), (True, arrived))
     found = {
-        (m.machine, m.parameters["source"], m.parameters["non_blocking"], m.quantity): m
-        for _, quantity in _WAYS
+        (m.machine, m.parameters["source"], m.parameters["non_blocking"], quantity): m
+        for quantity in _QUANTITIES
         for m in recorded("host_to_device", quantity, megabytes=megabytes)
         if m.kind == "recorded"
     }
+    machines = {}
     for machine in dict.fromkeys(name for name, *_ in found):
-        wanted = [[(machine, source, *way) for way in _WAYS] for source in _SOURCES]
-        if all(key in found for keys in wanted for key in keys):
-            rows = [[found[key] for key in keys] for keys in wanted]
+        keys = [[(machine, source, *way) for way in ways] for source in _SOURCES]
+        if all(key in found for row in keys for key in row):
+            rows = [[found[key] for key in row] for row in keys]
             machines[machine] = [[(m.median, m.q1, m.q3) for m in row] for row in rows]
     return machines
 
