@@ -22,12 +22,13 @@ NOTEBOOK = {lesson.id: read(NOTEBOOKS / lesson.file) for lesson in LESSONS}
 NO_ENTRY = {
     "who trains on a CPU has met it": "CPU GPU GB MB PyTorch NumPy ReLU SGD CNN MNIST CIFAR FAQ JSON ASCII JupyterLab",
     "a maker's name": "AMD NVIDIA ARM",
-    "the name of a product, which the sentence says": "RTX MI300X MI100 GB200 NVL72",
+    "the name of a product, which the sentence says": "EPYC RTX MI300X MI100 GB200 NVL72",
     "the name of a model that somebody published": "GPT BERT ResNet LLM",
     "the name of a program, with a link or what it does beside it": "HolisticTraceAnalysis TraceLens",
     "the name of a schedule, which the sentence describes": "GPipe",
     "a person": "LeCun",
     "a multiple of FLOP": "TFLOP",
+    "a multiple of byte": "TB",
 }
 """Abbreviations and names with two capitals that need no entry, by the reason."""
 

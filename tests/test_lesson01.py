@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 
 import nbformat
 import pytest
 import torch
-from harness import NOTEBOOKS, code_cells
+from harness import NOTEBOOKS, ROOT, code_cells
 from support import skip
 
 import simgpu
@@ -16,7 +17,7 @@ from course_lessons.lesson01 import drawings
 from course_lessons.lesson01.drawings import peaks, race, roofline, two_processors
 from course_lessons.shared import roofline as roofline_drawing
 from course_utils import expect_error, measure, plots, synchronize
-from course_utils.evidence import published_gpus
+from course_utils.evidence import published_gpus, recorded
 from course_utils.exercises import lesson
 from course_utils.timing import Measurement, seconds
 
@@ -279,3 +280,41 @@ def test_the_lessons_own_line_finds_a_device():
     names = {"torch": torch}
     exec(line, names)
     assert torch.ones(1).to(names["device"]).device.type == names["device"].type
+
+
+# What the text quotes of the records.
+
+
+def of_the_h200(experiment, **parameters):
+    (m,) = [
+        m
+        for m in recorded(experiment, **parameters)
+        if m.kind == "recorded" and m.machine == "NVIDIA H200"
+    ]
+    return m.median
+
+
+def test_a_cache_is_faster_than_the_memory_in_the_records_too():
+    rate = {n: 12 * n / of_the_h200("add", numbers=n) for n in (2**22, 2**25)}
+    peak = next(g.bandwidth_gb_s for g in published_gpus() if g.name == "NVIDIA H200 SXM") * 1e9
+    assert rate[2**22] == pytest.approx(6.1e12, abs=5e10) and rate[2**22] > peak == 4.8e12
+    assert rate[2**25] == pytest.approx(4.2e12, abs=5e10)
+
+
+def test_by_its_peaks_a_t4_wins_the_product_with_the_trips_and_loses_the_sum():
+    t4 = next(gpu for gpu in published_gpus() if gpu.name == "NVIDIA T4")
+    trips, product = 3 * 4 * 2048**2 / 16e9, 2 * 2048**3 / (t4.fp32_tflops * 1e12)
+    cpu = next(m.median for m in recorded("matmul", size=2048) if m.device == "cpu")
+    assert trips > product and trips + product == pytest.approx(5.3e-3, abs=5e-5)
+    assert cpu == pytest.approx(98e-3, abs=5e-4)
+    moved = 3 * 4 * 2**25
+    (cpu,) = [m.median for m in recorded("add", numbers=2**25) if m.device == "cpu"]
+    assert moved == pytest.approx(403e6, rel=1e-3)
+    assert (moved / 16e9, cpu) == pytest.approx((25e-3, 7.4e-3), rel=0.01)
+
+
+def test_the_arrays_of_the_lesson_are_larger_than_any_cards_cache():
+    profiles = json.loads((ROOT / "simgpu/profiles.json").read_text(encoding="utf-8"))
+    largest = max(card["figures"]["l2"]["value"] for card in profiles["profiles"].values())
+    assert cell("four_times.reveal").startswith("n = 10_240") and 3 * largest < 4 * 10_240**2
+    assert "2**26" in cell("drawings.roofline") and 2 * largest < 4 * 2**26

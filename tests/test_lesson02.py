@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import gc
+import os
 import re
 import statistics
+import subprocess
+import sys
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 from answers import wrong
-from harness import NOTEBOOKS, code_cells
+from harness import NOTEBOOKS, ROOT, code_cells
 from support import skip
 from torch import nn
 from torch.nn import functional as F
@@ -25,6 +28,7 @@ from course_lessons.lesson02.clinic import PLACES, misplaced
 from course_lessons.lesson02.drawings import transfer_chart
 from course_lessons.lesson02.transfers import journey, pin
 from course_utils import expect_error, plots, predict, todo
+from course_utils.evidence import recorded
 from course_utils.exercises import lesson
 from course_utils.exercises.values import same
 
@@ -85,24 +89,54 @@ def test_only_what_a_module_knows_moves(lab, capsys):
 
 def test_the_bars_say_what_the_text_says(lab):
     run(lab, "transfer_chart")
-    middle = [
-        [statistics.median(trials) for trials in ways.values()]
-        for ways in (lab["times"]["pageable"], lab["times"]["pinned"])
+    modelled = [
+        [statistics.median(trials) for trials in ways.values()] for ways in lab["times"].values()
     ]
-    (blocking, returns, there, pin_first), (p_blocking, p_returns, p_there, p_again) = middle
-    assert p_blocking < 0.8 * blocking, "pinning shortens the journey"
-    assert returns == pytest.approx(blocking, rel=0.05), "a large pageable source: no difference"
-    assert p_returns < 0.05 * p_blocking, "pinned: the call returns at once"
-    assert p_there == pytest.approx(p_blocking, rel=0.05), "and the data arrive no earlier"
-    assert there == pytest.approx(blocking, rel=0.05)
-    assert pin_first > blocking, "to pin just before the copy costs"
-    assert p_again == pytest.approx(p_there), "what is pinned is not pinned again"
     *_, (fig, alt) = lab["shown"]
-    assert [bar.get_height() for bar in fig.axes[0].patches] == pytest.approx(
-        [1e3 * m for ways in middle for m in ways]
+    heights = [[bar.get_height() / 1e3 for bar in ax.patches] for ax in fig.axes]
+    drawn = [[row[i : i + 3] for i in (0, 3, 6)] for row in heights]
+    assert drawn[0] == [pytest.approx(row) for row in modelled]
+    for pageable, pinned, _ in drawn:
+        assert pinned[0] < 0.8 * pageable[0], "a copy from pinned memory takes less time"
+        assert pageable[1:] == pytest.approx([pageable[0]] * 2, rel=0.05), "a large pageable source"
+        assert pinned[1] < 0.05 * pinned[0], "pinned: the call returns at once"
+        assert pinned[2] == pytest.approx(pinned[0], rel=0.05), "and the data arrive no earlier"
+    (here, pinned, on_the_spot), (there, *_, won) = drawn
+    assert here[0] / pinned[0] == pytest.approx(2.4, abs=0.05)
+    assert on_the_spot[0] > 1.5 * here[0], "modelled, pinning on the spot costs"
+    assert won[0] < there[0] / 4 and won[2] < there[0] / 1.9, "recorded, it paid"
+    titles = [ax.get_title(loc="left") + ax.get_title() for ax in fig.axes]
+    assert all("64 MiB" in title for title in titles)
+    assert "(modelled)" in titles[0] and "H200 (recorded)" in titles[1]
+    assert alt.count("(modelled)") == alt.count("(recorded)") == 1
+
+
+def test_the_records_are_found_in_the_chinese_edition_too():
+    code = "from course_lessons.lesson02 import drawings; print(*drawings._recorded_copies(64))"
+    environment = {**os.environ, "COURSE_LANGUAGE": "zh"}
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
     )
-    assert "64 MiB" in fig.axes[0].get_title(loc="left") + fig.axes[0].get_title()
-    assert alt.count("modelled") == 1 and alt.count("pinned") == 4
+    assert run.stdout.split("\n")[0] == "NVIDIA H200", run.stderr
+
+
+def test_the_records_say_what_the_text_says_of_copies():
+    def time(megabytes, source, non_blocking=False):
+        (m,) = [
+            m
+            for m in recorded(
+                "host_to_device", megabytes=megabytes, source=source, non_blocking=non_blocking
+            )
+            if m.kind == "recorded"
+        ]
+        return m
+
+    assert time(64, "pageable").median / time(64, "pinned").median == pytest.approx(7.8, abs=0.05)
+    assert time(64, "pageable").median == pytest.approx(10.2e-3, abs=5e-5)
+    assert time(64, "pinned on the spot").median == pytest.approx(2.4e-3, abs=5e-5)
+    small = time(1, "pinned on the spot")
+    assert (small.q1, small.median) == pytest.approx((0.09e-3, 5.9e-3), abs=5e-6)
+    assert time(1, "pageable").median == pytest.approx(0.10e-3, abs=5e-6)
 
 
 def test_many_small_pageable_copies_are_better_not_blocking(lab, capsys):
@@ -244,7 +278,7 @@ def test_without_a_second_device_the_chart_is_a_sentence(monkeypatch, capsys):
     monkeypatch.setattr(simgpu, "problem", lambda: "This torch is too old.")
     monkeypatch.setattr(drawings, "present", lambda *_: pytest.fail("nothing was timed"))
     times = {"pageable": {"blocking": []}, "pinned": {"blocking": []}}
-    transfer_chart(times, "64 MiB", torch.device("cpu"))
+    transfer_chart(times, 64, torch.device("cpu"))
     assert "This torch is too old." in capsys.readouterr().out
 
 

@@ -156,7 +156,7 @@ def goes_on_after_further(nb):
 
 def long_with_further(nb):
     with_further(nb, "## Further\n\nMore of it.")
-    adding_cells("further-0", 46)(nb)
+    adding_cells("further-0", 61)(nb)
 
 
 FIXABLE = {
@@ -238,12 +238,12 @@ BY_HAND = {
         changing("summary", source="## Summary\n\nx\n\n## One more"),
         "does not end with its three closing sections in order",
     ),
-    "long main line": (adding_cells("footer", 45), "has 46 cells on its main line, more than 45"),
-    "long before Further": (long_with_further, "has 46 cells on its main line, more than 45"),
+    "long main line": (adding_cells("footer", 60), "has 61 cells on its main line, more than 60"),
+    "long before Further": (long_with_further, "has 61 cells on its main line, more than 60"),
     "after Further": (goes_on_after_further, "goes on after 'Further'"),
     "long code cell": (
-        adding("\n".join(f"x{i} = {i}" for i in range(26))),
-        "cell added: has 26 lines of code, more than 25",
+        adding("\n".join(f"x{i} = {i}" for i in range(31))),
+        "cell added: has 31 lines of code, more than 30",
     ),
     "imports": (
         adding("\n".join(f"import m{i}" for i in range(10, 23))),
@@ -315,7 +315,7 @@ def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
         "try:\n    x = 1\nexcept ValueError:\n    x = 2",
         "%matplotlib inline\n!echo hello",
         "%%writefile script.py\nx = {'a':1}",
-        "\n".join(f"x{i} = {i}" for i in range(25)),
+        "\n".join(f"x{i} = {i}" for i in range(30)),
         "\n".join(f"import m{i}" for i in range(10, 22)),
     ],
 )
@@ -328,9 +328,9 @@ def test_what_is_allowed_is_not_reported(tiny, source):
 
 def test_what_stands_beside_the_main_line_is_not_counted(tiny, monkeypatch):
     nb = load(tiny)
-    adding_cells("footer", 44)(nb)
+    adding_cells("footer", 59)(nb)
     store(tiny, form.canonical(nb, "01"))
-    assert problems_of(tiny) == [], "45 cells with the footer"
+    assert problems_of(tiny) == [], "60 cells with the footer"
     with_further(nb, "## Further\n\nMore of it.", *["### A part"] * 20)
     store(tiny, form.canonical(nb, "01"))
     assert problems_of(tiny) == []

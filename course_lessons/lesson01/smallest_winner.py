@@ -169,7 +169,7 @@ EXERCISE = Exercise(
         situation=_situation,
     ),
     why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
-    "if the device computes faster, and the bus decides where that begins.",
+    "if the device computes faster. The launch and the bus decide where that begins.",
     diagnoses={
         "tie": "At this size both take the same time. Less means less.",
         "turned-round": "You return a size at which the device takes longer. Turn the comparison round.",

@@ -203,8 +203,10 @@ EXERCISE = Exercise(
     ),
     reference=time_it,
     check_answer=_check_time_it,
-    why="Warm up, wait, repeat, take the median: `measure()` does the same, so from here on you know "
-    "what it does for you.",
+    why="Warm up, wait, repeat, take the median: `measure()` does that for you. It differs from your timer in one "
+    "thing. Short work it times in blocks of several calls, and it waits only at the end of a block. So Python "
+    "launches one call while the device works on the one before, and a call looks cheaper. Your timer finds the "
+    "latency of one call, and a block the throughput of many.",
     diagnoses={
         "no-sync": "The clock was read while the device was still working: this is the time to put "
         "work into the queue, not the time to do it. Wait after the launch as well.",

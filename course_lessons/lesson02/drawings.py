@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 import simgpu
 from course_language import say
+from course_utils.evidence import recorded
 from course_utils.plots import BLUE, COLOURS, GREEN, ORANGE, present
 from course_utils.timing import kind_of, seconds
 from simgpu.timeline import Timeline
@@ -51,7 +53,7 @@ def what_moves() -> None:
     """Draw what a module's ``.to`` finds, and what it passes by."""
     rows = (
         ("nn.Parameter", "self.weight = nn.Parameter(...)", "yes", "yes", "yes"),
-        ("buffer", "self.register_buffer(...)", "yes", "yes", "no"),
+        ("buffer", "self.mean = nn.Buffer(...)", "yes", "yes", "no"),
         ("module, ModuleList", "self.layers = nn.ModuleList(...)", "yes", "yes", "yes"),
         ("plain tensor", "self.scale = torch.ones(3)", "no", "no", "no"),
         ("list, dict of modules", "self.layers = [nn.Linear(...)]", "no", "no", "no"),
@@ -108,20 +110,26 @@ def pinned_route() -> None:
     )
 
 
+_SOURCES = {"pageable": 0, "pinned": 1, "pinned on the spot": 2}
+_QUANTITIES = {"time": 0, "time until the call returns": 1}
+"""What the experiment ``host_to_device`` names its sources and its times: keys, which no translation touches."""
+
+
 def transfer_chart(
     times: Mapping[str, Mapping[str, Sequence[float]]],
-    size: str,
+    megabytes: int,
     device: torch.device,
 ) -> None:
-    """Draw the time of a copy to a device, by the kind of source memory and the way of calling.
+    """Draw the time of a copy to a device, by the source and the way of calling, and below what was recorded.
 
     Parameters
     ----------
     times
-        For each source, and for each way of calling, the times of all trials in seconds. Where all
-        are empty, no picture: this machine has nothing to copy to, and a sentence says so.
-    size
-        How much was copied, such as ``"64 MiB"``.
+        For each source, and for each way of calling, the times of all trials in seconds: the sources and
+        the ways in the order of the records. Where all are empty, no picture: this machine has nothing to
+        copy to, and a sentence says so.
+    megabytes
+        How much was copied, in MiB.
     device
         The device copied to: times of the simulated one are modelled, others measured.
     """
@@ -129,39 +137,89 @@ def transfer_chart(
     if not any(trials for ways in times.values() for trials in ways.values()):
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
         return
-    journey = f"{size} to {torch.get_device_module(device).get_device_name(device)}"
-    fig, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
-    width, said = 0.38, []
-    for i, (source, ways) in enumerate(times.items()):
-        middle = [statistics.median(trials) for trials in ways.values()]
+    machine = torch.get_device_module(device).get_device_name(device)
+    panels = [(machine, kind, {s: list(map(_middle, w.values())) for s, w in times.items()})]
+    panels += [
+        (name, "recorded", dict(zip(times, rows, strict=True)))
+        for name, rows in _recorded_copies(megabytes).items()
+    ]
+    fig, axes = plt.subplots(
+        len(panels), figsize=(8.4, 3.4 * len(panels)), layout="constrained", squeeze=False
+    )
+    ways = list(next(iter(times.values())))
+    said = [
+        _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({say(str(kind))})")
+        for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
+    ]
+    fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    present(fig, f"Time of a copy. {' '.join(said)}")
+
+
+def _middle(trials: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of all trials and the quartiles."""
+    trials = list(trials) * 2 if len(trials) == 1 else list(trials)
+    q1, median, q3 = statistics.quantiles(trials, n=4, method="inclusive")
+    return median, q1, q3
+
+
+def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
+    """Return for each machine, and of each source each way, the recorded median and quartiles."""
+    arrived, returned = _QUANTITIES
+    ways = ((False, arrived), (True, returned), (True, arrived))
+    found = {
+        (m.machine, m.parameters["source"], m.parameters["non_blocking"], quantity): m
+        for quantity in _QUANTITIES
+        for m in recorded("host_to_device", quantity, megabytes=megabytes)
+        if m.kind == "recorded"
+    }
+    machines = {}
+    for machine in dict.fromkeys(name for name, *_ in found):
+        keys = [[(machine, source, *way) for way in ways] for source in _SOURCES]
+        if all(key in found for row in keys for key in row):
+            rows = [[found[key] for key in row] for row in keys]
+            machines[machine] = [[(m.median, m.q1, m.q3) for m in row] for row in rows]
+    return machines
+
+
+def _panel(
+    ax: Axes,
+    ways: Sequence[str],
+    rows: Mapping[str, Sequence[tuple[float, float, float]]],
+    title: str,
+) -> str:
+    """Draw one machine's bars, a colour for each source; return what they say in words."""
+    width, said = 0.8 / len(rows), []
+    longest = max(most for row in rows.values() for *_, most in row)
+    for i, (source, row) in enumerate(rows.items()):
+        middle = [1e3 * m for m, *_ in row]
         spread = [
-            [m - min(trials) for m, trials in zip(middle, ways.values(), strict=True)],
-            [max(trials) - m for m, trials in zip(middle, ways.values(), strict=True)],
+            [1e3 * (m - low) for m, low, _ in row],
+            [1e3 * (high - m) for m, _, high in row],
         ]
-        places = [j + (i - 0.5) * width for j in range(len(ways))]
+        thin = [m < 10 * longest for m in middle]  # below a hundredth of the longest
         bars = ax.bar(
-            places,
-            [1e3 * m for m in middle],
+            [j + (i - (len(rows) - 1) / 2) * width for j in range(len(ways))],
+            middle,
             0.92 * width,
-            label=f"{source} source",
+            label=source,
             color=COLOURS[i],
-            hatch="//" if i else "",
-            edgecolor=["white" if m > max(middle) / 100 else COLOURS[i] for m in middle],
-            linewidth=[1 if m > max(middle) / 100 else 3 for m in middle],
-            yerr=None if kind == "modelled" else [[1e3 * s for s in side] for side in spread],
+            hatch=("", "//", "..")[i % 3],
+            edgecolor=[COLOURS[i] if slight else "white" for slight in thin],
+            linewidth=[3 if slight else 1 for slight in thin],
+            yerr=spread if any(map(any, spread)) else None,
+            ecolor="#444444",
         )
-        ax.bar_label(bars, [seconds(m) for m in middle], padding=2, fontsize=9)
+        ax.bar_label(bars, [seconds(m) for m, *_ in row], padding=2, fontsize=9)
         said += [
             f"{source}, {' '.join(way.split())}: {seconds(m)}"
-            for way, m in zip(ways, middle, strict=True)
+            for way, (m, *_) in zip(ways, row, strict=True)
         ]
     ax.set_xticks(range(len(ways)), list(ways))
-    ax.set_ylabel(f"host's time, ms ({kind})")
-    ax.set_title(f"{journey} ({kind})")
+    ax.set_ylabel("host's time, ms\n(median and quartiles)")
+    ax.set_title(title)
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
-    ax.legend(ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
-    present(fig, f"Time to copy {journey}, {kind}: {'; '.join(said)}.")
+    return f"{title}: {'; '.join(said)}."
 
 
 def first_and_last(lines: Mapping[str, Timeline]) -> None:

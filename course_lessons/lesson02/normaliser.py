@@ -20,8 +20,8 @@ def normaliser(mean, std):
     class Normaliser(nn.Module):
         def __init__(self):
             super().__init__()
-            self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1))
-            self.register_buffer("std", torch.tensor(std).view(-1, 1, 1))
+            self.mean = nn.Buffer(torch.tensor(mean).view(-1, 1, 1))
+            self.std = nn.Buffer(torch.tensor(std).view(-1, 1, 1))
 
         def forward(self, images):
             return (images - self.mean) / self.std
@@ -159,7 +159,8 @@ EXERCISE = Exercise(
     minutes=6,
     hints=(
         "Of parameter, buffer and plain attribute: which one moves and is saved, but is not trained?",
-        '`self.register_buffer("mean", ...)` takes the place of `self.mean = ...`; `forward` stays as it is.',
+        "`self.mean = nn.Buffer(...)` takes the place of `self.mean = ...`, and `forward` stays as it is. (The older "
+        "spelling is `self.register_buffer('mean', ...)`.)",
     ),
     reference=normaliser,
     check_answer=_check_normaliser,

@@ -7,17 +7,22 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import torch
 
-from course_utils.plots import COLOURS, log_ticks, present
+from course_utils.plots import BLUE, ORANGE, log_ticks, present
 from course_utils.timing import Measurement, seconds
 
+_LOOKS = {
+    "measured": {"marker": "o", "color": BLUE},
+    "modelled": {"marker": "D", "color": ORANGE},
+}
 
-def loading_bars(measurements: Sequence[Measurement]) -> None:
-    """Draw times as horizontal bars with their quartiles; logarithmic over a decade.
+
+def loading_times(measurements: Sequence[Measurement]) -> None:
+    """Draw times as dots with their quartiles, the measured and the modelled ones apart; logarithmic over a decade.
 
     Parameters
     ----------
     measurements
-        One a bar, from top to bottom.
+        One a row, from top to bottom.
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
     names = [f"{m.label}\n({m.kind} on {m.device})" for m in measurements]
@@ -26,10 +31,14 @@ def loading_bars(measurements: Sequence[Measurement]) -> None:
         [1e3 * (m.median - m.q1) for m in measurements],
         [1e3 * (m.q3 - m.median) for m in measurements],
     ]
-    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
-    ax.barh(names, medians, xerr=spread, color=colours, ecolor="#444444", capsize=3)
     for i, m in enumerate(measurements):
-        ax.text(1e3 * m.q3, i, f"  {seconds(m.median)}", va="center")
+        look = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
+        ax.errorbar(
+            medians[i], i, xerr=[[side[i]] for side in spread], markersize=9, capsize=3, **look
+        )
+        ax.text(1e3 * m.q3, i, f"   {seconds(m.median)}", va="center")
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(-0.5, len(names) - 0.5)
     shortest, longest = min(1e3 * m.q1 for m in measurements), max(1e3 * m.q3 for m in measurements)
     scale = ""
     if max(medians) > 10 * min(medians):
@@ -42,7 +51,7 @@ def loading_bars(measurements: Sequence[Measurement]) -> None:
     ax.invert_yaxis()
     ax.grid(axis="y", visible=False)
     each = ", ".join(f"{m.label} {seconds(m.median)} ({m.kind})" for m in measurements)
-    present(fig, f"Times as bars: {each}.")
+    present(fig, f"Times as dots: {each}.")
 
 
 def first_digits(images: torch.Tensor, labels: torch.Tensor) -> None:

@@ -17,9 +17,9 @@ LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself
 FURTHER = "Further"
 """The section after them: what is worth keeping beside the main line."""
 
-MAIN_LINE = 45
+MAIN_LINE = 60
 """Cells before *Further*, at most."""
-CODE_LINES = 25
+CODE_LINES = 30
 """Lines of a code cell, at most."""
 IMPORTS = 12
 """Import statements in one cell, at most."""

@@ -39,7 +39,7 @@ def matmul(device: torch.device, size: int) -> Work:
 def add(device: torch.device, numbers: int) -> Work:
     """Add one float32 vector to another in place: one FLOP and 12 bytes moved a number.
 
-    Claimed: nothing; the lesson quotes it for the cost of a call and for the memory's rate.
+    Claimed: nothing; it shows the cost of a call, and beyond the last-level cache the memory's rate.
     Refuted by: a time that is proportional to the size from one number on.
     """
     a, b = torch.rand(2, numbers, device=device)
@@ -54,8 +54,9 @@ def add(device: torch.device, numbers: int) -> Work:
 def copy(device: torch.device, numbers: int) -> Work:
     """Copy a float32 vector within the device: 8 bytes moved a number.
 
-    Claimed: nothing; the lesson takes the memory's rate from it.
-    Refuted by: a rate above the published bandwidth of the device.
+    Claimed: nothing; it gives the memory's rate, from vectors that are larger than the device's last-level cache.
+    Refuted by: a rate above the published bandwidth of the device for such vectors. Smaller ones are served by the
+    cache, whose rate is higher.
     """
     source = torch.rand(numbers, device=device)
     target = torch.empty_like(source)
@@ -66,8 +67,9 @@ def copy(device: torch.device, numbers: int) -> Work:
 def launch(device: torch.device) -> Work:
     """Add 1 to a single float32 number: nearly all of it is the cost of a call.
 
-    Claimed: nothing; the lesson quotes it as the least that any operation costs.
-    Refuted by: an operation of any kind that takes less.
+    Claimed: nothing; it is an example of what a call costs. It is not the least: adding two tensors can take less,
+    because here PyTorch first makes a tensor of the number.
+    Refuted by: a time that is far from that of other short operations.
     """
     x = torch.zeros(1, device=device)
     return lambda: x.add_(1)

@@ -187,7 +187,7 @@ TUNING: tuple[Claim, ...] = (
         low=1.05,
         high=None,
         tolerance=1,
-        needs="A loop that waits for copies, and memory that was pinned beforehand: to pin costs more than it saves once.",
+        needs="A loop that waits for copies, and memory that was pinned beforehand. Pinning on the spot can cost more than it saves.",
         numbers=(
             Ratio("host_to_device", {"source": "pageable"}, {"source": "pinned"}),
             Ratio("loop_with_copies", {"pinned": False}, {"pinned": True}),

@@ -10,9 +10,9 @@ from course_utils.exercises.forms import several
 
 def _kept(line):
     """Keep both constants by another line."""
-    register = 'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'
+    held = "self.{0} = nn.Buffer(torch.tensor({0}).view(-1, 1, 1))"
     names = ("mean", "std")
-    return edited(normaliser, {register.format(name): line.format(name) for name in names})
+    return edited(normaliser, {held.format(name): line.format(name) for name in names})
 
 
 def _one_buffer(mean, std):
@@ -73,6 +73,7 @@ WRONG = {
     "other-values": {"(images - self.mean) / self.std": "(images - self.mean) / (self.std + 1)"},
 }
 RIGHT = {
+    "register_buffer": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'),
     "parameters that do not train": _kept(
         "self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1), False)"
     ),
