@@ -38,20 +38,24 @@ def test_a_hole_between_blocks_stays_a_hole_with_either(made):
     consistent(allocator, blocks[1::2])
 
 
-def largest_work(allocator):
-    """Return the largest work, in MiB, of a program that keeps a result half as large each time."""
+def work_that_fails(allocator):
+    """Return in MiB the first work that does not fit, in a program that keeps a result half as large each time.
+
+    With it comes how much was in use then, and how much was idle.
+    """
     for mib in range(20, 100, 2):
         try:
             allocator.free(allocator.allocate(mib * MIB))
         except torch.OutOfMemoryError:
-            return mib - 2
+            in_use = allocator.allocated
+            return mib, in_use // MIB, (allocator.capacity - in_use) // MIB
         allocator.allocate(mib // 2 * MIB)
     raise AssertionError("the device never gets full")
 
 
 def test_results_left_in_old_segments_do_not_hold_them_up():
-    assert largest_work(Allocator(100 * MIB)) == 26
-    assert largest_work(ExpandableAllocator(100 * MIB)) == 30, "75 + 32 MiB are too many"
+    assert work_that_fails(Allocator(100 * MIB)) == (28, 46, 54)
+    assert work_that_fails(ExpandableAllocator(100 * MIB)) == (32, 75, 25)
 
 
 def test_sizes_that_change_cost_retries_by_default_and_none_here():
