@@ -9,7 +9,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 =============== ===========================================================
 ``tensor.py``    the tensor and what happens to each operation
 ``machine.py``   the devices: memory, clock and random generator of each
-``allocator.py`` device memory
+``allocator.py`` device memory; ``expandable.py``: with expandable segments
 ``clock.py``     virtual time; ``host.py``: what asking costs the host
 ``cost.py``      what an operation does; ``products.py``: of which products; ``latency.py``: how long
                  it takes, by the figures of ``profiles.json``

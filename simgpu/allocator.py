@@ -18,8 +18,9 @@ What is modelled, after ``c10/cuda/CUDACachingAllocator.cpp`` of PyTorch, with i
 
 What is not modelled: the memory that a CUDA context, cuBLAS or cuDNN takes for itself, other processes,
 a pool for each stream (here a freed block may be used again at once, on any stream), the private pools
-of CUDA graphs, and the settings of ``PYTORCH_ALLOC_CONF``, expandable segments among them. Nothing is
-stored at the addresses: the values of a simulated tensor lie in the computer's own memory.
+of CUDA graphs, and the settings of ``PYTORCH_ALLOC_CONF``. One of them, expandable segments, is in
+`simgpu.expandable`. Nothing is stored at the addresses: the values of a simulated tensor lie in the
+computer's own memory.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import threading
 from bisect import bisect_left, insort
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -53,6 +54,10 @@ class Segment:
         self.address = address
         self.size = size
         self.pool = pool
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return where there is memory behind its addresses: the first one, and how many bytes."""
+        return [(self.address, self.size)]
 
 
 class Block:
@@ -99,6 +104,15 @@ class Usage:
         self.count = self.count_peak = self.count_ever = 0
         self.bytes = self.bytes_peak = self.bytes_ever = 0
         self.requested = self.requested_peak = self.requested_ever = 0
+
+    def grow(self, nbytes: int) -> None:
+        """Count more bytes of what was counted already, or fewer."""
+        self.bytes += nbytes
+        self.requested += nbytes
+        self.bytes_ever += max(nbytes, 0)
+        self.requested_ever += max(nbytes, 0)
+        self.bytes_peak = max(self.bytes_peak, self.bytes)
+        self.requested_peak = max(self.requested_peak, self.requested)
 
     def add(self, size: int, requested: int) -> None:
         """Count one more."""
@@ -166,6 +180,19 @@ class Pool:
         _insort(self.chunks, chunk)
         self.starting[address] = self.ending[address + size] = chunk
 
+    def put_merged(self, size: int, address: int, segment: Segment) -> None:
+        """Add a free chunk, merged with the free chunks on either side."""
+        after = self.starting.get(address + size)
+        if after is not None:
+            self.take(after)
+            size += after[0]
+        before = self.ending.get(address)
+        if before is not None:
+            self.take(before)
+            size += before[0]
+            address = before[1]
+        self.put(size, address, segment)
+
     def take(self, chunk: Chunk, _bisect=bisect_left) -> None:
         """Remove a free chunk."""
         size, address, _ = chunk
@@ -199,14 +226,19 @@ class Allocator:
         The device's number, for the messages.
     """
 
+    expandable = False
+    """Whether its segments grow page by page: those of `simgpu.expandable.ExpandableAllocator` do."""
+    _least_rest_of_large = LARGEST_SMALL + 1
+
     def __init__(self, capacity: int, index: int = 0) -> None:
         self.index = index
         self._small = Pool("small", least_rest=ROUNDING)
-        self._large = Pool("large", least_rest=LARGEST_SMALL + 1)
+        self._large = Pool("large", least_rest=self._least_rest_of_large)
         self._blocks = Usage()
         self._segments = Usage()
         self._retries = 0
         self._ooms = 0
+        self._mapped = self._unmapped = 0
         self._next_address = FIRST_ADDRESS
         self._held: set[Segment] = set()
         self._live: set[Block] = set()
@@ -243,7 +275,7 @@ class Allocator:
             if position == len(pool.chunks):
                 self._add_segment(pool, size)
                 position = bisect_left(pool.chunks, (size,))
-            chunk = pool.chunks[position]
+            chunk = self._chosen(pool, position) if self.expandable else pool.chunks[position]
             available, address, segment = chunk
             pool.take(chunk)
             if available - size >= pool.least_rest:
@@ -298,7 +330,7 @@ class Allocator:
     def reset_ever(self) -> None:
         """Let all sums, of what was ever allocated and freed, begin again."""
         self._catch_up()
-        self._retries = self._ooms = 0
+        self._retries = self._ooms = self._mapped = self._unmapped = 0
         for usage in self._usages():
             usage.reset_ever()
 
@@ -363,8 +395,10 @@ class Allocator:
             figures = {
                 "num_alloc_retries": self._retries,
                 "num_ooms": self._ooms,
-                "num_device_alloc": self._segments.count_ever,
-                "num_device_free": self._segments.count_ever - self._segments.count,
+                "num_device_alloc": self._segments.count_ever + self._mapped,
+                "num_device_free": self._segments.count_ever
+                - self._segments.count
+                + self._unmapped,
             }
             small, large = self._small, self._large
             for name, blocks, segments, pools in (
@@ -390,7 +424,7 @@ class Allocator:
                     size
                     for pool in pools
                     for size, _, segment in pool.chunks
-                    if size < segment.size
+                    if size < segment.size and not self.expandable
                 ]
                 figures[f"inactive_split.{name}.current"] = len(splits)
                 figures[f"inactive_split_bytes.{name}.current"] = sum(splits)
@@ -400,7 +434,7 @@ class Allocator:
         """Return the segments and what lies in them, in the shape of ``torch.cuda.memory_snapshot()``."""
         with self._lock:
             self._settle()
-            return [self._describe(segment, pieces) for segment, pieces in self._layout()]
+            return [self._describe(*found) for found in self._layout()]
 
     def summary(self) -> str:
         """Return a small table of the memory in use, like ``torch.cuda.memory_summary()``."""
@@ -435,40 +469,21 @@ class Allocator:
         self._live.remove(block)
         segment = block.segment
         pool = segment.pool
-        size, start = block.size, block.address
-        pool.blocks.remove(size, block.requested)
-        self._blocks.remove(size, block.requested)
-        after = pool.starting.get(start + size)
-        if after is not None:
-            pool.take(after)
-            size += after[0]
-        before = pool.ending.get(start)
-        if before is not None:
-            pool.take(before)
-            size += before[0]
-            start = before[1]
-        pool.put(size, start, segment)
+        pool.blocks.remove(block.size, block.requested)
+        self._blocks.remove(block.size, block.requested)
+        pool.put_merged(block.size, block.address, segment)
         self._changing = False
         if self.note:
             self.note("free", block.address, block.requested)
 
     def _add_segment(self, pool: Pool, size: int) -> None:
         """Get a segment for a request of ``size`` bytes (rounded) from the driver, or raise."""
-        if pool is self._small:
-            total = SMALL_SEGMENT
-        elif size < OWN_SEGMENT_FROM:
-            total = LARGE_SEGMENT
-        else:
-            total = (size + SEGMENT_ROUNDING - 1) // SEGMENT_ROUNDING * SEGMENT_ROUNDING
+        total = _from_the_driver(size)
         if self._segments.bytes + total > self._capacity:
             self._give_back_idle()
             self._retries += 1
             if self._segments.bytes + total > self._capacity:
-                self._ooms += 1
-                self._changing = False
-                if self.note:
-                    self.note("oom", self._capacity - self._segments.bytes, size)
-                raise torch.OutOfMemoryError(self._out_of_memory(total))
+                self._fail(size)
         segment = Segment(self._next_address, total, pool)
         # The gap keeps segments apart, so that their chunks never touch and merge.
         self._next_address += total + SEGMENT_ROUNDING
@@ -478,6 +493,18 @@ class Allocator:
         self._held.add(segment)
         if self.note:
             self.note("segment_alloc", segment.address, total)
+
+    def _chosen(self, pool: Pool, position: int) -> Chunk:
+        """Return the free chunk to cut a block from: that at ``position`` is the smallest one that is large enough."""
+        return pool.chunks[position]
+
+    def _fail(self, size: int) -> NoReturn:
+        """Note that a request of ``size`` bytes does not fit, end the change and raise."""
+        self._ooms += 1
+        self._changing = False
+        if self.note:
+            self.note("oom", self._capacity - self._segments.bytes, size)
+        raise torch.OutOfMemoryError(self._out_of_memory(_from_the_driver(size)))
 
     def _give_back_idle(self) -> None:
         """Give the segments without a block in use back to the driver; within a change."""
@@ -503,7 +530,7 @@ class Allocator:
             "unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid "
             "fragmentation.  See documentation for Memory Management  "
             "(https://pytorch.org/docs/stable/notes/cuda.html#environment-variables) "
-            "(All figures are modelled; the simulated device does not know that setting.)"
+            "(All figures are modelled.)"
         )
 
     def _catch_up(self) -> None:
@@ -528,19 +555,25 @@ class Allocator:
             pool.clear()
             mine = [block for block in live if block.segment.pool is pool]
             pool.blocks.recount([block.size for block in mine], [block.requested for block in mine])
-            sizes = [segment.size for segment in held if segment.pool is pool]
-            pool.segments.recount(sizes, sizes)
+            self._recount(pool.segments, [segment for segment in held if segment.pool is pool])
         self._blocks.recount([block.size for block in live], [block.requested for block in live])
-        sizes = [segment.size for segment in held]
-        self._segments.recount(sizes, sizes)
-        for segment, pieces in self._layout():
+        self._recount(self._segments, held)
+        for segment, _, _, pieces in self._layout():
             for piece in pieces:
                 if not isinstance(piece, Block):
                     segment.pool.put(*piece)
         self._changing = False
 
-    def _layout(self) -> list[tuple[Segment, list[Block | Chunk]]]:
-        """Return each segment with the blocks and the free chunks in it, all by address."""
+    def _recount(self, usage: Usage, segments: list[Segment]) -> None:
+        """Count anew these segments."""
+        sizes = [segment.size for segment in segments]
+        usage.recount(sizes, sizes)
+
+    def _layout(self) -> list[tuple[Segment, int, int, list[Block | Chunk]]]:
+        """Return each segment's memory with the blocks and the free chunks in it, all by address.
+
+        Of each the segment, where its memory begins, how many bytes it has, and what lies there.
+        """
         inside: dict[Segment, list[Block]] = {
             segment: [] for segment in sorted(self._held, key=_address)
         }
@@ -548,20 +581,24 @@ class Allocator:
             inside[block.segment].append(block)
         layout = []
         for segment, blocks in inside.items():
-            pieces: list[Block | Chunk] = []
-            position = segment.address
-            for block in blocks:
-                if block.address > position:
-                    pieces.append((block.address - position, position, segment))
-                pieces.append(block)
-                position = block.address + block.size
-            rest = segment.address + segment.size - position
-            if rest:
-                pieces.append((rest, position, segment))
-            layout.append((segment, pieces))
+            for start, length in segment.ranges():
+                pieces: list[Block | Chunk] = []
+                position, end = start, start + length
+                for block in blocks:
+                    if not start <= block.address < end:
+                        continue
+                    if block.address > position:
+                        pieces.append((block.address - position, position, segment))
+                    pieces.append(block)
+                    position = block.address + block.size
+                if position < end:
+                    pieces.append((end - position, position, segment))
+                layout.append((segment, start, length, pieces))
         return layout
 
-    def _describe(self, segment: Segment, pieces: list[Block | Chunk]) -> dict[str, Any]:
+    def _describe(
+        self, segment: Segment, start: int, length: int, pieces: list[Block | Chunk]
+    ) -> dict[str, Any]:
         """Return one segment of a snapshot."""
         blocks = []
         for piece in pieces:
@@ -577,15 +614,25 @@ class Allocator:
         allocated = sum(block["size"] for block in blocks if block["state"] != "inactive")
         return {
             "device": self.index,
-            "address": segment.address,
-            "total_size": segment.size,
+            "address": start,
+            "total_size": length,
             "allocated_size": allocated,
             "active_size": allocated,
             "requested_size": sum(block["requested_size"] for block in blocks),
             "stream": 0,
             "segment_type": segment.pool.segment_type,
+            "is_expandable": self.expandable,
             "blocks": blocks,
         }
+
+
+def _from_the_driver(size: int) -> int:
+    """Return how many bytes a request of ``size`` bytes (rounded) asks of the driver."""
+    if size <= LARGEST_SMALL:
+        return SMALL_SEGMENT
+    if size < OWN_SEGMENT_FROM:
+        return LARGE_SEGMENT
+    return (size + SEGMENT_ROUNDING - 1) // SEGMENT_ROUNDING * SEGMENT_ROUNDING
 
 
 def format_size(nbytes: int) -> str:

@@ -16,6 +16,7 @@ import torch
 from .allocator import Allocator, Block
 from .clock import Clock, HostClock
 from .counters import Copy, Counters
+from .expandable import ExpandableAllocator
 from .history import History
 from .profiles import Profile
 
@@ -62,11 +63,20 @@ class Device:
         What its allocator did while that is recorded, or None.
     """
 
-    def __init__(self, index: int, profile: Profile, capacity: int, host: HostClock) -> None:
+    def __init__(
+        self,
+        index: int,
+        profile: Profile,
+        capacity: int,
+        host: HostClock,
+        *,
+        expandable_segments: bool = False,
+    ) -> None:
         self.index = index
         self.profile = profile
         self.torch_device = torch.device("sim", index)
-        self.allocator = Allocator(capacity, index)
+        made = ExpandableAllocator if expandable_segments else Allocator
+        self.allocator = made(capacity, index)
         self.clock = Clock(index, profile, host)
         self.stream = 0
         self.rng = torch.Generator().get_state()

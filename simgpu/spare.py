@@ -11,7 +11,9 @@ import simgpu
 
 
 @contextlib.contextmanager
-def spare_device(memory: int | str, profile: str = "T4") -> Iterator[torch.device]:
+def spare_device(
+    memory: int | str, profile: str = "T4", *, expandable_segments: bool = False
+) -> Iterator[torch.device]:
     """Add one simulated device for a while; those that are there, and their tensors, stay as they are.
 
     Within the block it is the current simulated device. Drop its tensors before the block ends.
@@ -22,6 +24,8 @@ def spare_device(memory: int | str, profile: str = "T4") -> Iterator[torch.devic
         Its capacity, in bytes or as ``"300 MB"``.
     profile
         The GPU to simulate.
+    expandable_segments
+        Whether its allocator works as with ``PYTORCH_ALLOC_CONF=expandable_segments:True``.
 
     Raises
     ------
@@ -32,7 +36,13 @@ def spare_device(memory: int | str, profile: str = "T4") -> Iterator[torch.devic
     from simgpu.profiles import load
 
     simgpu.first()
-    spare = Device(len(MACHINE.devices), load(profile), parse_memory(memory), MACHINE.host)
+    spare = Device(
+        len(MACHINE.devices),
+        load(profile),
+        parse_memory(memory),
+        MACHINE.host,
+        expandable_segments=expandable_segments,
+    )
     MACHINE.devices.append(spare)
     before, MACHINE.current = MACHINE.current, spare.index
     try:

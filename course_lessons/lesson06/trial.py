@@ -18,10 +18,20 @@ from course_utils.timing import host_clock
 from simgpu import elsewhere
 
 
-def on_small_card(work: Callable[[torch.device], Any]) -> Any:
-    """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns."""
+def on_small_card(work: Callable[[torch.device], Any], *, expandable_segments: bool = False) -> Any:
+    """Run ``work(card)`` on a simulated device of 100 MiB, and return what it returns.
+
+    Parameters
+    ----------
+    work
+        Given the device.
+    expandable_segments
+        Whether its allocator works as with ``PYTORCH_ALLOC_CONF=expandable_segments:True``.
+    """
     reason = elsewhere.problem()
-    return print(reason) if reason else memory.on_card("100 MiB", work)
+    if reason:
+        return print(reason)
+    return memory.on_card("100 MiB", work, expandable_segments=expandable_segments)
 
 
 def try_it(

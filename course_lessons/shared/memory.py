@@ -337,9 +337,11 @@ class Need:
 
 
 @elsewhere.there
-def on_card(room: str, work: Callable[[torch.device], Any]) -> Any:
+def on_card(
+    room: str, work: Callable[[torch.device], Any], *, expandable_segments: bool = False
+) -> Any:
     """Run ``work(card)`` on a simulated device with so much memory, and return what it returns."""
-    with spare_device(room) as card:
+    with spare_device(room, expandable_segments=expandable_segments) as card:
         return work(card)
 
 

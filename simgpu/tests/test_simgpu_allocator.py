@@ -17,6 +17,7 @@ from support import python
 
 from simgpu import allocator as allocator_module
 from simgpu.allocator import Allocator, format_size
+from simgpu.expandable import ExpandableAllocator
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 UNITS = {"bytes": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB}
@@ -51,7 +52,7 @@ def consistent(allocator, live):
     for pool in POOLS:
         mine = [s for s in segments if pool in ("all", f"{s['segment_type']}_pool")]
         assert stats[f"reserved_bytes.{pool}.current"] == sum(s["total_size"] for s in mine)
-        assert stats[f"segment.{pool}.current"] == len(mine)
+        assert stats[f"segment.{pool}.current"] == (0 if allocator.expandable else len(mine))
         assert stats[f"allocated_bytes.{pool}.current"] == sum(s["allocated_size"] for s in mine)
         assert stats[f"requested_bytes.{pool}.current"] == sum(s["requested_size"] for s in mine)
         split = [
@@ -59,6 +60,7 @@ def consistent(allocator, live):
             for s in mine
             for piece in s["blocks"]
             if piece["state"] == "inactive" and piece["size"] < s["total_size"]
+            if not allocator.expandable
         ]
         assert stats[f"inactive_split_bytes.{pool}.current"] == sum(split)
         assert stats[f"inactive_split.{pool}.current"] == len(split)
@@ -545,14 +547,15 @@ def interrupted(action, line):
 
 @pytest.mark.parametrize("what", ["allocate", "allocate a segment", "free", "empty_cache"])
 @pytest.mark.parametrize("then", ["allocate", "free"])
-def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then):
+@pytest.mark.parametrize("made", [Allocator, ExpandableAllocator])
+def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then, made):
     for line in range(1, 500):
-        allocator = Allocator(100 * MIB)
+        allocator = made(100 * MIB)
         live = [allocator.allocate(size) for size in (6 * MIB, 6 * MIB, 6 * MIB, 700, 40 * MIB)]
         allocator.free(live.pop())
         actions = {
             "allocate": lambda a=allocator, b=live: b.append(a.allocate(1 * MIB)),
-            "allocate a segment": lambda a=allocator, b=live: b.append(a.allocate(70 * MIB)),
+            "allocate a segment": lambda a=allocator, b=live: b.append(a.allocate(60 * MIB)),
             "free": lambda a=allocator, b=live: a.free(b[1]),
             "empty_cache": allocator.empty_cache,
         }
@@ -569,7 +572,8 @@ def test_ctrl_c_at_any_line_leaves_the_figures_right(what, then):
         }
         if not reached:
             break
-        kept = [block for block in live if block.address in known]
+        given = known - {after.address}  # it may lie where a block was given back
+        kept = [block for block in live if block.address in given]
         lost = known - {block.address for block in [*kept, after]}
         assert len(lost) <= 1 and len(live) - len(kept) <= 1
         if not lost:

@@ -1,0 +1,185 @@
+"""Expandable segments: the setting ``PYTORCH_ALLOC_CONF=expandable_segments:True``, modelled.
+
+By default each segment has one size for good. Requests of other sizes cut pieces from it, and what is left
+beside them may be of no use to anybody. With this setting a pool has one segment, a long range of addresses,
+and memory is put behind them page by page: 2 MiB in the small pool, 20 MiB in the large one.
+
+What is modelled, after the note "Expandable Segments" in ``c10/cuda/CUDACachingAllocator.cpp`` and what it
+describes (``find_expandable_block``, ``map_block``, ``unmap_block``, ``get_free_block``, ``should_split``):
+
+- Where no free chunk is large enough, pages are mapped at the lowest address where the request fits. A free
+  chunk just before them, or between them, is used with them.
+- The smallest chunk that is large enough is taken. Of several, one that can grow counts as large as it can
+  become, so the segment's open end is kept for what fits nowhere else.
+- What is left of a chunk stays free from 512 bytes on, in both pools.
+- When pages would exceed the capacity, every page without a block in use goes back to the driver, and the
+  request is tried once more. **Only whole free pages go back, and no block is ever moved**: a hole between
+  two blocks that is smaller than a page, or lies across two, stays a hole.
+
+Addresses do not run out here. PyTorch reserves 9/8 of the device's memory for a segment, and begins another
+where that is used up.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from .allocator import (
+    LARGE_SEGMENT,
+    ROUNDING,
+    SMALL_SEGMENT,
+    Allocator,
+    Chunk,
+    Pool,
+    Segment,
+    Usage,
+)
+
+_ADDRESSES = 2**44
+"""How many addresses a segment has; more than any device has memory."""
+
+
+class ExpandableSegment(Segment):
+    """A range of addresses that gets its memory page by page.
+
+    Attributes
+    ----------
+    page
+        The bytes of a page.
+    mapped
+        The numbers of the pages that have memory, in order.
+    """
+
+    __slots__ = ("mapped", "page")
+
+    def __init__(self, address: int, pool: Pool, page: int) -> None:
+        super().__init__(address, _ADDRESSES, pool)
+        self.page = page
+        self.mapped: list[int] = []
+
+    def gaps(self) -> Iterator[tuple[int, int]]:
+        """Yield each range of addresses without memory: the first one, and how many."""
+        begin = 0
+        for page in (*self.mapped, self.size // self.page):
+            if page > begin:
+                yield self.address + begin * self.page, (page - begin) * self.page
+            begin = page + 1
+
+    def ranges(self) -> list[tuple[int, int]]:
+        """Return each range of addresses with memory: the first one, and how many."""
+        found: list[tuple[int, int]] = []
+        for page in self.mapped:
+            start = self.address + page * self.page
+            if found and sum(found[-1]) == start:
+                found[-1] = (found[-1][0], found[-1][1] + self.page)
+            else:
+                found.append((start, self.page))
+        return found
+
+
+class ExpandableAllocator(Allocator):
+    """An allocator whose segments grow and shrink by pages."""
+
+    expandable = True
+    _least_rest_of_large = ROUNDING
+
+    def _segment_of(self, pool: Pool) -> ExpandableSegment:
+        """Return the pool's one segment; at its first request it gets its addresses."""
+        for segment in self._held:
+            if segment.pool is pool:
+                return segment
+        page = SMALL_SEGMENT if pool is self._small else LARGE_SEGMENT
+        segment = ExpandableSegment(self._next_address, pool, page)
+        self._next_address += _ADDRESSES
+        self._held.add(segment)
+        return segment
+
+    def _chosen(self, pool: Pool, position: int) -> Chunk:
+        chunks, gaps = pool.chunks, dict(self._segment_of(pool).gaps())
+
+        def can_become(chunk: Chunk) -> int:
+            return chunk[0] + gaps.get(chunk[0] + chunk[1], 0)
+
+        while position + 1 < len(chunks) and can_become(chunks[position + 1]) < can_become(
+            chunks[position]
+        ):
+            position += 1
+        return chunks[position]
+
+    def _add_segment(self, pool: Pool, size: int) -> None:
+        if not self._expand(pool, size):
+            self._give_back_idle()
+            self._retries += 1
+            if not self._expand(pool, size):
+                self._fail(size)
+
+    def _expand(self, pool: Pool, size: int) -> bool:
+        """Map pages until a free chunk of ``size`` bytes is there; return False where the device is full."""
+        segment = self._segment_of(pool)
+        start = self._lowest_place(pool, size)
+        while (have := pool.starting.get(start, (0,))[0]) < size:
+            end = start + have
+            pages = min(
+                dict(segment.gaps())[end] // segment.page, math.ceil((size - have) / segment.page)
+            )
+            nbytes = pages * segment.page
+            if self._segments.bytes + nbytes > self._capacity:
+                return False
+            pool.segments.grow(nbytes)
+            self._segments.grow(nbytes)
+            self._mapped += 1
+            first = (end - segment.address) // segment.page
+            for page in range(first, first + pages):
+                insort(segment.mapped, page)
+            pool.put_merged(nbytes, end, segment)
+            if self.note:
+                self.note("segment_map", end, nbytes)
+        return True
+
+    def _lowest_place(self, pool: Pool, size: int) -> int:
+        """Return the lowest address from which ``size`` bytes are free or without memory."""
+        gaps = dict(self._segment_of(pool).gaps())
+        for start in gaps:
+            before = pool.ending.get(start)
+            begin = before[1] if before else start
+            position = begin
+            while position - begin < size:
+                length = gaps.get(position) or pool.starting.get(position, (0,))[0]
+                if not length:
+                    break
+                position += length
+            else:
+                return begin
+        raise AssertionError("the last gap has no end")
+
+    def _give_back_idle(self) -> None:
+        """Give every page without a block in use back to the driver; within a change."""
+        for pool in (self._small, self._large):
+            for chunk in list(pool.chunks):
+                size, start, segment = chunk
+                first = math.ceil((start - segment.address) / segment.page)
+                last = (start + size - segment.address) // segment.page
+                if last <= first:
+                    continue
+                begin, end = (segment.address + page * segment.page for page in (first, last))
+                pool.take(chunk)
+                del segment.mapped[
+                    bisect_left(segment.mapped, first) : bisect_left(segment.mapped, last)
+                ]
+                if begin > start:
+                    pool.put(begin - start, start, segment)
+                if start + size > end:
+                    pool.put(start + size - end, end, segment)
+                pool.segments.grow(begin - end)
+                self._segments.grow(begin - end)
+                self._unmapped += 1
+                if self.note:
+                    self.note("segment_unmap", begin, end - begin)
+
+    def _recount(self, usage: Usage, segments: list[Segment]) -> None:
+        usage.count = 0
+        usage.bytes = usage.requested = sum(
+            length for segment in segments for _, length in segment.ranges()
+        )

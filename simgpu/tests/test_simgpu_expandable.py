@@ -1,0 +1,136 @@
+"""Expandable segments: what PyTorch's source says of them, and that the figures stay consistent."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from test_simgpu_allocator import KIB, MIB, consistent
+
+from simgpu.allocator import Allocator
+from simgpu.expandable import ExpandableAllocator
+from simgpu.spare import spare_device
+
+
+def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
+    allocator = ExpandableAllocator(1000 * MIB)
+    large, small = allocator.allocate(30 * MIB), allocator.allocate(700)
+    assert (large.size, allocator.reserved) == (30 * MIB, 42 * MIB)
+    more = allocator.allocate(12 * MIB)
+    assert more.address == large.address + large.size, "what is left of a page is used first"
+    assert allocator.reserved == 62 * MIB
+    odd = allocator.allocate(17 * MIB + 512)
+    assert odd.size == 17 * MIB + 512, "a rest of 512 bytes or more is split off"
+    assert allocator.stats()["num_device_alloc"] == 3
+    consistent(allocator, [large, small, more, odd])
+
+
+@pytest.mark.parametrize("made", [Allocator, ExpandableAllocator])
+def test_a_hole_between_blocks_stays_a_hole_with_either(made):
+    allocator = made(100 * MIB)
+    blocks = [allocator.allocate(4 * MIB) for _ in range(20)]
+    for block in blocks[::2]:
+        allocator.free(block)
+    with pytest.raises(torch.OutOfMemoryError, match=r"24\.00 MiB.*of which 20\.00 MiB is free"):
+        allocator.allocate(24 * MIB)
+    assert (allocator.allocated, allocator.reserved) == (40 * MIB, 80 * MIB)
+    consistent(allocator, blocks[1::2])
+
+
+def work_that_fails(allocator):
+    """Return in MiB the first work that does not fit, in a program that keeps a result half as large each time.
+
+    With it comes how much was in use then, and how much was idle.
+    """
+    for mib in range(20, 100, 2):
+        try:
+            allocator.free(allocator.allocate(mib * MIB))
+        except torch.OutOfMemoryError:
+            in_use = allocator.allocated
+            return mib, in_use // MIB, (allocator.capacity - in_use) // MIB
+        allocator.allocate(mib // 2 * MIB)
+    raise AssertionError("the device never gets full")
+
+
+def test_results_left_in_old_segments_do_not_hold_them_up():
+    assert work_that_fails(Allocator(100 * MIB)) == (28, 46, 54)
+    assert work_that_fails(ExpandableAllocator(100 * MIB)) == (32, 75, 25)
+
+
+def test_sizes_that_change_cost_retries_by_default_and_none_here():
+    retries = {}
+    for made in (Allocator, ExpandableAllocator):
+        allocator = made(100 * MIB)
+        for mib in range(20, 102, 2):
+            allocator.free(allocator.allocate(mib * MIB))
+        retries[made] = allocator.stats()["num_alloc_retries"]
+    assert retries[Allocator] > 20 and retries[ExpandableAllocator] == 0
+
+
+def test_only_whole_free_pages_go_back():
+    allocator = ExpandableAllocator(1000 * MIB)
+    first, second, third = (allocator.allocate(n * MIB) for n in (10, 45, 5))
+    assert allocator.reserved == 60 * MIB
+    allocator.free(second)  # from 10 to 55 MiB: the page from 20 to 40 alone is whole
+    allocator.empty_cache()
+    assert allocator.reserved == 40 * MIB
+    assert [s["total_size"] for s in allocator.snapshot()] == [20 * MIB, 20 * MIB]
+    consistent(allocator, [first, third])
+    again = allocator.allocate(40 * MIB)
+    assert again.address == first.address + 10 * MIB, (
+        "the lowest place, with the free rest before it"
+    )
+    assert allocator.reserved == 60 * MIB
+    consistent(allocator, [first, third, again])
+
+
+def test_the_open_end_is_taken_last():
+    allocator = ExpandableAllocator(1000 * MIB)
+    blocks = [allocator.allocate(n * MIB) for n in (15, 15, 6)]
+    allocator.free(blocks.pop(0))  # 15 MiB between blocks; 4 MiB are free at the open end
+    hole = allocator.allocate(3 * MIB)
+    assert hole.address < blocks[0].address
+    consistent(allocator, [*blocks, hole])
+
+
+def test_pages_of_one_pool_go_to_the_other_when_memory_is_short():
+    allocator = ExpandableAllocator(40 * MIB)
+    small = [allocator.allocate(MIB) for _ in range(22)]
+    for block in small:
+        allocator.free(block)
+    large = allocator.allocate(25 * MIB)
+    assert allocator.stats()["num_alloc_retries"] == 1
+    assert allocator.stats()["num_device_free"] == 1
+    consistent(allocator, [large])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_requests_stays_consistent(seed):
+    pick, allocator, live, full = random.Random(seed), ExpandableAllocator(300 * MIB), [], 0
+    for turn in range(1500):
+        if live and pick.random() < 0.48:
+            allocator.free(live.pop(pick.randrange(len(live))))
+        else:
+            try:
+                size = pick.choice((pick.randrange(1, MIB), pick.randrange(1, 60 * MIB), 512 * KIB))
+                live.append(allocator.allocate(size))
+            except torch.OutOfMemoryError:
+                full += 1
+                for _ in range(len(live) // 2):
+                    allocator.free(live.pop(pick.randrange(len(live))))
+        if pick.random() < 0.02:
+            allocator.empty_cache()
+        if turn % 10 == 0:
+            consistent(allocator, live)
+    assert full > 5
+
+
+def test_a_device_can_have_them():
+    with spare_device("100 MiB", expandable_segments=True) as device:
+        tensors = [torch.empty(2**20, device=device) for _ in range(20)]
+        del tensors[::2]
+        with pytest.raises(torch.OutOfMemoryError, match=r"24\.00 MiB"):
+            torch.empty(6 * 2**20, device=device)
+        assert all(s["is_expandable"] for s in torch.sim.memory_snapshot(device))
+        del tensors
