@@ -145,8 +145,7 @@ def make_step(
     times
         How many times as large to make the batch, and with it the loading.
     """
-    activation = gelu_by_hand if gelu == "by hand" else nn.GELU(approximate="tanh")
-    net = Mlp(sizes, activation).to(device)
+    net = Mlp(sizes, gelu_by_hand if gelu == "by hand" else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)
     dtype = torch.bfloat16 if abilities(device).bf16 or device.type == "cpu" else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=half and dtype == torch.float16)
