@@ -244,8 +244,8 @@ BY_HAND = {
     "long before Further": (long_with_further, "has 46 cells on its main line, more than 45"),
     "after Further": (goes_on_after_further, "goes on after 'Further'"),
     "long code cell": (
-        adding("\n".join(f"x{i} = {i}" for i in range(26))),
-        "cell added: has 26 lines of code, more than 25",
+        adding("\n".join(f"x{i} = {i}" for i in range(31))),
+        "cell added: has 31 lines of code, more than 30",
     ),
     "imports": (
         adding("\n".join(f"import m{i}" for i in range(10, 23))),

@@ -19,7 +19,7 @@ FURTHER = "Further"
 
 MAIN_LINE = 45
 """Cells before *Further*, at most."""
-CODE_LINES = 25
+CODE_LINES = 30
 """Lines of a code cell, at most."""
 IMPORTS = 12
 """Import statements in one cell, at most."""

@@ -78,7 +78,7 @@ def gelu_by_hand(x: Tensor) -> Tensor:
 USUAL: Mapping[str, Any] = {
     "load": 1e-4,
     "ask": False,
-    "gelu": "built in",
+    "by_hand": False,
     "update": {},
     "half": False,
     "pieces": 1,
@@ -86,10 +86,10 @@ USUAL: Mapping[str, Any] = {
 }
 
 LOOPS: Mapping[str, Mapping[str, Any]] = {
-    "launch": {**USUAL, "sizes": (*[64] * 9, 10), "batch": 32, "gelu": "by hand"},
+    "launch": {**USUAL, "sizes": (*[64] * 9, 10), "batch": 32, "by_hand": True},
     "compute": {**USUAL, "sizes": (*[1024] * 3, 10), "batch": 1024},
     "loader": {**USUAL, "sizes": (256, 512, 512, 10), "batch": 128, "load": 2e-3},
-    "memory": {**USUAL, "sizes": (32, 2048, 10), "batch": 2048, "gelu": "by hand"},
+    "memory": {**USUAL, "sizes": (32, 2048, 10), "batch": 2048, "by_hand": True},
     "synchronisation": {**USUAL, "sizes": (512, 512), "batch": 2048, "ask": True},
 }
 """The lesson's five loops, in its order, as large as a simulated T4 needs them; `sizes.fitted` makes them larger for a faster card."""
@@ -99,7 +99,7 @@ CHANGES: Mapping[str, Mapping[str, Any]] = {
     "no loading": {"load": 0.0},
     "no questions": {"ask": False},
     "4 times the batch": {"times": 4},
-    "built-in GELU": {"gelu": "built in"},
+    "built-in GELU": {"by_hand": False},
     "fused AdamW": {"update": {"fused": True}},
     "16 bits": {"half": True},
     "4 pieces": {"pieces": 4},
@@ -114,7 +114,7 @@ def make_step(
     *,
     load: float,
     ask: bool,
-    gelu: str,
+    by_hand: bool,
     update: Mapping[str, bool],
     half: bool,
     pieces: int,
@@ -134,8 +134,8 @@ def make_step(
         Seconds for which the host is busy with the data of each step.
     ask
         Whether the host asks for the norm of each gradient.
-    gelu
-        ``"by hand"`` or ``"built in"``.
+    by_hand
+        Whether GELU is nine small operations, or PyTorch's own.
     update
         Options of AdamW that say how it updates: none for PyTorch's default.
     half
@@ -145,7 +145,7 @@ def make_step(
     times
         How many times as large to make the batch, and with it the loading.
     """
-    net = Mlp(sizes, gelu_by_hand if gelu == "by hand" else nn.GELU(approximate="tanh")).to(device)
+    net = Mlp(sizes, gelu_by_hand if by_hand else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)
     dtype = torch.bfloat16 if abilities(device).bf16 or device.type == "cpu" else torch.float16
     scaler = torch.amp.GradScaler(device.type, enabled=half and dtype == torch.float16)
@@ -168,7 +168,7 @@ def make_step(
 
 
 _FUSED: Mapping[str, Any] = {**USUAL, "update": {"fused": True}}
-_ONE_BY_ONE: Mapping[str, Any] = {**USUAL, "gelu": "by hand", "update": {"foreach": False}}
+_ONE_BY_ONE: Mapping[str, Any] = {**USUAL, "by_hand": True, "update": {"foreach": False}}
 
 STEPS: Mapping[str, Mapping[str, Any]] = {
     "loader": {**_FUSED, "sizes": (256, 512, 512, 10), "batch": 128, "load": 2e-3},
@@ -184,7 +184,7 @@ STEP_CHANGES: Mapping[str, Mapping[str, Any]] = {
     "no loading": {"load": 0.0},
     "no questions": {"ask": False},
     "4 times the batch": {"times": 4},
-    "fewer kernels": {"gelu": "built in", "update": {"fused": True}},
+    "fewer kernels": {"by_hand": False, "update": {"fused": True}},
     "16 bits": {"half": True},
     "4 pieces": {"pieces": 4},
 }
