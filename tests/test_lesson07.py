@@ -7,6 +7,7 @@ import builtins
 import gc
 import inspect
 import time
+from functools import partial
 
 import nbformat
 import pytest
@@ -438,6 +439,11 @@ def test_a_fast_card_needs_larger_batches_than_a_t4(then_the_t4_again):
     device = simgpu.enable("H100")
     step = experiments.make_step(device, **experiments.LOOPS["compute"])
     assert regime(profiling.facts(step, device, calls=2, values=False)) == "launch"
+
+
+def test_a_t4_keeps_the_batches_under_names_of_any_language(sim):
+    loops = {f"循环 {i}": how for i, how in enumerate(experiments.LOOPS.values(), 1)}
+    assert sizes.fitted(loops, partial(experiments.make_step, sim), sim) == loops
 
 
 def test_a_cpu_keeps_the_batches_as_they_are():

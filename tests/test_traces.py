@@ -16,7 +16,7 @@ from simgpu.hollow import Hollow
 from tools.records import trace_of_loops
 from tools.records.lesson07 import LOOPS, make_step
 
-FIVE = ["loader", "synchronisation", "launch", "memory", "compute"]
+FIVE = ["launch", "compute", "loader", "memory", "synchronisation"]
 
 
 @pytest.fixture

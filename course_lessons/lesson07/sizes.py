@@ -9,8 +9,8 @@ import torch
 
 from course_lessons.shared.profiling import facts
 
-ENOUGH = {"loop 2": ("busy", 0.9), "loop 4": ("busy", 0.9), "loop 5": ("waiting", 0.3)}
-"""Which share of a step each loop's batch has to reach. The other loops are the same on every card."""
+ENOUGH = (None, ("busy", 0.9), None, ("busy", 0.9), ("waiting", 0.3))
+"""Which share of a step has to reach what, for each loop in the lesson's order. Loops 1 and 3 are the same on every card."""
 
 DOUBLINGS = 5
 """How often a batch is doubled at most: what it takes of memory grows with it."""
@@ -30,16 +30,17 @@ def fitted(
     Parameters
     ----------
     loops
-        For each name the arguments of ``make_step``.
+        For each of the five, in the lesson's order and under any names, the arguments of ``make_step``.
     make_step
         Returns a training step; see the lesson.
     device
         Where the loops run.
     """
     fit = dict(loops)
-    for name, (share, least) in ENOUGH.items():
-        for _ in range(DOUBLINGS if device.type != "cpu" else 0):
+    for name, enough in zip(loops, ENOUGH, strict=True):
+        for _ in range(DOUBLINGS if enough and device.type != "cpu" else 0):
             found = facts(make_step(**fit[name]), device, calls=2, values=False)
+            share, least = enough
             if getattr(found, share) >= least:
                 break
             fit[name] = {**fit[name], "batch": 2 * fit[name]["batch"]}
