@@ -7,7 +7,7 @@ import builtins
 import gc
 import inspect
 import time
-from types import SimpleNamespace
+from functools import partial
 
 import nbformat
 import pytest
@@ -15,10 +15,9 @@ import torch
 from answers import right, wrong
 from harness import NOTEBOOKS
 from support import skip
-from torch.autograd import DeviceType
 
 import simgpu
-from course_lessons.lesson07 import detective, drawings, graphs, loops
+from course_lessons.lesson07 import detective, drawings, graphs, loops, sizes
 from course_lessons.lesson07 import mend_d as in_mend_d
 from course_lessons.lesson07 import mend_e as in_mend_e
 from course_lessons.lesson07.checking import _on_cpu, faulty_run, reference_run
@@ -32,8 +31,10 @@ from course_lessons.shared.traces import Trace
 from course_utils import evidence
 from course_utils.exercises import lesson, todo
 from course_utils.timing import host_clock
+from simgpu import profiles
 from simgpu.clock import Span
 from tools.records import lesson07 as experiments
+from tools.records import loops_by_card
 
 EX = lesson("07")
 LETTERS = tuple(detective.CASES)
@@ -357,13 +358,15 @@ def test_the_experiments_train_what_the_notebook_teaches(taught, name):
 
 def test_the_experiments_have_the_loops_and_the_changes_of_the_notebook(taught):
     names = {}
-    for name in ("usual", "loops", "changes"):
+    for name in ("usual", "smallest", "changes"):
         exec(ast.unparse(taught[name]), names)
+    names["usual"] |= {"half": False, "pieces": 1, "times": 1}
+    exec(ast.unparse(taught["smallest"]), names)
 
     def sort(settings):
         return sorted(map(repr, (sorted(s.items()) for s in settings)))
 
-    assert sort(names["loops"].values()) == sort(experiments.LOOPS.values())
+    assert sort(names["smallest"].values()) == sort(experiments.LOOPS.values())
     assert [{}, *names["changes"].values()] == list(experiments.CHANGES.values())
 
 
@@ -412,6 +415,42 @@ def _read_from_outside(function):
     return {node.id for node in names if isinstance(node.ctx, ast.Load)} - own - set(dir(builtins))
 
 
+# --- five loops, five regimes
+
+
+@pytest.fixture
+def then_the_t4_again(sim):
+    yield
+    simgpu.enable("T4")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("card", profiles.names())
+def test_the_five_loops_have_five_regimes_on_every_card(then_the_t4_again, card):
+    found = loops_by_card.loops_on(card).values()
+    five = ["launch", "compute", "loader", "memory", "synchronisation"]
+    assert [called for _, called, _ in found] == five
+    # A batch that fits no memory, or a share at the edge of the rule, would not last on a real card.
+    assert max(batch for batch, _, _ in found) <= 16384
+    assert max(of.busy for _, called, of in found if called == "synchronisation") < 0.72
+
+
+def test_a_fast_card_needs_larger_batches_than_a_t4(then_the_t4_again):
+    device = simgpu.enable("H100")
+    step = experiments.make_step(device, **experiments.LOOPS["compute"])
+    assert regime(profiling.facts(step, device, calls=2, values=False)) == "launch"
+
+
+def test_a_t4_keeps_the_batches_under_names_of_any_language(sim):
+    loops = {f"循环 {i}": how for i, how in enumerate(experiments.LOOPS.values(), 1)}
+    assert sizes.fitted(loops, partial(experiments.make_step, sim), sim) == loops
+
+
+def test_a_cpu_keeps_the_batches_as_they_are():
+    loops = {f"loop {i}": how for i, how in enumerate(experiments.LOOPS.values(), 1)}
+    assert sizes.fitted(loops, lambda **how: 1 / 0, torch.device("cpu")) == loops
+
+
 # --- what the compiler made
 
 
@@ -443,29 +482,6 @@ def test_the_hosts_work_between_two_marks_counts_once_the_queue_is_dry(sim):
 
     assert between(4, 1e-3) == pytest.approx(between(4, 0.0), rel=1e-6)
     assert between(0, 1e-3) == pytest.approx(between(0, 0.0) + 1e-3, rel=0.02)
-
-
-def test_the_rows_of_a_profile_hold_each_microsecond_once():
-    cpu, card = DeviceType.CPU, DeviceType.CUDA
-    rows = [
-        SimpleNamespace(key="aten::mm", device_type=cpu, is_user_annotation=False),
-        SimpleNamespace(key="sgemm", device_type=card, is_user_annotation=False),
-        SimpleNamespace(key="forward", device_type=cpu, is_user_annotation=True),
-        SimpleNamespace(key="forward", device_type=card, is_user_annotation=True),
-        SimpleNamespace(key="aten::add", device_type=cpu),  # as an older PyTorch's rows
-    ]
-    assert [row.key for row in profiling.operations(rows)] == ["aten::mm", "aten::add"]
-
-
-def test_the_parts_and_the_profilers_own_rows_are_no_operations():
-    with torch.profiler.profile() as profile:
-        with torch.profiler.record_function("forward"):
-            torch.ones(8, 8) @ torch.ones(8, 8)
-        profile.step()
-    keys = {row.key for row in profile.key_averages()}
-    kept = {row.key for row in profiling.operations(profile.key_averages())}
-    assert "forward" in keys and "aten::mm" in kept
-    assert not {key for key in kept if key == "forward" or key.startswith("ProfilerStep")}
 
 
 def test_recorded_rows_are_named_by_what_a_parameter_says():

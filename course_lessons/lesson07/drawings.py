@@ -14,7 +14,7 @@ from course_language import say, spoken
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.roofline import roofline  # noqa: F401  (a drawing of this lesson)
 from course_lessons.shared.traces import Trace
-from course_utils.plots import COLOURS, MARKERS, log_ticks, present
+from course_utils.plots import COLOURS, present
 from course_utils.show import show_table
 from course_utils.timing import seconds
 from simgpu.clock import Span
@@ -240,47 +240,3 @@ def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
         for loop, row in gains.items()
     )
     present(fig, f"Times as fast by each change. {best}.")
-
-
-def pyramid(
-    gains: Mapping[str, Mapping[str, float]],
-    claimed: Mapping[str, tuple[float, float] | None],
-    kind: str,
-) -> None:
-    """Draw what a tutorial claims that a change brings, and what it brought to each loop.
-
-    Parameters
-    ----------
-    gains
-        For each change, for each loop: times as fast.
-    claimed
-        For each change the claimed range, or None where speed is not what is claimed.
-    kind
-        ``"measured"`` or ``"modelled"``.
-    """
-    fig, ax = plt.subplots(figsize=(8.4, 0.95 * len(gains) + 1.4), layout="constrained")
-    for row, (change, loops) in enumerate(gains.items()):
-        band = claimed[change]
-        if band:
-            box = Rectangle((band[0], row - 0.38), band[1] - band[0], 0.76, color="#bbbbbb")
-            box.set_label("claimed" if row == 0 else "")
-            ax.add_patch(box)
-        for i, (loop, gain) in enumerate(loops.items()):
-            ax.plot(
-                gain,
-                row + 0.12 * (i - (len(loops) - 1) / 2),
-                MARKERS[i],
-                color=f"C{i}",
-                label=loop if row == 0 else "",
-            )
-    ax.axvline(1, color="#666666", linewidth=1)
-    ax.set(xscale="log", ylim=(len(gains) - 0.5, -0.5), xlabel=f"times as fast ({kind})")
-    ax.set_yticks(range(len(gains)), list(gains))
-    ax.grid(axis="y", visible=False)
-    log_ticks(ax.xaxis)
-    fig.legend(loc="outside upper center", ncols=6, fontsize=9)
-    each = "; ".join(
-        f"{change}: {min(row.values()):.2g} to {max(row.values()):.2g} times"
-        for change, row in gains.items()
-    )
-    present(fig, f"What was claimed as grey bands, and what each of the loops gained: {each}.")

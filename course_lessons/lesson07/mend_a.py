@@ -86,12 +86,14 @@ a list of Python numbers: for each step, the norm of the gradient of all paramet
 """,
     hints=(
         "In the timeline, when does the host wait? Which expression makes a Python number of a tensor?",
-        "The norm of the parameters' norms is the norm of the whole gradient, and a tensor can hold it.",
+        "The norm of the parameters' norms is the norm of the whole gradient, and a tensor can hold it. "
+        "`nn.utils.get_total_norm`, from lesson 04, computes it for you.",
         "Keep one tensor a step in the list, and make Python numbers of all of them after the loop: "
         "`torch.stack(norms).tolist()`.",
     ),
     why="Each `.item()` lets the host wait until the queue is empty, and then the device waits for the host. Kept on "
-    "the device, the same numbers cost one wait for the whole loop.",
+    "the device, the same numbers cost one wait for the whole loop. (`nn.utils.get_total_norm` is the short way to "
+    "write the norm.)",
     diagnoses={
         "each-parameter": "The host still waits several times in every step. There its numbers leave the device one by one.",
         "each-step": "One wait a step is left. That gains most of the time here, and still empties the queue in "

@@ -12,13 +12,15 @@ from course_utils.exercises import Exercise, Judge
 
 def regime(facts):
     if facts.busy >= 0.75:
+        if max(facts.flop_share, facts.byte_share) < 0.3:
+            return "small kernels"
         return "compute" if facts.flop_share >= facts.byte_share else "memory"
     if max(facts.loading, facts.waiting) < 0.2:
         return "launch"
     return "loader" if facts.loading >= facts.waiting else "synchronisation"
 
 
-DEVICE, HOST = ("compute", "memory"), ("loader", "synchronisation", "launch")
+DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisation", "launch")
 
 
 def _facts(
@@ -41,11 +43,11 @@ def _regime_cases() -> list[Facts]:
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
     host += ((0.05, 0.19), (0.2, 0.05), (0.05, 0.2), (0.3, 0.3))
-    shares = ((0.7, 0.3), (0.2, 0.6), (0.8, 0.9), (0.9, 0.8), (0.3, 0.1), (0.1, 0.3), (0.02, 0.05))
-    shares += ((0.4, 0.4),)
+    shares = ((0.7, 0.3), (0.2, 0.6), (0.05, 0.02), (0.8, 0.9), (0.9, 0.8), (0.02, 0.2))
+    shares += ((0.4, 0.4), (0.3, 0.1), (0.1, 0.3), (0.1, 0.1), (0.3, 0.3))
     order = sorted(
         product(range(len(busy)), range(len(host)), range(len(shares))),
-        key=lambda at: (max(at[0] - 4, at[1] - 4, at[2] - 3, 0), at),
+        key=lambda at: (max(at[0] - 4, at[1] - 4, at[2] - 5, 0), at),
     )
     return [_facts(busy[b], *host[h], *shares[s]) for b, h, s in order]
 
@@ -53,12 +55,14 @@ def _regime_cases() -> list[Facts]:
 def _why(name: str, right: str, case: Facts) -> str:
     """The diagnosis: which of the task's rules this case breaks."""
     if right in DEVICE:
-        if name in DEVICE:
-            return "equal-device" if case.flop_share == case.byte_share else "larger-share"
-        if case.busy == 0.75:
-            return "at-least-busy"
-        low = max(case.flop_share, case.byte_share) <= 0.3  # the higher ones came before
-        return "low-shares" if low else "busy-first"
+        if name not in DEVICE:
+            return "at-least-busy" if case.busy == 0.75 else "busy-first"
+        if right == "small kernels":
+            return "low-shares"
+        if name == "small kernels":
+            edge = max(case.flop_share, case.byte_share) == 0.3
+            return "at-least-share" if edge else "high-share"
+        return "equal-device" if case.flop_share == case.byte_share else "larger-share"
     if name in DEVICE:
         return "idle-device"
     if right == "launch":
@@ -71,7 +75,7 @@ def _why(name: str, right: str, case: Facts) -> str:
 
 def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
     for case in _regime_cases():
-        name, right = judge.is_a(answer(case), str, "one of the five names"), regime(case)
+        name, right = judge.is_a(answer(case), str, "one of the six names"), regime(case)
         if name not in (*DEVICE, *HOST):
             judge.no("other-name", seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
@@ -89,33 +93,37 @@ EXERCISE = Exercise(
     level=1,
     minutes=10,
     task="""
-Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`.
+Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`, `"small kernels"`.
 `facts` holds five shares, from 0 to 1:
 
 - `facts.busy`: of the time, how much the device computes.
 - `facts.loading`, `facts.waiting`: of the time, how much the host loads data, and waits for the device.
 - `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches while it computes.
 
-A device busy for at least 0.75 of the time sets the pace: the larger of the last two shares names what limits it, compute
-where they are equal. Otherwise the host does. If it loads or waits for at least 0.2 of the time, the longer of the two
-names the regime, loader where they are equal. Else it only launches.
+A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both are below 0.3,
+the kernels are too small to fill the device. Otherwise the larger of the two names the limit, compute where they are equal.
+
+A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the longer of the two
+names the regime, loader where they are equal. Otherwise the host only launches.
 """,
     hints=(
         "A host that waits for a device that is always busy loses nothing. So which question comes first?",
-        "First ask for `facts.busy`. The five names then fall into two for a busy device and three for an idle one.",
-        'Of the three, ask for `"launch"` first: neither `facts.loading` nor `facts.waiting` reaches 0.2.',
+        "First ask for `facts.busy`. Three of the six names are for a busy device, and three for one that the host holds up.",
+        'For a busy device ask for `"small kernels"` first: neither of its two shares reaches 0.3. For the others ask for `"launch"` first: neither '
+        "`facts.loading` nor `facts.waiting` reaches 0.2.",
     ),
     reference=regime,
     check_answer=_check_regime,
-    why="The order of the questions is the method. A busy device is made faster by less work or by cheaper work, an "
-    "idle one by a host that feeds it better, and the wrong one of the two gains nothing. If both shares are low on a "
-    "busy device, neither is the limit: the kernels are too small or too slow to fill it. Then go back to larger "
-    "kernels, not to 16 bits.",
+    why="The order of the questions is the method. You make a busy device faster by less work or by cheaper work, and an "
+    "idle one by a host that feeds it better. The wrong one of the two gains nothing. A device can also be busy and reach "
+    "little of either rate: its kernels are too small to fill it. A larger batch fills them. 16 bits don't.",
     diagnoses={
-        "other-name": "The answer is none of the five names.",
+        "other-name": "The answer is none of the six names.",
         "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
         "at-least-busy": "**At least** 0.75 includes 0.75 itself: a device that is busy for so long sets the pace.",
-        "low-shares": "A busy device sets the pace, even where both of its shares are low: the larger names the limit.",
+        "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its kernels are too small to fill it.",
+        "high-share": "One of the busy device's two shares reaches 0.3 here, and one is enough: it names the limit.",
+        "at-least-share": "A share of exactly 0.3 is not below 0.3: it names the limit.",
         "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, memory where "
         "the bytes/s are.",
         "equal-device": "Where the two shares of a busy device are equal, compute is the limit.",

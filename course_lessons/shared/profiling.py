@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
@@ -19,6 +19,7 @@ from course_utils.number_format import seconds
 from course_utils.show import table
 from course_utils.timing import measure
 from simgpu import cost, latency
+from simgpu.hollow import Hollow
 
 from .precision import full_float32
 from .traces import Trace, trace
@@ -119,7 +120,9 @@ class Counted(TorchDispatchMode):
         return compute, self.bytes / best_bytes(self.device)
 
 
-def facts(work: Callable[[], object], device: torch.device | str, calls: int = 1) -> Facts:
+def facts(
+    work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
+) -> Facts:
     """Run a piece of work and return what tells its regime.
 
     Parameters
@@ -130,14 +133,17 @@ def facts(work: Callable[[], object], device: torch.device | str, calls: int = 1
         The device it works on. On the simulated one the figures are modelled.
     calls
         Over how many calls to average.
+    values
+        Whether the simulated device computes values; see `traces.trace`.
 
     Notes
     -----
     Away from the simulated device ``torch.profiler`` looks on and slows the host down, so the device
     seems a little less busy than it is. A CPU is host and device at once: what it computes is ``busy``.
     """
-    seen = trace(work, device, calls)
-    with Counted(device) as counted:
+    device = torch.device(device)
+    seen = trace(work, device, calls, values)
+    with nullcontext() if values or device.type != "sim" else Hollow(), Counted(device) as counted:
         work()
     return facts_of(seen, calls, counted, calls_counted=1)
 
@@ -175,24 +181,6 @@ def facts_of(
         kernels=len(kernels) / calls,
         kernel_seconds=sum(s.seconds for s in kernels) / len(kernels) if kernels else 0.0,
     )
-
-
-def operations(averages: Iterable[Any]) -> list[Any]:
-    """Return the rows of a profile in which each microsecond is held once, by the operation that took it.
-
-    Left out are the parts that the program or PyTorch named, which hold operations, and a card's rows
-    of kernels: their operations have their time.
-
-    Parameters
-    ----------
-    averages
-        What ``key_averages()`` of a ``torch.profiler.profile`` returned.
-    """
-    return [
-        row
-        for row in averages
-        if row.device_type == DeviceType.CPU and not getattr(row, "is_user_annotation", False)
-    ]
 
 
 _ON_CARDS: Mapping[str, Callable[[], bool]] = {

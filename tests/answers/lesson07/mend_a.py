@@ -71,6 +71,9 @@ WRONG = {
     "wrong-type": lambda model, batches, optimizer: 1.0,
 }
 RIGHT = {
+    "by get_total_norm": {
+        _NORM: "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
+    },
     "by clipping": {_NORM: _CLIP.format('float("inf")')},
     "by squares": _a_by_squares,
     "by foreach": _a_by_foreach,

@@ -8,10 +8,13 @@ def _regime_by_table(facts):
         host = {"loader": facts.loading, "synchronisation": facts.waiting}
         name = max(host, key=host.get)
         return name if host[name] >= 0.2 else "launch"
-    return "memory" if facts.byte_share > facts.flop_share else "compute"
+    device = {"compute": facts.flop_share, "memory": facts.byte_share}
+    name = max(device, key=device.get)
+    return name if device[name] >= 0.3 else "small kernels"
 
 
 _BUSY, _IDLE = "facts.busy >= 0.75", "max(facts.loading, facts.waiting) < 0.2"
+_LOW = "max(facts.flop_share, facts.byte_share) < 0.3"
 
 
 WRONG = {
@@ -21,9 +24,16 @@ WRONG = {
         {_BUSY: "facts.busy >= 75"},
     ),
     "at-least-busy": {_BUSY: "facts.busy > 0.75"},
-    "low-shares": {
-        'return "compute"': 'return "launch" if max(facts.flop_share, facts.byte_share) < 0.1 else "compute"'
-    },
+    "low-shares": (
+        {_LOW: "False"},
+        {_LOW: _LOW.replace("max", "facts.loading < 0.2 and max")},
+        {_LOW: _LOW.replace("0.3", "0.1")},
+    ),
+    "high-share": (
+        {_LOW: _LOW.replace("max", "min")},
+        {_LOW: _LOW.replace("0.3", "0.5")},
+    ),
+    "at-least-share": {_LOW: _LOW.replace("<", "<=")},
     "larger-share": (
         {"facts.flop_share >=": "facts.flop_share <"},
         {"facts.flop_share >= facts.byte_share": "facts.byte_share <= 0.5"},

@@ -1,0 +1,47 @@
+"""How large lesson 07's five loops must be on a card, so that each has its own regime there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from course_lessons.shared.profiling import facts
+
+ENOUGH = (None, ("busy", 0.9), None, ("busy", 0.9), ("waiting", 0.3))
+"""Which share of a step has to reach what, for each loop in the lesson's order. Loops 1 and 3 are the same on every card."""
+
+DOUBLINGS = 5
+"""How often a batch is doubled at most: what it takes of memory grows with it."""
+
+
+def fitted(
+    loops: Mapping[str, Mapping[str, Any]],
+    make_step: Callable[..., Callable[[], object]],
+    device: torch.device,
+) -> dict[str, Mapping[str, Any]]:
+    """Return the loops with batches that are large enough for a device.
+
+    A batch is doubled until a trace of two steps shows that the device is busy for 90 % of the time, or, in the loop
+    that asks for values, that the host waits for 30 % of it. A CPU is host and device at once, so there they stay as
+    they are.
+
+    Parameters
+    ----------
+    loops
+        For each of the five, in the lesson's order and under any names, the arguments of ``make_step``.
+    make_step
+        Returns a training step; see the lesson.
+    device
+        Where the loops run.
+    """
+    fit = dict(loops)
+    for name, enough in zip(loops, ENOUGH, strict=True):
+        for _ in range(DOUBLINGS if enough and device.type != "cpu" else 0):
+            found = facts(make_step(**fit[name]), device, calls=2, values=False)
+            share, least = enough
+            if getattr(found, share) >= least:
+                break
+            fit[name] = {**fit[name], "batch": 2 * fit[name]["batch"]}
+    return fit
