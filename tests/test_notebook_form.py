@@ -240,12 +240,12 @@ BY_HAND = {
         changing("summary", source="## Summary\n\nx\n\n## One more"),
         "does not end with its three closing sections in order",
     ),
-    "long main line": (adding_cells("footer", 45), "has 46 cells on its main line, more than 45"),
-    "long before Further": (long_with_further, "has 46 cells on its main line, more than 45"),
+    "long main line": (adding_cells("footer", 55), "has 56 cells on its main line, more than 55"),
+    "long before Further": (long_with_further, "has 56 cells on its main line, more than 55"),
     "after Further": (goes_on_after_further, "goes on after 'Further'"),
     "long code cell": (
-        adding("\n".join(f"x{i} = {i}" for i in range(26))),
-        "cell added: has 26 lines of code, more than 25",
+        adding("\n".join(f"x{i} = {i}" for i in range(41))),
+        "cell added: has 41 lines of code, more than 40",
     ),
     "imports": (
         adding("\n".join(f"import m{i}" for i in range(10, 23))),

@@ -366,7 +366,7 @@ def main(folder: str, names: list[str]) -> None:
     for name in names:
         children = []
         for rank in range(2):
-            child = os.fork()  # so that PyTorch is imported once; a case may end a process by a signal
+            child = os.fork()  # a case may end its process by a signal
             if not child:
                 os._exit(_live(name, rank, folder))
             children.append(child)

@@ -737,7 +737,7 @@ def test_the_forward_pass_after_a_training_one_sends_buffers_and_no_other_does()
         return first, dist._calls - before, own, model.module[1].running_mean
 
     (one, other) = cluster.run(program, 2).results
-    assert one[:2] == other[:2] == (2, 2), "means in one dtype, the counter in another; then nothing"
+    assert one[:2] == other[:2] == (2, 2), "two dtypes, once"
     assert torch.equal(one[2], one[3]) and torch.equal(other[3], one[3])
     assert not torch.equal(other[2], other[3]), "it was of rank 1's rows until then"
 

@@ -17,9 +17,9 @@ LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself
 FURTHER = "Further"
 """The section after them: what is worth keeping beside the main line."""
 
-MAIN_LINE = 45
+MAIN_LINE = 55
 """Cells before *Further*, at most."""
-CODE_LINES = 25
+CODE_LINES = 40
 """Lines of a code cell, at most."""
 IMPORTS = 12
 """Import statements in one cell, at most."""
@@ -65,7 +65,7 @@ class Heading:
 
 
 HOUSE_NUMBERS = {
-    "cells": (25, 45),
+    "cells": (25, 55),
     "code lines, median": (0, 7),
     "nine in ten": (0, 15),
     "prose words, median": (0, 60),
