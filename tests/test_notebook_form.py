@@ -158,7 +158,7 @@ def goes_on_after_further(nb):
 
 def long_with_further(nb):
     with_further(nb, "## Further\n\nMore of it.")
-    adding_cells("further-0", 46)(nb)
+    adding_cells("further-0", 56)(nb)
 
 
 FIXABLE = {
@@ -317,7 +317,7 @@ def test_what_only_the_author_can_mend_is_named_and_kept(tiny, rule, capsys):
         "try:\n    x = 1\nexcept ValueError:\n    x = 2",
         "%matplotlib inline\n!echo hello",
         "%%writefile script.py\nx = {'a':1}",
-        "\n".join(f"x{i} = {i}" for i in range(25)),
+        "\n".join(f"x{i} = {i}" for i in range(40)),
         "\n".join(f"import m{i}" for i in range(10, 22)),
     ],
 )
@@ -330,9 +330,9 @@ def test_what_is_allowed_is_not_reported(tiny, source):
 
 def test_what_stands_beside_the_main_line_is_not_counted(tiny, monkeypatch):
     nb = load(tiny)
-    adding_cells("footer", 44)(nb)
+    adding_cells("footer", 54)(nb)
     store(tiny, form.canonical(nb, "01"))
-    assert problems_of(tiny) == [], "45 cells with the footer"
+    assert problems_of(tiny) == [], "55 cells with the footer"
     with_further(nb, "## Further\n\nMore of it.", *["### A part"] * 20)
     store(tiny, form.canonical(nb, "01"))
     assert problems_of(tiny) == []
