@@ -152,6 +152,27 @@ def rank_0_validates_with_gradients(dist, ddp):
     dist.barrier()
 
 
+def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
+    """Rank 1 tells it in its next training pass, so the two calls meet by chance."""
+    model = ddp(plain())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        model(rows(dist))
+    train(model, dist, 1)
+    train(model, dist, 2)
+    return [p.grad for p in model.parameters()]
+
+
+def rank_0_validates_with_unused_parameters(dist, ddp):
+    model = ddp(HalfUsed(), find_unused_parameters=True)
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+        model(rows(dist))
+    dist.barrier()
+    train(model, dist)
+
+
 def rank_0_validates_with_gradients_later(dist, ddp):
     model = ddp(plain())
     train(model, dist)
@@ -324,6 +345,8 @@ def a_layer_without_gradient_then_validation(dist, ddp):
 RUNS = (
     rank_0_validates_without_buffers,
     rank_0_validates_through_module,
+    rank_0_validates_with_gradients_and_nobody_meets,
+    rank_0_validates_with_unused_parameters,
     rank_0_validates_with_gradients_later,
     rank_0_validates_without_forward_sync,
     rank_0_validates_after_all_have,
