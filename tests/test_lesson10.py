@@ -300,3 +300,87 @@ def test_the_helpers_count_what_real_ranks_send(tmp_path, monkeypatch):
     assert done.returncode == 0, done.stderr[-3000:]
     through = re.findall(r"rank \d is through", done.stdout)
     assert sorted(through) == ["rank 0 is through", "rank 1 is through"]
+
+
+FOUR_RANKS = """
+import copy
+import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import parallel as tp
+from torch.nn import functional as F
+from course_lessons.lesson10 import ranks
+from course_lessons.lesson10.net import Block
+from course_lessons.lesson10.sent import Sent
+
+ranks.start()
+mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("shard", "tensor"))
+torch.manual_seed(0)
+whole, x, last = Block(64), torch.rand(8, 64), torch.nn.Linear(64, 10)
+with_norm, without_norm, own_last = (copy.deepcopy(part) for part in (whole, whole, last))
+whole(x).square().sum().backward()
+norm = torch.nn.utils.clip_grad_norm_(whole.parameters(), 1e9)
+
+PLAN
+tp.parallelize_module(with_norm, mesh["tensor"], plan)
+fully_shard(with_norm, mesh=mesh["shard"])
+with_norm(x).full_tensor().square().sum().backward()
+found = torch.nn.utils.clip_grad_norm_(with_norm.parameters(), 1e9).full_tensor()
+assert torch.allclose(found, norm), (found, norm)
+
+bare = {"up": tp.ColwiseParallel(), "down": tp.RowwiseParallel()}
+tp.parallelize_module(without_norm, mesh["tensor"], bare)
+fully_shard(without_norm, mesh=mesh["shard"])
+without_norm(x).square().sum().backward()
+try:
+    torch.nn.utils.clip_grad_norm_(without_norm.parameters(), 1e9)
+except (RuntimeError, ValueError) as error:
+    assert "mesh" in str(error), error
+else:
+    raise AssertionError("gradients of two meshes were clipped together")
+
+both = init_device_mesh("cpu", (2, 2), mesh_dim_names=("machine", "shard"))
+hybrid = fully_shard(Block(64), mesh=both)
+with Sent() as sent:
+    hybrid(x).square().mean().backward()
+assert sent.bytes == {"all_gather": 132864, "reduce_scatter": 132864, "all_reduce": 66432}, sent.bytes
+
+labels = torch.arange(8)
+plain = F.cross_entropy(last(x), labels)
+plain.backward()
+tp.parallelize_module(own_last, mesh["tensor"], tp.ColwiseParallel(use_local_output=False))
+with tp.loss_parallel():
+    scores = own_last(x)
+    loss = F.cross_entropy(scores, labels)
+    loss.backward()
+assert scores.to_local().shape == (8, 5)
+assert torch.allclose(loss.full_tensor(), plain)
+assert torch.allclose(own_last.weight.grad.full_tensor(), last.weight.grad, atol=1e-6)
+print("through", flush=True)
+del with_norm, without_norm, hybrid, own_last, sent, scores, loss
+ranks.stop()
+"""
+
+
+@pytest.mark.slow
+def test_what_the_lesson_says_of_a_mesh_holds_on_four_ranks(tmp_path, monkeypatch):
+    if not (torch_dist.is_available() and torch_dist.is_gloo_available()):
+        skip("this PyTorch comes without gloo", until="2027-11-30")
+    monkeypatch.setenv("DEVICE", "cpu")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (mesh,) = (c.source for c in cells() if c.source.startswith("%%writefile work/mesh.py"))
+    plan = mesh[mesh.index("tokens = Shard(0)") : mesh.index("tp.parallelize_module")]
+    program = tmp_path / "four.py"
+    program.write_text(FOUR_RANKS.replace("PLAN", plan), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, "--local-addr=127.0.0.1", "--nproc-per-node=4", str(program)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.count("through") == 4

@@ -65,7 +65,7 @@ class Heading:
 
 
 HOUSE_NUMBERS = {
-    "cells": (25, 45),
+    "cells": (25, 55),
     "code lines, median": (0, 7),
     "nine in ten": (0, 15),
     "prose words, median": (0, 60),

@@ -1,0 +1,417 @@
+"""Small programs that train with DistributedDataParallel on two ranks: some run, some wait for ever.
+
+Each runs twice: on the simulated cluster, and as two processes with PyTorch's own class over gloo. Run as a
+script, this file is one of these processes; it writes what came of each case into a file.
+"""
+
+import contextlib
+import os
+import sys
+import warnings
+from datetime import timedelta
+
+import torch
+from torch import nn
+
+
+def plain():
+    """Return a network without buffers."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+
+
+def with_batch_norm():
+    """Return a network whose BatchNorm keeps its means in buffers."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
+
+
+class WithTable(nn.Module):
+    """A network with a buffer that nothing ever changes."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.register_buffer("table", torch.ones(4), persistent=False)
+
+    def forward(self, x):
+        """Add the table, and compute."""
+        return self.layer(x + self.table)
+
+
+class HalfUsed(nn.Module):
+    """Two layers, of which forward uses one."""
+
+    def __init__(self):
+        super().__init__()
+        self.used, self.idle = nn.Linear(4, 2), nn.Linear(4, 2)
+
+    def forward(self, x):
+        """Use one of the layers."""
+        return self.used(x)
+
+
+def rows(dist, step=0):
+    """Return rows that differ from rank to rank and from step to step."""
+    generator = torch.Generator().manual_seed(10 * step + dist.get_rank())
+    return torch.randn(6, 4, generator=generator)
+
+
+def train(model, dist, step=0):
+    """Take one training step's gradient."""
+    model(rows(dist, step)).square().mean().backward()
+
+
+def validate(model, dist, batches=1):
+    """Evaluate as one usually does."""
+    model.eval()
+    with torch.no_grad():
+        for _ in range(batches):
+            model(rows(dist))
+    model.train()
+
+
+# --- Validation
+
+
+def rank_0_validates_without_buffers(dist, ddp):
+    model = ddp(plain())
+    train(model, dist)
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist, batches=3)
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_with_batch_norm(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_and_nobody_meets_afterwards(dist, ddp):
+    model = ddp(with_batch_norm())
+    for step in range(3):
+        train(model, dist, step)
+        if dist.get_rank() == 0:
+            validate(model, dist)
+
+
+def rank_0_validates_with_a_table(dist, ddp):
+    model = ddp(WithTable())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+    dist.barrier()
+
+
+def rank_0_validates_before_training(dist, ddp):
+    model = ddp(with_batch_norm())
+    if dist.get_rank() == 0:
+        validate(model, dist)
+    dist.barrier()
+
+
+def rank_0_validates_through_module(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model.module, dist)
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_in_inference_mode(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        with torch.inference_mode():
+            model.eval()(rows(dist))
+    dist.barrier()
+
+
+def rank_0_validates_in_no_sync(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        with model.no_sync():
+            validate(model, dist)
+    dist.barrier()
+
+
+def rank_0_validates_with_gradients(dist, ddp):
+    """After the first backward pass DDP orders its buckets anew, and tells all ranks in the next forward pass."""
+    model = ddp(plain())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        model(rows(dist))
+    dist.barrier()
+
+
+def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
+    """Rank 1 tells it in its next training pass, so the two calls meet by chance."""
+    model = ddp(plain())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        model(rows(dist))
+    train(model, dist, 1)
+    train(model, dist, 2)
+    return [p.grad for p in model.parameters()]
+
+
+def rank_0_validates_with_unused_parameters(dist, ddp):
+    model = ddp(HalfUsed(), find_unused_parameters=True)
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+        model(rows(dist))
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_with_gradients_later(dist, ddp):
+    model = ddp(plain())
+    train(model, dist)
+    train(model, dist)
+    if dist.get_rank() == 0:
+        model(rows(dist))
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_without_forward_sync(dist, ddp):
+    model = ddp(with_batch_norm(), broadcast_buffers=False)
+    train(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+    dist.barrier()
+    train(model, dist)
+
+
+def rank_0_validates_after_all_have(dist, ddp):
+    """The first pass without gradients has sent the buffers; the next ones do not."""
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    validate(model, dist)
+    if dist.get_rank() == 0:
+        validate(model, dist)
+    dist.barrier()
+    train(model, dist)
+
+
+def all_validate(dist, ddp):
+    model = ddp(with_batch_norm())
+    for step in range(3):
+        train(model, dist, step)
+        validate(model, dist)
+
+
+def all_validate_with_unlike_numbers_of_batches(dist, ddp):
+    model = ddp(with_batch_norm())
+    for step in range(3):
+        train(model, dist, step)
+        validate(model, dist, batches=1 + dist.get_rank())
+
+
+def one_has_nothing_to_validate(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    validate(model, dist, batches=dist.get_rank())
+    dist.barrier()
+
+
+# --- Training
+
+
+def buffers_after_three_steps(dist, ddp):
+    model = ddp(with_batch_norm())
+    for step in range(3):
+        train(model, dist, step)
+    return [*model.module.buffers(), *(p.grad for p in model.parameters())]
+
+
+def buffers_after_three_steps_without_forward_sync(dist, ddp):
+    model = ddp(with_batch_norm(), broadcast_buffers=False)
+    for step in range(3):
+        train(model, dist, step)
+    return list(model.module.buffers())
+
+
+def buffers_in_no_sync(dist, ddp):
+    """The first pass in `no_sync` still sends the buffers; the one after it does not."""
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    with model.no_sync():
+        train(model, dist, 1)
+        train(model, dist, 2)
+    train(model, dist, 3)
+    return [*model.module.buffers(), *(p.grad for p in model.parameters())]
+
+
+def rank_0_has_a_batch_more(dist, ddp):
+    model = ddp(plain())
+    for step in range(3 - dist.get_rank()):
+        train(model, dist, step)
+
+
+def each_rank_stops_when_it_likes(dist, ddp):
+    model = ddp(plain())
+    for step in range(4):
+        train(model, dist, step)
+        if step == 1 + dist.get_rank():
+            break
+    dist.barrier()
+
+
+def all_stop_together(dist, ddp):
+    model = ddp(plain())
+    for step in range(4):
+        train(model, dist, step)
+        stop = torch.tensor([float(step == 1 + dist.get_rank())])
+        dist.all_reduce(stop)
+        if stop.item():
+            break
+    dist.barrier()
+    return [torch.tensor(step)]
+
+
+def one_rank_skips_backward(dist, ddp):
+    model = ddp(plain())
+    for step in range(2):
+        loss = model(rows(dist, step)).square().mean()
+        if (dist.get_rank(), step) != (1, 0):
+            loss.backward()
+
+
+def one_rank_forgets_no_sync(dist, ddp):
+    model = ddp(plain())
+    train(model, dist)
+    with model.no_sync() if dist.get_rank() == 0 else contextlib.nullcontext():
+        train(model, dist)
+    dist.barrier()
+
+
+def a_barrier_on_one_rank(dist, ddp):
+    model = ddp(plain())
+    train(model, dist)
+    if dist.get_rank() == 0:
+        dist.barrier()
+    train(model, dist)
+
+
+def saving_through_the_wrapper(dist, ddp):
+    model = ddp(with_batch_norm())
+    train(model, dist)
+    saved = model.state_dict() if dist.get_rank() == 0 else {}
+    dist.barrier()
+    train(model, dist)
+    return [torch.tensor(len(saved))]
+
+
+# --- What DDP refuses
+
+
+def models_with_unlike_numbers_of_parameters(dist, ddp):
+    ddp(nn.Sequential(*[nn.Linear(2, 2) for _ in range(1 + dist.get_rank())]))
+
+
+def models_with_unlike_shapes(dist, ddp):
+    ddp(nn.Linear(2, 2 + dist.get_rank()))
+
+
+def a_layer_without_gradient(dist, ddp):
+    model = ddp(HalfUsed())
+    train(model, dist)
+    train(model, dist)
+
+
+def a_layer_without_gradient_then_no_sync(dist, ddp):
+    model = ddp(HalfUsed())
+    train(model, dist)
+    with model.no_sync():
+        train(model, dist)
+
+
+def a_layer_without_gradient_then_validation(dist, ddp):
+    model = ddp(HalfUsed())
+    train(model, dist)
+    validate(model, dist)
+
+
+RUNS = (
+    rank_0_validates_without_buffers,
+    rank_0_validates_through_module,
+    rank_0_validates_with_gradients_and_nobody_meets,
+    rank_0_validates_with_unused_parameters,
+    rank_0_validates_with_gradients_later,
+    rank_0_validates_without_forward_sync,
+    rank_0_validates_after_all_have,
+    all_validate,
+    all_validate_with_unlike_numbers_of_batches,
+    buffers_after_three_steps,
+    buffers_after_three_steps_without_forward_sync,
+    buffers_in_no_sync,
+    all_stop_together,
+    saving_through_the_wrapper,
+    a_layer_without_gradient_then_validation,
+)
+STOPS = (
+    rank_0_validates_with_batch_norm,
+    rank_0_validates_and_nobody_meets_afterwards,
+    rank_0_validates_with_a_table,
+    rank_0_validates_before_training,
+    rank_0_validates_in_inference_mode,
+    rank_0_validates_in_no_sync,
+    rank_0_validates_with_gradients,
+    one_has_nothing_to_validate,
+    rank_0_has_a_batch_more,
+    each_rank_stops_when_it_likes,
+    one_rank_skips_backward,
+    one_rank_forgets_no_sync,
+    a_barrier_on_one_rank,
+)
+REFUSED = {
+    models_with_unlike_numbers_of_parameters: "DDP expects same model across all ranks, but Rank",
+    models_with_unlike_shapes: "appears not to match sizes of the same param in process 0",
+    a_layer_without_gradient: "Expected to have finished reduction in the prior iteration",
+    a_layer_without_gradient_then_no_sync: "Expected to have finished reduction",
+}
+
+
+def main(folder: str, names: list[str]) -> None:
+    """Run each case as two processes; ``folder/NAME.RANK`` is what a rank that came through returned."""
+    import torch._dynamo  # noqa: F401  (which DDP needs, once before all forks)
+
+    for name in names:
+        children = []
+        for rank in range(2):
+            child = os.fork()  # a case may end its process by a signal
+            if not child:
+                os._exit(_live(name, rank, folder))
+            children.append(child)
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _live(name: str, rank: int, folder: str) -> int:
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    warnings.filterwarnings("ignore", message=".*broadcast_buffers.*")
+    store = dist.FileStore(os.path.join(folder, f"{name}.store"), 2)
+    patience = timedelta(seconds=2)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=patience)
+    try:
+        result = {"values": globals()[name](dist, DistributedDataParallel)}
+    except RuntimeError as error:
+        result = {"said": str(error)}
+    torch.save(result, os.path.join(folder, f"{name}.{rank}"))
+    return 0
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])
