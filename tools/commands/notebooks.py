@@ -14,11 +14,11 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, lesson_map, templates
+from tools.authoring import claims, fidelity, lesson_map, outputs, templates
 from tools.authoring.anatomy import HOUSE_NUMBERS, house_numbers
 from tools.authoring.copies import LINE
 from tools.authoring.form import Problem, dumps, parse, read
-from tools.authoring.lesson import mend, problems, with_outputs
+from tools.authoring.lesson import expected_outputs, mend, problems
 from tools.authoring.pages import page_problems, stale_pages
 from tools.commands import refuse
 
@@ -125,29 +125,25 @@ def fix(
     return 1 if left else 0
 
 
-def run(
-    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
-) -> int:
-    """Run lessons as shipped and store the compared outputs; a lesson that fails stays as it was."""
+def run(course: Course, files: Iterable[str] = ()) -> int:
+    """Run lessons as shipped and store the outputs that are compared; where a lesson fails, what is stored stays."""
     failed = 0
     for lesson, path in _chosen(course, files):
         start = time.monotonic()
         try:
             nb = read(path)
-            done = _executed(lesson.file, nb, path.parent)
+            found = _outputs(lesson.file, nb, path.parent)
         except AuthoringError as error:
             failed += 1
-            print(f"{lesson.file}: {error}; the file is unchanged")
+            print(f"{lesson.file}: {error}; its stored outputs are unchanged")
             continue
-        text = dumps(mend(done, course, lesson, exercises_of(lesson.id)))
-        changed = text != _text(path)
-        if changed:
-            write(path, text)
+        changed = outputs.store(course, lesson, found)
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
-        kept = sum(bool(cell.get("outputs")) for cell in parse(text).cells)
         state = "written" if changed else "unchanged"
-        print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {kept} outputs kept, {state}")
+        print(
+            f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(found)} outputs kept, {state}"
+        )
     return 1 if failed else 0
 
 
@@ -202,6 +198,6 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _executed(file: str, nb: NotebookNode, folder: Path) -> NotebookNode:
+def _outputs(file: str, nb: NotebookNode, folder: Path) -> outputs.Outputs:
     with bar(total=len(nb.cells), desc=file, bar_format=LINE, leave=False) as progress:
-        return with_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))
+        return expected_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))

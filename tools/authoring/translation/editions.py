@@ -172,7 +172,6 @@ class _Edition:
                 cell.outputs, cell.execution_count = [], None
                 if "nbval-check-output" in cell.metadata.get("tags", ()):
                     cell.metadata["tags"].remove("nbval-check-output")
-                    cell.metadata.pop("jupyter", None)
                 if not generated:
                     cell.source = code.rewrite(cell.source, told, keys)
             elif not generated:
