@@ -215,7 +215,7 @@ def _links(language):
     for lesson in LESSONS:
         name = f"{there}{lesson.file}"
         for cell in nbformat.read(NOTEBOOKS / name, as_version=4).cells:
-            for target, anchor in re.findall(r"\]\((\.\./[^)#]*)(#[^)]*)?\)", cell.source):
+            for target, anchor in re.findall(r"\]\((\.\./[^)#]*\.md)(#[^)]*)?\)", cell.source):
                 if cell.cell_type == "markdown" and anchor >= found.get(target, ("", "", ""))[2]:
                     found[target] = name, target, anchor
     return list(found.values())
@@ -234,7 +234,8 @@ def _opens(page, link, path, anchor):
     link.click()
     text = page.locator(".jp-MarkdownViewer:visible .jp-RenderedMarkdown")
     first = next(line for line in path.read_text("utf-8").splitlines() if line.startswith("# "))
-    expect(text.locator("h1").first).to_have_text(re.compile(f"^{re.escape(first[2:])}"))
+    title = re.compile(f"^{re.escape(first[2:])}")
+    expect(text.locator("h1").first).to_have_text(title, timeout=60 * SECOND)
     if anchor:
         page.wait_for_function(_IN_SIGHT, arg=f'[data-jupyter-id="{anchor[1:]}"]')
 
@@ -266,7 +267,7 @@ def test_what_cells_show_links_to_pages_that_open(browser, lab):
     page = _run_all(browser, lab, "links.ipynb")
     lesson = page.locator(".jp-OutputArea-output a", has_text="06").first
     lesson.click()
-    expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text("Memory")
+    expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text("Memory", timeout=60 * SECOND)
     page.get_by_role("tab", name="links.ipynb").click()
     link = page.locator(".jp-OutputArea-output a", has_text="How far the simulated GPU").first
     _opens(page, link, ROOT / "fidelity.md", "")

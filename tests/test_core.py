@@ -224,20 +224,24 @@ def test_the_card_of_a_gpu_says_what_it_is_good_for(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "says"),
+    ("variable", "repository", "says"),
     [
-        ("COLAB_RELEASE_TAG", "Runtime > Change runtime type"),
-        ("KAGGLE_KERNEL_RUN_TYPE", "Settings > Accelerator"),
-        ("", "open the lesson in Colab"),
+        ("COLAB_RELEASE_TAG", None, "Runtime > Change runtime type"),
+        ("KAGGLE_KERNEL_RUN_TYPE", None, "Settings > Accelerator"),
+        ("", "ada/gpu", "open the lesson in Colab: the badge is at the top"),
+        ("", None, 'see "Where should you run the course?" in lesson 00'),
     ],
 )
-def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, says):
+def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, repository, says):
+    course = SimpleNamespace(repository=repository)  # a lesson has badges where that has a name
+    monkeypatch.setattr(devices, "load_course", lambda: course)
     for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "1")
     card = devices.device_card(torch.device("cpu"))
     assert says in card.text
+    assert ("badge" in card.text) is bool(repository)
     assert f"{this_machine.usable_cores()} usable" in card.text
 
 

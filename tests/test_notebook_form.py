@@ -496,7 +496,7 @@ sys.meta_path[:] = [f for f in sys.meta_path if "editable" not in repr(f).lower(
     ("fetched", "said"),
     [
         ("git+file:///nowhere", "could not be fetched. Turn the internet on"),
-        (None, "does not know where on GitHub they are. In a clone, python3 -m course_utils links"),
+        (None, "does not know where on GitHub they are. Upload the wheel from the course's zip"),
     ],
     ids=["named", "without a name"],
 )
