@@ -13,6 +13,7 @@ import time
 import weakref
 from types import SimpleNamespace
 
+import IPython
 import pytest
 import torch
 from harness import ROOT, code_cells, execute, notebook
@@ -758,3 +759,12 @@ def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
         get_device(quiet=True)
     for good in ("2.10.0", "2.15.0+cpu", "2.16.0.dev20261120", "3.0.0a0"):
         assert this_machine.old_torch(good) is None
+
+
+@pytest.mark.parametrize("names", [{}, {"ex": 1}], ids=["not run", "run"])
+def test_a_lesson_says_once_where_its_setup_cell_has_not_run(names, monkeypatch, capsys):
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(user_ns=names))
+    session.remind_of_setup.cache_clear()
+    for _ in range(2):
+        exec("from course_utils import predict, todo")
+    assert capsys.readouterr().out.count("Run the setup cell at the top") == (not names)
