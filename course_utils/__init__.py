@@ -39,6 +39,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"course_utils has no {name!r}; it offers {', '.join(sorted(_HOME))}")
     home = _HOME[name]
+    if name == "todo":  # every lesson imports it: without the setup cell the first check would fail
+        importlib.import_module(f"{__name__}.session").remind_of_setup()
     if not home:
         return importlib.import_module(f"{__name__}.{name}")
     return getattr(importlib.import_module(f"{__name__}.{home}"), name)

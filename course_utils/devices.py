@@ -12,6 +12,7 @@ import torch
 import simgpu
 from course_language import word
 
+from .course import load_course
 from .show import Bundle, show
 from .this_machine import CLICKS, cpu_flags, cpu_name, old_torch, usable_cores, where
 
@@ -25,6 +26,8 @@ SWITCH_ON = {
     "local": "For a free GPU open the lesson in Colab: the badge is at the top.",
 }
 """What to click where there is no GPU."""
+NO_BADGE = 'For a free GPU see "Where should you run the course?" in lesson 00.'
+"""The same on a machine of one's own, while the course has no name on GitHub and its lessons no badges."""
 
 
 class DeviceError(RuntimeError):
@@ -195,7 +198,7 @@ def _advice(can: Abilities) -> str:
         if can.device.type == "cuda" and not can.bf16:
             return "for 16-bit training take float16 with a GradScaler: bfloat16 is only emulated."
         return "ready for every lesson."
-    better = SWITCH_ON[where()]
+    better = _better_device()
     if can.device.type == "sim":
         return (
             "this GPU is simulated. Results and errors are real, computed by the CPU; every time it "
@@ -207,7 +210,12 @@ def _advice(can: Abilities) -> str:
 def no_gpu_notice() -> None:
     """Where there is no GPU, say what to click for one; `start` does so in the cloud."""
     if not any(_present(kind) for kind in ("cuda", "xpu", "mps")):
-        print(f"This session has no GPU. Every lesson runs all the same. {SWITCH_ON[where()]}")
+        print(f"This session has no GPU. Every lesson runs all the same. {_better_device()}")
+
+
+def _better_device() -> str:
+    has_badges = bool(load_course().repository)
+    return SWITCH_ON[where()] if where() != "local" or has_badges else NO_BADGE
 
 
 def _present(kind: str) -> bool:

@@ -6,6 +6,7 @@ import html
 import math
 import statistics
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -56,6 +57,8 @@ class Prediction:
     choices: tuple[str, ...] = ()
     guess: float | str | None = None
     revealed: bool = field(default=False, repr=False)
+    earlier: bool = field(default=False, repr=False)
+    """Whether the guess is one of an earlier session, which the progress file has kept."""
 
     def reveal(self, found: Any, *, kind: str = "") -> None:
         """Show what was found beside the guess, and keep the score. Never raises.
@@ -80,12 +83,21 @@ class Prediction:
         except _Unusable as problem:
             print(f"Prediction {self.id}: no comparison is possible, because {problem}.")
             return
+        self._recall()
         verdict, said = self._verdict(answer)
         if not self.revealed and verdict:
             found = answer if isinstance(answer, str) else [answer.low, answer.high]
             progress_file.note_prediction(self.id, verdict, self.guess, found, self.unit)
         self.revealed = True
         show(self._bundle(answer, verdict, said))
+
+    def _recall(self) -> None:
+        """Take the guess from the progress file where this session has none, as after a restart of the kernel."""
+        kept = progress_file.first_guess(self.id, self.unit) if self.guess is None else None
+        if kept is not None:
+            with suppress(_Unusable):  # damaged, or one of other choices
+                self.guess = _guess((kept,), self.choices)
+                self.revealed = self.earlier = True
 
     def _answer(self, found: Any, kind: str) -> Found | str:
         if not self.choices:
@@ -104,7 +116,11 @@ class Prediction:
         return score(self.guess, answer, self.unit)
 
     def _bundle(self, answer: Found | str, verdict: str, said: str) -> Bundle:
-        lines = [] if self.guess is None else [f"You predicted {self._written(self.guess)}."]
+        lines = []
+        if self.guess is not None:
+            guess = self._written(self.guess)
+            then = f"In an earlier session you predicted {guess}."
+            lines = [then if self.earlier else f"You predicted {guess}."]
         if isinstance(answer, str):
             lines.append(f"Found: {answer}.")
         else:
@@ -167,7 +183,12 @@ def predict(
     if not guess or isinstance(guess[0], Todo):
         if not prediction.revealed:
             prediction.guess = None
-            print(f"No prediction yet: put {what} in place of todo() and run this cell again.")
+            prediction._recall()
+            if prediction.guess is None:
+                print(f"No prediction yet: put {what} in place of todo() and run this cell again.")
+            else:
+                guess = prediction._written(prediction.guess)
+                print(f"Your prediction from an earlier session: {guess}.")
         return prediction
     try:
         new = _guess(guess, prediction.choices)

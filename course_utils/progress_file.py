@@ -103,6 +103,15 @@ def predictions() -> dict[str, str]:
     return first
 
 
+def first_guess(prediction: str, unit: str = "") -> Any:
+    """Return what was guessed when a prediction was first scored, or None; a guess in another unit does not count."""
+    for raw in _lines():
+        with suppress(KeyError, TypeError):
+            if raw["prediction"] == prediction:
+                return raw["guess"] if raw["unit"] == unit else None
+    return None
+
+
 def _lines() -> Iterator[Any]:
     """Read what is JSON in the file, line by line."""
     path = progress_file()

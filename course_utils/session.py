@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from functools import cache
 
 from . import progress_file
 from .course import load_course
@@ -41,6 +42,17 @@ def start(lesson_id: str) -> LessonExercises:
 
     plots.use_style()
     return lesson(lesson_id)
+
+
+@cache
+def remind_of_setup() -> None:
+    """Say once what comes first, where a cell of a lesson runs before the setup cell has made ``ex``."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython else None
+    if shell is not None and "ex" not in shell.user_ns:
+        print(
+            "Run the setup cell at the top of the lesson first. It makes ex, which checks your answers."
+        )
 
 
 def course_map() -> None:

@@ -21,7 +21,9 @@ from harness import (
 )
 
 from course_utils import progress_file
+from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
+from tools.authoring import outputs
 from tools.authoring.solve import tried_and_solved
 
 
@@ -30,7 +32,9 @@ from tools.authoring.solve import tried_and_solved
 def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, record_property):
     """One run for both: not seen is what an answer does to cells that do not name it (test_solved.py)."""
     exercises = exercises_of(lesson.id)
-    nb = tried_and_solved(nbformat.read(NOTEBOOKS / lesson.file, as_version=4), exercises)
+    shipped = nbformat.read(NOTEBOOKS / lesson.file, as_version=4)
+    expected = outputs.stored(load_course(), lesson)
+    nb = tried_and_solved(outputs.with_expected(shipped, expected), exercises)
     path = tmp_path / lesson.file
     nbformat.write(nb, path)
     start = time.perf_counter()
@@ -52,14 +56,12 @@ def test_lesson_runs_as_shipped_and_each_answer_in_its_place(lesson, tmp_path, r
     assert not progress_file.predictions(), "an open prediction was scored"
 
 
-def _compared(source: str, output: str | None, count: int | None = 1) -> nbformat.NotebookNode:
-    """A notebook of one compared cell that stores ``output`` on stdout."""
+def _compared(source: str, output: str | None) -> nbformat.NotebookNode:
+    """A notebook of one compared cell; its lesson's file stores ``output`` on stdout, or nothing."""
     nb = notebook(source)
     nb.cells[0].metadata["tags"] = ["nbval-check-output"]
-    nb.cells[0].execution_count = count
-    if output is not None:
-        nb.cells[0].outputs = [nbformat.v4.new_output("stream", name="stdout", text=output)]
-    return nb
+    stream = {"output_type": "stream", "name": "stdout", "text": output}
+    return outputs.with_expected(nb, {nb.cells[0].id: [stream]} if output else {})
 
 
 def _with_good_cell(source: str) -> nbformat.NotebookNode:
@@ -100,7 +102,7 @@ BITES = {
     ),
     "hangs": (_with_good_cell("import time\ntime.sleep(60)"), "Timeout"),
     "empty": (nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# text")]), "no cell"),
-    "unrun": (_compared("print(2 + 2)", None, None), "holds no output"),
+    "unrun": (_compared("print(2 + 2)", None), "holds no output"),
     "nothing_compared": (notebook("x = 1"), "nothing was compared"),
 }
 

@@ -322,8 +322,9 @@ def test_lab_starts_jupyter_with_the_environment_of_the_clone(clone, tmp_path):
     lab_says = json.loads(told.read_text(encoding="utf-8"))
     assert "--no-browser" in lab_says["argv"] and "--port=9876" in lab_says["argv"]
     assert lab_says["argv"][-1] == "--ServerApp.x=1"
-    assert f"--LabApp.default_url=/lab/tree/{lab.LESSON}" in lab_says["argv"]
-    assert Path(lab_says["cwd"]) == clone / "notebooks"
+    assert f"--LabApp.default_url=/lab/tree/notebooks/{lab.LESSON}" in lab_says["argv"]
+    assert f"--ServerApp.root_dir={clone}" in lab_says["argv"], "links lead out of notebooks/"
+    assert Path(lab_says["cwd"]) == clone
     assert Path(lab_says["python"]) == bootstrap.venv_python(clone / ".venv")
     assert "PYTHONPATH" not in lab_says["env"]
     kernels = lab_says["env"]["JUPYTER_PATH"].split(os.pathsep)

@@ -1,9 +1,9 @@
 """JupyterLab in a real browser: run lesson 00, answer an exercise; run solved lessons."""
 
+import argparse
 import base64
 import io
 import json
-import os
 import re
 import secrets
 import shutil
@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -25,6 +26,7 @@ from test_explorers import CALLS
 
 from course_language import languages, say
 from course_lessons.shared import explorer
+from course_utils.cli import lab as lab_command
 from course_utils.exercises import lesson as exercises_of
 from course_utils.exercises.result import HEADLINES
 from tools.authoring.solve import solved
@@ -54,8 +56,12 @@ def lab(tmp_path_factory):
 def jupyterlab(folder):
     """Start a JupyterLab on a copy of the course; give its address, its token and the learner's folder."""
     leave = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for part in ("course_utils", "course_language", "course_lessons", "simgpu", "notebooks"):
-        shutil.copytree(ROOT / part, folder / "course" / part, ignore=leave)
+    course = folder / "course"
+    parts = ("course_utils", "course_language", "course_lessons", "simgpu", "notebooks")
+    for part in (*parts, "handbook", "images"):
+        shutil.copytree(ROOT / part, course / part, ignore=leave)
+    for page in ROOT.glob("*.md"):
+        shutil.copy(page, course)
     for name, values in SETTINGS.items():
         path = folder / "settings" / "@jupyterlab" / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -71,12 +77,13 @@ def jupyterlab(folder):
         JUPYTERLAB_SETTINGS_DIR=str(folder / "settings"),
         JUPYTERLAB_WORKSPACES_DIR=str(folder / "workspaces"),
     )
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1"]
-    command += [f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]
-    command += ["--allow-root"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    more = ["--ip=127.0.0.1", "--ServerApp.port_retries=0", f"--IdentityProvider.token={token}"]
+    args = argparse.Namespace(no_browser=True, port=port, rest=more)
+    command = lab_command.command(
+        Path(sys.executable), args, course
+    )  # what a learner's call starts
     with (folder / "server.log").open("w", encoding="utf-8") as log:
-        cwd = folder / "course" / "notebooks"
-        server = subprocess.Popen(command, cwd=cwd, env=env, stdout=log, stderr=log)
+        server = subprocess.Popen(command, cwd=course, env=env, stdout=log, stderr=log)
     address = f"http://127.0.0.1:{port}"
     try:
         _wait_for(f"{address}/api/status?token={token}", server, folder / "server.log")
@@ -115,11 +122,10 @@ def _run_all(browser, lab, name):
     address, token, _ = lab
     page = browser.new_page(viewport={"width": 1280, "height": 1000})
     page.set_default_timeout(60 * SECOND)
-    page.goto(f"{address}/lab/tree/{name}?token={token}&reset")
+    page.goto(f"{address}/lab/tree/notebooks/{name}?token={token}&reset")
     idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
     idle.wait_for()
-    answers = page.locator(".jp-OutputArea-output")  # none can be read before its cell runs
-    assert not any(answer.is_visible() for answer in answers.all())
+    assert page.locator(".jp-OutputArea-output").count() == 0, "an output before its cell runs"
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.get_by_role("menuitem", name="Run All Cells", exact=True).click()
 
@@ -173,7 +179,7 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
     answers = page.locator(".jp-OutputArea-output")
     card = answers.filter(has_text=said("Native bfloat16")).first
     expect(card).to_be_visible()
-    expect(answers.filter(has_text="is not defined")).to_be_visible()  # a stored one
+    expect(answers.filter(has_text="is not defined")).to_be_visible()
     figure = page.locator(".jp-OutputArea-output img").first
     figure.scroll_into_view_if_needed()
     assert figure.evaluate("image => image.naturalWidth") > 200
@@ -201,6 +207,74 @@ def test_lesson_00_in_jupyterlab(browser, lab, language):
     noted = progress.read_text(encoding="utf-8").removeprefix(before).splitlines()
     outcomes = [json.loads(line)["outcome"] for line in noted if '"00.' in line]
     assert outcomes == ["not_yet", "right"]
+    page.close()
+
+
+def _links(language):
+    """Return, for each page outside `notebooks` that a lesson links to, the first link with an anchor, or the first."""
+    there = "" if language == "en" else f"{language}/"
+    found = {}
+    for lesson in LESSONS:
+        name = f"{there}{lesson.file}"
+        for cell in nbformat.read(NOTEBOOKS / name, as_version=4).cells:
+            for target, anchor in re.findall(r"\]\((\.\./[^)#]*\.md)(#[^)]*)?\)", cell.source):
+                if cell.cell_type == "markdown" and anchor >= found.get(target, ("", "", ""))[2]:
+                    found[target] = name, target, anchor
+    return list(found.values())
+
+
+# An empty anchor at the upper edge counts, which Playwright's own question leaves out.
+_IN_SIGHT = """anchor => {
+    const top = document.querySelector(anchor)?.getBoundingClientRect().top;
+    return top > 0 && top < innerHeight;
+}"""
+
+
+def _opens(page, link, path, anchor):
+    """Click a link to a page of the course; see it open as a text, at the anchor."""
+    link.scroll_into_view_if_needed()
+    link.click()
+    text = page.locator(".jp-MarkdownViewer:visible .jp-RenderedMarkdown")
+    first = next(line for line in path.read_text("utf-8").splitlines() if line.startswith("# "))
+    title = re.compile(f"^{re.escape(first[2:])}")
+    expect(text.locator("h1").first).to_have_text(title, timeout=60 * SECOND)
+    if anchor:
+        page.wait_for_function(_IN_SIGHT, arg=f'[data-jupyter-id="{anchor[1:]}"]')
+
+
+@pytest.mark.parametrize("language", languages())
+def test_a_link_out_of_a_lesson_opens_its_page_at_its_anchor(browser, lab, language):
+    address, token, _ = lab
+    links = _links(language)
+    named = {Path(target).name.partition(".")[0] for _, target, _ in links}
+    assert {"README", "colab_links", "glossary", "machines", "short_path", "templates"} <= named
+    for name, target, anchor in links:
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(f"{address}/lab/tree/notebooks/{name}?token={token}&reset")
+        there = f'.jp-Notebook a[href*="{target.rpartition("../")[2]}"][href$="{anchor}"]'
+        link = page.locator(there if anchor else there.removesuffix('[href$=""]')).first
+        _opens(page, link, (NOTEBOOKS / name).parent / target, anchor)
+        page.close()
+
+
+def test_what_cells_show_links_to_pages_that_open(browser, lab):
+    """Under what is modelled, and in what explain() says."""
+    show = "from course_utils import explain\nfrom course_utils.show import show_table\n"
+    show += "show_table(['of', 'time'], [['a product', '2 ms']], ['modelled'])\n"
+    path = "import sys\n\nsys.path[:0] = ['..']\n"
+    cells = [path + show, "explain('CUDA out of memory')"]
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    nb.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+    nbformat.write(nb, lab[2] / "course" / "notebooks" / "links.ipynb")
+    page = _run_all(browser, lab, "links.ipynb")
+    lesson = page.locator(".jp-OutputArea-output a", has_text="06").first
+    lesson.click()
+    expect(page.locator(".jp-Notebook:visible h1").first).to_contain_text(
+        "Memory", timeout=60 * SECOND
+    )
+    page.get_by_role("tab", name="links.ipynb").click()
+    link = page.locator(".jp-OutputArea-output a", has_text="How far the simulated GPU").first
+    _opens(page, link, ROOT / "fidelity.md", "")
     page.close()
 
 

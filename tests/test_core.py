@@ -13,6 +13,7 @@ import time
 import weakref
 from types import SimpleNamespace
 
+import IPython
 import pytest
 import torch
 from harness import ROOT, code_cells, execute, notebook
@@ -224,20 +225,24 @@ def test_the_card_of_a_gpu_says_what_it_is_good_for(name, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("variable", "says"),
+    ("variable", "repository", "says"),
     [
-        ("COLAB_RELEASE_TAG", "Runtime > Change runtime type"),
-        ("KAGGLE_KERNEL_RUN_TYPE", "Settings > Accelerator"),
-        ("", "open the lesson in Colab"),
+        ("COLAB_RELEASE_TAG", None, "Runtime > Change runtime type"),
+        ("KAGGLE_KERNEL_RUN_TYPE", None, "Settings > Accelerator"),
+        ("", "ada/gpu", "open the lesson in Colab: the badge is at the top"),
+        ("", None, 'see "Where should you run the course?" in lesson 00'),
     ],
 )
-def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, says):
+def test_a_cpu_card_says_where_to_find_a_gpu(monkeypatch, variable, repository, says):
+    course = SimpleNamespace(repository=repository)  # a lesson has badges where that has a name
+    monkeypatch.setattr(devices, "load_course", lambda: course)
     for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "1")
     card = devices.device_card(torch.device("cpu"))
     assert says in card.text
+    assert ("badge" in card.text) is bool(repository)
     assert f"{this_machine.usable_cores()} usable" in card.text
 
 
@@ -754,3 +759,12 @@ def test_an_old_pytorch_is_refused_in_one_sentence(monkeypatch):
         get_device(quiet=True)
     for good in ("2.10.0", "2.15.0+cpu", "2.16.0.dev20261120", "3.0.0a0"):
         assert this_machine.old_torch(good) is None
+
+
+@pytest.mark.parametrize("names", [{}, {"ex": 1}], ids=["not run", "run"])
+def test_a_lesson_says_once_where_its_setup_cell_has_not_run(names, monkeypatch, capsys):
+    monkeypatch.setattr(IPython, "get_ipython", lambda: SimpleNamespace(user_ns=names))
+    session.remind_of_setup.cache_clear()
+    for _ in range(2):
+        exec("from course_utils import predict, todo")
+    assert capsys.readouterr().out.count("Run the setup cell at the top") == (not names)

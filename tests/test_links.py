@@ -1,5 +1,6 @@
 """Dead links, badges without a target, and the move to another repository."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -34,6 +35,23 @@ def found(course):
 
 def test_every_link_of_the_course_is_alive():
     assert not found(load_course())
+
+
+def test_an_anchor_that_a_lesson_links_to_is_written_out():
+    """JupyterLab makes anchors of headings, too, but others than GitHub: with capitals and full stops."""
+    folder = load_course().path.parent
+    found = set()
+    for path in [*folder.glob("[0-9]*.ipynb"), *folder.glob("*/[0-9]*.ipynb")]:
+        text = path.read_text(encoding="utf-8")
+        for page, anchor in re.findall(r"\]\((\.\./[^)#]*\.md)#([^)]*)\)", text):
+            found.add((path.parent / page, anchor))
+    assert len(found) > 100
+    lack = [
+        (page.name, anchor)
+        for page, anchor in sorted(found)
+        if f'<a id="{anchor}"></a>' not in page.read_text(encoding="utf-8")
+    ]
+    assert lack == []
 
 
 @pytest.mark.parametrize(

@@ -247,6 +247,30 @@ def test_a_file_that_cannot_be_written_costs_a_line(monkeypatch, tmp_path, capsy
     assert "could not be kept" in out and "Close" in out
 
 
+def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
+    predict("04.speed", 3, unit="×").reveal(4)
+    predict("04.side", "slower", choices=("faster", "slower")).reveal("slower")
+    before = progress_file.progress_file().read_bytes()
+    monkeypatch.setattr(predictions, "made", {})
+    capsys.readouterr()
+    speed = predict("04.speed", todo(), unit="×")
+    assert "Your prediction from an earlier session: 3×." in capsys.readouterr().out
+    speed.reveal(4)
+    assert "In an earlier session you predicted 3×. Found: 4×." in capsys.readouterr().out
+    predict("04.speed", 4, unit="×")
+    assert "your first prediction, 3×, stays" in capsys.readouterr().out
+    # What catch_up made while it hid the file.
+    side = predictions.Prediction("04.side", choices=("faster", "slower"))
+    side.reveal("slower")
+    assert "In an earlier session you predicted slower" in capsys.readouterr().out
+    for other in ("ms", "%"):
+        predictions.Prediction("04.speed", other).reveal(4)
+        assert "You made no prediction" in capsys.readouterr().out
+    predictions.Prediction("04.side", choices=("A", "B")).reveal("A")
+    assert "You made no prediction" in capsys.readouterr().out
+    assert progress_file.progress_file().read_bytes() == before, "it is scored once"
+
+
 def test_the_picture_holds_guess_and_range_in_the_right_order():
     import re
 

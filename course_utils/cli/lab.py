@@ -59,12 +59,16 @@ def main(args: argparse.Namespace) -> int:
     if args.check:
         return _check(python, env)
     print("Starting JupyterLab. To stop it, press Ctrl-C here twice.", flush=True)
-    return bootstrap.hand_over(_jupyter(python, args), env, ROOT / "notebooks")
+    return bootstrap.hand_over(command(python, args), env, ROOT)
 
 
-def _jupyter(python: Path, args: argparse.Namespace) -> list[str]:
-    lesson = f"{notebooks()}/{LESSON}".partition("/")[2]
-    call = [str(python), "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{lesson}"]
+def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[str]:
+    """Return the command that starts JupyterLab at the first lesson.
+
+    The server's root is the clone: lessons link to pages outside `notebooks`.
+    """
+    call = [str(python), "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    call.append(f"--LabApp.default_url=/lab/tree/{notebooks()}/{LESSON}")
     if args.no_browser:
         call.append("--no-browser")
     if args.port is not None:

@@ -138,14 +138,13 @@ class Exercise:
         return answer if self.result(answer).outcome == "right" else self.reference
 
     def hint(self) -> None:
-        """Show the next hint, from a nudge to nearly the answer."""
-        if self._hints_given >= len(self.hints):
-            self._hints_given = 0
-            self._say(f"That was the last hint. `ex.{self.slug}.solution()` shows the answer.")
-            return
-        self._hints_given += 1
-        given, of = self._hints_given, len(self.hints)
-        self._say(f"**Hint {given} of {of}.** {self.hints[given - 1]}")
+        """Show the next hint, from a nudge to nearly the answer; after the last one, that one again."""
+        of = len(self.hints)
+        all_given = self._hints_given == of
+        self._hints_given = min(self._hints_given + 1, of)
+        text = f"**Hint {self._hints_given} of {of}.** {self.hints[self._hints_given - 1]}"
+        end = f"That was the last hint. `ex.{self.slug}.solution()` shows the answer."
+        self._say(f"{text}\n\n{end}" if all_given else text)
 
     def solution(self) -> None:
         """Show the reference solution: the code that the course's tests run."""
@@ -232,7 +231,10 @@ class Exercise:
 
     def _explain(self, problem: BaseException) -> Result:
         if isinstance(problem, NotTried):
-            text = f"Replace `todo()` with your answer and run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+            text = (
+                "`todo()` is still there. Write your answer in its place, or delete its line where the comment says so. "
+                f"Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+            )
             return Result(self.id, "not_tried", text=text)
         if isinstance(problem, NotYet):
             text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]

@@ -1,9 +1,8 @@
-"""What a lesson must contain and must not, and the house numbers."""
+"""What a lesson must contain, and what it must not."""
 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -17,14 +16,8 @@ LAST_SECTIONS = ("Errors you will meet", "Summary", "Questions to check yourself
 FURTHER = "Further"
 """The section after them: what is worth keeping beside the main line."""
 
-MAIN_LINE = 60
-"""Cells before *Further*, at most."""
-CODE_LINES = 30
-"""Lines of a code cell, at most."""
-IMPORTS = 12
-"""Import statements in one cell, at most."""
 COLLECTIONS = {"08"}
-"""Lessons that are read in pieces, so that their number of cells is free."""
+"""Lessons that are read in pieces, so that their minutes are free."""
 
 _FENCE = re.compile(r"^ {0,3}(```+|~~~+).*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.MULTILINE | re.DOTALL)
 _FORBIDDEN = [
@@ -64,16 +57,6 @@ class Heading:
     place: str
 
 
-HOUSE_NUMBERS = {
-    "cells": (25, 55),
-    "code lines, median": (0, 7),
-    "nine in ten": (0, 15),
-    "prose words, median": (0, 60),
-    "KB": (0, 60),
-}
-"""What CONTRIBUTING.md calls the house numbers: the least and the most of each."""
-
-
 def without_code(markdown: str) -> str:
     """Return Markdown with fenced blocks and inline code blanked."""
     text = _FENCE.sub(lambda m: "\n" * m[0].count("\n"), markdown)
@@ -102,7 +85,6 @@ def anatomy_problems(nb: NotebookNode, exercises: Iterable[Exercise], file: str)
     """List what is missing from a lesson, or has no place in it."""
     found = [*_section_problems(nb), *_exercise_problems(nb, exercises), *_code_problems(nb)]
     found += _prediction_problems(nb)
-    found += _length_problems(nb)
     return [Problem(file, *entry) for entry in found]
 
 
@@ -126,27 +108,6 @@ def _section_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     if set(LAST_SECTIONS) <= set(sections) and tuple(sections[-3:]) != LAST_SECTIONS:
         order = ", ".join(LAST_SECTIONS)
         yield "", "does not end with its three closing sections in order", f"order them: {order}"
-
-
-def _length_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
-    lesson = nb.metadata.get("course", {}).get("lesson", "")
-    further = [h.place for h in notebook_headings(nb) if (h.level, h.text) == (2, FURTHER)]
-    names = [cell_name(nb, i) for i in range(len(nb.cells))]
-    main = names.index(further[0]) if further else len(names)
-    if main > MAIN_LINE and lesson not in COLLECTIONS:
-        what = f"has {main} cells on its main line, more than {MAIN_LINE}"
-        yield "", what, f"move what can wait under  ## {FURTHER}, at the end"
-    for name, cell in zip(names, nb.cells, strict=True):
-        if cell.cell_type != "code" or "generated" in tags(cell):
-            continue
-        lines = cell.source.splitlines()
-        if len(lines) > CODE_LINES:
-            what = f"has {len(lines)} lines of code, more than {CODE_LINES}"
-            yield name, what, "split it, or move what is no lesson into the lesson's folder"
-        imports = sum(line.startswith(("import ", "from ")) for line in lines)
-        if imports > IMPORTS:
-            what = f"has {imports} imports, more than {IMPORTS}"
-            yield name, what, "import where a name is used first, or one module of the lesson's"
 
 
 def _exercise_problems(
@@ -215,13 +176,3 @@ def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
         for pattern, what, mend in _FORBIDDEN:
             if match := pattern.search(cell.source):
                 yield cell_name(nb, i), f"{what} ({match[0].strip()})", mend
-
-
-def house_numbers(nb: NotebookNode, size: int) -> list[float]:
-    """Measure a notebook by `HOUSE_NUMBERS`; ``size`` is in bytes on disk. Generated cells count as cells only."""
-    own = [cell for cell in nb.cells if "generated" not in tags(cell)]
-    lines = [len(c.source.splitlines()) for c in own if c.cell_type == "code"] or [0]
-    words = [len(c.source.split()) for c in own if c.cell_type == "markdown"] or [0]
-    nine_in_ten = sorted(lines)[int(0.9 * (len(lines) - 1) + 0.5)]
-    medians = statistics.median(lines), statistics.median(words)
-    return [len(nb.cells), medians[0], nine_in_ten, medians[1], size / 1000]

@@ -61,11 +61,10 @@ UPLOADED_ONLY = (  # while the course has no name
     if uploaded:
         %pip install -q --no-deps "{{uploaded[0]}}"
 """,
-    f"""\
+    """\
             "The course's helpers could not be fetched: this notebook does not know where on GitHub "
-            "they are. In a clone, {NAME_IT} writes that. Or upload the wheel "
-            "from the course's zip (Colab: beside the notebook; Kaggle: Add Input), then run this cell "
-            "again."
+            "they are. Upload the wheel from the course's zip (Colab: beside the notebook; "
+            "Kaggle: Add Input), then run this cell again."
 """,
 )
 
@@ -130,13 +129,13 @@ def header_cell(course: Course, lesson: Lesson) -> NotebookNode:
     if lesson.further:
         minutes += f", and {lesson.further} for *Further*"
     facts = [minutes, _needs(course, lesson), lesson.hardware]
-    opens = f"*Badges for Colab and Kaggle appear here once `{NAME_IT}` has named the repository.*"
+    ways = _other_languages(course, lesson)
     if course.repository:
         badges = f"{colab_badge(course, lesson)} {kaggle_badge(course, lesson)}"
-        opens = f"{badges} [{SEEN}]({seen_url(course, lesson)})"
+        ways.insert(0, f"{badges} [{SEEN}]({seen_url(course, lesson)})")
     parts = [
         f"# {label(lesson)}",
-        " · ".join([opens, *_other_languages(course, lesson)]),
+        " · ".join(ways),
         f"*{lesson.question}*",
         "**After this lesson you can**",
         "\n".join(f"- {objective}" for objective in lesson.objectives),

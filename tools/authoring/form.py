@@ -32,8 +32,9 @@ DEEPEST = 40
 LINE_LENGTH = 100
 CHECK_OUTPUT = "nbval-check-output"
 KNOWN_TAGS = {"exercise", "generated", CHECK_OUTPUT}
-CELL_METADATA = {"cellView", "course", "deletable", "editable", "jupyter", "slideshow", "tags"}
-COMPARABLE = {"text/plain", "text/html", "text/markdown", "text/latex"}
+CELL_METADATA = {"cellView", "course", "deletable", "editable", "slideshow", "tags"}
+GENERATED_METADATA = CELL_METADATA | {"jupyter"}
+"""The setup cell is folded; what an author folded in JupyterLab is not."""
 FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
 
@@ -132,13 +133,11 @@ def canonical(nb: NotebookNode, lesson_id: str) -> NotebookNode:
         formatted = format_code(nb)
     except CodeError:
         formatted = [cell.source for cell in nb.cells]
-    position = 0
     for cell, source in zip(nb.cells, formatted, strict=True):
         cell.source = tidy(source) if cell.cell_type == "markdown" else source.strip("\n")
         cell.metadata = _cell_metadata(cell)
         if cell.cell_type == "code":
-            position += 1
-            _tidy_outputs(cell, position)
+            cell.outputs, cell.execution_count = [], None
         else:
             cell.pop("outputs", None)
             cell.pop("execution_count", None)
@@ -201,7 +200,6 @@ def _form_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, str,
         yield "", f"is nbformat {nb.nbformat}.{nb.nbformat_minor}, not 4.5", FIX
     yield from _metadata_problems(nb, lesson_id)
     seen: set[str] = set()
-    position = 0
     for i, cell in enumerate(nb.cells):
         name = cell_name(nb, i)
         ident = cell.get("id")
@@ -214,7 +212,7 @@ def _form_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, str,
         seen.add(ident or "")
         if _is_empty(cell):
             yield name, "is empty", FIX
-        stray = sorted(set(cell.get("metadata", {})) - CELL_METADATA)
+        stray = sorted(set(cell.get("metadata", {})) - _metadata_of(cell))
         if stray:
             yield name, f"has metadata no lesson needs: {', '.join(stray)}", FIX
         for tag in tags(cell):
@@ -226,8 +224,8 @@ def _form_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, str,
         if cell.cell_type == "markdown" and cell.source != tidy(cell.source):
             yield name, "has white space at a line's end, or blank lines around the text", FIX
         if cell.cell_type == "code":
-            position += 1
-            yield from ((name, what, mend) for what, mend in _output_problems(cell, position))
+            if cell.get("outputs") or cell.get("execution_count") is not None:
+                yield name, "has outputs or an execution count: a lesson ships without", FIX
         elif CHECK_OUTPUT in tags(cell):
             yield name, f"is tagged {CHECK_OUTPUT} but is not a code cell", "remove the tag"
     yield from _code_problems(nb)
@@ -251,36 +249,6 @@ def _metadata_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, 
             yield "", f"notebook metadata {key} is not {json.dumps(expected[key])}", FIX
 
 
-def _output_problems(cell: NotebookNode, position: int) -> Iterator[tuple[str, str]]:
-    outputs, count = cell.get("outputs", []), cell.get("execution_count")
-    if CHECK_OUTPUT not in tags(cell):
-        if outputs or count is not None:
-            yield f"has outputs or a count but no tag {CHECK_OUTPUT}", FIX
-        return
-    if not outputs:
-        yield "is to be compared but has no output, so nothing would be compared", RUN
-    elif count is None:
-        yield "is to be compared but has no execution count, so it would not be compared", FIX
-    elif count != position:
-        yield f"has execution count {count}; it is code cell number {position}", FIX
-    for output in outputs:
-        fault = uncomparable(output)
-        if fault:
-            yield f"is to be compared but holds {fault}", f"print text instead, then {RUN}"
-    if outputs and list(outputs) != _merged(outputs, count):
-        yield "has outputs in pieces or with metadata", FIX
-
-
-def uncomparable(output: NotebookNode) -> str | None:
-    """Say what in an output cannot be compared between machines, or return None."""
-    if output.output_type == "error":
-        return f"an error ({output.get('ename')})"
-    if output.output_type == "stream":
-        return "text on stderr" if output.get("name") == "stderr" else None
-    other = sorted(set(output.get("data", {})) - COMPARABLE)
-    return f"an output of type {other[0]}" if other else None
-
-
 def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
     try:
         formatted = format_code(nb)
@@ -302,39 +270,15 @@ def tidy(markdown: str) -> str:
     return "\n".join(line.rstrip() for line in markdown.splitlines()).strip("\n")
 
 
+def _metadata_of(cell: NotebookNode) -> set[str]:
+    return GENERATED_METADATA if "generated" in tags(cell) else CELL_METADATA
+
+
 def _cell_metadata(cell: NotebookNode) -> NotebookNode:
-    kept = {k: v for k, v in cell.get("metadata", {}).items() if k in CELL_METADATA}
+    kept = {k: v for k, v in cell.get("metadata", {}).items() if k in _metadata_of(cell)}
     if "tags" in kept:
         kept["tags"] = sorted(set(kept["tags"]))
-    if CHECK_OUTPUT in kept.get("tags", ()):  # JupyterLab shows the answer when its cell runs
-        kept["jupyter"] = {"outputs_hidden": True}
     return nbformat.from_dict({k: v for k, v in kept.items() if v not in ([], {})})
-
-
-def _tidy_outputs(cell: NotebookNode, position: int) -> None:
-    if CHECK_OUTPUT in tags(cell) and cell.get("outputs"):
-        cell.execution_count = position
-        cell.outputs = _merged(cell.outputs, position)
-    else:
-        cell.execution_count = None
-        cell.outputs = []
-
-
-def _merged(outputs: list, count: int | None) -> list:
-    """Join neighbouring pieces of one text stream; drop what changes from run to run."""
-    merged: list[NotebookNode] = []
-    for output in copy.deepcopy(list(outputs)):
-        before = merged[-1] if merged else None
-        if output.output_type == "stream":
-            if before and before.output_type == "stream" and before.name == output.name:
-                before.text += output.text
-                continue
-        elif output.output_type in {"execute_result", "display_data"}:
-            output.metadata = NotebookNode()
-            if output.output_type == "execute_result":
-                output.execution_count = count
-        merged.append(output)
-    return merged
 
 
 def _give_ids(nb: NotebookNode) -> None:

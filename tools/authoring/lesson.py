@@ -15,10 +15,10 @@ from nbformat import NotebookNode
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import AuthoringError
+from tools.authoring import outputs
 from tools.authoring.anatomy import anatomy_problems
 from tools.authoring.cells import generated_problems, regenerate
 from tools.authoring.form import (
-    CHECK_OUTPUT,
     FIX,
     Problem,
     canonical,
@@ -27,8 +27,6 @@ from tools.authoring.form import (
     form_problems,
     parse,
     schema_problems,
-    tags,
-    uncomparable,
 )
 from tools.authoring.glossary import glossary_problems, linked
 from tools.authoring.short_path import path_problems
@@ -47,6 +45,7 @@ def problems(
     found += anatomy_problems(nb, exercises, file)
     found += glossary_problems(nb, course, lesson)
     found += path_problems(nb, lesson, file)
+    found += outputs.output_problems(nb, outputs.stored(course, lesson), file)
     mended = mend(nb, course, lesson, exercises)
     found += schema_problems(mended, file)
     if not found and dumps(mended) != text:
@@ -65,10 +64,10 @@ def mend(
     return canonical(linked(regenerate(nb, course, lesson, exercises), course, lesson), lesson.id)
 
 
-def with_outputs(
+def expected_outputs(
     nb: NotebookNode, folder: Path, on_cell: Callable[[int], None] = lambda index: None
-) -> NotebookNode:
-    """Run a notebook in a clean kernel on the CPU, as `executed` does; keep the outputs that are to be compared.
+) -> outputs.Outputs:
+    """Run a notebook in a clean kernel on the CPU, as `executed` does; return the outputs that are to be compared.
 
     Raises
     ------
@@ -78,7 +77,7 @@ def with_outputs(
     with tempfile.TemporaryDirectory() as scratch:
         progress = str(Path(scratch) / "progress.jsonl")
         env = {**os.environ, "COURSE_DEVICE": "cpu", "COURSE_PROGRESS": progress}
-        return _keep_compared(nb, executed(nb, folder, env, on_cell))
+        return outputs.of_run(executed(nb, folder, env, on_cell))
 
 
 def executed(
@@ -128,24 +127,3 @@ def executed(
     except DeadKernelError:
         fault = f"the kernel died in cell {cell_name(nb, running)}"
     raise AuthoringError(fault)
-
-
-def _keep_compared(nb: NotebookNode, done: NotebookNode) -> NotebookNode:
-    result = copy.deepcopy(nb)
-    position = 0
-    for i, (cell, ran) in enumerate(zip(result.cells, done.cells, strict=True)):
-        if cell.cell_type != "code":
-            continue
-        position += 1
-        if CHECK_OUTPUT not in tags(cell):
-            continue
-        faults = [fault for output in ran.outputs if (fault := uncomparable(output))]
-        if not ran.outputs:
-            faults = ["no output"]
-        if faults:
-            raise AuthoringError(
-                f"cell {cell_name(nb, i)} is to be compared but gave {faults[0]}: "
-                f"print text there, or remove its tag {CHECK_OUTPUT}"
-            )
-        cell.outputs, cell.execution_count = ran.outputs, position
-    return result

@@ -19,7 +19,6 @@ from course_utils.course import Course, Lesson
 from course_utils.stubs import AuthoringError
 from tools.authoring import short_path
 from tools.authoring.cells import (
-    NAME_IT,
     colab_badge,
     colab_url,
     kaggle_badge,
@@ -60,10 +59,7 @@ def course_map(course: Course) -> str:
 def lesson_links(course: Course) -> str:
     """Return the table of open-in badges for colab_links.md, as Markdown."""
     if not course.repository:
-        return (
-            "The badges that open a lesson there appear here as soon as the course has a name on GitHub: the first "
-            f"push writes it, or `{NAME_IT}` in a clone."
-        )
+        return "Upload the lesson and the course's helpers yourself: [Without GitHub](#without-github) says how."
     rows = []
     for lesson in course.lessons:
         badges = [colab_badge(course, lesson), kaggle_badge(course, lesson)]

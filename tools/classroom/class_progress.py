@@ -203,7 +203,11 @@ def _read(path: Path, folder: Path) -> tuple[str, datetime, list[object]]:
         name = path.relative_to(folder).parts[0]
         if not good_name(name):
             raise FileError("the name of its folder cannot be a learner's")
-        return name, datetime.fromtimestamp(path.stat().st_mtime, timezone.utc), [e for e in entries if e]
+        return (
+            name,
+            datetime.fromtimestamp(path.stat().st_mtime, timezone.utc),
+            [e for e in entries if e],
+        )
     raw = parse(text)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise FileError("it is not a hand-in of this version of the course")

@@ -14,11 +14,10 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, lesson_map, templates
-from tools.authoring.anatomy import HOUSE_NUMBERS, house_numbers
+from tools.authoring import claims, fidelity, lesson_map, outputs, templates
 from tools.authoring.copies import LINE
 from tools.authoring.form import Problem, dumps, parse, read
-from tools.authoring.lesson import mend, problems, with_outputs
+from tools.authoring.lesson import expected_outputs, mend, problems
 from tools.authoring.pages import page_problems, stale_pages
 from tools.commands import refuse
 
@@ -56,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
 def check(
     course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
 ) -> int:
-    """Print one line a problem, then the house numbers; 0 if there is no problem."""
+    """Print one line a problem; 0 if there is none."""
     files = list(files)
     found = []
     if not files:
@@ -65,19 +64,16 @@ def check(
         found += fidelity.problems(course.path.parent.parent)
         found += templates.problems(course)
         found += lesson_map.problems(course)
-    numbers = {}
-    for lesson, path in _chosen(course, files):
+    chosen = _chosen(course, files)
+    for lesson, path in chosen:
         try:
             text = _text(path)
             found += problems(text, course, lesson, exercises_of(lesson.id))
-            numbers[lesson.file] = house_numbers(parse(text), len(text.encode()))
         except AuthoringError as error:
             found.append(_unreadable(lesson, error))
     for problem in found:
         print(problem)
-    if numbers:
-        print(table(numbers))
-    print(f"{len(numbers)} notebooks read, {len(found)} problems.")
+    print(f"{len(chosen)} notebooks read, {len(found)} problems.")
     return 1 if found else 0
 
 
@@ -125,45 +121,26 @@ def fix(
     return 1 if left else 0
 
 
-def run(
-    course: Course, files: Iterable[str] = (), exercises_of: ExercisesOf = exercises.lesson
-) -> int:
-    """Run lessons as shipped and store the compared outputs; a lesson that fails stays as it was."""
+def run(course: Course, files: Iterable[str] = ()) -> int:
+    """Run lessons as shipped and store the outputs that are compared; where a lesson fails, what is stored stays."""
     failed = 0
     for lesson, path in _chosen(course, files):
         start = time.monotonic()
         try:
             nb = read(path)
-            done = _executed(lesson.file, nb, path.parent)
+            found = _outputs(lesson.file, nb, path.parent)
         except AuthoringError as error:
             failed += 1
-            print(f"{lesson.file}: {error}; the file is unchanged")
+            print(f"{lesson.file}: {error}; its stored outputs are unchanged")
             continue
-        text = dumps(mend(done, course, lesson, exercises_of(lesson.id)))
-        changed = text != _text(path)
-        if changed:
-            write(path, text)
+        changed = outputs.store(course, lesson, found)
         minutes = (time.monotonic() - start) / 60
         ran = sum(cell.cell_type == "code" for cell in nb.cells)
-        kept = sum(bool(cell.get("outputs")) for cell in parse(text).cells)
         state = "written" if changed else "unchanged"
-        print(f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {kept} outputs kept, {state}")
+        print(
+            f"{lesson.file}: {ran} code cells in {minutes:.2f} min, {len(found)} outputs kept, {state}"
+        )
     return 1 if failed else 0
-
-
-def table(numbers: dict[str, list[float]]) -> str:
-    """Return the house numbers as a table; a star marks one that lies outside."""
-    width = max(len("notebook"), *(len(file) for file in numbers))
-    lines = ["", "  ".join(["notebook".ljust(width), *HOUSE_NUMBERS])]
-    for file, row in numbers.items():
-        values = [
-            f"{value:.0f}{' ' if least <= value <= most else '*'}".rjust(len(title))
-            for value, (title, (least, most)) in zip(row, HOUSE_NUMBERS.items(), strict=True)
-        ]
-        lines.append("  ".join([file.ljust(width), *values]))
-    if any("*" in line for line in lines):
-        lines.append("* outside the house numbers: see CONTRIBUTING.md")
-    return "\n".join([*lines, ""])
 
 
 def _chosen(course: Course, files: Iterable[str]) -> list[tuple[Lesson, Path]]:
@@ -202,6 +179,6 @@ def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _executed(file: str, nb: NotebookNode, folder: Path) -> NotebookNode:
+def _outputs(file: str, nb: NotebookNode, folder: Path) -> outputs.Outputs:
     with bar(total=len(nb.cells), desc=file, bar_format=LINE, leave=False) as progress:
-        return with_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))
+        return expected_outputs(nb, folder, lambda cell: progress.update(cell - progress.n))

@@ -133,9 +133,11 @@ class _Edition:
     def page(self, path: str, text: str, words: Mapping[str, str]) -> str:
         from tools.authoring import pages
 
-        text = re.sub(r"(?m)^#{2,6} (.+)$", self._anchored, text)
+        text = re.sub(r"(?m)^(<a id=.*\n\n)?#{2,6} (.+)$", self._anchored, text)
         text = prose.rewrite(text, lambda piece: words.get(piece, piece), catalogues.GENERATED)
         text = re.sub(r'(catch_up\("\d\d", )"([^"]+)"', self._section, text)
+        # A command opens this language's lessons.
+        text = re.sub(r"(?<= notebooks/)(?=\d\d_\w+\.ipynb`)", f"{self.language}/", text)
         if catalogues.GENERATED.intersection(pages.PAGES.get(path, ())):
             text = pages.render(self.course, path, text)
         return self.markdown(path, text)
@@ -147,9 +149,10 @@ class _Edition:
 
     def _anchored(self, heading: re.Match[str]) -> str:
         """Return a heading below its English anchor, where something links to that."""
-        plain = re.sub(r"[^\w -]", "", heading[1].lower()).replace(" ", "-")
-        name = next((name for name in (slug(heading[1]), plain) if name in self.anchors), "")
-        return f'<a id="{name}"></a>\n\n{heading[0]}' if name else heading[0]
+        plain = re.sub(r"[^\w -]", "", heading[2].lower()).replace(" ", "-")
+        name = next((name for name in (slug(heading[2]), plain) if name in self.anchors), "")
+        has_one = heading[1] or not name
+        return heading[0] if has_one else f'<a id="{name}"></a>\n\n{heading[0]}'
 
     def notebook(self, path: str, text: str, words: Mapping[str, str]) -> str:
         from course_utils.exercises import lesson as exercises_of
@@ -172,7 +175,6 @@ class _Edition:
                 cell.outputs, cell.execution_count = [], None
                 if "nbval-check-output" in cell.metadata.get("tags", ()):
                     cell.metadata["tags"].remove("nbval-check-output")
-                    cell.metadata.pop("jupyter", None)
                 if not generated:
                     cell.source = code.rewrite(cell.source, told, keys)
             elif not generated:
