@@ -134,18 +134,6 @@ def pasted_header(nb):
     nb.cells.insert(3, pasted)
 
 
-def adding_cells(before, count):
-    """Insert prose until ``count`` cells stand before a cell."""
-
-    def change(nb):
-        at = place(nb, before)
-        nb.cells[at:at] = [
-            new_markdown_cell("More.", id=f"more-{before}-{i}") for i in range(count - at)
-        ]
-
-    return change
-
-
 def with_further(nb, *parts):
     added = [new_markdown_cell(text, id=f"further-{i}") for i, text in enumerate(parts)]
     nb.cells[place(nb, "footer") : place(nb, "footer")] = added
