@@ -71,7 +71,7 @@ UPWARDS = {
 @pytest.fixture(scope="module")
 def said_of_upwards(tmp_path_factory):
     folder = tmp_path_factory.mktemp("upwards")
-    for room in ROOMS:
+    for room in (*ROOMS, "course_language"):
         leave = shutil.ignore_patterns("__pycache__", "tests", "*.json", "*.npz", "*.gz")
         shutil.copytree(ROOT / room, folder / room, ignore=leave)
     for file, line in UPWARDS.values():
