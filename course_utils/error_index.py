@@ -1,4 +1,10 @@
-"""The handbook's index of errors, searched: from a message, or a part of one, to what it means."""
+"""The handbook's index of errors, searched: from a message, or from some words, to what it means.
+
+Three looks, the surest first: the templates of the messages themselves (`…` stands for what varies), then what
+learners call the trouble (aliases, a title, the beginning of a message), then BM25 over the words of each entry.
+Chinese has no spaces, so its words are pairs of characters. Nothing is better than a wrong entry: a look that
+does not explain enough of the question finds nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +18,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from course_language import chosen, languages, say, spoken
@@ -22,18 +28,60 @@ from .content import handbook
 _ENTRY = (
     r"(?P<title>[^\n]+)\n\n```text\n(?P<forms>.+?)\n```\n\n(?P<meaning>.+?)\n\n"
     r"(?:```python (?P<where>[^\n]+)\n(?P<program>.+?)\n```\n\n)?"
-    r"(?:(?P<source>{}[^\n]+)\n\n)?{}(?P<remedy>.+)\n\n(?P<lesson>[^\n]+)\n*"
+    r"(?:(?P<source>{}[^\n]+)\n\n)?{}(?P<fix>.+)\n\n(?P<lesson>[^\n]+)\n*"
 )
-_HEADS = spoken("Seen in: ", "**Remedy.** ")
-_MEMORY = spoken("out of memory|OOM")  # the pages' word, and others for it
-_WORDS = """a after an and are at attribute be but can code do does during error few for from get got have help how
-i in is it my no not object of on or please so some steps that the this to torch train training was what when while
-why with work due because epoch iteration errno"""
-_PLAIN = {*_WORDS.split(), *(name.lower() for name in dir(builtins) if name.endswith("Error"))}
+_HEADS = spoken("Seen in: ", "**Fix.** ")
+_ALIASES = spoken("Also asked as: ")
 NOTHING = (
     "The handbook has no error like this. Try other words of the message, the rarer the better; "
     "handbook/errors.md lists all that it has."
 )
+
+WRAPPERS = frozenset(
+    {
+        "childfailederror-where-the-true-error-stands",
+        "an-error-inside-a-worker",
+        "out-of-memory-in-the-pin-memory-thread",
+        "the-backend-failed",
+        "nccl-to-avoid-data-inconsistency-the-process-is-taken-down",
+        "rocm-hip-error-and-the-override-of-the-cards-name",
+        "a-cuda-error",
+        "a-name-is-not-defined",
+        "a-module-is-not-installed",
+    }
+)
+"""Entries, by anchor, whose message stands around another one or is its general form: they rank below it."""
+
+BOILERPLATE = re.compile(
+    r"(?i)(?:CUDA|HIP)\s+kernel\s+errors\s+might\s+be\s+asynchronously\s+reported\s+at\s+some\s+other\s+API\s+call,?"
+    r"(?:\s+so\s+the\s+stacktrace\s+below\s+might\s+be\s+incorrect)?\.?"
+    r"|For\s+debugging\s+consider\s+passing\s+\w+\s*=\s*\d+\.?"
+    r"|Compile\s+with\s+`?TORCH_USE_\w+_DSA`?\s+to\s+enable\s+device-side\s+assertions\.?"
+    r"|Device-side\s+assertion\s+tracking\s+was\s+not\s+enabled\s+by\s+user\.?"
+    r"|Search\s+for\s+`?\w+['`]?\s+in\s+https?://\S+\s+for\s+more\s+information\.?"
+    r"|INTERNAL\s+ASSERT\s+FAILED(?:\s+at\s+[^,\n]*,?)?(?:\s*please\s+report\s+a\s+bug\s+to\s+PyTorch\.?)?"
+    r"|Exception\s+raised\s+from[^\n]*"
+    r"|frame\s+#\d+:[^\n]*"
+    r"|During\s+handling\s+of\s+the\s+above\s+exception,\s+another\s+exception\s+occurred:?"
+    r"|The\s+above\s+exception\s+was\s+the\s+direct\s+cause\s+of\s+the\s+following\s+exception:?"
+)
+"""What stands under many errors, and says nothing about any of them."""
+
+_STOP_WORDS = {
+    *"""a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
+    errno every few for from get got have help how i if im in into is it its just me my need no not object of on
+    only or our out please problem run running so some steps than that the then there these this to too torch
+    train training try use used using want was we what when where which while why will with without work working
+    you your bug issue question due because epoch iteration pytorch python""".split(),
+    *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
+}
+_EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|HitLimit)"
+_LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b")
+_CHINESE = "\u3400-\u9fff"
+_PREFIX_WORDS = 4  # so many words of a message's beginning name it
+_QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's words
+_COVERAGE = 0.55  # the share of a question's information that a near entry explains, at least
+_INFORMATION = 6.0  # and how much that is, in nats
 
 
 @dataclass(frozen=True)
@@ -42,13 +90,15 @@ class Entry:
 
     page: str
     title: str
+    anchor: str
     forms: tuple[str, ...]
     meaning: str
     where: str
     program: str
     source: str
-    remedy: str
+    fix: str
     lesson: str
+    aliases: tuple[str, ...]
 
 
 @cache
@@ -58,114 +108,237 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
     form = re.compile(_ENTRY.format(*heads), re.DOTALL)
     home = handbook() / ("" if language == "en" else language) / "errors"
     for path in sorted(home.glob("*.md")):
-        page = re.sub(r'<a id="[^"]*"></a>\n\n', "", path.read_text(encoding="utf-8"))
-        for text in re.split(r"(?m)^## ", page)[1:]:
+        page = path.read_text(encoding="utf-8")
+        for anchor, text in re.findall(
+            r'(?ms)^(?:<a id="([\w-]+)"></a>\n\n)?## (.+?)(?=^<a id=|^## |\Z)', page
+        ):
+            text, _, aliases = text.strip().partition(f"\n\n{say(_ALIASES, language)}")
             match = form.fullmatch(text)
             if match is None:
                 raise ValueError(f"{path.name}: not an entry's form: {text.splitlines()[0]}")
             fields = {name: value or "" for name, value in match.groupdict().items()}
+            anchor = anchor or _slug(fields["title"])
             forms = tuple(fields.pop("forms").splitlines())
-            found.append(Entry(path.stem, forms=forms, **fields))
+            words = tuple(filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases))))
+            found.append(Entry(path.stem, anchor=anchor, forms=forms, aliases=words, **fields))
     return tuple(found)
 
 
-def _here(entry: Entry) -> Entry:
+def _slug(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def _in_chosen_language(entry: Entry) -> Entry:
     """Return an entry in the chosen language, or as it is where that has none."""
     return dict(zip(entries(), entries(chosen()), strict=False)).get(entry, entry)
 
 
-def _pairs(text: str) -> set[str]:
-    """Return each two letters beyond the Latin ones, such as Chinese, that stand side by side."""
-    return set(re.findall(r"(?=([^\W\d_\0-\u024f]{2}))", text))
-
-
-def _find_pairs(text: str, language: str) -> list[Entry]:
-    """Return the entries that share, in a language, the question's rarer pairs of letters, best first."""
-    word, *others = say(_MEMORY, language).split("|")
-    asked = _pairs(re.sub("|".join(map(re.escape, others)) or "$^", word, text))
-    has = [_pairs(f"{e.title} {e.meaning} {e.remedy}") for e in entries(language)]
-    tells = {p: math.log(max(1, len(has)) / max(1, sum(p in one for one in has))) for p in asked}
-    told = [sum(tells[pair] for pair in asked & one) for one in has]
-    ranked = sorted(zip(told, range(len(told)), entries(), strict=False), reverse=True)
-    return [entry for share, _, entry in ranked if share >= 0.4 * sum(tells.values()) > 0]
-
-
 def link(entry: Entry) -> str:
     """Return the entry's title, linked as from a page beside its own."""
-    anchor = re.sub(r"[^\w -]", "", entry.title.lower()).replace(" ", "-")
-    return f"[{entry.title}]({entry.page}.md#{anchor})"
+    return f"[{entry.title}]({entry.page}.md#{entry.anchor})"
 
 
-def normal(text: str) -> str:
+@lru_cache(4096)
+def normalize(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|(?<=\bcan)no(?=t\b)|['’]s\b|['’`]", "", text.lower())
-    text = re.sub(r"\boom\b", "out of memory", re.sub(r"\btimed? out\b", "timeout", text))
-    text = re.sub(r"\b(?:hangs|hanging|stuck|freezes)\b", "hang", text)
+    text = re.sub(r"\boom\b", "out of memory", re.sub(r"\btim(?:ed?|ing) out\b", "timeout", text))
+    text = re.sub(r"\b(?:hangs|hanging|hung|stuck|freezes|freeze|frozen|deadlocks?)\b", "hang", text)
     text = re.sub(r"\b(?:amp|(?:mixed|half) precision|float16)\b", "fp16", text)
-    text = text.replace("optimis", "optimiz").replace("scaler type", "scalar type")
+    text = re.sub(r"\butili[sz]ation|\butility\b", "util", text)
+    text = text.replace("optimis", "optimiz").replace("initialis", "initializ")
+    text = text.replace("scaler type", "scalar type")
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
     return " ".join("cuda" if w == "sim" else re.sub(r"(?<=[a-z]{3})s$", "", w) for w in words)
 
 
-def says(form: str, said: str) -> bool:
-    """Whether a normal text has a form's parts, those between its dots, in their order."""
-    at, said = 0, f" {said} "
-    for part in filter(None, map(normal, form.split("…"))):
-        at = said.find(f" {part} ", at) + 1
-        if not at:
+@cache
+def _templates(form: str) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of a message that do not vary, in order: with its exception's name, and without.
+
+    Without it there must be three words, or anything would match.
+    """
+    bare = re.sub(rf"^{_EXCEPTION}:\s*", "", form)
+    parts = [tuple(filter(None, map(normalize, text.split("…")))) for text in (form, bare)]
+    return tuple(p for p in parts if p and (p is parts[0] or len(" ".join(p).split()) >= 3))
+
+
+def matches_template(form: str, message: str) -> bool:
+    """Whether a normalized message has the parts of a form, those between its dots, in their order."""
+    return any(_has_in_order(parts, f" {message} ") for parts in _templates(form))
+
+
+def _has_in_order(parts: tuple[str, ...], message: str) -> bool:
+    at = 0
+    for part in parts:
+        at = message.find(f" {part} ", at)
+        if at < 0:
             return False
-        at += len(part)
+        at += len(part) + 1
     return True
 
 
+def _bigrams(text: str) -> list[str]:
+    """Return each two Chinese characters that stand side by side."""
+    return re.findall(f"(?=([{_CHINESE}]{{2}}))", text)
+
+
+def _tokens(text: str) -> list[str]:
+    """Return what a text is searched by: its words but for the commonest, and pairs of Chinese characters."""
+    words = [word for word in normalize(text).split() if not {word, f"{word}s"} & _STOP_WORDS]
+    return words + _bigrams(text)
+
+
+def _compact(text: str) -> str:
+    """Return a text without spaces and marks, as Chinese is compared."""
+    return re.sub(r"[\W_]+", "", text.lower())
+
+
+@dataclass(frozen=True)
+class _Index:
+    """The words of all entries, counted once, for BM25."""
+
+    counts: tuple[Counter[str], ...]
+    names: tuple[frozenset[str], ...]
+    """Each entry's words in its title, messages and aliases: what a question names, not what explains it."""
+    aliases: tuple[tuple[frozenset[str], ...], ...]
+    chinese: tuple[tuple[str, ...], ...]
+    information: dict[str, float]
+    average: float
+
+    def tells(self, word: str) -> float:
+        """Return a word's inverse document frequency; an unknown word's is the largest."""
+        return self.information.get(word, math.log(1 + 2 * len(self.counts)))
+
+    def score(self, entry: int, words: set[str]) -> float:
+        """Return the entry's BM25 score, with the usual constants."""
+        count, k, b = self.counts[entry], 1.2, 0.75
+        length = k * (1 - b + b * count.total() / self.average)
+        return sum(
+            self.tells(word) * count[word] * (k + 1) / (count[word] + length) for word in words
+        )
+
+
 @cache
-def _words() -> tuple[dict[str, float], list[tuple[set[str], set[str]]]]:
-    """How much each word tells, the rarer the more; of each entry its message's words, and all."""
-    words = []
-    for entry in entries():
-        near = normal(" ".join([entry.title, *entry.forms])).split()
-        words.append((set(near), {*near, *normal(f"{entry.meaning} {entry.remedy}").split()}))
-    count = Counter(word for _, every in words for word in every)
-    return {word: math.log(1 + len(words) / times) for word, times in count.items()}, words
+def _index() -> _Index:
+    counts, names, aliases, chinese = [], [], [], []
+    others = [entries(language) for language in languages()[1:]]
+    for entry, *translated in zip(entries(), *others, strict=True):
+        named = [entry.title, *entry.forms, *entry.aliases]
+        named += [text for other in translated for text in (other.title, *other.aliases)]
+        told = [text for one in (entry, *translated) for text in (one.meaning, one.fix)]
+        name = [token for text in named for token in _tokens(text)]
+        counts.append(Counter(name * 2 + [token for text in told for token in _tokens(text)]))
+        names.append(frozenset(name))
+        aliases.append(tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title)))
+        chinese.append(tuple(_compact(a) for one in translated for a in (*one.aliases, one.title)))
+    appears = Counter(token for count in counts for token in count)
+    information = {t: math.log(1 + (len(counts) - n + 0.5) / (n + 0.5)) for t, n in appears.items()}
+    average = sum(count.total() for count in counts) / len(counts)
+    return _Index(
+        tuple(counts), tuple(names), tuple(aliases), tuple(chinese), information, average
+    )
+
+
+_FUNCTION_WORDS = frozenset(
+    """a an the is are was my in on of to with when and very so too it at for while during from by this that i
+    be has have how why what do does or after until get got s""".split()
+)
+
+
+def _plain_words(text: str) -> list[str]:
+    """Return a question's words but for those that only join others."""
+    return [word for word in normalize(text).split() if word not in _FUNCTION_WORDS]
+
+
+def _correct(word: str) -> str:
+    """Return a word as the handbook writes it, where only typing has changed it."""
+    known = _index().information
+    if word in known or len(word) < 5 or word.isdigit():
+        return word
+    return next(iter(difflib.get_close_matches(word, known, 1, 0.82)), word)
+
+
+def _matched(entry: Entry, message: str, lines: set[str]) -> tuple[bool, int]:
+    """Return whether the entry's best template in the message is an error's, no warning's, and its length."""
+    best = (False, 0)
+    for form in entry.forms:
+        normal = normalize(form)
+        if matches_template(form, message) and (" " in normal or normal in lines):
+            is_error = not re.match(r"\w*Warning:", form)
+            best = max(best, (is_error, len(normal)))
+    return best
+
+
+def _named(entry: int, question: str, words: list[str], compact: str) -> float:
+    """Return how much of a short question an alias, the title or a message's beginning says, or 0."""
+    index, asked = _index(), set(words)
+    total = sum(map(index.tells, asked))
+    best = 0.0
+    for alias in index.aliases[entry]:
+        if alias and alias <= asked and (len(alias) > 1 or alias == asked):
+            said = sum(map(index.tells, alias))
+            if said >= 0.4 * total:
+                best = max(best, said)
+    for form in entries()[entry].forms:
+        for parts in _templates(form)[-1:]:
+            start = parts[0].split()
+            for size in range(len(start), _PREFIX_WORDS - 1, -1):
+                if f" {' '.join(start[:size])} " in f" {question} ":
+                    said = sum(map(index.tells, set(start[:size])))
+                    best = max(best, said if said > 8 else 0)
+                    break
+    for alias in index.chinese[entry]:
+        if alias in compact and (len(alias) >= 4 or 2 * len(alias) >= len(compact)):
+            best = max(best, 2.5 * len(alias))
+    return best
+
+
+def _near(words: set[str]) -> dict[int, float]:
+    """Return the BM25 scores of the entries that name enough of a question's information."""
+    index = _index()
+    total = sum(map(index.tells, words))
+    found = {}
+    for entry, names in enumerate(index.names):
+        shared = sum(index.tells(word) for word in words & names)
+        if shared >= max(_INFORMATION, _COVERAGE * total):
+            found[entry] = index.score(entry, words)
+    return found
 
 
 def find(text: str, most: int = 3) -> list[Entry]:
-    """Return the entries nearest to a message, a traceback or some words, best first, or none.
-
-    First come entries whose message is in the text, then those whose message has the text in it,
-    then those that share its rare words; typing errors are allowed for.
-    """
-    if _pairs(text) and not normal(text):
-        return [entry for other in languages()[1:] for entry in _find_pairs(text, other)][:most]
-    tells, words = _words()
-    start = r"(?m)^(?:\[rank\d+\]: ?)?[\w.]+(?:Error|Exception|Warning)\b"
-    last = [match.start() for match in re.finditer(start, text)][-1:]
-    asked, said = normal(text[last[0] if last else 0 :]).split()[:60], normal(text)
-    query, ranked = {}, []
-    for word in {word for word in asked if not {word, f"{word}s"} & _PLAIN}:
-        if word not in tells and not word.isdigit():
-            word = next(iter(difflib.get_close_matches(word, tells, 1, 0.82)), word)
-        if word in tells or not word.isdigit():  # an unknown number is only this time's
-            query[word] = tells.get(word, math.log(1 + len(words)))
-    alone = {normal(line) for line in text.splitlines()}  # "Killed" is a message only on its own
-    total = sum(query.values())
-    enough = max(2.5, 0.4 * total, min(10, 0.6 * total))  # what a near entry shares, at least
-    for entry, (near, every) in zip(entries(), words, strict=True):
-        shared = sum(tell * (word in near) + tell * (word in every) for word, tell in query.items())
-        heard = [normal(form) for form in entry.forms if says(form, said)]
-        whole = max((len(form) for form in heard if " " in form or form in alone), default=0)
-        part = any(f" {' '.join(asked)} " in f" {normal(form)} " for form in entry.forms)
-        if whole or (part and len(asked) > 2) or shared / 2 >= enough:
-            ranked.append((whole, part, shared, -min(map(len, entry.forms)), entry))
-    ranked.sort(key=lambda rank: rank[:4], reverse=True)
+    """Return the entries that answer a message, a traceback, a log or some words, best first, or none."""
+    text = "\n".join(dict.fromkeys(text.splitlines()))  # a log says the same line a thousand times
+    message = " ".join(filter(None, map(normalize, text.splitlines())))
+    lines = {normalize(line) for line in text.splitlines()}
+    own = BOILERPLATE.sub(" ", text)
+    last = [match.start() for match in _LAST_LINES.finditer(own)][-1:]
+    own = own[last[0] if last else 0 :]
+    question, compact = normalize(own), _compact(own)
+    words = [_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]]
+    tokens = {_correct(word) for word in _tokens(own)[:_QUESTION_WORDS]}
+    # a number that the handbook does not know is only this time's
+    tokens = {token for token in tokens if not token.isdigit() or token in _index().information}
+    near = _near(tokens)
+    ranked = []
+    for number, entry in enumerate(entries()):
+        is_error, length = _matched(entry, message, lines)
+        named = 0.0 if length else _named(number, question, words, compact)
+        if length or named or number in near:
+            sure = 2 if length else 1 if named else 0
+            general = entry.anchor in WRAPPERS
+            near_score = near.get(number, 0.0)
+            rank = (sure > 0, not general, is_error or not length, sure, length, named, near_score)
+            ranked.append((rank, -number, entry))
+    ranked.sort(reverse=True)
     return [entry for *_, entry in ranked[:most]]
 
 
 def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
     """Return the first entry and the others' names; ``made`` makes a link of a name and a path."""
-    first, *others = map(_here, found)
+    first, *others = map(_in_chosen_language, found)
     text = f"{link(first)}\n\n    {first.forms[0]}\n\n{first.meaning}\n\n"
-    text += f"**Remedy.** {first.remedy}\n\n{first.lesson}"
+    text += f"**Fix.** {first.fix}\n\n{first.lesson}"
     text += f"\n\nNear it, too: {', '.join(map(link, others))}" if others else ""
     pages = "handbook/errors" if chosen() == "en" else f"handbook/{chosen()}/errors"
 
