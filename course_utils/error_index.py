@@ -42,15 +42,20 @@ WRAPPERS = frozenset(
         "childfailederror-where-the-true-error-stands",
         "an-error-inside-a-worker",
         "out-of-memory-in-the-pin-memory-thread",
-        "the-backend-failed",
         "nccl-to-avoid-data-inconsistency-the-process-is-taken-down",
-        "rocm-hip-error-and-the-override-of-the-cards-name",
+    }
+)
+"""Entries, by anchor, whose message stands around that of the cause: they rank below any cause, and are named beside it."""
+GENERAL = frozenset(
+    {
         "a-cuda-error",
+        "the-backend-failed",
+        "rocm-hip-error-and-the-override-of-the-cards-name",
         "a-name-is-not-defined",
         "a-module-is-not-installed",
     }
 )
-"""Entries, by anchor, whose message stands around another one or is its general form: they rank below it."""
+"""Entries whose message is a general form of others: they rank below a more special one."""
 
 BOILERPLATE = re.compile(
     r"(?i)(?:CUDA|HIP)\s+kernel\s+errors\s+might\s+be\s+asynchronously\s+reported\s+at\s+some\s+other\s+API\s+call,?"
@@ -79,6 +84,8 @@ _EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|H
 _LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b")
 _CHINESE = "\u3400-\u9fff"
 _PREFIX_WORDS = 4  # so many words of a message's beginning name it
+_STRONG_PREFIX = 6  # and so many are as good as the whole
+_BEGINNING_INFORMATION = 10.0  # what a beginning must tell, in nats
 _QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's words
 _COVERAGE = 0.55  # the share of a question's information that a near entry explains, at least
 _INFORMATION = 6.0  # and how much that is, in nats
@@ -208,6 +215,8 @@ class _Index:
 
     def tells(self, word: str) -> float:
         """Return a word's inverse document frequency; an unknown word's is the largest."""
+        if word in _STOP_WORDS or word in _FUNCTION_WORDS:
+            return 0.5
         return self.information.get(word, math.log(1 + 2 * len(self.counts)))
 
     def score(self, entry: int, words: set[str]) -> float:
@@ -231,7 +240,9 @@ def _index() -> _Index:
         counts.append(Counter(name * 2 + [token for text in told for token in _tokens(text)]))
         names.append(frozenset(name))
         aliases.append(tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title)))
-        chinese.append(tuple(_compact(a) for one in translated for a in (*one.aliases, one.title)))
+        chinese.append(
+            tuple(_compact(a) for one in translated for a in (*one.aliases, one.title) if _bigrams(a))
+        )
     appears = Counter(token for count in counts for token in count)
     information = {t: math.log(1 + (len(counts) - n + 0.5) / (n + 0.5)) for t, n in appears.items()}
     average = sum(count.total() for count in counts) / len(counts)
@@ -251,12 +262,22 @@ def _plain_words(text: str) -> list[str]:
     return [word for word in normalize(text).split() if word not in _FUNCTION_WORDS]
 
 
+@cache
+def _known_words() -> dict[str, list[str]]:
+    """Return the handbook's words, by their first letter."""
+    known: dict[str, list[str]] = {}
+    for word in _index().information:
+        known.setdefault(word[0], []).append(word)
+    return known
+
+
+@lru_cache(4096)
 def _correct(word: str) -> str:
     """Return a word as the handbook writes it, where only typing has changed it."""
-    known = _index().information
-    if word in known or len(word) < 5 or word.isdigit():
+    if word in _index().information or len(word) < 5 or not word.isalpha() or word in _STOP_WORDS:
         return word
-    return next(iter(difflib.get_close_matches(word, known, 1, 0.82)), word)
+    alike = [known for known in _known_words().get(word[0], ()) if abs(len(known) - len(word)) <= 2]
+    return next(iter(difflib.get_close_matches(word, alike, 1, 0.82)), word)
 
 
 def _matched(entry: Entry, message: str, lines: set[str]) -> tuple[bool, int]:
@@ -270,28 +291,57 @@ def _matched(entry: Entry, message: str, lines: set[str]) -> tuple[bool, int]:
     return best
 
 
-def _named(entry: int, question: str, words: list[str], compact: str) -> float:
-    """Return how much of a short question an alias, the title or a message's beginning says, or 0."""
-    index, asked = _index(), set(words)
-    total = sum(map(index.tells, asked))
-    best = 0.0
-    for alias in index.aliases[entry]:
-        if alias and alias <= asked and (len(alias) > 1 or alias == asked):
-            said = sum(map(index.tells, alias))
-            if said >= 0.4 * total:
-                best = max(best, said)
-    for form in entries()[entry].forms:
-        for parts in _templates(form)[-1:]:
-            start = parts[0].split()
-            for size in range(len(start), _PREFIX_WORDS - 1, -1):
-                if f" {' '.join(start[:size])} " in f" {question} ":
-                    said = sum(map(index.tells, set(start[:size])))
-                    best = max(best, said if said > 8 else 0)
-                    break
-    for alias in index.chinese[entry]:
-        if alias in compact and (len(alias) >= 4 or 2 * len(alias) >= len(compact)):
-            best = max(best, 2.5 * len(alias))
+@cache
+def _beginnings(entry: Entry) -> tuple[list[str], ...]:
+    """Return the words that an entry's messages begin with, without the exception's name."""
+    starts = [_templates(form)[-1][0].split() for form in entry.forms if _templates(form)]
+    return tuple(start for start in starts if len(start) >= _PREFIX_WORDS)
+
+
+def _beginning(entry: int, question: str) -> tuple[int, float]:
+    """Return how many words of a message's beginning the question has, and how much they tell."""
+    best = (0, 0.0)
+    for start in _beginnings(entries()[entry]):
+        size = _PREFIX_WORDS
+        if f" {' '.join(start[:size])} " not in question:
+            continue
+        while size < len(start) and f" {' '.join(start[: size + 1])} " in question:
+            size += 1
+        told = sum(map(_index().tells, set(start[:size])))
+        if told > _BEGINNING_INFORMATION:
+            best = max(best, (size, told))
     return best
+
+
+def _alias(entry: int, words: set[str], compact: str) -> float:
+    """Return how much of a question the entry's best alias says, or 0."""
+    index = _index()
+    total, best = sum(map(index.tells, words)), 0.0
+    for alias in index.aliases[entry]:
+        if alias and alias <= words and (len(alias) > 1 or alias == words):
+            told = sum(map(index.tells, alias))
+            best = max(best, told if told >= 0.4 * total else 0)
+    for alias in index.chinese[entry]:
+        if (span := _span(alias, compact)) and (len(alias) > 2 or 2 * len(alias) >= len(compact)):
+            best = max(best, 2.5 * len(alias) - 0.5 * (span - len(alias)))
+    return best
+
+
+def _span(alias: str, text: str) -> int:
+    """Return over how many characters a text has those of an alias in order, or 0; a short alias stands in one piece."""
+    if alias in text:
+        return len(alias)
+    most = 2 * len(alias) if len(alias) >= 6 else len(alias) + 2 if len(alias) >= 4 else 0
+    spans = []
+    for start in (at for at, letter in enumerate(text) if most and letter == alias[0]):
+        at = start
+        for letter in alias[1:]:
+            at = text.find(letter, at + 1, start + most)
+            if at < 0:
+                break
+        else:
+            spans.append(at - start + 1)
+    return min(spans, default=0)
 
 
 def _near(words: set[str]) -> dict[int, float]:
@@ -314,22 +364,27 @@ def find(text: str, most: int = 3) -> list[Entry]:
     own = BOILERPLATE.sub(" ", text)
     last = [match.start() for match in _LAST_LINES.finditer(own)][-1:]
     own = own[last[0] if last else 0 :]
-    question, compact = normalize(own), _compact(own)
+    question, compact = f" {normalize(own)} ", _compact(own)
     words = [_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]]
     tokens = {_correct(word) for word in _tokens(own)[:_QUESTION_WORDS]}
     # a number that the handbook does not know is only this time's
     tokens = {token for token in tokens if not token.isdigit() or token in _index().information}
-    near = _near(tokens)
+    matched = [_matched(entry, message, lines) for entry in entries()]
+    near = {} if any(length for _, length in matched) else _near(tokens)
     ranked = []
-    for number, entry in enumerate(entries()):
-        is_error, length = _matched(entry, message, lines)
-        named = 0.0 if length else _named(number, question, words, compact)
+    for number, (entry, (is_error, length)) in enumerate(zip(entries(), matched, strict=True)):
+        begun, told = (0, 0.0) if length else _beginning(number, question)
+        named = max(told, 0.0 if length else _alias(number, set(words), compact))
         if length or named or number in near:
-            sure = 2 if length else 1 if named else 0
-            general = entry.anchor in WRAPPERS
-            near_score = near.get(number, 0.0)
-            rank = (sure > 0, not general, is_error or not length, sure, length, named, near_score)
-            ranked.append((rank, -number, entry))
+            if length and entry.anchor not in WRAPPERS | GENERAL:
+                level = 6 if is_error else 4
+            elif begun >= _STRONG_PREFIX and entry.anchor not in WRAPPERS:
+                level = 5
+            else:
+                level = 1 if entry.anchor in WRAPPERS else 3 if length else 2 if named else 0
+            shortest = -min(map(len, entry.forms))
+            score = near.get(number, 0.0)
+            ranked.append(((level, length, named, score, shortest), -number, entry))
     ranked.sort(reverse=True)
     return [entry for *_, entry in ranked[:most]]
 

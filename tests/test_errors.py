@@ -15,7 +15,7 @@ from support import skip
 
 import simgpu
 from course_utils import course, error_index, expect_error, explain
-from course_utils.error_index import entries, find, normal, says
+from course_utils.error_index import WRAPPERS, entries, find, matches_template, normalize
 
 GROUPS = {
     "cpu": "",
@@ -84,7 +84,7 @@ def test_a_program_raises_its_message(entry, said, tmp_path):
         torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
         done = started(tmp_path, [*(torchrun if entry.where == "ranks=2" else []), "train.py"])
         text = done.stdout + done.stderr
-    assert any(says(form, normal(text)) for form in entry.forms), text[-2000:] or "nothing"
+    assert any(matches_template(form, normalize(text)) for form in entry.forms), text[-2000:] or "nothing"
 
 
 def test_each_entry_says_all_that_it_should(record_property):
@@ -96,7 +96,7 @@ def test_each_entry_says_all_that_it_should(record_property):
     for entry in entries():
         assert entry.where in ("", "cpu", "cpu alone", "sim", "ranks=2"), entry.title
         assert entry.program or "](https://" in entry.source, entry.title
-        assert min(len(entry.meaning), len(entry.remedy)) > 20, entry.title
+        assert min(len(entry.meaning), len(entry.fix)) > 20, entry.title
         assert re.search(r"\]\((?!http)[^)]+\)", entry.lesson), entry.title
     for what in ([e.title for e in entries()], [form for e in entries() for form in e.forms]):
         assert not {one for one in what if what.count(one) > 1}
@@ -105,7 +105,7 @@ def test_each_entry_says_all_that_it_should(record_property):
 def test_an_entry_of_another_form_is_named(tmp_path, monkeypatch):
     (tmp_path / "errors").mkdir()
     page = (ROOT / "handbook" / "errors" / "devices.md").read_text(encoding="utf-8")
-    broken = page.replace("**Remedy.** Install", "Install", 1)
+    broken = page.replace("**Fix.** Install", "Install", 1)
     (tmp_path / "errors" / "devices.md").write_text(broken, encoding="utf-8")
     monkeypatch.setattr(error_index, "handbook", lambda: tmp_path)
     with pytest.raises(ValueError, match=r"devices\.md.*Torch not compiled with CUDA enabled"):
@@ -190,7 +190,6 @@ def test_what_people_type_finds_it(typed):
         "KeyError: 'price'",
         "flask server returns 500 internal error after a deploy with gunicorn workers",
         "my matplotlib figure is not showing in the notebook after plt.show",
-        "NameError: name 'x' is not defined",
         "AttributeError: 'NoneType' object has no attribute 'shape'",
         "FileNotFoundError: [Errno 2] No such file or directory: 'data.csv'",
         "error",
