@@ -16,7 +16,7 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -84,11 +84,54 @@ _EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|H
 _LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b")
 _CHINESE = "\u3400-\u9fff"
 _PREFIX_WORDS = 4  # so many words of a message's beginning name it
+_ALIAS_SHARE = 0.33  # the share of a question that an alias says, at least
 _STRONG_PREFIX = 6  # and so many are as good as the whole
 _BEGINNING_INFORMATION = 10.0  # what a beginning must tell, in nats
 _QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's words
-_COVERAGE = 0.55  # the share of a question's information that a near entry explains, at least
-_INFORMATION = 6.0  # and how much that is, in nats
+_NEAR = {False: (0.6, 5.5), True: (0.75, 10.0)}
+"""The share of a question's information that a near entry explains, at least, and how much that is, in nats: of words
+that somebody typed, and of an error's message, which would be known if it were here."""
+
+
+_SYNONYMS = tuple(
+    (re.compile(words), word)
+    for words, word in (
+        (r"\booms?\b", "out of memory"),
+        (r"\btim(?:ed?|ing)\s+out\b", "timeout"),
+        (r"\b(?:hangs|hanging|hung|stuck|freez(?:es?|ing)|frozen|deadlocks?)\b", "hang"),
+        (r"\b(?:amp|(?:mixed|half)\s+precision|float16)\b", "fp16"),
+        (r"\b(?:util|utili[sz]ation|utility|usage)\b", "usage"),
+        (r"\bonly\s+(?:at\s+)?\d+\s*%|\bunder-?used\b|\bidle\b", "low"),
+        (r"\b(?:increas(?:es|ing)|grows|growing|grew|rises|rising|climbs|climbing|leaks?|leaking|leakage)\b", "grow"),
+        (r"\b(?:slowly|slower|slows)\b", "slow"),
+        (r"\bvram\b", "memory"),
+        (r"optimis", "optimiz"),
+        (r"initialis", "initializ"),
+        (r"scaler\s+type", "scalar type"),
+    )
+)
+"""Other words for the same, in a question and in the handbook alike."""
+_CHINESE_SYNONYMS = tuple(
+    (re.compile(words), word)
+    for words, word in (
+        (r"只有\d+|才\d+|上不去|跑不满|不高", "低"),
+        (r"增长|增加|增大|变大|上涨|上升|升高|越来越[大高多]|涨", "增长"),
+        (r"卡死|卡住|不动|挂起|没反应|没有反应|停住", "卡住"),
+        (r"占用率|使用率|利用率|占用", "利用率"),
+        (r"对不上|不一致|不相同|不同|不一样|不匹配|不符", "不匹配"),
+        (r"缓慢|变慢|慢", "慢"),
+        (r"显卡|gpu", "gpu"),
+        (r"电脑|机器|主机", "机器"),
+        (r"读取|载入|加载", "加载"),
+        (r"损坏|坏了", "损坏"),
+        (
+            r"为什么|怎么办|怎么回事|怎么|如何|请问|请教|求助|解决|处理|方法|问题|报错|出错|错误|出现|特别|非常|一直|不断"
+            r"|每个|训练过程中|训练时|时候|只有|总是|经常|[的了是在我都也就会有很太吗呢啊，。？！、]",
+            "",
+        ),
+    )
+)
+"""The same for Chinese, and words that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -149,30 +192,30 @@ def link(entry: Entry) -> str:
 def normalize(text: str) -> str:
     """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
     text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|(?<=\bcan)no(?=t\b)|['’]s\b|['’`]", "", text.lower())
-    text = re.sub(r"\boom\b", "out of memory", re.sub(r"\btim(?:ed?|ing) out\b", "timeout", text))
-    text = re.sub(r"\b(?:hangs|hanging|hung|stuck|freezes|freeze|frozen|deadlocks?)\b", "hang", text)
-    text = re.sub(r"\b(?:amp|(?:mixed|half) precision|float16)\b", "fp16", text)
-    text = re.sub(r"\butili[sz]ation|\butility\b", "util", text)
-    text = text.replace("optimis", "optimiz").replace("initialis", "initializ")
-    text = text.replace("scaler type", "scalar type")
+    for words, word in _SYNONYMS:
+        text = words.sub(word, text)
     words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
     return " ".join("cuda" if w == "sim" else re.sub(r"(?<=[a-z]{3})s$", "", w) for w in words)
 
 
 @cache
 def _templates(form: str) -> tuple[tuple[str, ...], ...]:
-    """Return the parts of a message that do not vary, in order: with its exception's name, and without.
+    """Return the parts of a message that do not vary, in order: whole, without its exception's name, without "CUDA error".
 
-    Without it there must be three words, or anything would match.
+    Without these some words must be left, or anything would match.
     """
     bare = re.sub(rf"^{_EXCEPTION}:\s*", "", form)
-    parts = [tuple(filter(None, map(normalize, text.split("…")))) for text in (form, bare)]
-    return tuple(p for p in parts if p and (p is parts[0] or len(" ".join(p).split()) >= 3))
+    found = []
+    for text, least in ((form, 1), (bare, 3), (re.sub(r"^CUDA error:\s*", "", bare), 4)):
+        parts = tuple(filter(None, map(normalize, text.split("…"))))
+        if parts and len(" ".join(parts).split()) >= least and parts not in found:
+            found.append(parts)
+    return tuple(found)
 
 
 def matches_template(form: str, message: str) -> bool:
     """Whether a normalized message has the parts of a form, those between its dots, in their order."""
-    return any(_has_in_order(parts, f" {message} ") for parts in _templates(form))
+    return any(_has_in_order(parts, f" {message} ") for parts in _templates(form)[:2])
 
 
 def _has_in_order(parts: tuple[str, ...], message: str) -> bool:
@@ -193,12 +236,17 @@ def _bigrams(text: str) -> list[str]:
 def _tokens(text: str) -> list[str]:
     """Return what a text is searched by: its words but for the commonest, and pairs of Chinese characters."""
     words = [word for word in normalize(text).split() if not {word, f"{word}s"} & _STOP_WORDS]
-    return words + _bigrams(text)
+    return words + (_bigrams(_compact(text)) if _bigrams(text) else [])
 
 
+@lru_cache(4096)
 def _compact(text: str) -> str:
-    """Return a text without spaces and marks, as Chinese is compared."""
-    return re.sub(r"[\W_]+", "", text.lower())
+    """Return a text without spaces, marks and words that say nothing, as Chinese is compared."""
+    text = re.sub(r"[\W_]+", "", text.lower())
+    if _bigrams(text):
+        for words, word in _CHINESE_SYNONYMS:
+            text = words.sub(word, text)
+    return text
 
 
 @dataclass(frozen=True)
@@ -241,7 +289,12 @@ def _index() -> _Index:
         names.append(frozenset(name))
         aliases.append(tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title)))
         chinese.append(
-            tuple(_compact(a) for one in translated for a in (*one.aliases, one.title) if _bigrams(a))
+            tuple(
+                _compact(text)
+                for one in translated
+                for text in (*one.aliases, one.title)
+                if _bigrams(_compact(text))
+            )
         )
     appears = Counter(token for count in counts for token in count)
     information = {t: math.log(1 + (len(counts) - n + 0.5) / (n + 0.5)) for t, n in appears.items()}
@@ -273,54 +326,80 @@ def _known_words() -> dict[str, list[str]]:
 
 @lru_cache(4096)
 def _correct(word: str) -> str:
-    """Return a word as the handbook writes it, where only typing has changed it."""
-    if word in _index().information or len(word) < 5 or not word.isalpha() or word in _STOP_WORDS:
+    """Return a word as the handbook writes it, where only typing has changed it: the commonest that is near."""
+    known = _index().information
+    if word in known or word in _STOP_WORDS or len(word) < 4 or not word.isalpha():
         return word
-    alike = [known for known in _known_words().get(word[0], ()) if abs(len(known) - len(word)) <= 2]
-    return next(iter(difflib.get_close_matches(word, alike, 1, 0.82)), word)
+    alike = [other for other in _known_words().get(word[0], ()) if abs(len(other) - len(word)) <= 2]
+    near = difflib.get_close_matches(word, alike, 3, 0.82)
+    return min(near, key=lambda other: known[other], default=word)
+
+
+def _progress(parts: tuple[str, ...], message: str) -> int:
+    """Return how many words of a template's beginning a message has, in their order."""
+    at = words = 0
+    for part in parts:
+        found = message.find(f" {part} ", at)
+        if found < 0:
+            own = part.split()
+            size = 0
+            while size < len(own) and f" {' '.join(own[: size + 1])} " in message[at:]:
+                size += 1
+            return words + size
+        at = found + len(part) + 1
+        words += len(part.split())
+    return words
 
 
 def _matched(entry: Entry, message: str, lines: set[str]) -> tuple[bool, int]:
-    """Return whether the entry's best template in the message is an error's, no warning's, and its length."""
+    """Return whether the entry's best template in the message is an error's, no warning's, and its length.
+
+    A template counts where all of it is there, or a long beginning.
+    """
     best = (False, 0)
     for form in entry.forms:
-        normal = normalize(form)
-        if matches_template(form, message) and (" " in normal or normal in lines):
-            is_error = not re.match(r"\w*Warning:", form)
-            best = max(best, (is_error, len(normal)))
+        is_error = not re.match(r"\w*Warning:", form)
+        for parts in _templates(form):
+            whole = " ".join(parts)
+            if _has_in_order(parts, message):
+                if " " in whole or whole in lines:
+                    best = max(best, (is_error, len(whole)))
+            elif f" {' '.join(parts[0].split()[:2])} " in message:
+                words = whole.split()[: _progress(parts, message)]
+                if len(words) >= _STRONG_PREFIX and _tell(words) > _BEGINNING_INFORMATION:
+                    best = max(best, (is_error, len(" ".join(words))))
     return best
 
 
-@cache
-def _beginnings(entry: Entry) -> tuple[list[str], ...]:
-    """Return the words that an entry's messages begin with, without the exception's name."""
-    starts = [_templates(form)[-1][0].split() for form in entry.forms if _templates(form)]
-    return tuple(start for start in starts if len(start) >= _PREFIX_WORDS)
+def _tell(words: Iterable[str]) -> float:
+    """Return how much some words tell, in nats."""
+    return sum(map(_index().tells, set(words)))
 
 
-def _beginning(entry: int, question: str) -> tuple[int, float]:
-    """Return how many words of a message's beginning the question has, and how much they tell."""
-    best = (0, 0.0)
-    for start in _beginnings(entries()[entry]):
-        size = _PREFIX_WORDS
-        if f" {' '.join(start[:size])} " not in question:
-            continue
-        while size < len(start) and f" {' '.join(start[: size + 1])} " in question:
-            size += 1
-        told = sum(map(_index().tells, set(start[:size])))
-        if told > _BEGINNING_INFORMATION:
-            best = max(best, (size, told))
+def _beginning(entry: Entry, question: str, total: float) -> float:
+    """Return how much a short beginning of one of the entry's messages tells that is in the question, or 0.
+
+    It is enough where it tells much, or most of what the whole question tells.
+    """
+    best = 0.0
+    for form in entry.forms:
+        for parts in _templates(form)[1:2] or _templates(form):
+            words = parts[0].split()
+            if f" {' '.join(words[:_PREFIX_WORDS])} " in question and len(words) >= _PREFIX_WORDS:
+                begun = words[: _progress(parts[:1], question)]
+                told = _tell(begun)
+                most = len(begun) > _PREFIX_WORDS and told >= 0.6 * total
+                best = max(best, told if most or told > _BEGINNING_INFORMATION else 0)
     return best
 
 
-def _alias(entry: int, words: set[str], compact: str) -> float:
+def _alias(entry: int, words: set[str], compact: str, total: float) -> float:
     """Return how much of a question the entry's best alias says, or 0."""
-    index = _index()
-    total, best = sum(map(index.tells, words)), 0.0
+    index, best = _index(), 0.0
     for alias in index.aliases[entry]:
         if alias and alias <= words and (len(alias) > 1 or alias == words):
             told = sum(map(index.tells, alias))
-            best = max(best, told if told >= 0.4 * total else 0)
+            best = max(best, told if told >= _ALIAS_SHARE * total else 0)
     for alias in index.chinese[entry]:
         if (span := _span(alias, compact)) and (len(alias) > 2 or 2 * len(alias) >= len(compact)):
             best = max(best, 2.5 * len(alias) - 0.5 * (span - len(alias)))
@@ -344,14 +423,15 @@ def _span(alias: str, text: str) -> int:
     return min(spans, default=0)
 
 
-def _near(words: set[str]) -> dict[int, float]:
+def _near(words: set[str], is_message: bool) -> dict[int, float]:
     """Return the BM25 scores of the entries that name enough of a question's information."""
     index = _index()
+    share, least = _NEAR[is_message]
     total = sum(map(index.tells, words))
     found = {}
     for entry, names in enumerate(index.names):
         shared = sum(index.tells(word) for word in words & names)
-        if shared >= max(_INFORMATION, _COVERAGE * total):
+        if shared >= max(least, share * total):
             found[entry] = index.score(entry, words)
     return found
 
@@ -365,23 +445,26 @@ def find(text: str, most: int = 3) -> list[Entry]:
     last = [match.start() for match in _LAST_LINES.finditer(own)][-1:]
     own = own[last[0] if last else 0 :]
     question, compact = f" {normalize(own)} ", _compact(own)
-    words = [_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]]
+    words = {_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]}
+    total = _tell(words)
     tokens = {_correct(word) for word in _tokens(own)[:_QUESTION_WORDS]}
     # a number that the handbook does not know is only this time's
     tokens = {token for token in tokens if not token.isdigit() or token in _index().information}
-    matched = [_matched(entry, message, lines) for entry in entries()]
-    near = {} if any(length for _, length in matched) else _near(tokens)
+    matched = [_matched(entry, f" {message} ", lines) for entry in entries()]
+    near = {} if any(length for _, length in matched) else _near(tokens, bool(last))
     ranked = []
     for number, (entry, (is_error, length)) in enumerate(zip(entries(), matched, strict=True)):
-        begun, told = (0, 0.0) if length else _beginning(number, question)
-        named = max(told, 0.0 if length else _alias(number, set(words), compact))
+        named = 0.0
+        if not length:
+            named = _beginning(entry, question, total)
+            named = max(named, _alias(number, words, compact, total))
         if length or named or number in near:
-            if length and entry.anchor not in WRAPPERS | GENERAL:
-                level = 6 if is_error else 4
-            elif begun >= _STRONG_PREFIX and entry.anchor not in WRAPPERS:
-                level = 5
+            if entry.anchor in WRAPPERS:
+                level = 1
+            elif entry.anchor in GENERAL and length:
+                level = 3
             else:
-                level = 1 if entry.anchor in WRAPPERS else 3 if length else 2 if named else 0
+                level = 5 if length and is_error else 4 if length else 2 if named else 0
             shortest = -min(map(len, entry.forms))
             score = near.get(number, 0.0)
             ranked.append(((level, length, named, score, shortest), -number, entry))
