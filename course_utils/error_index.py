@@ -72,12 +72,13 @@ BOILERPLATE = re.compile(
 )
 """What stands under many errors, and says nothing about any of them."""
 
+_COMMON = """a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
+errno every few for from get got have help how i if im in into is it its just me my need no not object of on
+only or our out please problem run running so some steps than that the then there these this to too torch
+train training try use used using want was we what when where which while why will with without work working
+you your bug issue question due because epoch iteration pytorch python"""
 _STOP_WORDS = {
-    *"""a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
-    errno every few for from get got have help how i if im in into is it its just me my need no not object of on
-    only or our out please problem run running so some steps than that the then there these this to too torch
-    train training try use used using want was we what when where which while why will with without work working
-    you your bug issue question due because epoch iteration pytorch python""".split(),
+    *_COMMON.split(),
     *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
 }
 _EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|HitLimit)"
@@ -102,7 +103,10 @@ _SYNONYMS = tuple(
         (r"\b(?:amp|(?:mixed|half)\s+precision|float16)\b", "fp16"),
         (r"\b(?:util|utili[sz]ation|utility|usage)\b", "usage"),
         (r"\bonly\s+(?:at\s+)?\d+\s*%|\bunder-?used\b|\bidle\b", "low"),
-        (r"\b(?:increas(?:es|ing)|grows|growing|grew|rises|rising|climbs|climbing|leaks?|leaking|leakage)\b", "grow"),
+        (
+            r"\b(?:increas(?:es|ing)|grows|growing|grew|rises|rising|climbs|climbing|leaks?|leaking|leakage)\b",
+            "grow",
+        ),
         (r"\b(?:slowly|slower|slows)\b", "slow"),
         (r"\bvram\b", "memory"),
         (r"optimis", "optimiz"),
@@ -169,7 +173,9 @@ def entries(language: str = "en") -> tuple[Entry, ...]:
             fields = {name: value or "" for name, value in match.groupdict().items()}
             anchor = anchor or _slug(fields["title"])
             forms = tuple(fields.pop("forms").splitlines())
-            words = tuple(filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases))))
+            words = tuple(
+                filter(None, (word.strip(" .。\n") for word in re.split("[;；]", aliases)))
+            )
             found.append(Entry(path.stem, anchor=anchor, forms=forms, aliases=words, **fields))
     return tuple(found)
 
@@ -287,7 +293,9 @@ def _index() -> _Index:
         name = [token for text in named for token in _tokens(text)]
         counts.append(Counter(name * 2 + [token for text in told for token in _tokens(text)]))
         names.append(frozenset(name))
-        aliases.append(tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title)))
+        aliases.append(
+            tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title))
+        )
         chinese.append(
             tuple(
                 _compact(text)
@@ -299,15 +307,12 @@ def _index() -> _Index:
     appears = Counter(token for count in counts for token in count)
     information = {t: math.log(1 + (len(counts) - n + 0.5) / (n + 0.5)) for t, n in appears.items()}
     average = sum(count.total() for count in counts) / len(counts)
-    return _Index(
-        tuple(counts), tuple(names), tuple(aliases), tuple(chinese), information, average
-    )
+    return _Index(tuple(counts), tuple(names), tuple(aliases), tuple(chinese), information, average)
 
 
-_FUNCTION_WORDS = frozenset(
-    """a an the is are was my in on of to with when and very so too it at for while during from by this that i
-    be has have how why what do does or after until get got s""".split()
-)
+_JOINING = """a an the is are was my in on of to with when and very so too it at for while during from by this that
+i be has have how why what do does or after until get got s"""
+_FUNCTION_WORDS = frozenset(_JOINING.split())
 
 
 def _plain_words(text: str) -> list[str]:

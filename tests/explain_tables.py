@@ -16,10 +16,10 @@ if __name__ == "__main__":
 
 from course_utils.error_index import WRAPPERS, entries, find, normalize
 
-if __package__:
-    from .explain_cases import CHINESE, CUDA, FOREIGN, MESSAGES, REPORTS
+if __package__:  # pragma: no cover
+    from .explain_cases import CHINESE, CUDA, FOREIGN, LATER, MESSAGES, NO_ENTRY, REPORTS
 else:
-    from explain_cases import CHINESE, CUDA, FOREIGN, MESSAGES, REPORTS
+    from explain_cases import CHINESE, CUDA, FOREIGN, LATER, MESSAGES, NO_ENTRY, REPORTS
 
 CUDA_TAIL = """
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
@@ -73,7 +73,9 @@ NOISE: dict[str, Callable[[str], str]] = {
     "English around": lambda m: f"Hi, I get this on my 3090, any idea?\n\n{m}\n\nThanks in advance",
     "Chinese around": lambda m: f"训练的时候报错：\n{m}\n请问怎么解决，谢谢",
     "cut": lambda m: m[: max(60, int(len(m) * 0.8))],
-    "progress bar": lambda m: f"Epoch 3:  45%|████▌     | 120/266 [00:31<00:37, 3.9it/s, loss=0.31]\n{m}",
+    "progress bar": lambda m: (
+        f"Epoch 3:  45%|████▌     | 120/266 [00:31<00:37, 3.9it/s, loss=0.31]\n{m}"
+    ),
 }
 WRAPPED: dict[str, Callable[[str], str]] = {
     "ChildFailedError": lambda m: f"[rank0]: {m}\n{CHILD_FAILED}",
@@ -116,9 +118,7 @@ class Row:
             self.misses.append(f"{question[:80]!r}: {found} for {sorted(right)}")
 
     def __str__(self) -> str:
-        return (
-            f"{self.name:24}{self.asked:7}{self.first:7}{self.among:7}{self.wrong:7}{self.nothing:9}"
-        )
+        return f"{self.name:24}{self.asked:7}{self.first:7}{self.among:7}{self.wrong:7}{self.nothing:9}"
 
 
 def own_messages() -> Iterator[tuple[str, set[str]]]:
@@ -126,22 +126,27 @@ def own_messages() -> Iterator[tuple[str, set[str]]]:
     for entry in entries():
         message = entry.forms[0].replace("…", "0x7f 12").strip()
         if len(normalize(bare(message)).split()) >= 3:  # a shorter one needs its exception's name
-            same = {e.title for e in find(message)[:1]}
-            yield message, {entry.title} | (same & {e.title for e in entries() if message in e.forms})
+            yield message, {entry.title}
 
 
 def tables() -> list[list[Row]]:
     """Ask everything, and return the tables."""
     noise = [Row(name) for name in NOISE]
     wrapped = [Row(name) for name in WRAPPED]
-    own = {"ChildFailedError: where the true error stands", "An error inside a worker"}
+    around = {entry.title for entry in entries() if entry.anchor in WRAPPERS}
     for message, right in own_messages():
         for row, change in zip(noise, NOISE.values(), strict=True):
             row.add(change(message), right)
-        if not right & own:
+        if not right & around:
             for row, change in zip(wrapped, WRAPPED.values(), strict=True):
                 row.add(change(message), right)
-    cuda = [Row("CUDA error: bare"), Row("with its tail"), Row("newer tail"), Row("rank"), Row("abort")]
+    cuda = [
+        Row("CUDA error: bare"),
+        Row("with its tail"),
+        Row("newer tail"),
+        Row("rank"),
+        Row("abort"),
+    ]
     for words, title in CUDA:
         said = f"RuntimeError: CUDA error: {words}"
         abort = f"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: {words}{CUDA_TAIL}"
@@ -151,13 +156,14 @@ def tables() -> list[list[Row]]:
         ):
             row.add(text, {title})
     asked = []
-    for name, cases in (("reports", MESSAGES), ("tables of reports", REPORTS), ("Chinese", CHINESE)):
+    lists = {"reports": MESSAGES, "tables of reports": REPORTS, "Chinese": CHINESE, "later": LATER}
+    for name, cases in lists.items():
         row = Row(name)
         for title, text in cases:
             row.add(text, {title})
         asked.append(row)
-    foreign = Row("about something else")
-    for text in FOREIGN:
+    foreign = Row("without an entry")
+    for text in (*FOREIGN, *NO_ENTRY):
         foreign.add(text, ())
     return [noise, wrapped, cuda, [*asked, foreign]]
 
