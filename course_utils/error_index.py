@@ -16,7 +16,7 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -82,12 +82,13 @@ _STOP_WORDS = {
     *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
 }
 _EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|HitLimit)"
-_LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b")
+_LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b(?! raised)")
 _CHINESE = "\u3400-\u9fff"
 _PREFIX_WORDS = 4  # so many words of a message's beginning name it
 _ALIAS_SHARE = 0.33  # the share of a question that an alias says, at least
 _STRONG_PREFIX = 6  # and so many are as good as the whole
 _BEGINNING_INFORMATION = 10.0  # what a beginning must tell, in nats
+_MOST_READ = 20_000  # characters of a question, from its last error
 _QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's words
 _NEAR = {False: (0.6, 5.5), True: (0.75, 10.0)}
 """The share of a question's information that a near entry explains, at least, and how much that is, in nats: of words
@@ -356,7 +357,7 @@ def _progress(parts: tuple[str, ...], message: str) -> int:
     return words
 
 
-def _matched(entry: Entry, message: str, lines: set[str]) -> tuple[bool, int]:
+def _matched(entry: Entry, message: str, lines: Container[str]) -> tuple[bool, int]:
     """Return whether the entry's best template in the message is an error's, no warning's, and its length.
 
     A template counts where all of it is there, or a long beginning.
@@ -443,12 +444,10 @@ def _near(words: set[str], is_message: bool) -> dict[int, float]:
 
 def find(text: str, most: int = 3) -> list[Entry]:
     """Return the entries that answer a message, a traceback, a log or some words, best first, or none."""
-    text = "\n".join(dict.fromkeys(text.splitlines()))  # a log says the same line a thousand times
-    message = " ".join(filter(None, map(normalize, text.splitlines())))
-    lines = {normalize(line) for line in text.splitlines()}
-    own = BOILERPLATE.sub(" ", text)
-    last = [match.start() for match in _LAST_LINES.finditer(own)][-1:]
-    own = own[last[0] if last else 0 :]
+    lines = dict.fromkeys(map(normalize, text.splitlines()))  # a log says the same a thousand times
+    message = " ".join(filter(None, lines))
+    last = [match.start() for match in _LAST_LINES.finditer(text)][-1:]
+    own = BOILERPLATE.sub(" ", text[last[0] if last else 0 :][:_MOST_READ])
     question, compact = f" {normalize(own)} ", _compact(own)
     words = {_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]}
     total = _tell(words)
@@ -474,7 +473,9 @@ def find(text: str, most: int = 3) -> list[Entry]:
             score = near.get(number, 0.0)
             ranked.append(((level, length, named, score, shortest), -number, entry))
     ranked.sort(reverse=True)
-    return [entry for *_, entry in ranked[:most]]
+    found = [entry for *_, entry in ranked]
+    around = [entry for entry in found[most:] if entry.anchor in WRAPPERS][:1]
+    return found[: most - len(around)] + around  # what stands around the cause is named beside it
 
 
 def told(found: list[Entry], made: Callable[[str, str], str]) -> str:
