@@ -8,7 +8,6 @@ does not explain enough of the question finds nothing.
 
 from __future__ import annotations
 
-import builtins
 import difflib
 import math
 import posixpath
@@ -24,6 +23,16 @@ from pathlib import Path
 from course_language import chosen, languages, say, spoken
 
 from .content import handbook
+from .error_words import (
+    BOILERPLATE,
+    FUNCTION_WORDS,
+    STOP_WORDS,
+    bigrams,
+    compact,
+    normalize,
+    plain_words,
+    tokens,
+)
 
 _ENTRY = (
     r"(?P<title>[^\n]+)\n\n```text\n(?P<forms>.+?)\n```\n\n(?P<meaning>.+?)\n\n"
@@ -57,33 +66,8 @@ GENERAL = frozenset(
 )
 """Entries whose message is a general form of others: they rank below a more special one."""
 
-BOILERPLATE = re.compile(
-    r"(?i)(?:CUDA|HIP)\s+kernel\s+errors\s+might\s+be\s+asynchronously\s+reported\s+at\s+some\s+other\s+API\s+call,?"
-    r"(?:\s+so\s+the\s+stacktrace\s+below\s+might\s+be\s+incorrect)?\.?"
-    r"|For\s+debugging\s+consider\s+passing\s+\w+\s*=\s*\d+\.?"
-    r"|Compile\s+with\s+`?TORCH_USE_\w+_DSA`?\s+to\s+enable\s+device-side\s+assertions\.?"
-    r"|Device-side\s+assertion\s+tracking\s+was\s+not\s+enabled\s+by\s+user\.?"
-    r"|Search\s+for\s+`?\w+['`]?\s+in\s+https?://\S+\s+for\s+more\s+information\.?"
-    r"|INTERNAL\s+ASSERT\s+FAILED(?:\s+at\s+[^,\n]*,?)?(?:\s*please\s+report\s+a\s+bug\s+to\s+PyTorch\.?)?"
-    r"|Exception\s+raised\s+from[^\n]*"
-    r"|frame\s+#\d+:[^\n]*"
-    r"|During\s+handling\s+of\s+the\s+above\s+exception,\s+another\s+exception\s+occurred:?"
-    r"|The\s+above\s+exception\s+was\s+the\s+direct\s+cause\s+of\s+the\s+following\s+exception:?"
-)
-"""What stands under many errors, and says nothing about any of them."""
-
-_COMMON = """a after an and are as at attribute be but by can cant code could do does doesnt dont during each error
-errno every few for from get got have help how i if im in into is it its just me my need no not object of on
-only or our out please problem run running so some steps than that the then there these this to too torch
-train training try use used using want was we what when where which while why will with without work working
-you your bug issue question due because epoch iteration pytorch python"""
-_STOP_WORDS = {
-    *_COMMON.split(),
-    *(name.lower() for name in dir(builtins) if name.endswith(("Error", "Exception", "Warning"))),
-}
 _EXCEPTION = r"(?:\w+\.)*\w*(?:Error|Exception|Warning|Unsupported|HardFailure|HitLimit)"
 _LAST_LINES = re.compile(rf"(?m)^(?:\[rank\d+\]: ?)?{_EXCEPTION}\b(?! raised)")
-_CHINESE = "\u3400-\u9fff"
 _PREFIX_WORDS = 4  # so many words of a message's beginning name it
 _ALIAS_SHARE = 0.33  # the share of a question that an alias says, at least
 _STRONG_PREFIX = 6  # and so many are as good as the whole
@@ -93,50 +77,6 @@ _QUESTION_WORDS = 40  # a longer text is a log or a traceback, not a learner's w
 _NEAR = {False: (0.6, 5.5), True: (0.75, 10.0)}
 """The share of a question's information that a near entry explains, at least, and how much that is, in nats: of words
 that somebody typed, and of an error's message, which would be known if it were here."""
-
-
-_SYNONYMS = tuple(
-    (re.compile(words), word)
-    for words, word in (
-        (r"\booms?\b", "out of memory"),
-        (r"\btim(?:ed?|ing)\s+out\b", "timeout"),
-        (r"\b(?:hangs|hanging|hung|stuck|freez(?:es?|ing)|frozen|deadlocks?)\b", "hang"),
-        (r"\b(?:amp|(?:mixed|half)\s+precision|float16)\b", "fp16"),
-        (r"\b(?:util|utili[sz]ation|utility|usage)\b", "usage"),
-        (r"\bonly\s+(?:at\s+)?\d+\s*%|\bunder-?used\b|\bidle\b", "low"),
-        (
-            r"\b(?:increas(?:es|ing)|grows|growing|grew|rises|rising|climbs|climbing|leaks?|leaking|leakage)\b",
-            "grow",
-        ),
-        (r"\b(?:slowly|slower|slows)\b", "slow"),
-        (r"\bvram\b", "memory"),
-        (r"optimis", "optimiz"),
-        (r"initialis", "initializ"),
-        (r"scaler\s+type", "scalar type"),
-    )
-)
-"""Other words for the same, in a question and in the handbook alike."""
-_CHINESE_SYNONYMS = tuple(
-    (re.compile(words), word)
-    for words, word in (
-        (r"只有\d+|才\d+|上不去|跑不满|不高", "低"),
-        (r"增长|增加|增大|变大|上涨|上升|升高|越来越[大高多]|涨", "增长"),
-        (r"卡死|卡住|不动|挂起|没反应|没有反应|停住", "卡住"),
-        (r"占用率|使用率|利用率|占用", "利用率"),
-        (r"对不上|不一致|不相同|不同|不一样|不匹配|不符", "不匹配"),
-        (r"缓慢|变慢|慢", "慢"),
-        (r"显卡|gpu", "gpu"),
-        (r"电脑|机器|主机", "机器"),
-        (r"读取|载入|加载", "加载"),
-        (r"损坏|坏了", "损坏"),
-        (
-            r"为什么|怎么办|怎么回事|怎么|如何|请问|请教|求助|解决|处理|方法|问题|报错|出错|错误|出现|特别|非常|一直|不断"
-            r"|每个|训练过程中|训练时|时候|只有|总是|经常|[的了是在我都也就会有很太吗呢啊，。？！、]",
-            "",
-        ),
-    )
-)
-"""The same for Chinese, and words that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -195,16 +135,6 @@ def link(entry: Entry) -> str:
     return f"[{entry.title}]({entry.page}.md#{entry.anchor})"
 
 
-@lru_cache(4096)
-def normalize(text: str) -> str:
-    """Return a message's words that do not vary: no capitals, quotes, addresses, small numbers."""
-    text = re.sub(r"\x1b\[[0-9;]*m|0x[0-9a-f]+|(?<=\bcan)no(?=t\b)|['’]s\b|['’`]", "", text.lower())
-    for words, word in _SYNONYMS:
-        text = words.sub(word, text)
-    words = re.findall(r"(?<![a-z0-9])(?:[a-z][a-z0-9]*|[0-9]{3,}(?![.0-9]))", text)
-    return " ".join("cuda" if w == "sim" else re.sub(r"(?<=[a-z]{3})s$", "", w) for w in words)
-
-
 @cache
 def _templates(form: str) -> tuple[tuple[str, ...], ...]:
     """Return the parts of a message that do not vary, in order: whole, without its exception's name, without "CUDA error".
@@ -235,27 +165,6 @@ def _has_in_order(parts: tuple[str, ...], message: str) -> bool:
     return True
 
 
-def _bigrams(text: str) -> list[str]:
-    """Return each two Chinese characters that stand side by side."""
-    return re.findall(f"(?=([{_CHINESE}]{{2}}))", text)
-
-
-def _tokens(text: str) -> list[str]:
-    """Return what a text is searched by: its words but for the commonest, and pairs of Chinese characters."""
-    words = [word for word in normalize(text).split() if not {word, f"{word}s"} & _STOP_WORDS]
-    return words + (_bigrams(_compact(text)) if _bigrams(text) else [])
-
-
-@lru_cache(4096)
-def _compact(text: str) -> str:
-    """Return a text without spaces, marks and words that say nothing, as Chinese is compared."""
-    text = re.sub(r"[\W_]+", "", text.lower())
-    if _bigrams(text):
-        for words, word in _CHINESE_SYNONYMS:
-            text = words.sub(word, text)
-    return text
-
-
 @dataclass(frozen=True)
 class _Index:
     """The words of all entries, counted once, for BM25."""
@@ -270,7 +179,7 @@ class _Index:
 
     def tells(self, word: str) -> float:
         """Return a word's inverse document frequency; an unknown word's is the largest."""
-        if word in _STOP_WORDS or word in _FUNCTION_WORDS:
+        if word in STOP_WORDS or word in FUNCTION_WORDS:
             return 0.5
         return self.information.get(word, math.log(1 + 2 * len(self.counts)))
 
@@ -291,34 +200,24 @@ def _index() -> _Index:
         named = [entry.title, *entry.forms, *entry.aliases]
         named += [text for other in translated for text in (other.title, *other.aliases)]
         told = [text for one in (entry, *translated) for text in (one.meaning, one.fix)]
-        name = [token for text in named for token in _tokens(text)]
-        counts.append(Counter(name * 2 + [token for text in told for token in _tokens(text)]))
+        name = [token for text in named for token in tokens(text)]
+        counts.append(Counter(name * 2 + [token for text in told for token in tokens(text)]))
         names.append(frozenset(name))
         aliases.append(
-            tuple(frozenset(_plain_words(alias)) for alias in (*entry.aliases, entry.title))
+            tuple(frozenset(plain_words(alias)) for alias in (*entry.aliases, entry.title))
         )
         chinese.append(
             tuple(
-                _compact(text)
+                compact(text)
                 for one in translated
                 for text in (*one.aliases, one.title)
-                if _bigrams(_compact(text))
+                if bigrams(compact(text))
             )
         )
     appears = Counter(token for count in counts for token in count)
     information = {t: math.log(1 + (len(counts) - n + 0.5) / (n + 0.5)) for t, n in appears.items()}
     average = sum(count.total() for count in counts) / len(counts)
     return _Index(tuple(counts), tuple(names), tuple(aliases), tuple(chinese), information, average)
-
-
-_JOINING = """a an the is are was my in on of to with when and very so too it at for while during from by this that
-i be has have how why what do does or after until get got s"""
-_FUNCTION_WORDS = frozenset(_JOINING.split())
-
-
-def _plain_words(text: str) -> list[str]:
-    """Return a question's words but for those that only join others."""
-    return [word for word in normalize(text).split() if word not in _FUNCTION_WORDS]
 
 
 @cache
@@ -334,7 +233,7 @@ def _known_words() -> dict[str, list[str]]:
 def _correct(word: str) -> str:
     """Return a word as the handbook writes it, where only typing has changed it: the commonest that is near."""
     known = _index().information
-    if word in known or word in _STOP_WORDS or len(word) < 4 or not word.isalpha():
+    if word in known or word in STOP_WORDS or len(word) < 4 or not word.isalpha():
         return word
     alike = [other for other in _known_words().get(word[0], ()) if abs(len(other) - len(word)) <= 2]
     near = difflib.get_close_matches(word, alike, 3, 0.82)
@@ -399,7 +298,7 @@ def _beginning(entry: Entry, question: str, total: float) -> float:
     return best
 
 
-def _alias(entry: int, words: set[str], compact: str, total: float) -> float:
+def _alias(entry: int, words: set[str], pressed: str, total: float) -> float:
     """Return how much of a question the entry's best alias says, or 0."""
     index, best = _index(), 0.0
     for alias in index.aliases[entry]:
@@ -407,7 +306,7 @@ def _alias(entry: int, words: set[str], compact: str, total: float) -> float:
             told = sum(map(index.tells, alias))
             best = max(best, told if told >= _ALIAS_SHARE * total else 0)
     for alias in index.chinese[entry]:
-        if (span := _span(alias, compact)) and (len(alias) > 2 or 2 * len(alias) >= len(compact)):
+        if (span := _span(alias, pressed)) and (len(alias) > 2 or 2 * len(alias) >= len(pressed)):
             best = max(best, 2.5 * len(alias) - 0.5 * (span - len(alias)))
     return best
 
@@ -448,20 +347,20 @@ def find(text: str, most: int = 3) -> list[Entry]:
     message = " ".join(filter(None, lines))
     last = [match.start() for match in _LAST_LINES.finditer(text)][-1:]
     own = BOILERPLATE.sub(" ", text[last[0] if last else 0 :][:_MOST_READ])
-    question, compact = f" {normalize(own)} ", _compact(own)
-    words = {_correct(word) for word in _plain_words(own)[:_QUESTION_WORDS]}
+    question, pressed = f" {normalize(own)} ", compact(own)
+    words = {_correct(word) for word in plain_words(own)[:_QUESTION_WORDS]}
     total = _tell(words)
-    tokens = {_correct(word) for word in _tokens(own)[:_QUESTION_WORDS]}
+    asked = {_correct(word) for word in tokens(own)[:_QUESTION_WORDS]}
     # a number that the handbook does not know is only this time's
-    tokens = {token for token in tokens if not token.isdigit() or token in _index().information}
+    asked = {word for word in asked if not word.isdigit() or word in _index().information}
     matched = [_matched(entry, f" {message} ", lines) for entry in entries()]
-    near = {} if any(length for _, length in matched) else _near(tokens, bool(last))
+    near = {} if any(length for _, length in matched) else _near(asked, bool(last))
     ranked = []
     for number, (entry, (is_error, length)) in enumerate(zip(entries(), matched, strict=True)):
         named = 0.0
         if not length:
             named = _beginning(entry, question, total)
-            named = max(named, _alias(number, words, compact, total))
+            named = max(named, _alias(number, words, pressed, total))
         if length or named or number in near:
             if entry.anchor in WRAPPERS:
                 level = 1

@@ -14,7 +14,8 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from course_utils.error_index import WRAPPERS, entries, find, normalize
+from course_utils.error_index import WRAPPERS, entries, find
+from course_utils.error_words import normalize
 
 if __package__:  # pragma: no cover
     from .explain_cases import CHINESE, CUDA, FOREIGN, LATER, MESSAGES, NO_ENTRY, REPORTS

@@ -16,7 +16,8 @@ from support import skip
 
 import simgpu
 from course_utils import course, error_index, expect_error, explain
-from course_utils.error_index import WRAPPERS, entries, find, matches_template, normalize
+from course_utils.error_index import WRAPPERS, entries, find, matches_template
+from course_utils.error_words import normalize
 
 GROUPS = {
     "cpu": "",
