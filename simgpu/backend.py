@@ -21,8 +21,9 @@ from torch.nn.parameter import (
     is_lazy,
 )
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_leaves
 
-from . import autocast, generator, kernels, replicas, serialize, unwinding
+from . import autocast, generator, kernels, replicas, serialize, storage, unwinding
 from .machine import MACHINE
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
@@ -109,12 +110,14 @@ def _register() -> None:
     kernels.register(library)
     rules = autocast.register(library, every)
     _keep_the_compiler_out([run, SimTensor.__torch_dispatch__.__func__, kernels.attention, *rules])
+    _graphs_as_they_are()
     _pinned_memory(library)
     _parameters()
     _accelerator()
     _streams()
     _optimizers()
     generator.register()
+    storage.register()
     replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
@@ -140,6 +143,30 @@ def _keep_the_compiler_out(functions: list[Any]) -> None:
         skip = eval_frame._FrameExecStrategy(*[eval_frame._FrameAction.SKIP] * 2)
         for function in functions:
             eval_frame.set_code_exec_strategy(function.__code__, skip)
+
+
+def _graphs_as_they_are() -> None:
+    """Let Inductor, which makes no code for this device, give back a captured graph that makes its tensors."""
+    call = torch._TorchCompileInductorWrapper.__call__
+
+    @functools.wraps(call)
+    def compile_or_not(self: Any, model_: Any, inputs_: Any, **more: Any) -> Any:
+        if any(map(_is_of_sim, model_.graph.nodes)):
+            return model_.forward
+        return call(self, model_, inputs_, **more)
+
+    torch._TorchCompileInductorWrapper.__call__ = compile_or_not
+
+
+def _is_of_sim(node: Any) -> bool:
+    """Whether a node of a captured graph has to do with the device: its value, or what it is given."""
+
+    def is_sim(x: Any) -> bool:
+        place = x.device if isinstance(x, Tensor) else x
+        return isinstance(place, torch.device) and place.type == "sim"
+
+    given = (node.meta.get("example_value"), node.args, node.kwargs)
+    return any(map(is_sim, tree_leaves(given)))
 
 
 # --- Parameters keep their identity when a module moves, as on CUDA
