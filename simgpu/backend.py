@@ -275,10 +275,12 @@ def _pinned_memory(library: Any) -> None:
     else:
         library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
         library.impl("_pin_memory", _pin, "CPU")
-    _device_constructors()  # `with torch.device(...)` looks PyTorch's own functions up in this list
-    for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
-        made = _pinning(getattr(torch, name))
+    constructors = _device_constructors()  # that `with torch.device(...)` tells a device
+    names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
+    for name in names:
+        made = _making(getattr(torch, name))
         _register_builtin(made, f"aten::{name}")  # for TorchScript
+        constructors.add(made)  # the compiler looks for what stands in `torch`
         setattr(torch, name, made)
 
 
@@ -319,9 +321,17 @@ def _pin_for_cuda() -> None:
     Tensor.pin_memory, Tensor.is_pinned = pin_memory, is_pinned
 
 
-def _pinning(factory: Any) -> Any:
+def _making(factory: Any) -> Any:
+    takes_values = factory.__name__ in ("tensor", "as_tensor")
+
     @functools.wraps(factory)
     def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Tensor:
+        place = kwargs.get("device")
+        if takes_values and place is not None and _is_fake() and torch.device(place).type == "sim":
+            # C++ would leave the mode aside and return a tensor that is no fake.
+            needs = kwargs.pop("requires_grad", False)
+            made = factory(*args, **{**kwargs, "device": "cpu"}).to(place)
+            return made.requires_grad_() if needs else made
         made = factory(*args, **kwargs)
         if not pin_memory:
             return made
@@ -330,6 +340,11 @@ def _pinning(factory: Any) -> Any:
         return made.pin_memory() if torch.cuda.is_available() else mark_pinned(made)
 
     return make
+
+
+def _is_fake() -> bool:
+    """Whether the compiler is looking: within it tensors have no values."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
 # --- torch.accelerator, for what it takes from C++
