@@ -104,12 +104,18 @@ def _register() -> None:
     )
     unwinding.after_backward()
     every = torch.library.Library("_", "IMPL")
-    every.fallback(lambda op, *args, **kwargs: run(op, args, kwargs), "PrivateUse1")
+    every.fallback(_run, "PrivateUse1")
+    for layout in (
+        "Sparse",
+        "SparseCsr",
+        "NestedTensor",
+    ):  # asked for in C++, with no tensor of ours
+        every.fallback(_run, f"{layout}PrivateUse1")
     library = torch.library.Library("aten", "IMPL")
     _libraries.extend([every, library])
-    kernels.register(library)
-    rules = autocast.register(library, every)
-    _keep_the_compiler_out([run, SimTensor.__torch_dispatch__.__func__, kernels.attention, *rules])
+    ours = [run, _run, SimTensor.__torch_dispatch__.__func__]
+    ours += kernels.register(library) + autocast.register(library, every)
+    _keep_the_compiler_out(ours)
     _graphs_as_they_are()
     _pinned_memory(library)
     _parameters()
@@ -121,6 +127,10 @@ def _register() -> None:
     replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
+
+
+def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
+    return run(op, args, kwargs)
 
 
 def _after(owner: Any, name: str, then: Any) -> None:
@@ -331,6 +341,7 @@ def _making(factory: Any) -> Any:
             # C++ would leave the mode aside and return a tensor that is no fake.
             needs = kwargs.pop("requires_grad", False)
             made = factory(*args, **{**kwargs, "device": "cpu"}).to(place)
+            made.constant = None  # nothing is worked out beforehand on this device
             return made.requires_grad_() if needs else made
         made = factory(*args, **kwargs)
         if not pin_memory:

@@ -147,14 +147,16 @@ def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
 
 
-def register(library: Any) -> None:
-    """Register these operations for the device; ``library`` is of the namespace aten."""
+def register(library: Any) -> list[Callable[..., Any]]:
+    """Register these operations for the device and return them; ``library`` is of the namespace aten."""
+    made: list[Callable[..., Any]] = []
     for op, kernel in (
         (aten.scaled_dot_product_attention.default, attention),
         (aten._thnn_fused_lstm_cell.default, lstm_cell),
         (aten._thnn_fused_gru_cell.default, gru_cell),
         (aten.ctc_loss.Tensor, ctc_loss),
     ):
+        made.append(kernel)
         library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
         SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
@@ -162,7 +164,9 @@ def register(library: Any) -> None:
     SPECIAL[aten._amp_foreach_non_finite_check_and_unscale_.default] = unscale
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
-        library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")
+        made.append(_direct(getattr(aten, name).default))
+        library.impl(name, made[-1], "PrivateUse1")
+    return made
 
 
 def _direct(op: Any) -> Callable[..., Any]:

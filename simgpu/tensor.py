@@ -233,11 +233,22 @@ def nbytes(payload: Tensor) -> int:
     """
     if payload.layout is torch.strided:
         return _storage_nbytes(payload.untyped_storage())
-    if payload.layout is not torch.sparse_coo:
-        raise NotImplementedError(
-            f"The simulated device has strided and sparse COO tensors, not {payload.layout}."
-        )
+    _refuse(payload)
     return payload._indices().nbytes + payload._values().nbytes
+
+
+def _refuse(tensor: Tensor) -> None:
+    """Refuse a kind of tensor that the device does not have."""
+    kind = str(tensor.layout)
+    if tensor.is_nested:
+        kind = "nested ones (only nn.TransformerEncoder makes those, for itself)"
+    elif tensor.is_quantized:
+        kind = "quantised ones"
+    elif tensor.layout in (torch.strided, torch.sparse_coo):
+        return
+    raise NotImplementedError(
+        f"The simulated device has strided and sparse COO tensors, not {kind}."
+    )
 
 
 # --- What is known of an operation, once
@@ -344,6 +355,9 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
         if isinstance(x, SimTensor):  # a subclass of it
             tensors.append(x)
             return x._payload
+        if x.device.type == "sim":
+            _refuse(x)
+            raise NotImplementedError("The simulated device has no values of this tensor of C++'s.")
         if x.dim():
             strangers.append(x)
     return x
@@ -449,10 +463,7 @@ def _too_large(error: RuntimeError, device: Device) -> None:
 def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts) -> Any:
     if isinstance(out, Tensor):
         if out.is_nested and facts.name not in _OF_NESTED:
-            raise NotImplementedError(
-                "The simulated device has strided and sparse COO tensors, not nested ones. "
-                "Only nn.TransformerEncoder makes them there, for itself."
-            )
+            _refuse(out)
         for tensor in tensors:
             if tensor._payload is out:
                 if facts.reshapes:
@@ -652,6 +663,7 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     source, to = args[0], kwargs.get("device")
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
+        _refuse(source)
         memory_format = kwargs.get("memory_format") or torch.preserve_format
         made = torch.empty_like(
             source,
