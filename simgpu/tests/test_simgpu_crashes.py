@@ -73,7 +73,7 @@ PROGRAMS = {
     "torch.nested.nested_tensor([torch.ones(2, 3)], device=d) + 1": "not nested ones",
     "torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))) + 1": "no values of this tensor",
     "str(torch.from_dlpack(torch.utils.dlpack.to_dlpack(torch.ones(3, device=d))))": "no values of this tensor",
-    "torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(d)": "not quantised ones",
+    "torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8).to(d)": "Quantizedsim",
     "str(torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8))": "invalid type",
     "r = torch.quantize_per_tensor(torch.ones(3, device=d), 0.1, 0, torch.qint8).dequantize()": "1., 1., 1.",
     "r = torch.jit.trace(nn.Linear(3, 4).to(d), torch.ones(2, 3, device=d))(torch.ones(2, 3, device=d)).shape": "2, 4",
