@@ -18,6 +18,7 @@ Nothing happens until `enable` is called. To read how it is made, begin with ``t
 ``backend.py``   what PyTorch must be told; ``module.py``: ``torch.sim``
 ``mismatch.py``  what is said where tensors are in different places
 ``autocast.py``  mixed precision; ``kernels.py``, ``serialize.py``: special cases
+``storage.py``   storages that are made on the device
 ``generator.py`` random numbers; ``trial.py``: whether a training step works
 ``replicas.py``  ``nn.DataParallel``
 ``elsewhere.py`` a process of its own, where this one trains on a real GPU

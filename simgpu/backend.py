@@ -21,8 +21,9 @@ from torch.nn.parameter import (
     is_lazy,
 )
 from torch.utils._device import _device_constructors
+from torch.utils._pytree import tree_leaves
 
-from . import autocast, generator, kernels, replicas, serialize, unwinding
+from . import autocast, generator, kernels, replicas, serialize, storage, unwinding
 from .machine import MACHINE
 from .module import Event, SimModule, Stream
 from .tensor import SimTensor, is_pinned, mark_pinned, run
@@ -103,21 +104,33 @@ def _register() -> None:
     )
     unwinding.after_backward()
     every = torch.library.Library("_", "IMPL")
-    every.fallback(lambda op, *args, **kwargs: run(op, args, kwargs), "PrivateUse1")
+    every.fallback(_run, "PrivateUse1")
+    for layout in (
+        "Sparse",
+        "SparseCsr",
+        "NestedTensor",
+    ):  # asked for in C++, with no tensor of ours
+        every.fallback(_run, f"{layout}PrivateUse1")
     library = torch.library.Library("aten", "IMPL")
     _libraries.extend([every, library])
-    kernels.register(library)
-    rules = autocast.register(library, every)
-    _keep_the_compiler_out([run, SimTensor.__torch_dispatch__.__func__, kernels.attention, *rules])
+    ours = [run, _run, SimTensor.__torch_dispatch__.__func__]
+    ours += kernels.register(library) + autocast.register(library, every)
+    _keep_the_compiler_out(ours)
+    _graphs_as_they_are()
     _pinned_memory(library)
     _parameters()
     _accelerator()
     _streams()
     _optimizers()
     generator.register()
+    storage.register()
     replicas.register()
     torch.serialization.register_package(5, serialize.tag, serialize.restore)
     _after(torch, "clear_autocast_cache", autocast.clear_cache)
+
+
+def _run(op: Any, *args: Any, **kwargs: Any) -> Any:
+    return run(op, args, kwargs)
 
 
 def _after(owner: Any, name: str, then: Any) -> None:
@@ -140,6 +153,30 @@ def _keep_the_compiler_out(functions: list[Any]) -> None:
         skip = eval_frame._FrameExecStrategy(*[eval_frame._FrameAction.SKIP] * 2)
         for function in functions:
             eval_frame.set_code_exec_strategy(function.__code__, skip)
+
+
+def _graphs_as_they_are() -> None:
+    """Let Inductor, which makes no code for this device, give back a captured graph that makes its tensors."""
+    call = torch._TorchCompileInductorWrapper.__call__
+
+    @functools.wraps(call)
+    def compile_or_not(self: Any, model_: Any, inputs_: Any, **more: Any) -> Any:
+        if any(map(_is_of_sim, model_.graph.nodes)):
+            return model_.forward
+        return call(self, model_, inputs_, **more)
+
+    torch._TorchCompileInductorWrapper.__call__ = compile_or_not
+
+
+def _is_of_sim(node: Any) -> bool:
+    """Whether a node of a captured graph has to do with the device: its value, or what it is given."""
+
+    def is_sim(x: Any) -> bool:
+        place = x.device if isinstance(x, Tensor) else x
+        return isinstance(place, torch.device) and place.type == "sim"
+
+    given = (node.meta.get("example_value"), node.args, node.kwargs)
+    return any(map(is_sim, tree_leaves(given)))
 
 
 # --- Parameters keep their identity when a module moves, as on CUDA
@@ -248,10 +285,12 @@ def _pinned_memory(library: Any) -> None:
     else:
         library.impl("is_pinned", lambda tensor, device=None: is_pinned(tensor), "CPU")
         library.impl("_pin_memory", _pin, "CPU")
-    _device_constructors()  # `with torch.device(...)` looks PyTorch's own functions up in this list
-    for name in ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor"):
-        made = _pinning(getattr(torch, name))
+    constructors = _device_constructors()  # that `with torch.device(...)` tells a device
+    names = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "tensor", "as_tensor")
+    for name in names:
+        made = _making(getattr(torch, name))
         _register_builtin(made, f"aten::{name}")  # for TorchScript
+        constructors.add(made)  # the compiler looks for what stands in `torch`
         setattr(torch, name, made)
 
 
@@ -292,9 +331,18 @@ def _pin_for_cuda() -> None:
     Tensor.pin_memory, Tensor.is_pinned = pin_memory, is_pinned
 
 
-def _pinning(factory: Any) -> Any:
+def _making(factory: Any) -> Any:
+    takes_values = factory.__name__ in ("tensor", "as_tensor")
+
     @functools.wraps(factory)
     def make(*args: Any, pin_memory: bool = False, **kwargs: Any) -> Tensor:
+        place = kwargs.get("device")
+        if takes_values and place is not None and _is_fake() and torch.device(place).type == "sim":
+            # C++ would leave the mode aside and return a tensor that is no fake.
+            needs = kwargs.pop("requires_grad", False)
+            made = factory(*args, **{**kwargs, "device": "cpu"}).to(place)
+            made.constant = None  # nothing is worked out beforehand on this device
+            return made.requires_grad_() if needs else made
         made = factory(*args, **kwargs)
         if not pin_memory:
             return made
@@ -303,6 +351,11 @@ def _pinning(factory: Any) -> Any:
         return made.pin_memory() if torch.cuda.is_available() else mark_pinned(made)
 
     return make
+
+
+def _is_fake() -> bool:
+    """Whether the compiler is looking: within it tensors have no values."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None
 
 
 # --- torch.accelerator, for what it takes from C++

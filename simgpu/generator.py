@@ -6,10 +6,13 @@ the device's; on its way through C++ it loses its class, so it is known again by
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import Any
 
 import torch
+from torch.jit._builtins import _register_builtin
+from torch.utils._device import _device_constructors
 
 from .machine import MACHINE, Device
 
@@ -32,6 +35,16 @@ class SimGenerator(torch.Generator):
         twin = _make(self._place)
         twin.set_state(self.get_state())
         return twin
+
+    def __reduce__(self) -> Any:
+        return _again, (str(self._place), self.get_state())
+
+
+def _again(device: str, state: torch.Tensor) -> SimGenerator:
+    """Return a generator from what was pickled or copied of it."""
+    made = _make(device)
+    made.set_state(state)
+    return made
 
 
 def _make(device: torch.device | str | int) -> SimGenerator:
@@ -58,8 +71,41 @@ class _Generators(type(_Plain)):
 
 
 def register() -> None:
-    """Let ``torch.Generator`` make both kinds."""
-    torch.Generator = _Generators("Generator", (_Plain,), {})
+    """Let ``torch.Generator`` make both kinds, and the CPU's random numbers come from the CPU's."""
+    name = {"__module__": "torch", "__qualname__": "Generator"}  # where pickle looks for it
+    torch.Generator = _Generators("Generator", (_Plain,), name)
+    constructors = _device_constructors()
+    for name in ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"):
+        drawn = _checked(plain := getattr(torch, name))
+        _register_builtin(drawn, f"aten::{name}")  # for TorchScript
+        if plain in constructors:
+            constructors.add(drawn)
+        setattr(torch, name, drawn)
+    torch.utils.data.dataset.randperm = torch.randperm  # it has a name of its own for it
+    for name in (
+        *("random_", "uniform_", "normal_", "bernoulli_", "exponential_", "geometric_"),
+        *("cauchy_", "log_normal_", "bernoulli", "multinomial"),
+    ):
+        setattr(torch.Tensor, name, _checked(getattr(torch.Tensor, name)))
+
+
+def _checked(draw: Any) -> Any:
+    """Return a function that draws random numbers, and refuses the device's generator for the CPU's tensors.
+
+    PyTorch itself takes it for one of the CPU's, which it is.
+    """
+
+    @functools.wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("generator").__class__ is not SimGenerator:
+            return draw(*args, **kwargs)
+        first = args[0] if args else None
+        where = first if isinstance(first, torch.Tensor) else draw(*args, **kwargs)
+        if where.device.type == "cpu":
+            raise RuntimeError("Expected a 'cpu' device type for generator but found 'sim'")
+        return draw(*args, **kwargs) if where is first else where
+
+    return drawn
 
 
 def check(generator: torch.Generator, device: Device) -> None:

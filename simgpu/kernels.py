@@ -30,6 +30,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Compute scaled dot product attention as the CPU would: flash attention where it can."""
+    _check_attention(query, key, value, attn_mask)
     with torch._C._DisableTorchDispatch():
         grad = torch.is_grad_enabled()
         needs = grad and any(x.requires_grad for x in (query, key, value))
@@ -58,6 +59,22 @@ def attention(
     return aten._scaled_dot_product_attention_math(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
     )[0]
+
+
+def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+    """Refuse what PyTorch refuses before it chooses how to compute, in its words."""
+    if not query.device == key.device == value.device:
+        raise RuntimeError(
+            "Expected query, key, and value to have the same device type, but got query.device: "
+            f"{query.device} key.device: {key.device} and value.device: {value.device} instead."
+        )
+    dims = min(query.dim(), key.dim(), value.dim())
+    masks = mask is None or mask.dtype in (torch.bool, torch.float32, query.dtype)
+    if masks and dims >= 2 and query.dtype is key.dtype is value.dtype:
+        return
+    given = (query, key, value, mask)
+    small = [x if x is None else torch.empty((1,) * x.dim(), dtype=x.dtype) for x in given]
+    torch.nn.functional.scaled_dot_product_attention(*small)  # it raises
 
 
 def _payload(tensor: Tensor) -> Tensor:
@@ -113,6 +130,15 @@ def ctc_loss(
     return aten.ctc_loss.IntList(log_probs, targets, *lengths, *rest)
 
 
+def unscale(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Divide gradients by a scaler's factor: CUDA has no kernel for those of bfloat16, which need no scaler."""
+    if any(grad.dtype is torch.bfloat16 for grad in args[0]):
+        raise NotImplementedError(
+            "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"
+        )
+    return compute(op, args, kwargs)
+
+
 def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Count numbers by bins, whole ones as well: CUDA takes them, a CPU only floats."""
     tensor, *rest = args
@@ -121,21 +147,26 @@ def histc(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return compute(op, (tensor.double(), *rest), kwargs).to(tensor.dtype)
 
 
-def register(library: Any) -> None:
-    """Register these operations for the device; ``library`` is of the namespace aten."""
+def register(library: Any) -> list[Callable[..., Any]]:
+    """Register these operations for the device and return them; ``library`` is of the namespace aten."""
+    made: list[Callable[..., Any]] = []
     for op, kernel in (
         (aten.scaled_dot_product_attention.default, attention),
         (aten._thnn_fused_lstm_cell.default, lstm_cell),
         (aten._thnn_fused_gru_cell.default, gru_cell),
         (aten.ctc_loss.Tensor, ctc_loss),
     ):
+        made.append(kernel)
         library.impl(op, kernel, "AutogradPrivateUse1")
         # In inference mode, where autograd is away, they come to `run`.
         SPECIAL[op] = lambda op, args, kwargs, call=kernel: call(*args, **kwargs)
     SPECIAL[aten.histc.default] = histc
+    SPECIAL[aten._amp_foreach_non_finite_check_and_unscale_.default] = unscale
     # Called by PyTorch below the point where a SimTensor is seen, or taken apart before it.
     for name in ("copy_", "_local_scalar_dense", "silu_backward", "mish_backward"):
-        library.impl(name, _direct(getattr(aten, name).default), "PrivateUse1")
+        made.append(_direct(getattr(aten, name).default))
+        library.impl(name, made[-1], "PrivateUse1")
+    return made
 
 
 def _direct(op: Any) -> Callable[..., Any]:

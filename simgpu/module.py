@@ -81,6 +81,7 @@ class Stream:
         self._device = MACHINE.device(device)
         self.device = self._device.torch_device
         self.stream_id = self._device.clock.new_stream() if _number is None else _number
+        self._before: list[int] = []
 
     @property
     def device_type(self) -> int:
@@ -132,12 +133,12 @@ class Stream:
         return f"<torch.sim.Stream device={self.device} number={self.stream_id}>"
 
     def __enter__(self) -> Stream:
-        self._before = self._device.stream
+        self._before.append(self._device.stream)  # a list, because it may be entered again
         self._device.stream = self.stream_id
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._device.stream = self._before
+        self._device.stream = self._before.pop()
 
 
 def _look(device: Device, time: float) -> bool:

@@ -12,19 +12,8 @@ from typing import Any
 
 import torch
 
-from .machine import MACHINE, Memory
-
-
-class SimStorage(torch.UntypedStorage):
-    """A storage that is loaded onto a simulated device: CPU bytes that give the device as theirs."""
-
-    _sim_device: torch.device
-    _sim_memory: Memory
-
-    @property
-    def device(self) -> torch.device:
-        """The simulated device."""
-        return self._sim_device
+from . import storage as storages
+from .machine import MACHINE
 
 
 def reduce(tensor: torch.Tensor, payload: torch.Tensor) -> Any:
@@ -66,9 +55,6 @@ def restore(storage: Any, location: str) -> Any:
             f"{count}. Please use torch.load with map_location to map your storages to an existing device."
         )
     device = MACHINE.device(index)
-    placed = SimStorage(storage.nbytes())
-    placed.copy_(storage)
-    placed._sim_device = device.torch_device
-    placed._sim_memory = Memory(device, storage.nbytes())
+    placed = storages.placed(storage, device)
     MACHINE.copy(device, "h2d", storage.nbytes())
     return placed

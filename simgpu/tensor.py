@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._mode_utils import no_dispatch
 
-from . import cost, generator, latency, serialize
+from . import cost, generator, latency, serialize, storage
 from .host import Costs, is_library, takes_lists
 from .machine import CPU, MACHINE, Device, Memory
 from .mismatch import CONVOLUTIONS, check_indices, mismatch
@@ -32,6 +32,7 @@ from .mismatch import CONVOLUTIONS, check_indices, mismatch
 aten = torch.ops.aten
 _KEY = torch._C.DispatchKey
 _is_alias_of = torch._C._is_alias_of
+_storage_nbytes = torch._C.StorageBase.nbytes
 
 
 class SimTensor(Tensor):
@@ -61,12 +62,17 @@ class SimTensor(Tensor):
             args = kwargs = error.__context__ = error.__traceback__ = None
             raise error
 
+    @property
+    def is_nested(self) -> bool:
+        """Whether it is a list of sequences; its sizes are then those with padding."""
+        return self._payload.is_nested
+
     def __repr__(self, *, tensor_contents: str | None = None) -> str:
         from torch._tensor_str import PRINT_OPTS, _add_suffixes, _tensor_str
 
         with torch.no_grad():
             host = Tensor.cpu(Tensor.detach(self))
-        if host.layout is not torch.strided:
+        if host.layout is not torch.strided or host.is_nested:
             body = repr(host).removeprefix("tensor(").removesuffix(")")
             return f"tensor({body}, device='{self.device}')"
         suffixes = [f"device='{self.device}'"]
@@ -124,7 +130,7 @@ class SimTensor(Tensor):
 
     def untyped_storage(self) -> Any:
         """Return the payload's storage."""
-        return self._payload.untyped_storage()
+        return storage.of(self._payload, self._memory)
 
     def type(self, dtype: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Return the name of the type, such as ``'torch.sim.FloatTensor'``, or convert."""
@@ -177,7 +183,14 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
         # PyTorch gives a Python device one autograd thread, sim:1 would have none. Without threads
         # backward runs where it was called, in the same order.
         torch._C._set_multithreading_enabled(False)
-    if payload.layout is not torch.strided:
+    if payload.is_nested:
+        tensor = Tensor._make_wrapper_subclass(
+            SimTensor,
+            _padded_shape(payload),
+            dtype=payload.dtype,
+            device=memory.device.torch_device,
+        )
+    elif payload.layout is not torch.strided:
         tensor = Tensor._make_wrapper_subclass(
             SimTensor,
             payload.shape,
@@ -204,6 +217,12 @@ def wrap(payload: Tensor, memory: Memory) -> SimTensor:
     return tensor
 
 
+def _padded_shape(nested: Tensor) -> list[int]:
+    """Return the shape that a nested tensor would have with padding."""
+    sizes = nested._nested_tensor_size()
+    return [len(sizes), *sizes.amax(0).tolist()]
+
+
 def nbytes(payload: Tensor) -> int:
     """Return how much memory a tensor's storage takes.
 
@@ -213,12 +232,23 @@ def nbytes(payload: Tensor) -> int:
         Where the tensor is neither dense nor sparse COO.
     """
     if payload.layout is torch.strided:
-        return payload.untyped_storage().nbytes()
-    if payload.layout is not torch.sparse_coo:
-        raise NotImplementedError(
-            f"The simulated device has strided and sparse COO tensors, not {payload.layout}."
-        )
+        return _storage_nbytes(payload.untyped_storage())
+    _refuse(payload)
     return payload._indices().nbytes + payload._values().nbytes
+
+
+def _refuse(tensor: Tensor) -> None:
+    """Refuse a kind of tensor that the device does not have."""
+    kind = str(tensor.layout)
+    if tensor.is_nested:
+        kind = "nested ones (only nn.TransformerEncoder makes those, for itself)"
+    elif tensor.is_quantized:
+        kind = "quantised ones"
+    elif tensor.layout in (torch.strided, torch.sparse_coo):
+        return
+    raise NotImplementedError(
+        f"The simulated device has strided and sparse COO tensors, not {kind}."
+    )
 
 
 # --- What is known of an operation, once
@@ -325,6 +355,9 @@ def _unwrap(x: Any, tensors: list[SimTensor], strangers: list[Tensor]) -> Any:
         if isinstance(x, SimTensor):  # a subclass of it
             tensors.append(x)
             return x._payload
+        if x.device.type == "sim":
+            _refuse(x)
+            raise NotImplementedError("The simulated device has no values of this tensor of C++'s.")
         if x.dim():
             strangers.append(x)
     return x
@@ -429,6 +462,8 @@ def _too_large(error: RuntimeError, device: Device) -> None:
 
 def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts) -> Any:
     if isinstance(out, Tensor):
+        if out.is_nested and facts.name not in _OF_NESTED:
+            _refuse(out)
         for tensor in tensors:
             if tensor._payload is out:
                 if facts.reshapes:
@@ -445,6 +480,17 @@ def _wrap_all(out: Any, tensors: list[SimTensor], device: Device, facts: _Facts)
     if isinstance(out, (list, tuple)):
         return type(out)(_wrap_all(item, tensors, device, facts) for item in out)
     return out
+
+
+# In evaluation nn.TransformerEncoder leaves the padding out: its layers get a nested tensor.
+_OF_NESTED = ("_nested_tensor_from_mask", "_transformer_encoder_layer_fwd", "to_padded_tensor")
+
+
+def _with_padding(x: Any) -> Any:
+    """Return a tensor without values that has the padding of a nested one; anything else as it is."""
+    if isinstance(x, Tensor) and x.is_nested:
+        return torch.empty(_padded_shape(x), dtype=x.dtype, device="meta")
+    return x
 
 
 def _follow(tensor: SimTensor) -> None:
@@ -478,6 +524,8 @@ def _charge(
     result: Any,
 ) -> None:
     """Tell the clock and the counters what the operation cost."""
+    if facts.name in _OF_NESTED:
+        plain, out = [_with_padding(x) for x in plain], _with_padding(out)
     if any(tensor._payload.layout is not torch.strided for tensor in tensors):
         work = cost.Work(0, 0, "fp32")
     else:
@@ -556,6 +604,8 @@ def _is_stranger(x: Any) -> bool:
 
 def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target, source, *rest = args
+    if not isinstance(source, Tensor):
+        source = torch.tensor(source, dtype=target.dtype)
     non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
     to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
     if to and of and target._memory.device is source._memory.device:
@@ -613,6 +663,7 @@ def _land(target: Tensor, source: SimTensor, non_blocking: bool) -> None:
 def _to_copy(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     source, to = args[0], kwargs.get("device")
     if not isinstance(source, SimTensor):  # straight from the host: as the CPU's own kernel does it
+        _refuse(source)
         memory_format = kwargs.get("memory_format") or torch.preserve_format
         made = torch.empty_like(
             source,
@@ -709,6 +760,11 @@ def _pack_padded(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return data, sizes._payload
 
 
+def _zeros(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return zeros where PyTorch asks for a ZeroTensor, which has no memory for an operation to read."""
+    return compute(aten.zeros.default, args, kwargs)
+
+
 def _refuse_pin(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NoReturn:
     raise RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned")
 
@@ -722,6 +778,7 @@ SPECIAL: dict[Any, Callable[..., Any]] = {
     aten.set_.source_Tensor: _set_,
     aten._pack_padded_sequence.default: _pack_padded,
     aten._pin_memory.default: _refuse_pin,
+    aten._efficientzerotensor.default: _zeros,
     aten.is_pinned.default: lambda op, args, kwargs: False,
     torch.ops.prim.layout.default: lambda op, args, kwargs: args[0]._payload.layout,
 }

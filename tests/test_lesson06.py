@@ -664,3 +664,30 @@ def _play_backwards(segments, trace):
                 assert there.pop(event["addr"]) == event["size"]
         for address, size in pieces.items():
             assert any(at <= address and address + size <= at + n for at, n in there.items())
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "/usr/lib/python3/dist-packages/einops/_backends.py",
+        "/opt/venv/lib/python3.11/site-packages/einops/_backends.py",
+        "C:\\Python311\\Lib\\site-packages\\einops\\_backends.py",
+        "/usr/lib/python3.11/contextlib.py",
+    ],
+)
+def test_the_programs_own_line_is_no_librarys(library):
+    inner = {
+        "filename": "/opt/venv/lib/python3.11/site-packages/torch/functional.py",
+        "line": 1,
+        "name": "f",
+    }
+    theirs = {"filename": library, "line": 288, "name": "einsum"}
+    own = {"filename": "/home/me/train.py", "line": 12, "name": "update"}
+    outer = {"filename": "/home/me/main.py", "line": 99, "name": "<module>"}
+    assert snapshots._own_line([inner, theirs, own, outer]) == (
+        "train.py, line 12: update",
+        "update",
+    )
+    name = library.replace("\\", "/").rpartition("/")[2]
+    assert snapshots._own_line([inner, theirs]) == (f"{name}, line 288: einsum", "einsum")
+    assert snapshots._own_line([inner]) == ("PyTorch", "")

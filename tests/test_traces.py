@@ -9,9 +9,10 @@ import pytest
 import torch
 from harness import LESSONS, NOTEBOOKS, code_cells
 
-from course_lessons.shared import monitor, traces
+from course_lessons.shared import monitor, profiling, traces
 from course_lessons.shared.profiling import facts
 from course_utils.exercises import lesson
+from simgpu.clock import Span
 from simgpu.hollow import Hollow
 from tools.records import trace_of_loops
 from tools.records.lesson07 import LOOPS, make_step
@@ -170,10 +171,31 @@ def test_a_recording_that_is_not_there_is_refused():
         traces.read(traces.RECORDED, "lunch")
 
 
-def test_what_can_be_traced(sim):
+def test_what_can_be_traced(sim, monkeypatch):
+    seen = {"cuda:1": True, "cuda:0": False}
+    monkeypatch.setattr(traces, "_is_seen", seen.get)
     assert traces.tracing_device("cpu") == sim
     assert traces.tracing_device("cuda:1") == torch.device("cuda:1")
+    assert traces.tracing_device("cuda:0") == sim  # without CUPTI the profiler is blind there
     assert traces.tracing_device("mps") == sim
+
+
+@pytest.mark.parametrize("kind", ["launch", "operation"])
+def test_a_trace_without_device_events_says_so_and_has_no_facts(kind):
+    """As the profiler writes it where CUPTI is missing, and as one of a CPU."""
+    spans = [
+        Span("host", "cudaLaunchKernel", 0.0, 1.0, kind),
+        Span("phases", "step", 0.0, 2.0, "work"),
+    ]
+    with pytest.raises(ValueError, match=r"no device events\. Was CUPTI missing\?"):
+        profiling.facts_of(traces.Trace(spans, "measured"), 1)
+    spans.append(Span("stream 7 compute", "add", 1.0, 2.0, "kernel"))
+    assert profiling.facts_of(traces.Trace(spans, "measured"), 1).kernels == 1
+
+
+def test_a_simulated_device_that_did_nothing_is_idle(sim):
+    idle = profiling.facts_of(traces.Trace([Span("host", "load", 0.0, 1.0, "work")], "modelled"), 1)
+    assert (idle.busy, idle.loading) == (0, 1)
 
 
 def test_a_monitor_says_why_it_cannot_watch(monkeypatch, capsys):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 import pickle
+import re
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -134,12 +135,21 @@ def _sum(curves: Iterable[list[int]]) -> list[int]:
     return [sum(values) for values in zip(*curves, strict=True)]
 
 
+_INSTALLED = re.compile(r"/(site-packages|dist-packages|lib/python3\.\d+)/")
+
+
 def _own_line(frames: list[dict[str, Any]]) -> tuple[str, str]:
-    """Return the innermost line of Python that is not PyTorch's, and the function it is in."""
+    """Return the innermost line of Python that is the program's, and the function it is in.
+
+    What is installed is a library's: it is told where nothing else is left. PyTorch's lines never are.
+    """
+    others = []
     for frame in frames:
         path = PurePosixPath(frame["filename"].replace("\\", "/"))
-        if path.suffix != ".py" or "torch" in path.parts:
-            continue
+        if path.suffix == ".py" and "torch" not in path.parts:
+            others.append((path, frame))
+    own = [(path, frame) for path, frame in others if not _INSTALLED.search(str(path))]
+    for path, frame in own or others:
         function = frame["name"]
         place = f"line {frame['line']}"
         if any(part.startswith("ipykernel_") for part in path.parts):

@@ -164,8 +164,15 @@ def facts_of(
         bytes/s are nan, and the trace is taken for one of a device with a host.
     calls_counted
         Over how many calls; by default over those of the trace.
+
+    Raises
+    ------
+    ValueError
+        Where the trace was to show a device and has no event of one: what the device did is then unknown.
     """
     on_cpu = counted is not None and counted.device.type == "cpu"
+    if not on_cpu and not seen.has_device:
+        raise ValueError("This trace has no device events. Was CUPTI missing?")
     kind = "operation" if on_cpu else "kernel"
     kernels = [s for s in seen.spans if s.kind == kind and (s.lane == "host") is on_cpu]
     busy = seen.share(kind, on_cpu)

@@ -6,6 +6,7 @@ wrote. ``python -m tools.records.trace_of_loops`` records the one that is shippe
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import tempfile
@@ -90,6 +91,11 @@ class Trace:
             key=lambda lane: (lane != "phases", lane != "host", "compute" not in lane, lane),
         )
 
+    @property
+    def has_device(self) -> bool:
+        """Whether it tells what a device did; a simulated one that did nothing is told of, too."""
+        return self.kind == "modelled" or any(s.lane not in ("host", "phases") for s in self.spans)
+
     def share(self, kind: str, on_host: bool = False) -> float:
         """Return for which share of the time something of a kind went on.
 
@@ -113,8 +119,9 @@ class Trace:
 def tracing_device(device: torch.device | str) -> torch.device:
     """Return a device of which both the host's and the device's side can be traced: this one, or ``sim``.
 
-    ``torch.profiler`` sees what a CUDA, ROCm or XPU device does, not what Apple's does. Where this PyTorch
-    cannot have the simulated device, it is the CPU, whose two sides are one.
+    ``torch.profiler`` sees what a CUDA, ROCm or XPU device does, unless its library for that is missing, and
+    not what Apple's does. Where this PyTorch cannot have the simulated device, it is the CPU, whose two sides
+    are one.
 
     Parameters
     ----------
@@ -122,15 +129,26 @@ def tracing_device(device: torch.device | str) -> torch.device:
         A device that works.
     """
     device = torch.device(device)
-    if device.type in ("cuda", "xpu", "sim"):
+    if device.type == "sim" or (device.type in ("cuda", "xpu") and _is_seen(str(device))):
         return device
     simgpu.give_way("cpu")  # what is traced trains on the simulated one, not on MPS
     return torch.device("cpu") if simgpu.problem() else simgpu.first()
 
 
+<<<<<<< HEAD
 def trace(
     work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
 ) -> Trace:
+=======
+@functools.cache
+def _is_seen(device: str) -> bool:
+    """Whether the profiler sees a device: it starts, and silently sees none, where CUPTI is missing or forbidden."""
+    one = torch.zeros(1, device=device)
+    return trace(lambda: one.add_(1), device).has_device
+
+
+def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1) -> Trace:
+>>>>>>> h-simgpu
     """Run a piece of work and return what the host and the device did.
 
     On the simulated device that is what its clock says. Elsewhere ``torch.profiler`` looks on, which

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import re
 
-from .networks import NETWORKS
+from .networks import NETWORKS, input_of
 from .operators import fields
 from .rows import Row
 from .stepping import OPTIMIZERS
-from .units import BYTES, unit_of
+from .units import BYTES, RATES, SAMPLE_RATES, TOKEN_RATES, unit_of
 from .workload import Interpretation, Step, Uninterpretable
 
 COMPILED = "it was compiled"
@@ -38,12 +38,15 @@ def own(row: Row) -> Interpretation:
     """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
 
     ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100``
-    where the time, not the memory, is of so many.
+    where the time is of so many. A rate counts samples, or the tokens of a text.
     """
     known = dict(re.findall(r"(\w+)=(\w+)", row.params))
     mode, dtype = known.get("mode", ""), row.dtype
-    if mode not in ("infer", "backward", *OPTIMIZERS) or dtype not in _OWN:
-        raise Uninterpretable(f"its mode {mode!r} or its dtype {dtype!r} is not known")
+    modes = ("infer", "backward", *OPTIMIZERS)
+    if mode not in modes:
+        raise Uninterpretable(f"its mode {mode!r} is not known: {', '.join(modes)} are")
+    if dtype not in _OWN:
+        raise Uninterpretable(f"its dtype {dtype!r} is not known: {', '.join(_OWN)} are")
     step = Step(
         _known(row.workload.removeprefix("step:")),
         batch := _field(row, "batch"),
@@ -55,8 +58,20 @@ def own(row: Row) -> Interpretation:
         options=(("fused", True),) if known.get("fused") == "True" else (),
     )
     kind = INFERENCE if mode == "infer" else TRAINING
+    if unit_of(row) in RATES:
+        return Interpretation(kind, step, amount=_done_in(step, unit_of(row)))
     images = batch if unit_of(row) in BYTES else int(known.get("images", batch))
     return Interpretation(kind, step, amount=images / batch)
+
+
+def _done_in(step: Step, rate: str) -> int:
+    """Return how much of what a rate counts is done in one step: samples, or the tokens in them."""
+    if rate in SAMPLE_RATES:
+        return step.batch
+    shape, _ = input_of(step)
+    if rate in TOKEN_RATES and len(shape) == 2:
+        return step.batch * step.size
+    raise Uninterpretable(f"a rate in {rate!r} does not count what this step does")
 
 
 def timm(row: Row) -> Interpretation:

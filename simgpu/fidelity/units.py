@@ -10,19 +10,16 @@ from .workload import Uninterpretable
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "min": 60.0}
 BYTES = {"GB": 1e9, "MB": 1e6, "GiB": 2.0**30, "MiB": 2.0**20}
-_RATES = {
+SAMPLE_RATES = ("img/s", "imgs/s", "image/s", "images/s", "samples/s", "seq/s", "sequences/s")
+TOKEN_RATES = ("tokens/s", "tokens/s/GPU")
+RATES = {
     "PFLOP/s": 1e15,
     "TFLOP/s": 1e12,
     "GFLOP/s": 1e9,
     "TB/s": 1e12,
     "GB/s": 1e9,
     "G elements/s": 1e9,
-    "img/s": 1.0,
-    "samples/s": 1.0,
-    "seq/s": 1.0,
-    "tokens/s": 1.0,
-    "samples or tokens/s": 1.0,
-    "tokens/s/GPU": 1.0,
+    **dict.fromkeys((*SAMPLE_RATES, *TOKEN_RATES, "samples or tokens/s"), 1.0),
 }
 
 
@@ -68,8 +65,8 @@ def measured(row: Row, amount: float) -> tuple[str, float]:
     value, unit = number(row), unit_of(row)
     if unit in _SECONDS:
         return "seconds", value * _SECONDS[unit] / amount
-    if unit in _RATES:
-        return "seconds", amount / (value * _RATES[unit])
+    if unit in RATES:
+        return "seconds", amount / (value * RATES[unit])
     if unit in BYTES:
         return "bytes", value * BYTES[unit] * amount
     raise Uninterpretable(f"the unit {row.unit!r} says neither a time nor a rate nor bytes")

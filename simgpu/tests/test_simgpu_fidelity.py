@@ -229,6 +229,24 @@ def test_a_time_is_of_all_its_images_and_a_peak_of_memory_of_one_batch():
     assert interpret(timed._replace(unit="MB", metric="peak_memory")).amount == 1
 
 
+@pytest.mark.parametrize("unit", ["samples/s", "img/s", "images/s"])
+def test_a_rate_of_a_step_says_what_its_time_says(unit):
+    params = "batch=512 size=224 mode=momentum channels_last=True"
+    rate, time = 3481.78, 512 / 3481.78
+    timed = row("step:resnet18", params, str(time), "s")
+    by_rate = row("step:resnet18", params, str(rate), unit)
+    assert hold(by_rate).measured == pytest.approx(hold(timed).measured)
+    assert hold(by_rate._replace(params=params + " images=5120")).measured == pytest.approx(time)
+
+
+def test_a_rate_counts_samples_or_the_tokens_of_a_text():
+    text = row("step:gpt2", "batch=8 size=1024 mode=adamw", "1000", "tokens/s")
+    assert interpret(text).amount == 8 * 1024
+    assert interpret(text._replace(unit="seq/s")).amount == 8
+    with pytest.raises(Uninterpretable, match="'tokens/s' does not count"):
+        interpret(row("step:resnet18", "batch=8 size=224 mode=infer", "1", "tokens/s"))
+
+
 @pytest.mark.parametrize(
     ("workload", "params", "more", "reason"),
     [
@@ -253,7 +271,13 @@ def test_a_time_is_of_all_its_images_and_a_peak_of_memory_of_one_batch():
         ("copy:d2d", "MiB=1 source=pinned", {}, "not h2d or d2h"),
         ("copy:h2d", "MiB=1 source=pinned on the spot", {}, "source="),
         ("step:chess", "batch=1 size=8 mode=sgd", {}, "network is not known"),
-        ("step:resnet50", "batch=1 size=8 mode=magic", {}, "mode 'magic'"),
+        ("step:resnet50", "batch=1 size=8 mode=magic", {}, "mode 'magic' is not known: infer, "),
+        (
+            "step:resnet50",
+            "batch=1 size=8 mode=sgd",
+            {"dtype": "amp"},
+            "dtype 'amp' is not known: fp32,",
+        ),
         ("step:resnet50", "size=8 mode=sgd", {}, "do not say batch"),
         ("collective:shuffle", "size=9 bytes workers=2 devices_per_node=2", {}, "is not known"),
     ],

@@ -1,0 +1,71 @@
+"""Storages of a simulated device: CPU bytes that give the device as theirs, and take its memory.
+
+PyTorch has no memory of its own for a Python device: asked in C++ for a storage there, it would read an
+address that is none, and the process would end.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from .machine import MACHINE, Device, Memory
+
+_Plain = torch._C.StorageBase
+
+
+def placed(storage: torch.UntypedStorage, device: Device) -> torch.UntypedStorage:
+    """Return a storage on a device with the bytes of one of the CPU's."""
+    twin = torch.UntypedStorage(_Plain.nbytes(storage))
+    twin.copy_(storage)
+    return _settle(twin, device)
+
+
+def of(payload: torch.Tensor, memory: Memory) -> torch.UntypedStorage:
+    """Return the storage of a device tensor's payload, which knows the device's memory."""
+    storage = payload.untyped_storage()
+    storage._sim_memory = memory
+    return storage
+
+
+def _settle(storage: Any, device: Device) -> Any:
+    storage._sim_device = device.torch_device
+    storage._sim_memory = Memory(device, _Plain.nbytes(storage))
+    return storage
+
+
+def register() -> None:
+    """Let ``torch.UntypedStorage`` make the device's storages, name their device, and change their sizes."""
+
+    @functools.wraps(_Plain.__new__)
+    def new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
+        if device is None:
+            return _Plain.__new__(cls, *args, **more)
+        if torch.device(device).type != "sim":
+            return _Plain.__new__(cls, *args, device=device, **more)
+        return _settle(_Plain.__new__(cls, *args, **more), MACHINE.device(device))
+
+    def device(self: Any) -> torch.device:
+        return getattr(self, "_sim_device", None) or _Plain.device.__get__(self)
+
+    def nbytes(self: Any) -> int:
+        memory = getattr(self, "_sim_memory", None)
+        return _Plain.nbytes(self) if memory is None else memory.nbytes
+
+    @functools.wraps(_Plain.resize_)
+    def resize_(self: Any, size: int) -> Any:
+        memory = getattr(self, "_sim_memory", None)
+        # A tensor may look beyond the new end, where CUDA gives an error or whatever lies there. Here
+        # the device has its memory back and the numbers stay: the CPU would end the process.
+        if memory is None or size > _Plain.nbytes(self):
+            _Plain.resize_(self, size)
+        if memory is not None:
+            memory.resize(size)
+        return self
+
+    kind = torch.UntypedStorage
+    kind.__new__, kind.resize_ = new, resize_
+    kind.device = property(device, doc="Where the bytes are.")
+    kind.nbytes = kind.size = nbytes
