@@ -135,11 +135,6 @@ def tracing_device(device: torch.device | str) -> torch.device:
     return torch.device("cpu") if simgpu.problem() else simgpu.first()
 
 
-<<<<<<< HEAD
-def trace(
-    work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
-) -> Trace:
-=======
 @functools.cache
 def _is_seen(device: str) -> bool:
     """Whether the profiler sees a device: it starts, and silently sees none, where CUPTI is missing or forbidden."""
@@ -147,8 +142,9 @@ def _is_seen(device: str) -> bool:
     return trace(lambda: one.add_(1), device).has_device
 
 
-def trace(work: Callable[[], object], device: torch.device | str, calls: int = 1) -> Trace:
->>>>>>> h-simgpu
+def trace(
+    work: Callable[[], object], device: torch.device | str, calls: int = 1, values: bool = True
+) -> Trace:
     """Run a piece of work and return what the host and the device did.
 
     On the simulated device that is what its clock says. Elsewhere ``torch.profiler`` looks on, which
