@@ -11,16 +11,25 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import yaml
+
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from course_utils.error_index import WRAPPERS, entries, find
 from course_utils.error_words import normalize
 
-if __package__:  # pragma: no cover
-    from .explain_cases import CHINESE, CUDA, FOREIGN, LATER, MESSAGES, NO_ENTRY, REPORTS
-else:
-    from explain_cases import CHINESE, CUDA, FOREIGN, LATER, MESSAGES, NO_ENTRY, REPORTS
+CASES = yaml.safe_load(Path(__file__).with_name("explain_cases.yml").read_text(encoding="utf-8"))
+
+
+def pairs(name: str) -> list[tuple[str, str]]:
+    """Return a list of the cases: the entry that answers, and what was said."""
+    return [(case["entry"], case["said"]) for case in CASES[name]]
+
+
+MESSAGES, CHINESE, CUDA = pairs("messages"), pairs("chinese"), pairs("cuda")
+REPORTS, LATER = pairs("reports"), pairs("later")
+FOREIGN, NO_ENTRY = CASES["foreign"], CASES["no_entry"]
 
 CUDA_TAIL = """
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
