@@ -189,7 +189,6 @@ def test_with_a_name_everything_points_to_it():
         "git+https://github.com/Ada-L/gpu.fork#subdirectory=simgpu",
         "git clone https://github.com/Ada-L/gpu.fork\ncd gpu.fork\n",
         'Source = "https://github.com/Ada-L/gpu.fork"',
-        "repo=https://github.com/Ada-L/gpu.fork&branch=trunk",
     ):
         assert address in said, address
 

@@ -153,7 +153,7 @@ def test_the_shipped_trace_is_what_its_command_makes(sim, tmp_path):
 
 def test_its_recordings_look_as_they_are_called():
     seen = {name: traces.read(traces.RECORDED, name) for name in FIVE}
-    assert seen["loader"].share("work", on_host=True) > 0.6
+    assert seen["loader"].share("work", on_host=True) > 0.5, "most of the time"
     assert seen["synchronisation"].share("wait", on_host=True) > 0.3
     assert seen["launch"].share("launch", on_host=True) > 0.9 > 0.5 > seen["launch"].share("kernel")
     assert seen["memory"].share("kernel") > 0.9 < seen["compute"].share("kernel")
@@ -167,7 +167,7 @@ def test_what_is_no_trace_is_refused(tmp_path, text):
 
 
 def test_a_recording_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="has no recording 'lunch'; it has loader"):
+    with pytest.raises(ValueError, match="has no recording 'lunch'; it has launch"):
         traces.read(traces.RECORDED, "lunch")
 
 
