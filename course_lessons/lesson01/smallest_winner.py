@@ -1,4 +1,4 @@
-"""From which size on?"""
+"""How big must it be?"""
 
 from __future__ import annotations
 
