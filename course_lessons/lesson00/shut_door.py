@@ -60,7 +60,7 @@ EXERCISE = Exercise(
     ),
     reference=shut_door,
     check_answer=_check_shut_door,
-    why="Each door has its own remedy: another wheel, another runtime, another card, another "
+    why="Each door has its own fix: another wheel, another runtime, another card, another "
     "number format. Find the door first, then change one thing.",
     diagnoses={
         "four-keys": "Give the dictionary four keys, and no others: the capital letters of the four people.",

@@ -1,4 +1,4 @@
-"""From which size on?"""
+"""How big must it be?"""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _situation(sizes: list[int], cpu: float, device: float, launch: float, bus: 
 
 EXERCISE = Exercise(
     id="01.smallest_winner",
-    title="From which size on?",
+    title="How big must it be?",
     task="An n × n float32 product takes 2·n³ FLOPs. The CPU does `cpu_flops` a second. The device "
     "does `device_flops` a second, but first pays `launch_seconds`, and all **three** matrices cross "
     "the bus, two going and one coming back, at `bus_bytes` bytes a second. Return the first of "

@@ -159,7 +159,7 @@ from the device once at the end, not once a step: the check counts.
     ),
     reference=step_losses,
     check_answer=_check_step_losses,
-    why="On an accelerator this loop never waits before its end: Python can send the next step "
+    why="If the batches are on the device already, Python waits only at the end of this loop. It can send the next step "
     "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
     diagnoses={
         **SAID,

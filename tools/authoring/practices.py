@@ -111,7 +111,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`.to(device, non_blocking=True)`",
-            "from pinned memory only, towards the device; without it, and on MPS, leave it out",
+            "mostly from pinned memory, towards the device. From pageable memory it can save waits for many small copies, and next to nothing for a large one. Leave it out on MPS",
             "02",
             [Ratio(COPIES, {"non_blocking": False}, {"non_blocking": True})],
         ),
