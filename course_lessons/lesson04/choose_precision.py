@@ -107,7 +107,8 @@ An accelerator without them (any kind, not only CUDA): float16. A CPU without th
     reference=choose_precision,
     check_answer=_check_choose_precision,
     why="One choice at the top of a script, and the same training step runs on a T4, an A100, a Mac "
-    "and a CPU. `torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and slow.",
+    "and a CPU. It's a choice to begin with: small work can be slower in 16 bits even where there are units for it. "
+    "`torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and slow.",
     diagnoses={
         "asks-the-machine": "That asks about CUDA on the machine that runs this. The device in question is "
         "described by `can`.",

@@ -144,7 +144,7 @@ Gradients of an earlier step may still be there.
     reference=clipped_step,
     check_answer=_check_clipped_step,
     why="Clipped while they are scaled, nearly all gradients are above the limit and come out tens of "
-    "thousands of times too small. The loss goes down slowly and nothing looks broken.",
+    "thousands of times too small. With plain SGD the loss then hardly falls, and nothing looks broken.",
     diagnoses={
         **REFUSED,
         "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "

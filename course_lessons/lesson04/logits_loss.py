@@ -195,8 +195,8 @@ without a sigmoid. Targets go from 0 to 1. It must be allowed under CUDA's autoc
 formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of this lesson.
 """,
     hints=(
-        "Autocast refuses `nn.BCELoss` because a probability in 16 bits cannot be close to 0 or 1. What if the "
-        "sigmoid and the logarithm are never apart?",
+        "Autocast refuses `nn.BCELoss` because in 16 bits a probability very close to 0 or 1 can become 0 or 1. "
+        "What if the sigmoid and the logarithm are never apart?",
         "PyTorch has a loss for this. Its name says what it takes: `..._with_logits`.",
     ),
     reference=logits_loss,

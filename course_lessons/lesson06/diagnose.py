@@ -195,8 +195,9 @@ EXERCISE = Exercise(
         situation=_situation,
         shown=repr,
     ),
-    why="The three have different cures: a smaller batch does not help against another process, and "
-    "`expandable_segments` does nothing for a model that is too large.",
+    why="The three need different fixes. A smaller batch doesn't help against another process, and "
+    "`expandable_segments` does nothing for a model that is too large. It doesn't close holes between living "
+    "tensors either.",
     diagnoses={
         "less-than": "A request of exactly as many bytes fits: the task says **no more than**.",
         "half-the-reach": "What is free **and** what is unallocated counts, both together.",

@@ -279,10 +279,10 @@ equally likely, and shape and dtype stay. No loop over images, and nothing that 
         "flip-share": "The share of mirrored images is not the probability that was asked for.",
         "tied-coin": "Whether an image is mirrored goes with where it was cut. Place and coin need a draw each.",
         "same-again": "Called twice, it does the same to the same images. Is a seed set inside? Then every epoch has the same crops.",
-        "same-places": "Called again, each image moves as far as before, at least one way. Each call is to draw anew.",
+        "same-places": "Called again, each image moves as far as before, at least one way. Each call needs draws of its own.",
         "same-mirrored": "In each call the same images are mirrored. Each image tosses a coin of its own, every time.",
         "shared-draw": "Images share a draw. Each image needs a place and a coin of its own.",
-        "seeded": "Your function starts torch's random numbers anew, and with them those of the whole program.",
+        "seeded": "Your function starts torch's random numbers from the beginning, and with them those of the whole program.",
         "waits": "A number is read out of a tensor, by `.item()`, `int()`, `if` and the like. On a GPU the host would have "
         "to wait for it.",
         "waits-for-hits": "The size of a result depends on how many hits a mask has. On a GPU the host would have to wait "
