@@ -25,7 +25,7 @@ from course_lessons.lesson07.drawings import timelines
 from course_lessons.lesson07.loader import Loader
 from course_lessons.lesson07.mend_f import mend_f
 from course_lessons.lesson07.regime import regime
-from course_lessons.shared import memory, profiling
+from course_lessons.shared import memory, profiling, traces
 from course_lessons.shared.profiling import Facts
 from course_lessons.shared.traces import Trace
 from course_utils import evidence
@@ -439,6 +439,17 @@ def test_a_fast_card_needs_larger_batches_than_a_t4(then_the_t4_again):
     device = simgpu.enable("H100")
     step = experiments.make_step(device, **experiments.LOOPS["compute"])
     assert regime(profiling.facts(step, device, calls=2, values=False)) == "launch"
+
+
+def test_a_batch_that_would_run_out_of_memory_is_not_taken(then_the_t4_again):
+    """The fast card needs a larger batch of loop 4, and has no room for four times that."""
+    device = simgpu.enable("H100", memory="800 MB")
+    step_of = partial(experiments.make_step, device)
+    fit = sizes.fitted(experiments.LOOPS, step_of, device)
+    assert fit["memory"]["batch"] == experiments.LOOPS["memory"]["batch"]
+    assert fit["synchronisation"]["batch"] > experiments.LOOPS["synchronisation"]["batch"]
+    for how in fit.values():  # the lesson's largest change
+        traces.trace(step_of(**{**how, "times": 4}), device, values=False)
 
 
 def test_a_t4_keeps_the_batches_under_names_of_any_language(sim):

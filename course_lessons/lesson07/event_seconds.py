@@ -194,8 +194,8 @@ A CPU (`device.type == "cpu"`) has no queue, so it has no such events. Read `per
     reference=event_seconds,
     check_answer=_check_event_seconds,
     why="The device itself notes when it passes a mark, so the host need not wait between two calls. Between the marks "
-    "it should only launch: while the queue is full, other work of the host is hidden; once the queue is dry, the device "
-    "waits, and that counts too.",
+    "it should only launch: as long as there is work in the queue, the host's other work is hidden. Once the queue is empty, the "
+    "device waits, and that counts too.",
     diagnoses={
         "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
         "microseconds": "That is the time in microseconds. The task asks for seconds.",

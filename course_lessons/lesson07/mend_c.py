@@ -89,7 +89,7 @@ batches. Every epoch has the same batches, and they fit on the device. It return
         "in-line": "The training process still loads every batch by itself, and the device waits.",
         "only-pinned": "Pinned memory makes the copies faster. The copies are not what takes the time here.",
         "loads-first": "More batches than one epoch has are loaded before the first step, by the training process itself.",
-        "workers-restart": "The workers start anew in every epoch, and that costs what they gain.",
+        "workers-restart": "The workers start again in every epoch, and that costs what they gain.",
         "too-few-workers": "A single worker loads no faster than the training process did.",
         "too-many-workers": "There are more workers than cores. They share the cores, and each takes time to start.",
         "first-losses": "The training is right. The list holds the losses of the first epoch, over and over.",
