@@ -220,7 +220,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`fused=True` for the optimiser",
-            "many small parameters, in a step that waits for their launches",
+            "a step that waits for the launches of many small updates",
             "07",
             [
                 _rung("no .item()", "fused optimiser"),
@@ -333,6 +333,7 @@ SAID = {
     "mlp step": "small MLP",
     "cnn step": "CNN",
     "resnet50 step": "ResNet-50",
+    "bert large step": "BERT-large",
     "gelu": "GELU of 4 million numbers",
     "loop step, ": "a loop that on a T4 is held up by: ",
     "means step, as it is → checkpointing": "four wide blocks",
@@ -344,6 +345,7 @@ SAID = {
     "cudnn benchmark, ": "eight convolutions, ",
     ", not benchmark → benchmark": "",
     ", not channels last → channels last": "",
+    ", large batch → channels_last": ", large batch",
     ", not channels last": "",
     ", none → no questions": "",
     ", none → 4 pieces": "",
