@@ -111,7 +111,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`.to(device, non_blocking=True)`",
-            "mostly from pinned memory, towards the device. From pageable memory it can save waits for many small copies, and next to nothing for a large one. Leave it out on MPS",
+            "from pinned memory, towards the device. One large copy from pageable memory gains nothing by it; small ones may gain a little. On MPS leave it out",
             "02",
             [Ratio(COPIES, {"non_blocking": False}, {"non_blocking": True})],
         ),
@@ -161,7 +161,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
     "Precision": (
         Practice(
             "mixed precision (AMP)",
-            "large products and convolutions, on units for 16 bits; small layers lose by the casts",
+            "products and convolutions that keep the device busy, on units for 16 bits. Where a GPU waits for Python there is little to gain, and each cast is one more launch",
             "04",
             [
                 Ratio("mlp_step", FP32, HALF),
@@ -173,27 +173,39 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "the same, for memory",
-            "activations outweigh weights, gradients and optimiser, which stay in float32",
+            "activations outweigh weights, gradients and optimiser, which stay in float32. BERT-large with one sequence a step saves nothing",
             "04",
             [
-                Ratio("resnet50_step", FP32, HALF, "peak memory"),
-                Ratio("amp_training", FP32, HALF, "peak memory"),
+                *(
+                    Ratio(name, FP32, HALF, "peak memory")
+                    for name in ("mlp_step", "resnet50_step", "bert_large_step", "amp_training")
+                ),
+                Ratio("cnn_step", FP32, HALF, "peak memory", where={"channels_last": False}),
             ],
         ),
         Practice(
             '`torch.set_float32_matmul_precision("high")` (TF32)',
-            "NVIDIA from A100 and RTX 30 on, for what is in float32; three decimal digits of a factor remain",
+            "NVIDIA from A100 and RTX 30 on, for what is in float32, where products keep the card busy. Three decimal digits of a factor remain",
             "04",
-            [Ratio("amp_training", FP32, TF32), _used("tf32")],
+            [
+                Ratio("mlp_step", FP32, TF32),
+                Ratio("cnn_step", FP32, TF32, where={"channels_last": False}),
+                Ratio("resnet50_step", FP32, TF32),
+                Ratio("bert_large_step", FP32, TF32),
+                Ratio("amp_training", FP32, TF32),
+                _used("tf32"),
+            ],
+            "Memory: tensors keep their 4 bytes. The peak fell only where strict float32 had taken more working memory: [lesson 04](../notebooks/04_mixed_precision.ipynb) has the figures.",
         ),
     ),
     "Kernels": (
         Practice(
             "`channels_last`",
-            "convolutions, on a GPU in 16 bits",
+            "convolutions that keep the device busy, most in 16 bits. On an H200 short steps and few channels gained nothing, or lost",
             "07",
             [
                 Ratio("cnn_step", {"channels_last": False}, {"channels_last": True}),
+                _rung("large batch", "channels_last"),
                 _used("channels_last"),
             ],
         ),
@@ -208,9 +220,13 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
         ),
         Practice(
             "`fused=True` for the optimiser",
-            "many small parameters",
+            "a step that waits for the launches of many small updates",
             "07",
-            [_rung("no .item()", "fused optimiser"), _used("fused_optimizer")],
+            [
+                _rung("no .item()", "fused optimiser"),
+                Ratio("means_step", {"means": "as it is"}, {"means": "fused"}),
+                _used("fused_optimizer"),
+            ],
         ),
         Practice(
             "`torch.compile`",
@@ -250,7 +266,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
                     where={"device": "cpu"},
                 )
             ],
-            "A card that is busy pays a third more for a whole second forward pass, by its FLOPs. About 20 % slower with transformers (published: [Transformers, gradient checkpointing]"
+            "A card that is busy pays a third more for a whole second forward pass, by its FLOPs. A card that waits for Python pays for the launches: [lesson 06](../notebooks/06_memory.ipynb) has an H200's figures. About 20 % slower with transformers (published: [Transformers, gradient checkpointing]"
             "(https://huggingface.co/docs/transformers/en/grad_checkpointing), read 2026-11-23).",
         ),
         Practice(
@@ -317,9 +333,11 @@ SAID = {
     "mlp step": "small MLP",
     "cnn step": "CNN",
     "resnet50 step": "ResNet-50",
+    "bert large step": "BERT-large",
     "gelu": "GELU of 4 million numbers",
     "loop step, ": "a loop that on a T4 is held up by: ",
     "means step, as it is → checkpointing": "four wide blocks",
+    "means step, as it is → fused": "four wide blocks",
     "not non blocking → non blocking": "blocking → non-blocking",
     "not non blocking": "blocking",
     "non blocking": "non-blocking",
@@ -327,6 +345,7 @@ SAID = {
     "cudnn benchmark, ": "eight convolutions, ",
     ", not benchmark → benchmark": "",
     ", not channels last → channels last": "",
+    ", large batch → channels_last": ", large batch",
     ", not channels last": "",
     ", none → no questions": "",
     ", none → 4 pieces": "",

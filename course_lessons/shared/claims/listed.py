@@ -77,7 +77,7 @@ CLAIMS: tuple[Claim, ...] = (
         ),
         word="Not seen",
         verdict="No one number can hold for most tasks: {range} on an H200 against two CPU cores, the least with a small "
-        "MLP, the most with a CNN.",
+        "MLP, the most with a CNN. Two cores are few: beside a server's CPU these numbers would be smaller.",
         short="GPU with AMP against CPU",
     ),
     Claim(
@@ -93,7 +93,7 @@ CLAIMS: tuple[Claim, ...] = (
         numbers=(_gpu("cifar_step"), SLOW_SCRIPT),
         word="Not seen",
         verdict="Possible for some network and pair of machines. An H200 against two CPU cores: {range}, the least with 4 images a "
-        "step.",
+        "step. With a server's CPU 10 may be among them.",
         short="CIFAR-10, GPU against CPU",
     ),
     Claim(
@@ -234,7 +234,7 @@ CLAIMS: tuple[Claim, ...] = (
         needs="A CPU with many cores, or a small GPU. No publication with this pair of times was found.",
         numbers=(_gpu("bert_base_step"),),
         word="Not seen",
-        verdict="A step of BERT-base, 8 sequences: {range}, an H200 against two CPU cores.",
+        verdict="A step of BERT-base, 8 sequences: {range}, an H200 against two CPU cores. A CPU with many cores may come nearer to 10.",
         short="BERT fine-tuning, GPU against CPU",
     ),
     Claim(
