@@ -75,7 +75,10 @@ def register() -> None:
     name = {"__module__": "torch", "__qualname__": "Generator"}  # where pickle looks for it
     torch.Generator = _Generators("Generator", (_Plain,), name)
     constructors = _device_constructors()
-    for name in ("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"):
+    for name in (
+        *("rand", "randn", "randint", "randperm", "normal", "bernoulli", "multinomial"),
+        *("poisson", "binomial", "rand_like", "randn_like", "randint_like"),
+    ):
         drawn = _checked(plain := getattr(torch, name))
         _register_builtin(drawn, f"aten::{name}")  # for TorchScript
         if plain in constructors:
@@ -97,7 +100,8 @@ def _checked(draw: Any) -> Any:
 
     @functools.wraps(draw)
     def drawn(*args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("generator").__class__ is not SimGenerator:
+        given = (kwargs.get("generator"), *args)  # some take it without its name
+        if not any(x.__class__ is SimGenerator for x in given):
             return draw(*args, **kwargs)
         first = args[0] if args else None
         where = first if isinstance(first, torch.Tensor) else draw(*args, **kwargs)

@@ -30,7 +30,7 @@ def attention(
     enable_gqa: bool = False,
 ) -> Tensor:
     """Compute scaled dot product attention as the CPU would: flash attention where it can."""
-    _check_attention(query, key, value, attn_mask)
+    _check_attention(query, key, value, attn_mask, is_causal)
     with torch._C._DisableTorchDispatch():
         grad = torch.is_grad_enabled()
         needs = grad and any(x.requires_grad for x in (query, key, value))
@@ -61,7 +61,9 @@ def attention(
     )[0]
 
 
-def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> None:
+def _check_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool
+) -> None:
     """Refuse what PyTorch refuses before it chooses how to compute, in its words."""
     if not query.device == key.device == value.device:
         raise RuntimeError(
@@ -70,11 +72,12 @@ def _check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
         )
     dims = min(query.dim(), key.dim(), value.dim())
     masks = mask is None or mask.dtype in (torch.bool, torch.float32, query.dtype)
+    masks = masks and not (is_causal and mask is not None)
     if masks and dims >= 2 and query.dtype is key.dtype is value.dtype:
         return
     given = (query, key, value, mask)
     small = [x if x is None else torch.empty((1,) * x.dim(), dtype=x.dtype) for x in given]
-    torch.nn.functional.scaled_dot_product_attention(*small)  # it raises
+    torch.nn.functional.scaled_dot_product_attention(*small, is_causal=is_causal)  # it raises
 
 
 def _payload(tensor: Tensor) -> Tensor:

@@ -605,7 +605,8 @@ def _is_stranger(x: Any) -> bool:
 def _copy_(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target, source, *rest = args
     if not isinstance(source, Tensor):
-        source = torch.tensor(source, dtype=target.dtype)
+        exact = {float: torch.float64, complex: torch.complex128}.get(type(source))
+        source = torch.tensor(source, dtype=exact, device="cpu")
     non_blocking = bool(rest[0]) if rest else bool(kwargs.get("non_blocking", False))
     to, of = isinstance(target, SimTensor), isinstance(source, SimTensor)
     if to and of and target._memory.device is source._memory.device:

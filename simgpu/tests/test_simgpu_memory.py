@@ -1,8 +1,11 @@
 """Memory, random numbers, time and counters of the simulated device, as a program sees them."""
 
 import contextlib
+import copy
 import gc
+import io
 import os
+import pickle
 import statistics
 import time
 
@@ -10,6 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler, random_split
 
 import simgpu
 from simgpu.hollow import Hollow
@@ -407,6 +411,83 @@ def test_a_generator_of_another_device_is_refused_as_on_cuda(two_devices):
     assert torch.rand(3, device="sim:1", generator=other).device == other.device
 
 
+DRAWS = {
+    "rand": lambda x, g: torch.rand(3, device=x.device, generator=g),
+    "randn": lambda x, g: torch.randn(3, device=x.device, generator=g),
+    "randint": lambda x, g: torch.randint(5, (3,), device=x.device, generator=g),
+    "randperm": lambda x, g: torch.randperm(3, device=x.device, generator=g),
+    "normal": lambda x, g: torch.normal(0.0, 1.0, (3,), device=x.device, generator=g),
+    "normal of tensors": lambda x, g: torch.normal(x, 1.0, generator=g),
+    "bernoulli": lambda x, g: torch.bernoulli(x, generator=g),
+    "multinomial": lambda x, g: torch.multinomial(x, 2, generator=g),
+    "poisson": lambda x, g: torch.poisson(x, generator=g),
+    "poisson, by place": lambda x, g: torch.poisson(x, g),
+    "binomial": lambda x, g: torch.binomial(x, x, generator=g),
+    "normal_": lambda x, g: x.normal_(generator=g),
+    "random_": lambda x, g: x.random_(generator=g),
+    "init": lambda x, g: torch.nn.init.xavier_uniform_(x.view(1, 3), generator=g),
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_generator_draws_for_its_own_device_only(draw):
+    for place, other in ((SIM, "cpu"), ("cpu", SIM)):
+        x = torch.ones(3, device=place)
+        sentence = f"Expected a '{place}' device type for generator but found '{other}'"
+        with pytest.raises(RuntimeError, match=sentence):
+            DRAWS[draw](x, torch.Generator(device=other))
+        assert DRAWS[draw](x, torch.Generator(device=place)).device.type == place
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda data, g: random_split(data, [2, 2], generator=g),
+        lambda data, g: list(DataLoader(data, shuffle=True, generator=g)),
+        lambda data, g: list(WeightedRandomSampler([1.0, 1.0], 2, generator=g)),
+    ],
+    ids=["random_split", "DataLoader", "WeightedRandomSampler"],
+)
+def test_data_is_shuffled_on_the_cpu_so_with_a_generator_of_the_cpu(use):
+    data = TensorDataset(torch.arange(4))
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found"):
+        use(data, torch.Generator(device=SIM))
+    assert use(data, torch.Generator())
+    with torch.device(SIM):  # as on CUDA: now it is shuffled there
+        assert use(data, torch.Generator(device=SIM))
+        with pytest.raises(RuntimeError, match="Expected a 'sim' device type for generator"):
+            use(data, torch.Generator())
+
+
+def test_the_default_device_is_not_for_normal_of_numbers_as_on_cuda():
+    with torch.device(SIM):  # PyTorch leaves it out of the functions that it tells a device
+        assert torch.rand(3, generator=torch.Generator(device=SIM)).is_sim
+        assert torch.normal(0.0, 1.0, (3,)).device.type == "cpu"
+
+
+def saved_and_loaded(thing):
+    file = io.BytesIO()
+    torch.save(thing, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("place", ["cpu", "sim:0", "sim:1"])
+@pytest.mark.parametrize(
+    "again",
+    [lambda g: pickle.loads(pickle.dumps(g)), copy.deepcopy, saved_and_loaded],
+    ids=["pickle", "deepcopy", "save"],
+)
+def test_a_generator_that_is_copied_goes_on_alike(place, again, two_devices):
+    own = torch.Generator(device=place).manual_seed(3)
+    torch.rand(5, device=place, generator=own)
+    twin = again(own)
+    assert twin is not own and twin.device == own.device
+    found = [torch.rand(4, device=place, generator=g) for g in (own, twin)]
+    assert torch.equal(*found)
+    assert torch.equal(*(torch.rand(4, device=place, generator=g) for g in (own, twin)))
+
+
 # --- Time
 
 
@@ -491,6 +572,18 @@ def test_pytorchs_own_names_make_streams_and_events_of_the_device():
     assert torch.accelerator.current_stream() == side
     torch.accelerator.set_stream(torch.sim.default_stream())
     torch.sim.synchronize()
+
+
+@pytest.mark.parametrize(
+    "enter", [lambda side: side, lambda side: torch.sim.stream(side)], ids=["itself", "stream"]
+)
+def test_a_stream_may_be_entered_twice(enter):
+    before, side = torch.sim.current_stream(), torch.sim.Stream()
+    with enter(side):
+        with enter(side):
+            assert torch.sim.current_stream() == side
+        assert torch.sim.current_stream() == side
+    assert torch.sim.current_stream() == before
 
 
 def test_streams_of_other_devices_stay_pytorchs():

@@ -268,6 +268,14 @@ def test_a_write_through_a_view_is_seen_in_its_base():
     assert torch.equal(scribble(torch.zeros(4, 4, device=SIM)).cpu(), scribble(torch.zeros(4, 4)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.uint8, torch.bool])
+@pytest.mark.parametrize("number", [3.0, 0.1, 300, True, 1 + 2j])
+def test_a_number_is_copied_as_on_the_cpu(dtype, number, recwarn):
+    x = torch.zeros(2, dtype=dtype, device=SIM)
+    assert x.copy_(number) is x
+    assert x.tolist() == torch.zeros(2, dtype=dtype).copy_(number).tolist()
+
+
 def test_views_share_an_address_and_say_so():
     x = numbers()
     assert x[1:].data_ptr() == x.data_ptr() + 16 and x[1:]._base is x

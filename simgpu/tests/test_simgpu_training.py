@@ -190,6 +190,50 @@ def test_attention(heads, mask, settings, batch):
         assert torch.equal(got, expected)
 
 
+@pytest.mark.parametrize(
+    ("key", "mask"),
+    [
+        pytest.param(lambda q: q.half(), None, id="unlike dtypes"),
+        pytest.param(lambda q: q[0, 0, 0], None, id="one dimension"),
+        pytest.param(lambda q: q, torch.ones(5, 5, dtype=torch.int64), id="a mask of int64"),
+        pytest.param(lambda q: q, torch.ones(5, 5, dtype=torch.float16), id="a mask of float16"),
+        pytest.param(lambda q: q, torch.ones(3, 5), id="a mask of another shape"),
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_attention_refuses_what_pytorch_refuses(key, mask, turned):
+    said = []
+    for device in ("cpu", SIM):
+        query = torch.ones(2, 4, 5, 8, device=device)
+        inputs = [query, key(query), query]
+        if turned:
+            inputs = [key(query), query, query]
+        with pytest.raises(RuntimeError) as refused:
+            F.scaled_dot_product_attention(*inputs, mask if mask is None else mask.to(device))
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("rows", [(), (4,)], ids=["one head", "heads"])
+def test_attention_with_a_mask_and_is_causal_does_what_this_pytorch_does(rows):
+    said = []
+    for device in ("cpu", SIM):
+        x = torch.ones(*rows, 5, 8, device=device)
+        mask = torch.ones(5, 5, dtype=torch.bool, device=device)
+        try:
+            said.append(F.scaled_dot_product_attention(x, x, x, mask, is_causal=True).tolist())
+        except RuntimeError as error:
+            said.append(str(error))
+    assert said[0] == said[1]
+
+
+def test_attention_on_two_devices_is_refused():
+    query = torch.ones(2, 4, 5, 8, device=SIM)
+    sentence = "to have the same device type, but got query.device: sim:0 key.device: cpu"
+    with pytest.raises(RuntimeError, match=sentence):
+        F.scaled_dot_product_attention(query, query.cpu(), query)
+
+
 # --- Moving modules
 
 
@@ -613,6 +657,18 @@ def test_grad_scaler():
     resumed = torch.amp.GradScaler(SIM)
     resumed.load_state_dict(scaler.state_dict())
     assert resumed.get_scale() == 4
+
+
+@pytest.mark.parametrize("act", ["unscale_", "step"])
+def test_grad_scaler_refuses_gradients_of_bfloat16_as_on_cuda(act):
+    weight = nn.Parameter(torch.ones(2, device=SIM, dtype=torch.bfloat16))
+    opt = torch.optim.SGD([weight], lr=1.0)
+    scaler = torch.amp.GradScaler(SIM)
+    scaler.scale(weight.sum()).backward()
+    sentence = "\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'"
+    with pytest.raises(NotImplementedError, match=sentence):
+        getattr(scaler, act)(opt)
+    assert weight.tolist() == [1, 1]
 
 
 # --- Activation checkpointing, counting, profiling
