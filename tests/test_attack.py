@@ -210,7 +210,7 @@ def test_wrong_arguments_and_files_are_answered_with_a_sentence(
         if status not in (1, 2) or not said.strip() or "Traceback" in said:
             wrong.append((line, status, said))
     assert wrong == []
-    assert len(lines) >= 75
+    assert len(lines) >= 60
     attacked("wrong arguments and files", len(lines))
 
 
