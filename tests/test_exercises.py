@@ -168,7 +168,7 @@ def test_hints_do_not_hold_the_solution(exercise):
     assert " ".join(body.split()) not in " ".join(shown.split())
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere
 @each_exercise
 def test_mutation_score(exercise, record_property):
     tried, alive = survivors(exercise)

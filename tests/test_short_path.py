@@ -76,7 +76,7 @@ def test_on_the_site_a_section_is_found_by_the_sites_anchor():
         assert anchor in anchors(NOTEBOOKS / file)
 
 
-@pytest.mark.slow
+@pytest.mark.everywhere  # each cell runs in its lesson too, and what a cell needs is read beside this
 @pytest.mark.parametrize("lesson", ON_PATH, ids=lambda lesson: lesson.id)
 def test_its_cells_run_alone(lesson, simulated, tmp_path):
     nb = nbformat.v4.new_notebook(cells=_cells(lesson))
