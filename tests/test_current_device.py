@@ -83,7 +83,9 @@ def begun(monkeypatch):
     monkeypatch.setattr(
         torch.accelerator, "current_accelerator", lambda *_, **__: torch.device("cuda")
     )
-    return seen
+    precision = torch.get_float32_matmul_precision()
+    yield seen
+    torch.set_float32_matmul_precision(precision)  # the programs ask for TF32
 
 
 def run(name: str, source: str, folder: Path) -> None:
