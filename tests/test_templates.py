@@ -733,7 +733,7 @@ INIT = """
     [
         ("", "order, place, scale, used"),
         (INIT, ""),
-        (INIT.replace("nn.init.normal_(self.place)", "self.place[:4] = 0"), "place"),
+        (INIT.replace("nn.init.normal_(self.place)", "self.place.to_local()[:2] = 0"), "place"),
         (INIT.replace("self.order = torch.arange(8)", "pass"), "order"),
         (INIT.replace("self.order = torch.arange(8)", "self.order[:4] = 0"), "order"),
         (INIT.replace("self.used.fill_(True)", "pass"), "used"),
