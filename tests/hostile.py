@@ -210,7 +210,7 @@ BODIES = {
             "random.Random.random = random.Random.seed = inspect.Signature.bind = fails",
             "linecache.getlines = traceback.StackSummary.format = fails",
             "threading.Event.wait = threading.Condition.wait = threading.enumerate = fails",
-            "enum.EnumType.__call__ = abc.ABCMeta.__instancecheck__ = types.MethodType = fails",
+            "enum.EnumMeta.__call__ = abc.ABCMeta.__instancecheck__ = types.MethodType = fails",
             "warnings.catch_warnings.__enter__ = weakref.ref = collections.Counter.update = fails",
             "importlib.import_module = multiprocessing.active_children = statistics.median = fails",
             "torch._C._nn.cross_entropy_loss = torch._C._set_grad_enabled = fails",
