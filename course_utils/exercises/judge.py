@@ -20,7 +20,6 @@ COMMON = {
     "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a return does that.",
     "wrong-type": "The answer is of another type than the task asks for.",
     "wrong-value": "The result differs from the expected one.",
-    "not-as-asked": "Your function did something other than the task asks. Compare what was seen with what was expected.",
     "rounded": "What came back is rounded. Give all its digits.",
     "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
@@ -79,33 +78,6 @@ class Judge:
         """
         texts = zip((seen, expected), apart(seen, expected), strict=True)
         raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
-
-    def expect(
-        self,
-        what: str,
-        seen: object,
-        expected: object,
-        *,
-        diagnosis: str = "not-as-asked",
-        alike: Callable[[Any, Any], bool] | None = None,
-    ) -> None:
-        """Refuse the answer where something about it that was observed is not as expected.
-
-        Parameters
-        ----------
-        what
-            What was observed, as the learner reads it: ``"gradients after the call"``.
-        seen, expected
-            Two values, shown cut to where they differ.
-        diagnosis
-            The id of one of the exercise's diagnoses, where this shows a particular mistake.
-        alike
-            Whether two values count as equal; ``same`` unless told.
-        """
-        alike = alike or same
-        if not agree(alike, seen, expected):
-            got, wanted = apart(seen, expected, alike)
-            self.no(diagnosis, seen=f"{what}: {got}", expected=wanted)
 
     @contextmanager
     def own_generator(self) -> Iterator[None]:
