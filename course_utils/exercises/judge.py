@@ -19,7 +19,7 @@ COMMON = {
     "wrong-arguments": "Keep the arguments of the stub: the check calls your function with them.",
     "returned-nothing": "Your function gave None back. A function that reaches its end without meeting a return does that.",
     "wrong-type": "The answer is of another type than the task asks for.",
-    "wrong-value": "The result differs from the expected one.",
+    "wrong-value": "This isn't what the task asks for yet. Compare what was seen with what was expected.",
     "rounded": "What came back is rounded. Give all its digits.",
     "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
@@ -66,18 +66,46 @@ class Raised(Exception):
 class Judge:
     """What a check says of an answer. Its methods return only where the answer passes."""
 
-    def no(self, diagnosis: str, *, seen: object = None, expected: object = None) -> NoReturn:
+    def no(
+        self, diagnosis: str = "wrong-value", *, seen: object = None, expected: object = None
+    ) -> NoReturn:
         """Refuse the answer.
 
         Parameters
         ----------
         diagnosis
-            The id of one of the exercise's diagnoses, or of a common one.
+            The id of one of the exercise's diagnoses, or of a common one. Without it the learner reads only what
+            was seen and what was expected.
         seen, expected
             What the answer did and what was asked for: two texts, or two values, which are cut to where they differ.
         """
         texts = zip((seen, expected), apart(seen, expected), strict=True)
         raise NotYet(diagnosis, *("" if value is None else text for value, text in texts))
+
+    def expect(
+        self,
+        what: str,
+        seen: object,
+        expected: object,
+        diagnosis: str = "wrong-value",
+        alike: Callable[[Any, Any], bool] = same,
+    ) -> None:
+        """Refuse the answer unless what was seen is what was expected.
+
+        Parameters
+        ----------
+        what
+            What the two values are, in a few words for the learner: ``"launches in a step"``.
+        seen, expected
+            The two values. They are cut to where they differ.
+        diagnosis
+            The id of a diagnosis; else the learner reads only the two values.
+        alike
+            Whether two values count as equal.
+        """
+        if not agree(alike, seen, expected):
+            shown, wanted = apart(seen, expected, alike)
+            self.no(diagnosis, seen=f"{what}: {shown}", expected=f"{what}: {wanted}")
 
     @contextmanager
     def own_generator(self) -> Iterator[None]:

@@ -127,8 +127,8 @@ class Classroom:
 
 
 def _told(exercise: str, diagnosis: str) -> str:
-    """Return what a learner reads who meets this diagnosis."""
-    return known()[exercise].diagnoses.get(diagnosis) or COMMON[diagnosis]
+    """Return what a learner reads who meets this diagnosis. An older course may have had others."""
+    return known()[exercise].diagnoses.get(diagnosis) or COMMON.get(diagnosis, "")
 
 
 def collect(folder: Path, names: Mapping[str, str] | None = None) -> Classroom:
