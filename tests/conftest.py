@@ -34,7 +34,7 @@ def pytest_ignore_collect(collection_path, config):
 
 LONGEST = (
     *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch"),
-    *("exercises", "bootstrap", "hostile", "kill", "simgpu_programs", "lesson10", "lesson05"),
+    *("exercises", "bootstrap", "guard", "kill", "simgpu_programs", "lesson10", "lesson05"),
     *("record", "cluster", "lesson06", "simgpu_fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
@@ -105,12 +105,6 @@ def _own_progress(request, monkeypatch, tmp_path_factory):
     else:
         folder, name = tmp_path_factory.getbasetemp(), f"progress{next(_number)}.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(folder / name))
-
-
-@pytest.fixture
-def attacked(record_property):
-    """Tell what was tried, and how often; `attack.py` prints the table."""
-    return lambda what, times: record_property(f"attack: {what}", times)
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ import nbformat
 import pytest
 import torch
 from harness import NOTEBOOKS
-from test_checkpoints import BITS, spoilt
+from test_checkpoints import spoilt
 
 from course_lessons.shared.checkpoint import newest_whole
 
@@ -218,7 +218,7 @@ def test_a_wrong_bit_is_noticed_and_the_checkpoint_before_it_used(trainer, whole
     assert "resume from previous.pt" in (finished / "output.txt").read_text(encoding="utf-8")
 
 
-def test_no_wrong_bit_and_no_cut_is_ever_loaded(finished, capsys, attacked):
+def test_no_wrong_bit_and_no_cut_is_ever_loaded(finished, capsys):
     last, previous = finished / "last.pt", finished / "previous.pt"
     whole, before = last.read_bytes(), previous.read_bytes()
     saved = {path.name: torch.load(path, weights_only=True)["model"] for path in (last, previous)}
@@ -227,7 +227,6 @@ def test_no_wrong_bit_and_no_cut_is_ever_loaded(finished, capsys, attacked):
         previous.write_bytes(before)
         name, state = newest_whole(finished, "last.pt", "previous.pt")
         assert equal(state["model"], saved[name])
-    attacked(BITS.format("lesson 03 saves"), 600)
 
 
 def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, finished):

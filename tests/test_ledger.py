@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 import torch
-from test_checkpoints import BITS, spoilt
+from test_checkpoints import spoilt
 from torch import nn
 
 from course_lessons.lesson09 import ledger as module
@@ -258,7 +258,7 @@ def test_a_dead_session_goes_on_where_it_was(world, capsys):
     assert len(world.order) > steps + 100  # the second time it is measured
 
 
-def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys, attacked):
+def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys):
     lost = world.ledger()
     lost.try_out("a", {"seconds": 0.5})
     (path,) = world.folder.glob("*.json")
@@ -271,7 +271,6 @@ def test_a_wrong_bit_in_its_file_is_never_taken_for_a_measurement(world, capsys,
         for rung in ledger._earlier.values():
             assert rung.speed_up.median == lost.rungs[0].speed_up.median
     assert capsys.readouterr().out.count("this climb begins anew") > 590
-    attacked(BITS.format("the ledger of lesson 09 saves"), 600)
 
 
 @pytest.mark.parametrize("changed", ["change", "below"])

@@ -19,6 +19,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import Any
 
 from course_language import word
@@ -27,8 +28,7 @@ from .. import progress_file
 from ..show import show
 from ..this_machine import in_notebook
 from . import guard
-from .guard import torch_state
-from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo
+from .judge import COMMON, Judge, NotTried, NotYet, Raised, Todo, todo
 from .result import Result
 from .values import brief, is_array, same
 
@@ -116,22 +116,28 @@ class Exercise:
         """
         from simgpu import elsewhere
 
+        if _is_stub(answer):
+            return self._not_tried()
         if elsewhere.needed() and callable(answer):  # the simulated GPU is in another process
             with suppress(elsewhere.Unable):
-                result, error = elsewhere.call(_there, self.id, answer)
+                result, error = elsewhere.call(_check_in_worker, self.id, answer)
                 if result.outcome == "raised":
                     sys.last_value = error
                 return result
+        if not self._warm:  # the first check imports and computes what others reuse, untimed
+            self._warm = True
+            reference = self.reference() if self.wants_value else self.reference
+            with redirect_stdout(_Output()):
+                guard.run(lambda: self._judge(reference), 300.0)
         output = _Output()
         with redirect_stdout(output), redirect_stderr(output):
-            result, replaced = self._found(answer)
-        if replaced:
-            if result.outcome == "right":  # so may anything be
-                result = Result(self.id, "not_yet", "replaced", COMMON["replaced"])
-            told = ("Your answer changed", f"{', '.join(replaced[:5])}; put back")
-            result = dataclasses.replace(result, details=(*result.details, told))
-        printed = output.text() if result.outcome != "not_tried" else ""
-        return dataclasses.replace(result, printed=printed)
+            finished, result = guard.run(lambda: self._judge(answer), self.limit)
+        if not finished:
+            seen = ((word("Seen"), f"more than {self.limit:g} s"),)
+            result = Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen)
+        if result.outcome == "not_tried":
+            return result
+        return dataclasses.replace(result, printed=output.text())
 
     def or_reference(self, answer: Any) -> Any:
         """Return the answer where it is right, else the reference: later cells go on with either."""
@@ -164,54 +170,24 @@ class Exercise:
         else:
             print(markdown)
 
-    def _found(self, answer: Any) -> tuple[Result, list[str]]:
-        problems: list[BaseException] = []
-        shown: list[Result] = []
+    def _judge(self, answer: Any) -> Result:
+        """Check an answer and return what came out, whatever that is."""
+        try:
+            self._check(answer)
+        except NotTried:
+            return self._not_tried()
+        except NotYet as refusal:
+            text = self.diagnoses.get(refusal.diagnosis) or COMMON[refusal.diagnosis]
+            pairs = ((word("Seen"), refusal.seen), (word("Expected"), refusal.expected))
+            details = tuple((name, value) for name, value in pairs if value)
+            return Result(self.id, "not_yet", refusal.diagnosis, text, details)
+        except Raised as raised:
+            return self._raised(raised.error, raised, in_answer=True)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (in the check: of what was returned)
+            return self._raised(error, error, in_answer=False)
+        return Result(self.id, "right", text=self.why)
 
-        def judge(given: Any = answer) -> None:
-            try:
-                try:
-                    self._judge(given)
-                except (NotTried, NotYet) as found:
-                    shown.append(self._explain(found))
-            except BaseException as error:  # noqa: BLE001  (SystemExit and the rest are outcomes too)
-                problems.append(error)
-            else:
-                guard.forget(None)
-
-        def explain() -> None:
-            problem = problems.pop()
-            if not late:
-                shown.append(self._explain(problem))
-            guard.forget(problem)
-
-        if not self._warm:  # what a check imports is there before the clock runs: no limit cuts it
-            self._warm = True
-            right = self.reference() if self.wants_value else self.reference
-            with redirect_stdout(_Output()):
-                guard.run(lambda: judge(right), 300.0, None, self)
-            problems.clear()
-            shown.clear()
-        ended, replaced = guard.run(judge, self.limit, answer, self)
-        kinds = [type(problem) for problem in problems]  # isinstance() would ask a learner's class
-        late = not ended or kinds == [guard.Stop]
-        if problems:
-            error = problems[0].error if kinds == [Raised] else problems[0]
-            with suppress(Exception):  # what an error says of itself is the learner's code too
-                guard.run(explain, 1.0, None, self)
-        if late:
-            seen = ((word("Seen"), f"more than {self.limit:g} s"),)
-            return Result(self.id, "not_yet", "too-slow", COMMON["too-slow"], seen), replaced
-        if not kinds:
-            found = shown[0] if shown else Result(self.id, "right", text=self.why)
-            return found, replaced
-        # The last error, for explain(); without its traceback it keeps no frame alive.
-        sys.last_value = BaseException.with_traceback(error, None)
-        return shown[0] if shown else Result(self.id, "raised", "error", _MUTE), replaced
-
-    def _judge(self, answer: Any) -> None:
-        if isinstance(answer, Todo):
-            raise NotTried
+    def _check(self, answer: Any) -> None:
         judge = Judge()
         if self.wants_value:
             if answer is None:
@@ -226,35 +202,40 @@ class Exercise:
             seen, expected = (f"{self.slug}{_signature(f)}" for f in (answer, self.reference))
             judge.no("wrong-arguments", seen=seen, expected=expected)
         self.check_answer(_guarded(answer, judge, self.may_change), judge)
-        if type(judge) is not Judge:
-            Judge().no("replaced", seen=type(judge), expected=Judge)
 
-    def _explain(self, problem: BaseException) -> Result:
-        if isinstance(problem, NotTried):
-            text = (
-                "`todo()` is still there. Write your answer in its place, or delete its line where the comment says so. "
-                f"Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
-            )
-            return Result(self.id, "not_tried", text=text)
-        if isinstance(problem, NotYet):
-            text = self.diagnoses.get(problem.diagnosis) or COMMON[problem.diagnosis]
-            pairs = ((word("Seen"), problem.seen), (word("Expected"), problem.expected))
-            details = tuple((name, value) for name, value in pairs if value)
-            return Result(self.id, "not_yet", problem.diagnosis, text, details)
-        error = problem.error if isinstance(problem, Raised) else problem
+    def _not_tried(self) -> Result:
+        text = (
+            "`todo()` is still there. Write your answer in its place, or delete its line where the comment says so. "
+            f"Then run the cell again. Stuck? `ex.{self.slug}.hint()` gives a nudge."
+        )
+        return Result(self.id, "not_tried", text=text)
+
+    def _raised(self, error: BaseException, problem: BaseException, *, in_answer: bool) -> Result:
+        case = getattr(problem, "case", ())
         no_room = isinstance(error, MemoryError) or "can't allocate memory" in brief(error)
         text = _NO_ROOM if no_room else "The check called your code, and this came out:"
-        where = _where(error, in_answer=isinstance(problem, Raised))
-        details = (*where, *getattr(problem, "case", ()))
+        details = (*_where(error, in_answer), *case)
+        # For explain(). Without its traceback it keeps no frame alive.
+        sys.last_value = BaseException.with_traceback(error, None)
         return Result(self.id, "raised", brief(type(error).__name__), text, details)
 
 
-def _there(ident: str, answer: Any) -> tuple[Result, Any]:
+def _check_in_worker(ident: str, answer: Any) -> tuple[Result, Any]:
     exercise = getattr(importlib.import_module(__package__).lesson(ident[:2]), ident[3:])
     return exercise.result(answer), getattr(sys, "last_value", None)
 
 
-_MUTE = "The check called your code, and an error came out that cannot be shown: it fails itself."
+def _is_stub(answer: Any) -> bool:
+    """Whether an answer is ``todo()``, or a function in whose code a call of it is left."""
+    code = getattr(answer, "__code__", None)
+    return isinstance(answer, Todo) or (isinstance(code, CodeType) and _calls_todo(code))
+
+
+def _calls_todo(code: CodeType) -> bool:
+    inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return todo.__name__ in code.co_names or any(map(_calls_todo, inner))
+
+
 _NO_ROOM = "The check called your code, and it asked for more memory than a check may take:"
 
 
@@ -273,7 +254,7 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
         before = (
             [] if may_change else [(value, _snapshot(value)) for value in given if _plain(value)]
         )
-        modes = torch_state.modes()
+        modes = guard.modes()
         try:
             got = answer(*args, **kwargs)
         except guard.Stop:
@@ -281,7 +262,7 @@ def _guarded(answer: Callable[..., Any], judge: Judge, may_change: bool) -> Call
         except BaseException as error:  # noqa: BLE001  (whatever it was, it is the learner's)
             raise Raised(error) from None
         finally:
-            torch_state.take_off_modes(modes)
+            guard.restore_modes(modes)
         if isinstance(got, Todo):
             raise NotTried
         for value, old in before:

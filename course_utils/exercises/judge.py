@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from numbers import Real
 from typing import Any, NoReturn
 
-from .guard.restore import random_states
+from .guard import random_states
 from .values import agree, apart, brief, is_array, rounded, same
 
 COMMON = {
@@ -23,7 +23,6 @@ COMMON = {
     "rounded": "What came back is rounded. Give all its digits.",
     "changed-input": "Your function changed what it was given. Work on a copy, so that the caller's data stays as it was.",
     "too-slow": "The check stopped your code, because it took too long. Does each of its loops end?",
-    "replaced": "Your code put something else in the place of functions that others use too, this check among them. They are back. Run it without that.",
 }
 """Diagnoses that any exercise can give."""
 

@@ -1,4 +1,4 @@
-"""What the attack of November 2026 tried and no other test does; `attack.py` prints the table of all that is tried."""
+"""Commands that are killed or interrupted at any line, and several at once: no work of a learner's is lost."""
 
 import argparse
 import os
@@ -20,6 +20,7 @@ from course_lessons.shared import checkpoint
 from course_utils import cli, files, progress_file
 from course_utils.cli import reset, update
 
+SIGNALS = signal.SIGKILL, signal.SIGINT, signal.SIGTERM
 OURS = tuple(str(ROOT / name) for name in ("course_utils", "course_lessons"))
 
 
@@ -86,7 +87,7 @@ def at_each_line(prepare, work, *numbers, step=1):
 
 
 @pytest.mark.slow
-def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd, attacked):
+def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd):
     mine, fresh = "mine" * 1000, "fresh" * 1000
     course = reset.load_course()
     monkeypatch.setattr(reset, "_folder", lambda course: tmp_path)
@@ -98,16 +99,13 @@ def test_a_reset_stopped_at_each_line_loses_no_work(tmp_path, monkeypatch, capfd
             path.unlink()
         write(tmp_path, LESSON, mine)
 
-    times = 0
     work = lambda: cli.run(["reset", "01"])  # noqa: E731
-    for _ in at_each_line(prepare, work, signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+    for times, _ in enumerate(at_each_line(prepare, work, *SIGNALS)):
         # `try` itself, the first line, is not yet within it
         assert "Traceback" not in capfd.readouterr().err or times < 3
         shown = [path for path in tmp_path.iterdir() if path.name[0] != "."]
         texts = {path.read_text(encoding="utf-8") for path in shown}
         assert mine in texts and texts <= {mine, fresh}
-        times += 1
-    attacked("reset stopped at each line (KILL, INT, TERM)", times)
 
 
 @pytest.fixture
@@ -131,29 +129,25 @@ def mine_is_kept(folder):
 
 
 @pytest.mark.everywhere
-def test_an_update_stopped_at_every_second_line_loses_no_work(news, capfd, attacked):
+def test_an_update_stopped_at_every_second_line_loses_no_work(news, capfd):
     folder, prepare = news
-    numbers, times = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM), 0
     work = lambda: update.main(argparse.Namespace(), folder)  # noqa: E731
-    for _ in at_each_line(prepare, work, *numbers, step=2):
+    for _ in at_each_line(prepare, work, *SIGNALS, step=2):
         assert mine_is_kept(folder)
-        times += 1
-    attacked("update stopped at every second line (KILL, INT, TERM)", times)
 
 
 @pytest.mark.slow
-def test_three_updates_at_once_lose_no_work(news, capfd, attacked):
+def test_three_updates_at_once_lose_no_work(news, capfd):
     folder, prepare = news
     for _ in range(8):
         prepare()
         for child in [begun(lambda: update.main(argparse.Namespace(), folder)) for _ in range(3)]:
             os.waitpid(child, 0)
         assert mine_is_kept(folder)
-    attacked("three updates at once", 24)
 
 
 @pytest.mark.slow
-def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path, attacked):
+def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path):
     def writes(times):
         for number in range(times):
             progress_file.note(f"01.by{os.getpid()}", "right", str(number))
@@ -161,7 +155,6 @@ def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path, attacked)
     for child in [begun(lambda: writes(250)) for _ in range(4)]:
         os.waitpid(child, 0)
     assert len(list(progress_file.attempts())) == len(set(progress_file.attempts())) == 1000
-    attacked("progress written by four at once", 1000)
     draw, kept = random.Random(0), set(progress_file.attempts())
     for _ in range(20):
         child = begun(lambda: writes(10**6))
@@ -172,7 +165,6 @@ def test_writers_of_progress_lose_nothing_together_or_killed(tmp_path, attacked)
         now = list(progress_file.attempts())
         assert kept <= set(now) and now[-1].diagnosis == "after"
         kept = set(now)
-    attacked("writers of progress killed", 20)
 
 
 WRONG = """
@@ -192,9 +184,7 @@ hand-in --output|update --torch
 
 
 @pytest.mark.slow
-def test_wrong_arguments_and_files_are_answered_with_a_sentence(
-    tmp_path, monkeypatch, capsys, attacked
-):
+def test_wrong_arguments_and_files_are_answered_with_a_sentence(tmp_path, monkeypatch, capsys):
     (tmp_path / "ROOM").mkdir()
     (tmp_path / "FILE").write_bytes(bytes(range(256)))
     monkeypatch.chdir(tmp_path)
@@ -211,14 +201,10 @@ def test_wrong_arguments_and_files_are_answered_with_a_sentence(
             wrong.append((line, status, said))
     assert wrong == []
     assert len(lines) >= 60
-    attacked("wrong arguments and files", len(lines))
-
-
-# --- Not in the attack of November 2026
 
 
 @pytest.mark.slow
-def test_a_checkpoint_saved_and_stopped_at_each_line_is_whole(tmp_path, attacked):
+def test_a_checkpoint_saved_and_stopped_at_each_line_is_whole(tmp_path):
     old, new = nn.Linear(20, 10), nn.Linear(20, 10)
 
     def prepare():
@@ -234,24 +220,19 @@ def test_a_checkpoint_saved_and_stopped_at_each_line_is_whole(tmp_path, attacked
         assert torch.equal(net.weight, (old, new)[epochs - 1].weight)
         return epochs
 
-    times = 0
-    for _ in at_each_line(prepare, work, signal.SIGKILL, signal.SIGINT, signal.SIGTERM):
+    for _ in at_each_line(prepare, work, *SIGNALS):
         assert resumed() == 1
-        times += 1
     work()
     assert resumed() == 2
-    attacked("own: a checkpoint's save stopped at each line", times)
 
 
 @pytest.mark.slow
-def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(
-    tmp_path, monkeypatch, attacked
-):
+def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(tmp_path, monkeypatch):
     old, new = tmp_path / "old.jsonl", tmp_path / "kept" / "new.jsonl"
     monkeypatch.setenv("COURSE_PROGRESS", str(old))
     for number in range(20):
         progress_file.note("01.speedup", "right", str(number))
-    before, times = old.read_bytes(), 0
+    before = old.read_bytes()
 
     def prepare():
         shutil.rmtree(new.parent, ignore_errors=True)
@@ -262,12 +243,10 @@ def test_keeping_progress_elsewhere_stopped_at_each_line_loses_none(
             patch.setenv("COURSE_PROGRESS", str(old))
             progress_file.move(new)
             assert len(list(progress_file.attempts())) == 20
-        times += 1
-    attacked("own: progress moved to a kept folder, stopped at each line", times)
 
 
 @pytest.mark.slow
-def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path, attacked):
+def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path):
     path = tmp_path / "grows.json"
     for _ in range(50):
         path.write_bytes(b" " * 100)
@@ -278,4 +257,3 @@ def test_a_file_that_grows_while_it_is_read_is_cut_at_its_limit(tmp_path, attack
             assert "far more than such a file" in str(error)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    attacked("own: a file that grows while it is read", 50)
