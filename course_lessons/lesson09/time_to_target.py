@@ -22,86 +22,25 @@ def time_to_target(runs, target):
 
 
 _FIRST = "min(reached, default=math.inf)"
-_PAIRS = "for seconds, accuracy in run"
-_REACHED = "reached[0] if reached else math.inf"
-_OF_A_RUN = {
-    "above-only": ({">=": ">"}, {">=": ">", "statistics.median": "statistics.fmean"}),
-    "below-it": ({">=": "<="},),
-    "swapped": ({_PAIRS: "for accuracy, seconds in run", _FIRST: _REACHED},),
-    "accuracy": ({"[seconds": "[accuracy"}, {"[seconds": "[accuracy", _FIRST: _REACHED}),
-    "number": ({f"[seconds {_PAIRS}": "[i for i, (_, accuracy) in enumerate(run)"},),
-    "last-hit": (
-        {"min(": "max("},
-        {"min(": "max(", "median(times": "median_high(times"},
-        {"min(": "max(", "statistics.median": "statistics.fmean"},
-    ),
-    "end-of-run": ({_FIRST: "run[-1][0] if reached else math.inf"},),
-    "when-best": ({_FIRST: "max(run, key=lambda p: p[1])[0] if reached else math.inf"},),
-    "first-alone": ({"in run if": "in run[:1] if"},),
-    "end-alone": ({"in run if": "in run[-1:] if"},),
-    "stays": ({"accuracy >= target": "min(a for s, a in run if s >= seconds) >= target"},),
-    "neighbour": (
-        {_FIRST: "min((s for s, _ in run if reached and s > reached[0]), default=math.inf)"},
-    ),
-    "before": (
-        {_FIRST: "max((s for s, _ in run if reached and s < reached[0]), default=math.inf)"},
-        {_FIRST: "next((p[0] for p, q in zip(run, run[1:]) if q[1] >= target), math.inf)"},
-    ),
-    "interval": ({_FIRST: "_since_the_one_before(run, target)[0]"},),
-    "interpolated": ({_FIRST: "_since_the_one_before(run, target)[1]"},),
-    "failures-at-the-end": ({"=math.inf": "=run[-1][0]"},),
-    "failures-at-0": ({"=math.inf": "=0"},),
-    "failures-finite": tuple({"=math.inf": f"={far}"} for far in ("1e9", "999", "9999", "1e6")),
+_APPENDED, _MEDIAN = f"times.append({_FIRST})", "statistics.median(times)"
+_MISTAKES = {
     "survivors": tuple(
         {
-            f"times.append({_FIRST})": "times += [min(reached)] if reached else []",
-            "statistics.median(times)": f"{over}(times or [math.inf])",
-            **more,
+            _APPENDED: "times += [min(reached)] if reached else []",
+            _MEDIAN: f"statistics.{middle}(times or [math.inf])",
         }
-        for over, more in (
-            ("statistics.median", {}),
-            ("statistics.median", {">=": ">"}),
-            ("statistics.fmean", {}),
-            ("statistics.median_low", {}),
-            ("statistics.median_high", {}),
-        )
+        for middle in ("median", "fmean", "median_low", "median_high")
     ),
-}
-
-
-def _since_the_one_before(run: list[tuple[float, float]], target: float) -> tuple[float, float]:
-    """Return how long a run took for its last part, and where a line between two evaluations has the target."""
-    before = (0.0, None)
-    for seconds, accuracy in run:
-        if accuracy >= target:
-            took = seconds - before[0]
-            if before[1] is None:
-                return took, seconds
-            return took, before[0] + took * (target - before[1]) / (accuracy - before[1])
-        before = (seconds, accuracy)
-    return math.inf, math.inf
-
-
-_OVER_RUNS = {
-    "mean": "statistics.fmean(times)",
-    "lower-middle": "statistics.median_low(times)",
-    "upper-middle": "statistics.median_high(times)",
-    "best-run": "min(times)",
-    "slowest-run": "max(times)",
-    "unsorted": "times[len(times) // 2]",
-    "sum": "sum(times)",
-    "first-run": "times[0]",
-    "rounded": "(lambda t: t if math.isinf(t) else round(t))(statistics.median(times))",
-    "reaching": "float(sum(t < math.inf for t in times))",
-}
-_MEDIAN = "statistics.median(times)"
-_MISTAKES = {
-    **_OF_A_RUN,
-    **{fault: {_MEDIAN: over} for fault, over in _OVER_RUNS.items()},
-    "one-pot": {
-        f"times.append({_FIRST})": "times += reached",
-        _MEDIAN: "statistics.median(times or [math.inf])",
-    },
+    "failures-finite": tuple(
+        {"=math.inf": f"={seconds}"} for seconds in ("run[-1][0]", "0", "1e9", "999")
+    ),
+    "not-first": (
+        {"min(": "max("},
+        {_FIRST: "run[-1][0] if reached else math.inf"},
+        {_FIRST: "max(run, key=lambda p: p[1])[0] if reached else math.inf"},
+    ),
+    "mean": {_MEDIAN: "statistics.fmean(times)"},
+    "best-run": {_MEDIAN: "min(times)"},
 }
 
 
@@ -163,14 +102,6 @@ def _read(judge: Judge, got: Any) -> float:
     return float(got if whole else judge.is_a(got, (int, float), "a number, or math.inf"))
 
 
-def _otherwise(got: float, right: float, *case: Any) -> str:
-    if math.isinf(right):
-        return "half-fail"
-    if math.isinf(got) or math.isnan(got):
-        return "not-half"
-    return "too-early" if got < right else "too-late"
-
-
 def _situation(runs: list[list[tuple[float, float]]], target: float) -> str:
     failed = sum(all(a < target for _, a in run) for run in runs)
     return f"{len(runs)} runs to {target:.0%}, of which {failed} never get there"
@@ -199,7 +130,6 @@ the seconds until then. A run that never gets there takes longer than any other:
         twins_of(time_to_target, _MISTAKES),
         read=_read,
         draw=_draw,
-        otherwise=_otherwise,
         situation=_situation,
         shown=lambda seconds: f"{seconds:g} s",
     ),
@@ -207,38 +137,9 @@ the seconds until then. A run that never gets there takes longer than any other:
     "runs are there by then, or the answer is infinite, and says so.",
     diagnoses={
         "survivors": "The runs that failed were left out: the fewer get there, the better this looks.",
-        "end-of-run": "That is when the run ended, not when it reached the target.",
-        "last-hit": "That is the last evaluation with at least that accuracy. Stop at the first.",
-        "when-best": "That is when the run was at its best. It had reached the target before.",
-        "above-only": "**At least** the target: equal counts.",
-        "below-it": "You take evaluations that are at the target, and those below it. Turn the comparison round.",
-        "swapped": "In a pair the seconds come first, then the accuracy.",
-        "accuracy": "You collect accuracies. The seconds are asked for.",
-        "number": "You count the evaluations. The seconds are asked for.",
-        "first-alone": "Of each run you look at the first evaluation alone. It may get there later.",
-        "end-alone": "Of each run you look at the last evaluation alone. It may have got there before.",
-        "stays": "You wait until the accuracy never falls below the target again. Its first time there counts.",
-        "neighbour": "That is the evaluation after the one that reached the target.",
-        "before": "That is the evaluation before the one that reached the target.",
-        "interval": "You take the seconds since the evaluation before. All seconds of the run until then count.",
-        "interpolated": "You draw a line between two evaluations. What counts is the evaluation itself.",
-        "failures-at-the-end": "A run that failed was counted as if it had got there at its end.",
-        "failures-at-0": "A run that failed was counted as if it had got there at once.",
-        "failures-finite": "A run that failed was counted with a time of its own. It is to count as `math.inf`.",
+        "failures-finite": "A run that failed was counted with a finite time. It takes longer than any other: count it as `math.inf`.",
+        "not-first": "That's a later moment of a run than its first evaluation with at least the target. Stop at the first.",
         "mean": "That is the mean: one failure makes it infinite, one slow run moves it.",
-        "lower-middle": "Of two middle times you take the lower. The median is half way between them.",
-        "upper-middle": "Of two middle times you take the upper. The median is half way between them.",
         "best-run": "That is the fastest run. The next one will hardly be so lucky.",
-        "slowest-run": "That is the slowest run. The median is asked for.",
-        "unsorted": "That is the run in the middle of the list. The median is the middle of the times in their order.",
-        "first-run": "That is the first run alone.",
-        "rounded": "You round the seconds. Leave them as they are.",
-        "reaching": "You count runs. The seconds are asked for.",
-        "sum": "You add the times up. The median is asked for.",
-        "one-pot": "You put the evaluations of all runs together. Each run counts once.",
-        "half-fail": "Half of the runs never get there, so the median is infinite. Your result is not.",
-        "not-half": "More than half of the runs get there, so the median is a number of seconds.",
-        "too-early": "By this time fewer runs had got there than it takes for the median.",
-        "too-late": "The median is earlier: more runs had got there by this time.",
     },
 )

@@ -96,50 +96,31 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
         net = judge.is_a(answer(make_net, shard, torch.device(device)), _Net, "the network")
         if device == "meta":  # stands for a device that is not the host
             if any(not each.weight.is_meta for each in _layers(net)):
-                judge.no("named-device", seen="tensors on the host", expected="all on `device`")
+                judge.no(seen="tensors on the host", expected="all on `device`")
             return
         if log or shard.filled:
             when = "when it was made" if log else "before it was sharded"
             judge.no("whole-first", seen=f"numbers in whole layers {when}", expected="only shards")
-        _judge_groups(net, shard, judge)
         names = {each: name for name, each in net.named_modules()}
-        layers = _layers(net)
-        _judge_each(
-            "still-meta", [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta], judge
+        parts = [*map(_layers, net.blocks), [net.first, net.last]]
+        outside = [names[e] for e in parts[-1] if not any(e in group for group in shard.groups)]
+        blocks = [e for part in parts[:-1] for e in part]
+        if all(any(e in group for group in shard.groups) for e in blocks):
+            judge.expect("layers outside the blocks that are whole", outside, [], "no-root")
+        mixed = any(sum(any(e in part for e in g) for part in parts) > 1 for g in shard.groups)
+        judge.expect(
+            "groups",
+            sorted([names[e] for e in group] for group in shard.groups),
+            sorted([names[e] for e in part] for part in parts),
+            "one-group" if mixed else "wrong-value",
         )
-        _judge_each("not-initialised", [names[e] for e in layers if not e.ready], judge)
-        _judge_each("overwritten", [names[e] for e in layers if not _filled(e)], judge)
-
-
-def _judge_each(diagnosis: str, names: list[str], judge: Judge) -> None:
-    if names:
-        judge.no(diagnosis, seen=f"the layers {', '.join(names)}", expected="none")
-
-
-def _judge_groups(net: _Net, shard: _Shard, judge: Judge) -> None:
-    """Refuse other groups than each block and the rest."""
-    names = {each: name for name, each in net.named_modules()}
-    parts = [*(_layers(block) for block in net.blocks), [net.first, net.last]]
-    told = {
-        "seen": "; ".join(", ".join(names[e] for e in group) for group in shard.groups)
-        or "no group",
-        "expected": "; ".join(", ".join(names[e] for e in part) for part in parts),
-    }
-    cut = [each for group in shard.groups for each in group]
-    if any(each not in cut for part in parts[:-1] for each in part):
-        judge.no("unsharded", **told)
-    if any(each not in cut for each in parts[-1]):
-        judge.no("no-root", **told)
-    for group in shard.groups:
-        inside = [part for part in parts if any(each in part for each in group)]
-        if len(inside) > 1:
-            judge.no("one-group", **told)
-    if any(
-        len(group) < len(part) for part in parts[:-1] for group in shard.groups if group[0] in part
-    ):
-        judge.no("small-groups", **told)
-    if len(shard.groups) > len(parts):
-        judge.no("rest-in-pieces", **told)
+        layers = _layers(net)
+        meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
+        judge.expect("layers on meta", meta, [], "still-meta")
+        empty = [names[e] for e in layers if not e.ready]
+        judge.expect("layers whose reset_parameters() did not run", empty, [], "not-initialised")
+        other = [names[e] for e in layers if not _filled(e)]
+        judge.expect("layers with other numbers than reset_parameters() sets", other, [])
 
 
 def _filled(layer: _Layer) -> bool:
@@ -172,15 +153,10 @@ more, and at the end all is on `device`, initialised that way. The code in the c
         "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the network on `meta`, shard it, and "
         "only then make room.",
         "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded too, after its blocks.",
-        "unsharded": "Layers of the blocks are whole on every rank.",
         "one-group": "One call took the layers of several groups. The network's own call takes all that no call before it took, so it comes "
         "last; and each block has its own.",
-        "small-groups": "A block is in pieces. Each group is a message of its own, and small ones cost their latency.",
-        "rest-in-pieces": "The layers outside the blocks are in several groups. What is left is one.",
         "still-meta": "Something is still on meta: shapes without numbers.",
         "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own `reset_parameters()` must run after it: it sets the "
         "parameters and the buffers.",
-        "overwritten": "`reset_parameters()` ran, and something wrote over what it had set. Call it last.",
-        "named-device": "The network is not on the `device` that was given.",
     },
 )

@@ -6,8 +6,6 @@ import statistics
 import numpy as np
 import torch
 
-from course_lessons.lesson09.time_to_target import time_to_target
-
 
 def _target_by_loops(runs, target):
     firsts = []
@@ -25,17 +23,7 @@ def _firsts(runs, target):
     return [next((s for s, a in run if a >= target), math.inf) for run in runs]
 
 
-WRONG = {
-    "survivors": {
-        "times.append(min(reached, default=math.inf))": "times += reached and [min(reached)]"
-    },
-    "half-fail": lambda runs, target: min(1e6, time_to_target(runs, target)),
-    "not-half": lambda runs, target: math.inf,
-    "too-early": lambda runs, target: time_to_target(runs, target) - 0.5,
-    "too-late": lambda runs, target: time_to_target(runs, target) + 0.5,
-    "wrong-type": (lambda runs, target: "never", _firsts),
-    "returned-nothing": lambda runs, target: statistics.median(_firsts(runs, target)) and None,
-}
+WRONG = {"wrong-value": ({">=": ">"}, {"statistics.median(": "statistics.median_low("})}
 RIGHT = {
     "by loops": _target_by_loops,
     "by NumPy": lambda runs, target: np.median(np.array(_firsts(runs, target), dtype=np.float32)),

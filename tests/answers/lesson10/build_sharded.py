@@ -9,32 +9,18 @@ _RESET = (
     "        layer.reset_parameters()"
 )
 
-
 WRONG = {
     "whole-first": (
         {_META: "net = make_net().to(device)"},
         {_META: f"{_META}\n{_ROOM}", _ROOM: ""},
     ),
     "no-root": {"fully_shard(net)": ""},
-    "rest-in-pieces": {
-        "fully_shard(net)": "fully_shard(net.first)\nfully_shard(net.last)\nfully_shard(net)"
-    },
-    "named-device": {"to_empty(device=device)": 'to_empty(device="cpu")'},
-    "unsharded": {_BLOCKS: "", "fully_shard(net)": ""},
-    "one-group": (
-        {_BLOCKS: ""},
-        {_BLOCKS: "fully_shard(net.blocks)"},
-        {_BLOCKS: "fully_shard(net)", "fully_shard(net)": _BLOCKS},
-    ),
-    "small-groups": {"fully_shard(block)": "for layer in block:\n    fully_shard(layer)"},
+    "one-group": ({_BLOCKS: ""}, {_BLOCKS: "fully_shard(net.blocks)"}),
     "still-meta": {_ROOM: ""},
-    "overwritten": (
+    "not-initialised": {_RESET: ""},
+    "wrong-value": (
+        {"fully_shard(block)": "for layer in block:\n    fully_shard(layer)"},
         {"return net": f"{_ROOM}\nreturn net"},
-        {"return net": "for b in net.buffers():\n    b.zero_()\nreturn net"},
-    ),
-    "not-initialised": (
-        {_RESET: ""},
-        {_RESET: "for p in net.parameters():\n    torch.nn.init.constant_(p, 0.5)"},
     ),
 }
 RIGHT = {

@@ -36,20 +36,15 @@ def _gathers_weights(x, weight, bias, dist):
     return F.linear(x, *whole)
 
 
-_LINEAR = "F.linear(x, weight.chunk(ranks)[rank], bias.chunk(ranks)[rank])"
-_CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
     **TWINS,
     "one-rank": _gathers_on_one,
-    "one-part": (
-        *TWINS["one-part"],
-        {"[torch.empty_like(own) for _ in range(ranks)]": "[torch.empty_like(own)] * ranks"},
-    ),
-    "shape": {_CAT: f"{_CAT}.flatten()"},
     "sends-weights": _gathers_weights,
-    "whole-layer": {_LINEAR: "(x @ weight.T + bias).chunk(ranks, dim=-1)[rank].contiguous()"},
-    "others": (_whole, {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"}),
-    "wrong-value": {_CAT: f"2 * {_CAT}"},
+    "whole-layer": _whole,
+    "wrong-value": (
+        {"torch.cat(parts, dim=-1)": "torch.cat(parts[::-1], dim=-1)"},
+        {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"},
+    ),
 }
 RIGHT = {
     "by sums": _by_sums,

@@ -16,11 +16,5 @@ def _by_the_busy_share(stages, most):
     return number
 
 
-WRONG = {
-    "not-smallest": lambda stages, most: 1000 * stages,
-    "busy-share": (
-        _by_the_busy_share,
-        lambda stages, most: max(1, math.ceil((stages - 1) * most / (1 - most))),
-    ),
-}
+WRONG = {"busy-share": _by_the_busy_share, "wrong-value": {"> most": ">= most"}}
 RIGHT = {"by a formula, NumPy's": _by_formula}
