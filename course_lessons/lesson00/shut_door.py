@@ -23,12 +23,12 @@ def _check_shut_door(answer: Any, judge: Judge) -> None:
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
     right = shut_door()
     if set(answer) != set(right):
-        judge.no("wrong-value", seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
+        judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
     if all(answer[who] == door - 1 for who, door in right.items()):
-        judge.no("wrong-value", seen=answer, expected="the first door is number 1")
+        judge.no(seen=answer, expected="the first door is number 1")
     odd = {who: door for who, door in answer.items() if door not in (1, 2, 3, 4, 5)}
     if odd:
-        judge.no("wrong-value", seen=odd, expected="whole numbers from 1 to 5")
+        judge.no(seen=odd, expected="whole numbers from 1 to 5")
     for who, reasons in _REASONS.items():
         if answer[who] != right[who]:
             judge.no(

@@ -53,7 +53,6 @@ EXERCISE = Exercise(
         _TWINS,
         draw=_draw,
         alike=operator.eq,
-        otherwise="wrong-value",
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
         shown=lambda number: f"{number:,.11g} bytes",
     ),

@@ -41,11 +41,11 @@ def _draw(random: Random) -> tuple[float, float, float, float]:
 def _read(judge: Judge, got: Any) -> tuple[float, str]:
     judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
     if len(got) != 2:
-        judge.no("wrong-value", seen=got, expected="two things: seconds, and the limit's name")
+        judge.no(seen=got, expected="two things: seconds, and the limit's name")
     if isinstance(got[0], str) and isinstance(got[1], numbers.Real):
-        judge.no("wrong-value", seen=got, expected="the seconds, then the limit's name")
+        judge.no(seen=got, expected="the seconds, then the limit's name")
     if got[1] not in ("compute", "memory", None):
-        judge.no("wrong-value", seen=got[1], expected="'compute' or 'memory'")
+        judge.no(seen=got[1], expected="'compute' or 'memory'")
     return judge.number(got[0]), got[1]
 
 
@@ -70,12 +70,6 @@ _TWINS = {
 }
 
 
-def _otherwise(got: tuple[float, str], right: tuple[float, str], *case: float) -> str:
-    if near(got[0], right[0]):
-        return "wrong-value"
-    return "wrong-value" if got[0] > right[0] else "wrong-value"
-
-
 EXERCISE = Exercise(
     id="01.least_seconds",
     title="Which limit binds?",
@@ -91,7 +85,12 @@ EXERCISE = Exercise(
     ),
     reference=least_seconds,
     check_answer=OverCases(
-        least_seconds, _CASES, _TWINS, read=_read, draw=_draw, alike=_alike, otherwise=_otherwise
+        least_seconds,
+        _CASES,
+        _TWINS,
+        read=_read,
+        draw=_draw,
+        alike=_alike,
     ),
     why="This is the roofline, written as a time. If a profile is far above this figure, something "
     "else is to blame: overhead, waiting, a bad memory pattern. Lesson 07 looks for it.",

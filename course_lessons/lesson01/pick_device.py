@@ -59,7 +59,6 @@ def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callabl
             where = _situation(available, broken)
             if works.asked_absent:
                 judge.no(
-                    "wrong-value",
                     seen=f"works({works.asked_absent[0]!r}) was called for {where}",
                     expected="works() only for kinds that are in the list",
                 )
@@ -68,7 +67,6 @@ def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callabl
             judge.is_a(got, str, "a string such as 'cuda'")
             if got not in (*_KINDS, "cpu"):
                 judge.no(
-                    "wrong-value",
                     seen=f"{got!r} for {where}",
                     expected="'cuda', 'xpu', 'mps', 'cpu'",
                 )

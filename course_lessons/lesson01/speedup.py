@@ -38,10 +38,6 @@ _TWINS = {
 }
 
 
-def _otherwise(got: float, right: float, *case: float) -> str:
-    return "wrong-value" if (got - 1) * (right - 1) < 0 else "wrong-value"
-
-
 EXERCISE = Exercise(
     id="01.speedup",
     title="Speed-up",
@@ -55,7 +51,12 @@ EXERCISE = Exercise(
         "larger number?",
     ),
     reference=speedup,
-    check_answer=OverCases(speedup, _CASES, _TWINS, draw=_draw, otherwise=_otherwise),
+    check_answer=OverCases(
+        speedup,
+        _CASES,
+        _TWINS,
+        draw=_draw,
+    ),
     why="Below 1 the device is slower. Name both times when you quote a speed-up: a slow CPU is an "
     "easy way to a large one.",
     diagnoses={

@@ -83,18 +83,16 @@ def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Calla
         got = time_it(device.launch, device.synchronize, device.clock, repeats)
         if judge is not None:
             if isinstance(got, (list, tuple)):
-                judge.no("wrong-value", seen=got, expected="one number, the median")
+                judge.no(seen=got, expected="one number, the median")
             got = judge.number(got)
             launched = f"{device.launches} launches for repeats={repeats}"
             if device.launches != repeats + 1:
                 few = "too-few" if device.launches <= repeats else "too-many"
                 judge.no(few, seen=launched, expected=f"{repeats + 1} launches")
             if not device.clock_calls:
-                judge.no(
-                    "wrong-value", seen="clock() was never called", expected="two times a launch"
-                )
+                judge.no(seen="clock() was never called", expected="two times a launch")
             if got < 0:
-                judge.no("wrong-value", seen=_ms(got), expected="a time above 0")
+                judge.no(seen=_ms(got), expected="a time above 0")
         return got
 
     return run
@@ -174,7 +172,6 @@ _OVER_DEVICES = OverCases(
     {name: tuple(map(_on_device, several)) for name, several in TIME_TWINS.items()},
     draw=_draw,
     read=lambda judge, got: got,
-    otherwise="wrong-value",
     situation=lambda jobs, first, queued, repeats: f"repeats={repeats}",
     shown=_ms,
 )

@@ -104,32 +104,28 @@ def _check_mean_loss(answer: Any, judge: Judge) -> None:
         seconds, value = _modelled(answer, feed)
         spent.append((seconds, usual))
         if isinstance(value, torch.Tensor):
-            judge.no("wrong-value", seen=f"a tensor on {value.device}", expected="a Python number")
+            judge.no(seen=f"a tensor on {value.device}", expected="a Python number")
         got.append(judge.number(value.item() if isinstance(value, np.generic) else value))
         if feed.steps != len(feed.tensors):
             judge.no(
-                "wrong-value",
                 seen=f"step was called {feed.steps} times",
                 expected=f"once for each of {len(feed.tensors)} batches",
             )
         early = any(c.direction == "device to host" and c.non_blocking for c in feed.counted.copies)
         if early and not feed.counted.synchronizations:
-            judge.no(
-                "wrong-value", seen="a non_blocking copy to the host, read without waiting for it"
-            )
+            judge.no(seen="a non_blocking copy to the host, read without waiting for it")
     losses = [[2 * value for value in feed.values] for feed in feeds]
     judge.closest(
         got,
         [sum(each) / len(each) for each in losses],
         {name: [list(map(twin, losses)) for twin in several(t)] for name, t in _TWINS.items()},
         alike=nearly(1e-5, 1e-6),
-        otherwise="wrong-value" if early else "wrong-value",
     )
     for feed, (seconds, usual) in zip(feeds, spent, strict=True):
         if feed.counted.races:
             judge.no("race", seen=f"{feed.counted.races} operations used what was still on its way")
         if feed.overwritten:
-            judge.no("wrong-value", seen=f"{feed.overwritten} copies into a batch still in use")
+            judge.no(seen=f"{feed.overwritten} copies into a batch still in use")
         if feed.let_go:
             judge.no("let-go", seen=f"{feed.let_go} batches dropped while their step was under way")
         _judge_waits(seconds, usual, feed, judge)
@@ -171,7 +167,7 @@ def _judge_waits(spent: float, usual: float, feed: _Feed, judge: Judge) -> None:
         judge.no("blocking", **times)
     if feed.loaded_at_first_step == n:
         judge.no("loads-first", **times)
-    judge.no("wrong-value" if feed.reads else "wrong-value", **times)
+    judge.no(**times)
 
 
 def mean_loss_that_waits(batches, step, device):

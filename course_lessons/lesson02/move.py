@@ -94,7 +94,7 @@ def _answer_to(batch: Any, answer: Any, device: torch.device, judge: Judge) -> A
         if isinstance(raised.error, RecursionError) and isinstance(batch, (dict, Sample)):
             judge.no("strings", seen=seen)
         if isinstance(raised.error, TypeError) and "Sample.__new__()" in seen:
-            judge.no("wrong-value", seen=seen)
+            judge.no(seen=seen)
         raise
 
 
@@ -123,7 +123,6 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
             copied = isinstance(got, NoTensor) or (type(got) is type(given) and same(got, given))
             seen, expected = ("a copy", "the object") if copied and not duck else (got, given)
             judge.no(
-                "wrong-value" if duck else "wrong-value" if copied else "wrong-value",
                 seen=f"{seen!r}",
                 expected=f"{expected!r}",
             )
@@ -147,10 +146,9 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
             _compare(got[key], value, device, depth + 1, judge)
     else:
         if _forms(got) != _forms(given) and _forms(got) == _forms(given)[::-1]:
-            judge.no("wrong-value", seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
+            judge.no(seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
         if len(got) != len(given):
             judge.no(
-                "wrong-value" if len(got) < len(given) else "wrong-value",
                 seen=f"{len(got)} things in a {kind}",
                 expected=f"{len(given)}",
             )
@@ -186,18 +184,18 @@ def _compare_tensors(
     got: Any, given: torch.Tensor, device: torch.device, depth: int, judge: Judge
 ) -> None:
     if not isinstance(got, torch.Tensor):
-        judge.no("wrong-value", seen=f"a {type(got).__name__}: {got}", expected="a tensor")
+        judge.no(seen=f"a {type(got).__name__}: {got}", expected="a tensor")
     if got.device != device:
         told = "one-level" if depth > 1 else "left-behind" if depth else "stays"
         if got.device != given.device or given.device.type != "cpu":
             told = "other-device"
         judge.no(told, seen=f"a tensor on {got.device}, {_deep(depth)}", expected=f"on {device}")
     if got.dtype != given.dtype:
-        judge.no("wrong-value", seen=f"{got.dtype}", expected=f"{given.dtype}")
+        judge.no(seen=f"{got.dtype}", expected=f"{given.dtype}")
     if got.shape != given.shape:
-        judge.no("wrong-value", seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
+        judge.no(seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
     if not equal(got, given.cpu()):
-        judge.no("wrong-value", seen=got.cpu(), expected=given.cpu())
+        judge.no(seen=got.cpu(), expected=given.cpu())
 
 
 EXERCISE = Exercise(

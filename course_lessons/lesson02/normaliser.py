@@ -56,7 +56,6 @@ _VALUES = OverCases(
     _TWINS,
     read=lambda judge, got: judge.is_a(got, torch.Tensor, "a tensor from forward()"),
     alike=nearly(1e-4, 1e-5),
-    otherwise="wrong-value",
     situation=lambda mean, std, images: f"images of shape {tuple(images.shape)}",
 )
 
@@ -69,7 +68,7 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
         before = images.clone()
         got = run_once(module, images, "made-there", judge)
         if not equal(images, before):
-            judge.no("wrong-value", seen="other images after forward", expected="the same images")
+            judge.no(seen="other images after forward", expected="the same images")
         return got
 
     _VALUES(applied, judge)
@@ -83,11 +82,9 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
         with counted_copies() as counted:
             got = _moved_along(module, images, counted, judge)
         if got.device != device:
-            judge.no(
-                "wrong-value", seen=f"a result on {got.device}", expected=f"a result on {device}"
-            )
+            judge.no(seen=f"a result on {got.device}", expected=f"a result on {device}")
         if not equal(got, right):
-            judge.no("wrong-value", seen=got.cpu(), expected=right)
+            judge.no(seen=got.cpu(), expected=right)
         if counted and counted.copies_to_device:
             judge.no(
                 "moves-by-hand",
@@ -96,7 +93,6 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
             )
         if used < 2 * len(mean):
             judge.no(
-                "wrong-value",
                 seen=f"{used} numbers in buffers that the result depends on",
                 expected=f"{2 * len(mean)}",
             )

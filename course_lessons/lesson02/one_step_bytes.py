@@ -56,23 +56,23 @@ _BACK = {
 def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
     answer = judge.listed(answer, "a pair: bytes to the device, bytes to the host")
     if len(answer) != 2:
-        judge.no("wrong-value", seen=answer, expected="two numbers")
+        judge.no(seen=answer, expected="two numbers")
     there, back = (judge.number(n.item() if hasattr(n, "item") else n) for n in answer)
     right, _ = one_step_bytes()
     ways = list(product(*(sizes.items() for sizes in _TRAVELLERS.values())))
     sums = {sum(size for _, size in way) for way in ways}
     if there < back and back in sums and any(there in sizes for sizes in ((4,), *_BACK.values())):
-        judge.no("wrong-value", seen=f"{there:,.0f} bytes to the device")
+        judge.no(seen=f"{there:,.0f} bytes to the device")
     if there == right + 4:
-        judge.no("wrong-value", seen=f"{there:,.0f} bytes to the device", expected="one way only")
+        judge.no(seen=f"{there:,.0f} bytes to the device", expected="one way only")
     if there in (right / 1000, right / 1024):
-        judge.no("wrong-value", seen=f"{there:,.3f} to the device", expected="bytes")
+        judge.no(seen=f"{there:,.3f} to the device", expected="bytes")
     for way in sorted(ways, key=lambda way: sum(bool(fault) for fault, _ in way)):
         if sum(size for _, size in way) == there:
             faults = [fault for fault, _ in way]
             break
     else:
-        judge.no("wrong-value", seen=f"{there:,.0f} bytes to the device")
+        judge.no(seen=f"{there:,.0f} bytes to the device")
     if any(faults):
         right_too = ("", "noise")  # who counts the noise has the images' bytes as well
         whole = [say(n) for n, fault in zip(_TRAVELLERS, faults, strict=True) if fault in right_too]

@@ -69,7 +69,7 @@ def _check_tower(answer: Any, judge: Judge) -> None:
         module.to(device)
         there = run_once(module, x.to(device), "hidden", judge)
         if there.device != device or not equal(there, right):
-            judge.no("wrong-value", seen=f"after `.to(device)` a result on {there.device}")
+            judge.no(seen=f"after `.to(device)` a result on {there.device}")
     for diagnosis, twin in {"": _RIGHT, **_TWINS}.items():
         wrong = [(w, x, got) for w, x, got in runs if not _explains(_RIGHT, w, x, got)]
         if not wrong:
@@ -122,10 +122,10 @@ def _judge_layers(
         "expected": f"{sum(int(np.prod(shape)) for shape in shapes)} numbers",
     }
     if given == sorted(shapes[::2]):
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     hidden = _what_is_hidden(module, x, device, judge) if len(found) < len(shapes) else ""
     if not hidden and len(set(shapes)) < len(shapes) and set(given) == set(shapes):
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     judge.no(hidden or "wrong-value", **shown)
 
 

@@ -91,7 +91,7 @@ _WEIGHTS = _over(
     look=_learnt,
     otherwise=lambda got, right, *_: "steps" if got["steps"] != right["steps"] else "not-trained",
 )
-_LOGITS = _over(GIVES, read=lambda judge, got: got, otherwise="wrong-value")
+_LOGITS = _over(GIVES, read=lambda judge, got: got)
 
 
 def _check_train_step(answer: Any, judge: Judge) -> None:
@@ -103,7 +103,7 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
         with counted_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
         if isinstance(got, torch.Tensor):
-            judge.no("wrong-value", seen=f"a tensor on {got.device}", expected="a NumPy array")
+            judge.no(seen=f"a tensor on {got.device}", expected="a NumPy array")
         judge.is_a(got, np.ndarray, "a NumPy array")
         at = next(model.parameters()).device
         if at != device:
@@ -125,7 +125,7 @@ def _judge_journeys(
     there, back = counted.bytes_to_device, counted.bytes_to_host
     batch = images.nbytes + labels.nbytes
     if back >= 2 * logits:
-        judge.no("wrong-value", seen=f"{back} bytes to the host", expected=f"{logits} bytes")
+        judge.no(seen=f"{back} bytes to the host", expected=f"{logits} bytes")
     if there > batch:
         judge.no(
             "loss-on-host" if there == images.nbytes + logits else "wrong-value",

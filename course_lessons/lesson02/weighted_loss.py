@@ -62,11 +62,11 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
     def weight(counts: list[int]) -> torch.Tensor:
         loss = judge.is_a(answer(counts, cpu), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
         if loss.weight is None:
-            judge.no("wrong-value", seen="weight: None")
+            judge.no(seen="weight: None")
         if loss.weight.device != cpu:
             judge.no("stays", seen=f"weight on {loss.weight.device}", expected="weight on cpu")
         if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
-            judge.no("wrong-value", seen=f"weights of {loss.weight.dtype}", expected="float32")
+            judge.no(seen=f"weights of {loss.weight.dtype}", expected="float32")
         return loss.weight
 
     _WEIGHTS(weight, judge)
@@ -78,12 +78,12 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
         if loss.reduction != "mean":
             judge.no("reduction", seen=f"reduction={loss.reduction!r}", expected="the mean")
         if loss.label_smoothing:
-            judge.no("wrong-value", seen=f"label_smoothing={loss.label_smoothing}", expected="none")
+            judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected="none")
         logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
         expected = F.cross_entropy(logits, labels, right)
         value = run_once(_Applied(loss, labels.to(place)), logits.to(place), "stays", judge)
         if not equal(value, expected):
-            judge.no("wrong-value", seen=value.cpu(), expected=expected)
+            judge.no(seen=value.cpu(), expected=expected)
         if place.type != "meta" and loss.to(cpu).weight.device != cpu:
             judge.no("stays", seen="a weight that .to() does not move")
 

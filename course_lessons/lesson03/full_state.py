@@ -74,13 +74,9 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_untouched(run, complete, judge)
     judge.is_a(got, dict, "a dict")
     if missing := [key for key in _KEYS if key not in got]:
-        judge.no(
-            "wrong-value", seen=f"keys {', '.join(map(str, got))}", expected=f"also {missing[0]}"
-        )
+        judge.no(seen=f"keys {', '.join(map(str, got))}", expected=f"also {missing[0]}")
     if extra := sorted(set(map(str, got)) - set(_KEYS)):
-        judge.no(
-            "wrong-value", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}"
-        )
+        judge.no(seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
     _judge_kinds(got, judge)
     try:
         got = through_file(got)
@@ -125,7 +121,7 @@ def _judge_kinds(got: dict[str, Any], judge: Judge) -> None:
                 "not-called", seen=f'"{key}": {type(value).__name__}', expected="what it returns"
             )
         if hasattr(value, "state_dict") or isinstance(value, (torch.Generator, random.Random)):
-            judge.no("wrong-value", seen=f'"{key}": a {type(value).__name__}', expected="its state")
+            judge.no(seen=f'"{key}": a {type(value).__name__}', expected="its state")
         if key.endswith("rng") and isinstance(value, (int, float)):
             judge.no("a-seed", seen=f'"{key}": {value!r}', expected="the state of a generator")
 

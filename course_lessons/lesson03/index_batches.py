@@ -42,7 +42,6 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
             wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
             if got != wanted:
                 judge.no(
-                    "wrong-value",
                     seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(
                         *other, *one
                     ),
@@ -58,22 +57,19 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
     due = [size] * (n // size) + [n % size] * (n % size > 0)
     shown = {"seen": f"{said}: batches of {sizes}", "expected": f"{due}"}
     if not whole:
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     if min(flat) > 0 and max(flat) == n:
         judge.no(
-            "wrong-value",
             seen=f"{said}: indices {min(flat)} to {max(flat)}",
             expected=f"0 to {n - 1}",
         )
     if len(flat) > len(set(flat)):
-        padded = set(flat) == set(range(n)) and set(sizes) == {size}
         judge.no(
-            "wrong-value" if padded else "wrong-value",
             seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
             expected=f"{n}",
         )
     if max(flat) >= n:
-        judge.no("wrong-value", seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
+        judge.no(seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
     if set(flat) != set(range(n)):
         told = "missing"
         if n % size and sizes == due[:-1]:
@@ -82,18 +78,16 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
             told = "first-dropped"
         judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
     if sorted(sizes, reverse=True) == due != sizes:
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     if sizes != due:
-        judge.no(
-            "wrong-value" if len(whole) == min(size, n) != -(-n // size) else "wrong-value", **shown
-        )
+        judge.no(**shown)
     if sorted(flat) in (flat, flat[::-1]):
-        judge.no("wrong-value", seen=f"{said}: {whole[:2]}", expected="a random order")
+        judge.no(seen=f"{said}: {whole[:2]}", expected="a random order")
     shown = {"seen": f"{said}: {whole[:2]}", "expected": "a random order of all indices"}
     if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     if size < n and all(batch == sorted(batch) for batch in whole):
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
 
 
 def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
@@ -139,7 +133,7 @@ def _index_lists(got: object, judge: Judge) -> list[list[int]]:
     judge.is_a(got, (list, tuple), "a list of index tensors")
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:
-            judge.no("wrong-value", seen=batch, expected="1-D int64 tensors")
+            judge.no(seen=batch, expected="1-D int64 tensors")
     return [batch.tolist() for batch in got]
 
 

@@ -52,7 +52,7 @@ def _case(at):
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[at], seed=at + 2)
 
 
-_MEAN = over(_mean, _case, len(_SIZES), _TWINS, read=python_float, otherwise="wrong-value")
+_MEAN = over(_mean, _case, len(_SIZES), _TWINS, read=python_float)
 
 
 def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
@@ -76,21 +76,20 @@ def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("mode-left", seen=words[model.training], expected=words[training])
         if any(part.training != training for part in model.modules()):
             judge.no(
-                "wrong-value",
                 seen=f"the model in {words[training]}, a layer of it in {words[not training]}",
                 expected=f"all in {words[training]}",
             )
         if any(not torch.equal(before[key], value) for key, value in model.state_dict().items()):
-            judge.no("wrong-value", seen="other weights or statistics", expected="the same model")
+            judge.no(seen="other weights or statistics", expected="the same model")
         if not torch.is_grad_enabled():
             judge.no("gradients-off", seen="gradients switched off", expected="on, as before")
         if not training and any(p.requires_grad for p in frozen.parameters()):
-            judge.no("wrong-value", seen="requires_grad = True", expected="False, as before")
+            judge.no(seen="requires_grad = True", expected="False, as before")
         if not all(p.requires_grad for p in model[:-1].parameters()):
             judge.no("gradients-off", seen="requires_grad = False", expected="True, as before")
         now = model[0].weight.grad
         if now is None or not torch.equal(now, gradient):
-            judge.no("wrong-value", seen="other gradients than before", expected="the same")
+            judge.no(seen="other gradients than before", expected="the same")
     _MEAN(answer, judge)
 
 

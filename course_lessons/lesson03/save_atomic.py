@@ -76,13 +76,10 @@ def _judge_left(path: Path, judge: Judge, diagnosis: str = "leftovers") -> None:
 def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
-        judge.no(
-            "wrong-value", seen="no rename", expected="a second file, renamed when it is whole"
-        )
+        judge.no(seen="no rename", expected="a second file, renamed when it is whole")
     for source, held in watch.renames:
         if source == path:
             judge.no(
-                "wrong-value",
                 seen="last.pt was moved away",
                 expected="last.pt, until it is replaced",
             )
@@ -98,10 +95,9 @@ def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
     call = watch.call
     if not any(watch.synced):
-        judge.no("wrong-value", seen=f"{call} on no new file", expected=f"{call} on the new file")
+        judge.no(seen=f"{call} on no new file", expected=f"{call} on the new file")
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
-            "wrong-value" if watch.saves else "wrong-value",
             seen=f"at {call} the new file was not complete",
             expected="a file that loads",
         )
@@ -113,12 +109,12 @@ def _judge_first(watch: Watch, path: Path, judge: Judge) -> None:
         held = torch.load(path, weights_only=True)
     except FileNotFoundError:
         there = ", ".join(p.name for p in path.parent.iterdir()) or word("nothing")
-        judge.no("wrong-value", seen=f"in the folder: {there}", expected="last.pt")
+        judge.no(seen=f"in the folder: {there}", expected="last.pt")
     except Exception as error:  # noqa: BLE001  (whatever torch.load cannot read)
         seen = f"after the first save: {type(error).__name__}"
-        judge.no("wrong-value", seen=seen, expected="a file that torch.load reads")
+        judge.no(seen=seen, expected="a file that torch.load reads")
     if not isinstance(held, dict) or set(held) != set(saved(1)):
-        judge.no("wrong-value", seen=held, expected=saved(1))
+        judge.no(seen=held, expected=saved(1))
     _expect_value(judge, path, 1, "after the first save")
 
 
@@ -127,7 +123,7 @@ def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
     if got != value:
         found = "a file that does not load" if path.exists() else "no file"
         seen = found if got is None else f"the state of save {got}"
-        judge.no("wrong-value", seen=f"{when}: {seen}", expected=f"the state of save {value}")
+        judge.no(seen=f"{when}: {seen}", expected=f"the state of save {value}")
 
 
 def _crashing(raw: Callable[..., Any], state: object, path: Path) -> None:

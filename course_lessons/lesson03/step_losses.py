@@ -14,7 +14,7 @@ from course_lessons.shared.checking import Calls, keeps, made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import SAID, SLIPS, over, sgd, small_model, weights_after
+from .checking import SLIPS, over, sgd, small_model, weights_after
 
 _READS = {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
 _READS |= {"__array__", "__format__", "__repr__", "__contains__"}
@@ -89,14 +89,13 @@ def _case(at):
     return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS, otherwise="wrong-value")
+_WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)
 _LOSSES = over(
     step_losses,
     _case,
     len(_SIZES),
     _GIVES,
     read=lambda judge, got: got,
-    otherwise="wrong-value",
 )
 
 
@@ -106,11 +105,9 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
         got = answer(model, batches, optimizer)
         judge.is_a(got, (list, tuple), "a list of Python floats")
         if not all(isinstance(value, float) for value in got):
-            judge.no(
-                "wrong-value", seen=f"{got[0]!r} ({type(got[0]).__name__})", expected="a float"
-            )
+            judge.no(seen=f"{got[0]!r} ({type(got[0]).__name__})", expected="a float")
         if len(got) != len(batches):
-            judge.no("wrong-value", seen=f"{len(got)} numbers", expected=f"{len(batches)} numbers")
+            judge.no(seen=f"{len(got)} numbers", expected=f"{len(batches)} numbers")
     _LOSSES(answer, judge)
     device = torch.device("cpu") if simgpu.problem() else simgpu.first()
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
@@ -151,7 +148,6 @@ from the device once at the end, not once a step: the check counts.
     why="If the batches are on the device already, Python waits only at the end of this loop. It can send the next step "
     "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
     diagnoses={
-        **SAID,
         "reads-each-step": "The training reads a value from the device again and again. On an "
         "accelerator each read stops the queue; so does a copy into a tensor on the CPU.",
         "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "

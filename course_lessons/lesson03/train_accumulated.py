@@ -15,7 +15,7 @@ from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import NotYet
 
-from .checking import SAID, sgd, small_model, weights_after
+from .checking import sgd, small_model, weights_after
 
 
 def train_accumulated(model, batches, optimizer, k):
@@ -92,7 +92,7 @@ def _case(at):
     return model, made_batches(sizes, seed=at + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwise="wrong-value")
+_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
@@ -107,14 +107,13 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         answer(model, batches, optimizer, k)
         if forwards and max(forwards) > most:
             judge.no(
-                "wrong-value",
                 seen=f"a batch of {max(forwards)} went through the model",
                 expected=f"at most {most} at a time",
             )
         if graphs.most > 1:
             judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
         if not graphs.training:
-            judge.no("wrong-value", seen="a forward pass in eval mode", expected="train mode")
+            judge.no(seen="a forward pass in eval mode", expected="train mode")
         due = [*range(k, len(batches), k), len(batches)]
         if ends != due and not elsewhere:
             elsewhere = k, ends, due
@@ -124,7 +123,6 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         if refused.diagnosis == "not-by-count" and elsewhere:
             k, ends, due = elsewhere
             judge.no(
-                "wrong-value",
                 seen=f"steps after {ends} batches, k = {k}",
                 expected=f"steps after {due} batches",
             )
@@ -173,7 +171,6 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
     why="Many loops divide by k and drop the tail. Nothing fails then, but the small last batch "
     "counts too much, and the last digits of each epoch are never learned from.",
     diagnoses={
-        **SAID,
         "all-graphs": "The graphs of several batches were alive at once, and all their activations "
         "with them: as much memory as the large batch takes.",
         "by-k": "A mean was divided by k. That is right only where a group has k batches of one size.",

@@ -57,8 +57,8 @@ def _case(at):
     return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
 
 
-_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS, otherwise="wrong-value")
-_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float, otherwise="wrong-value")
+_WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS)
+_MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float)
 
 
 def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:

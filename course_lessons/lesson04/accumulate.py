@@ -13,7 +13,7 @@ from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import made_batches, one_thread
-from .checking import PRECISION, REFUSED, Play, judge_precision, judge_runs, judge_scaler
+from .checking import Play, judge_precision, judge_runs, judge_scaler
 from .runs import Run, watched
 
 
@@ -79,27 +79,23 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_order(run: Run, sizes: Sequence[int], overflow: bool, judge: Judge) -> None:
     if max(run.sizes) > max(sizes):
         judge.no(
-            "wrong-value",
             seen=f"a batch of {max(run.sizes)} went through the model",
             expected=f"at most {max(sizes)} at a time",
         )
     if sum(run.sizes) < sum(sizes):
         judge.no(
-            "wrong-value",
             seen=f"{sum(run.sizes)} of {sum(sizes)} examples went through the model",
             expected="all of them",
         )
     steps = run.log.count("step") + run.log.count("bare step")
     if steps != 1 and not (overflow and steps == 0):
-        judge.no("wrong-value", seen=f"{steps} steps", expected="one step")
+        judge.no(seen=f"{steps} steps", expected="one step")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
     passes = [what for what in run.log if what in ("forward", "backward")]
     missing = passes.count("backward") < passes.count("forward")
     if missing or ("forward", "forward") in pairwise(passes):
-        last_forward = len(passes) - 1 - passes[::-1].index("forward")
         judge.no(
-            "wrong-value" if missing and "backward" in passes[:last_forward] else "wrong-value",
             seen=", ".join(passes),
             expected="a backward pass after each forward pass",
         )
@@ -135,8 +131,6 @@ them overflows, none counts. Gradients of an earlier step may still be there.
     why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
     "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
     diagnoses={
-        **PRECISION,
-        **REFUSED,
         "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
         "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them all.",
         "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",

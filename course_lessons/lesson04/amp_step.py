@@ -65,18 +65,18 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
                 waits.append("get_scale")
             judge_scaler(run, judge)
             if isinstance(got, torch.Tensor) and got.requires_grad:
-                judge.no("wrong-value", seen=repr(got), expected="the loss without its graph")
+                judge.no(seen=repr(got), expected="the loss without its graph")
             if waits:
                 return got
             judge.is_a(got, torch.Tensor, "a tensor")
             if got.dtype not in (torch.float32, torch.float64):
-                judge.no("wrong-value", seen=got.dtype, expected=torch.float32)
+                judge.no(seen=got.dtype, expected=torch.float32)
             return got
 
         plays = (_play(dtype),)
         back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
         if waits:
-            judge.no("wrong-value", seen=f"{waits[0]}()", expected="no call that waits")
+            judge.no(seen=f"{waits[0]}()", expected="no call that waits")
         judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
 
 

@@ -44,10 +44,10 @@ _CASES = [
 def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
     judge.is_a(got, (tuple, list), "a pair: dtype and True or False")
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
-        judge.no("wrong-value", seen=brief(got), expected="such as (torch.float32, False)")
+        judge.no(seen=brief(got), expected="such as (torch.float32, False)")
     scaler = got[1].item() if hasattr(got[1], "item") else got[1]
     if scaler not in (True, False):
-        judge.no("wrong-value", seen=repr(scaler), expected="such as (torch.float32, False)")
+        judge.no(seen=repr(scaler), expected="such as (torch.float32, False)")
     return got[0], bool(scaler)
 
 

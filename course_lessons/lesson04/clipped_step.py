@@ -105,7 +105,7 @@ Gradients of an earlier step may still be there.
     why="Clipped while they are scaled, nearly all gradients are above the limit and come out tens of "
     "thousands of times too small. With plain SGD the loss then hardly falls, and nothing looks broken.",
     diagnoses={
-        **REFUSED,
+        "steps-anyway": REFUSED["steps-anyway"],
         "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "
         "are clipped while they are still multiplied by the scale.",
         "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "

@@ -70,23 +70,6 @@ def _read(judge: Judge, got: Any) -> list[float]:
     return [judge.number(value) for value in judge.listed(got, "a list of numbers")]
 
 
-def _otherwise(
-    got: list[float], right: list[float], overflows: list[bool], init_scale: float, _: int
-) -> str:
-    """Say what happened at the first step whose scale is another."""
-    if len(got) != len(right):
-        return "wrong-value"
-    at = next(k for k, (scale, other) in enumerate(zip(got, right, strict=True)) if scale != other)
-    before = got[at - 1] if at else init_scale
-    if overflows[at]:
-        return "wrong-value"
-    if got[at] < before:
-        return "wrong-value"
-    if got[at] == before:
-        return "wrong-value"
-    return "wrong-value" if right[at] == before else "wrong-value"
-
-
 EXERCISE = Exercise(
     id="04.follow_scale",
     title="Be the scaler",
@@ -109,7 +92,6 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         read=_read,
         draw=_draw,
         alike=operator.eq,
-        otherwise=_otherwise,
     ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
     "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",

@@ -80,7 +80,7 @@ def _said(logits: torch.Tensor, targets: torch.Tensor) -> str:
 def _read(judge: Judge, got: Any) -> float:
     got = judge.is_a(got, torch.Tensor, "a tensor")
     if got.numel() != 1:
-        judge.no("wrong-value", seen=f"{got.numel()} numbers", expected="their mean")
+        judge.no(seen=f"{got.numel()} numbers", expected="their mean")
     return got.item()
 
 
@@ -89,7 +89,7 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         with _made_from_tensors() as made:
             got = answer(logits, targets)
         if made:
-            judge.no("wrong-value", seen=made[0], expected="a loss, made and then called")
+            judge.no(seen=made[0], expected="a loss, made and then called")
         return got
 
     def by_values(logits: torch.Tensor, targets: torch.Tensor) -> Any:
@@ -112,7 +112,6 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         read=_read,
         draw=_draw,
         alike=nearly(2e-5, 1e-6),
-        otherwise="wrong-value",
         situation=_said,
         shown=lambda value: f"{value:.6g}",
     )(by_values, judge)
@@ -138,12 +137,11 @@ def _judge_large(call: Callable[..., Any], judge: Judge) -> None:
                 expected=f"{expected:.6g}",
             )
         if not got.requires_grad:
-            judge.no("wrong-value", seen=repr(got), expected="a loss that can be differentiated")
+            judge.no(seen=repr(got), expected="a loss that can be differentiated")
         gradient = torch.autograd.grad(got, logits)[0].float()
         right = (values[0].sigmoid() - targets) / len(targets)
         if not torch.allclose(gradient, right, atol=2e-3):
             judge.no(
-                "wrong-value",
                 seen=f"the gradient {listed(gradient)} for the logits {listed(logits)}",
                 expected=listed(right),
             )

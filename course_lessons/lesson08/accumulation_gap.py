@@ -137,9 +137,9 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_traces(model, training, before, judge)
         if modes - {training}:
             ran = f"a forward pass in {_mode(not training)}"
-            judge.no("wrong-value", seen=ran, expected=f"{_mode(training)}, as the model is")
+            judge.no(seen=ran, expected=f"{_mode(training)}, as the model is")
         if isinstance(got, Tensor):
-            judge.no("wrong-value", seen=got, expected="a Python number")
+            judge.no(seen=got, expected="a Python number")
         return judge.number(got)
 
     _GAPS(traced, judge)
@@ -148,11 +148,11 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_traces(model: nn.Module, training: bool, before: list[Tensor], judge: Judge) -> None:
     after = [*model.parameters(), *model.buffers()]
     if not all(torch.equal(a, b) for a, b in zip(after, before, strict=True)):
-        judge.no("wrong-value", seen="other weights, or running statistics, after the call")
+        judge.no(seen="other weights, or running statistics, after the call")
     if any(p.grad is None or not bool((p.grad == 0.5).all()) for p in model.parameters()):
-        judge.no("wrong-value", seen="other gradients in the model after the call")
+        judge.no(seen="other gradients in the model after the call")
     if any(module.training != training for module in model.modules()):
-        judge.no("wrong-value", seen=f"{_mode(not training)} after the call")
+        judge.no(seen=f"{_mode(not training)} after the call")
 
 
 EXERCISE = Exercise(

@@ -61,7 +61,7 @@ def _judge_array(got: Any, right: np.ndarray, tensor: Tensor, judge: Judge) -> N
         judge.no("still-a-tensor", seen=got, expected="a NumPy array")
     judge.is_a(got, np.ndarray, "a NumPy array")
     if got.shape != right.shape:
-        judge.no("wrong-value", seen=got.shape, expected=right.shape)
+        judge.no(seen=got.shape, expected=right.shape)
     equal = np.array_equal(got.astype(float), right.astype(float))
     if got.dtype == right.dtype and equal:
         return

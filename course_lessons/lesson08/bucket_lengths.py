@@ -115,19 +115,6 @@ def _alike(got: _Seen, right: _Seen) -> bool:
     return math.isclose(got[1], right[1], rel_tol=1e-9)
 
 
-def _otherwise(got: _Seen, right: _Seen, lengths: Sequence[int], *costs: float) -> str:
-    numbers, _ = got
-    if not lengths:
-        return "wrong-value"
-    if numbers != sorted(set(numbers)):
-        return "wrong-value" if len(numbers) > len(set(numbers)) else "wrong-value"
-    if max(numbers, default=0) < max(lengths):
-        return "wrong-value"
-    if not set(numbers) <= set(lengths):
-        return "wrong-value"
-    return "wrong-value"
-
-
 def _read(judge: Judge, got: Any) -> list[float]:
     judge.is_a(got, (list, tuple), "a list of lengths")
     return [judge.number(n) for n in got]
@@ -172,7 +159,6 @@ No sequences, no lengths.
         read=_read,
         look=_look,
         alike=_alike,
-        otherwise=_otherwise,
         situation=_situation,
         shown=_shown,
     ),

@@ -131,7 +131,7 @@ def _read(judge: Judge, got: Any) -> list[int] | None:
         got = judge.listed(got, "a set or a list of block numbers")
     numbers = [plain(number) for number in got]
     if len(set(numbers)) < len(numbers) and set(numbers) <= {0, 1}:
-        judge.no("wrong-value", seen=brief(got))
+        judge.no(seen=brief(got))
     return sorted({judge.is_a(number, int, "whole block numbers") for number in numbers})
 
 

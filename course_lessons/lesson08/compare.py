@@ -139,12 +139,12 @@ def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
     for name, row in table.items():
         judge.is_a(row, (tuple, list), "a tuple: accuracies, seconds, bytes")
         if len(row) != 3:
-            judge.no("wrong-value", seen=row, expected="(accuracies, seconds, bytes)")
+            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
         scores = plain(row[0])
         if isinstance(row[1], (list, tuple)) and not isinstance(scores, (list, tuple)):
-            judge.no("wrong-value", seen=row, expected="(accuracies, seconds, bytes)")
+            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
         if isinstance(scores, (int, float)):
-            judge.no("wrong-value", seen=scores, expected="a list, one for each seed")
+            judge.no(seen=scores, expected="a list, one for each seed")
         judge.is_a(scores, (list, tuple), "a list of accuracies")
         numbers = [judge.number(value) for value in (*scores, *row[1:])]
         read[name] = dict(zip(_COLUMNS, (numbers[:-2], *numbers[-2:]), strict=True))
@@ -181,11 +181,11 @@ def _check_compare(answer: Callable[..., Any], judge: Judge) -> None:
     def traced(formats: Any, seeds: Sequence[int], *rest: Any) -> Any:
         table = _read(judge, answer(formats, seeds, *rest))
         if set(table) != set(formats):
-            judge.no("wrong-value", seen=list(table), expected=list(formats))
+            judge.no(seen=list(table), expected=list(formats))
         _judge_runs(rest[-1], formats, seeds, judge)
         if any(len(row["accuracies"]) != len(seeds) for row in table.values()):
             counts = [len(row["accuracies"]) for row in table.values()]
-            judge.no("wrong-value", seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
+            judge.no(seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
         return table
 
     _TABLES(traced, judge)
@@ -201,10 +201,9 @@ def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Ju
             if few and len(trained) == len(seeds):
                 judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
             if not few and len(trained) > len(seeds) + 1:
-                judge.no("wrong-value", seen=ran, expected=f"{len(seeds) + 1} trainings")
+                judge.no(seen=ran, expected=f"{len(seeds) + 1} trainings")
     if machine.kept:
         judge.no(
-            "wrong-value",
             seen=f"earlier networks during a training: {machine.kept}",
             expected="none",
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
 from random import Random
 from typing import Any
 
@@ -72,17 +71,6 @@ def _read(judge: Judge, got: Any) -> float | None:
     return judge.number(got)
 
 
-def _otherwise(got: float | None, right: int | None, rows: Sequence[Row]) -> str:
-    speedups = {n: s for n, *_, s in rows}
-    if right is None or got is None:
-        return "wrong-value" if right is None else "wrong-value"
-    if got not in speedups:
-        return "wrong-value"
-    if speedups[got] <= 1:
-        return "wrong-value"
-    return "wrong-value" if got < right else "wrong-value"
-
-
 def _situation(rows: list[tuple[int, float, float, float]]) -> str:
     pairs = ", ".join(f"{n}: {speedup}" for n, *_, speedup in rows)
     return f"speed-ups {pairs}"
@@ -109,7 +97,6 @@ the second device is faster, at this size **and at every larger one**, or `None`
         draw=_draw,
         read=_read,
         alike=operator.eq,
-        otherwise=_otherwise,
         situation=_situation,
         shown=lambda n: "None" if n is None else f"{n:g}",
     ),

@@ -87,9 +87,9 @@ def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judg
     if kind:
         judge.no(kind, seen=f"{got}, for {devices}", expected="on to the next device")
     if len(job.tried) > len(set(job.tried)):
-        judge.no("wrong-value", seen=tried, expected="each device once")
+        judge.no(seen=tried, expected="each device once")
     if job.tried != devices[: len(job.tried)]:
-        judge.no("wrong-value", seen=tried, expected="one after the other, from the first")
+        judge.no(seen=tried, expected="one after the other, from the first")
     if first != job.tried[-1]:
         judge.no(
             "tries-all" if first in job.tried else "wrong-value",
@@ -101,13 +101,13 @@ def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judg
         return
     for alone in right:
         if got == alone and got is not None:
-            judge.no("wrong-value", seen=got, expected=right)
+            judge.no(seen=got, expected=right)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         judge.is_a(got, tuple, "a pair: device, result")
         judge.no("wrong-type", seen=got, expected="a pair: device, result")
     if tuple(got) == right[::-1]:
-        judge.no("wrong-value", seen=got, expected=right)
-    judge.no("wrong-value" if got[0] != first else "wrong-value", seen=got, expected=right)
+        judge.no(seen=got, expected=right)
+    judge.no(seen=got, expected=right)
 
 
 def _judge_bug(answer: Callable[..., Any], bug: BaseException, judge: Judge) -> None:
@@ -135,16 +135,14 @@ def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge)
             said = "a RuntimeError without a text"
         for device in devices:
             if str(_REFUSALS[device]) not in said:
-                judge.no(
-                    "wrong-value", seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}"
-                )
+                judge.no(seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}")
         for device in devices:
             if device not in said:
-                judge.no("wrong-value", seen=said, expected=f"the name {device} too")
+                judge.no(seen=said, expected=f"the name {device} too")
         return
     except Exception as error:  # noqa: BLE001  (whatever else came out is the finding)
-        judge.no("wrong-value", seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
-    judge.no("wrong-value", seen=f"{got}, though nothing works", expected="RuntimeError")
+        judge.no(seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
+    judge.no(seen=f"{got}, though nothing works", expected="RuntimeError")
 
 
 EXERCISE = Exercise(

@@ -104,14 +104,13 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
             got = answer(run.encoder, run.batches())
         judge.is_a(got, Tensor, "a tensor")
         if run.asked < len(sizes):
-            judge.no("wrong-value", seen=f"{run.asked} batches asked for", expected=len(sizes))
+            judge.no(seen=f"{run.asked} batches asked for", expected=len(sizes))
         if run.trained or any(part.training for part in run.encoder.modules()):
             judge.no(
                 "train-mode", seen="an encoder in train mode", expected="in eval mode, as before"
             )
         if set(run.lengths) != {tokens for _, tokens in sizes}:
             judge.no(
-                "wrong-value",
                 seen=f"rows of {min(run.lengths)} tokens went in",
                 expected="whole rows",
             )
@@ -143,9 +142,9 @@ def _judge_held(run: _Encoding, sizes: Sequence[tuple[int, int]], judge: Judge) 
 def _judge_tokens(got: Tensor, outputs: Sequence[Tensor], judge: Judge) -> None:
     right = torch.cat([x[:, 0] for x in outputs])
     if got.dtype != right.dtype:
-        judge.no("wrong-value", seen=got.dtype, expected=right.dtype)
+        judge.no(seen=got.dtype, expected=right.dtype)
     if got.shape != right.shape:
-        judge.no("wrong-value", seen=tuple(got.shape), expected=tuple(right.shape))
+        judge.no(seen=tuple(got.shape), expected=tuple(right.shape))
     if torch.allclose(got, right):
         return
     twins = {

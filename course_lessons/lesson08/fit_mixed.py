@@ -97,24 +97,24 @@ def _judge_amp(
 ) -> None:
     for text in warned:
         if "torch.cuda.amp" in text and "deprecated" in text:
-            judge.no("wrong-value", seen=text.split("\n")[0])
+            judge.no(seen=text.split("\n")[0])
         if "CUDA is not available" in text or "'cuda'" in text:
             judge.no("names-cuda", seen=text.split("\n")[0])
     if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
     where = next(fit.model.parameters()).device
     if where.type != device.type:
-        judge.no("wrong-value", seen=where.type, expected=device.type)
+        judge.no(seen=where.type, expected=device.type)
     if fit.rows != right.rows:
-        judge.no("wrong-value", seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
+        judge.no(seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
     if len(fit.seen) < len(right.seen):
-        judge.no("wrong-value", seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
+        judge.no(seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
     found = ", ".join(sorted(str(d) for d in fit.dtypes))
     shown = {"seen": f"{found} out of the layers on {device.type}", "expected": str(*right.dtypes)}
     if fit.dtypes == {torch.float32}:
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
     if fit.dtypes != right.dtypes:
-        judge.no("wrong-value", **shown)
+        judge.no(**shown)
 
 
 def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) -> None:
@@ -126,7 +126,7 @@ def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) ->
             )
         if not 0.9 < factor < 1.1 or (fit.ways[0] - right.ways[0]).abs().max() > 0.05:
             seen = f"{values_of(fit.ways[0] * fit.seen[0])} at the last bias"
-            judge.no("wrong-value", seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
+            judge.no(seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
     elif factor < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
     elif (later := fit.seen[2] / right.seen[2] / factor) > 1.5:
@@ -144,7 +144,7 @@ def _judge_weights(
     if fit.same_as(right):
         return
     if not any(fit.steps):
-        judge.no("wrong-value", seen="no gradients when the steps were made", expected="some")
+        judge.no(seen="no gradients when the steps were made", expected="some")
     for kind, twin in _TWINS.items():
         twin((run := _Fit(device, 1)).model, list(batches), run.optimizer)
         if fit.same_as(run):
@@ -152,8 +152,8 @@ def _judge_weights(
     for step, (one, other) in enumerate(zip(fit.steps, right.steps, strict=True), 1):
         if not 0.8 * other < one < 1.25 * other:
             seen = f"a largest gradient of {one:.3g} at step {step} on {device.type}"
-            judge.no("wrong-value", seen=seen, expected=f"{other:.3g}")
-    judge.no("wrong-value", seen=f"weights off by {fit.off(right):.2g}", expected="0")
+            judge.no(seen=seen, expected=f"{other:.3g}")
+    judge.no(seen=f"weights off by {fit.off(right):.2g}", expected="0")
 
 
 EXERCISE = Exercise(

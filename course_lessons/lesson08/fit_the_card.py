@@ -76,7 +76,7 @@ def _read(judge: Judge, got: Any) -> Any:
 def _why(got: Any, right: Any, capacity: float, batch: int, formats: Formats) -> str:
     """Return what is wrong with a plan that follows no known mistake."""
     if got is None or right is None:
-        return "wrong-value" if got is None else "wrong-value"
+        return "wrong-value"
     if len(got) != 3 or got[0] not in formats or str in map(type, got[1:]):
         return "wrong-value"
     name, rows, parts = got

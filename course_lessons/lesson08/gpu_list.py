@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,22 +94,14 @@ def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
         return "first-only" if got == right[:1] else "wrong-value"
     if sorted(map(str, got)) == sorted(right):
         return "wrong-value"
-    text, wanted, (name, _) = next(
+    text, wanted, _ = next(
         (str(g), r, card) for g, r, card in zip(got, right, cuda.cards, strict=True) if g != r
     )
     if not isinstance(got[0], str):
         return "wrong-value"
     if not text.startswith(wanted.split()[0]):
         return "wrong-value" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
-    if name not in text:
-        return "wrong-value"
-    number, unit = wanted.split()[-2:]
-    if number not in re.findall(r"\d+\.?\d*", text.replace(name, "")):
-        return "wrong-value"
-    if unit not in text:
-        return "wrong-value"
-    parts, right_parts = (sorted(re.sub(r"[^\w.]", "", line)) for line in (text, wanted))
-    return "wrong-value" if parts == right_parts else "wrong-value"
+    return "wrong-value"
 
 
 _LINES = OverCases(
@@ -131,7 +122,7 @@ def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
     except RuntimeError as error:
         judge.no("no-card", seen=f"{error}", expected="[]")
     if got is None or list(got):
-        judge.no("wrong-value", seen=f"{got}", expected="[]")
+        judge.no(seen=f"{got}", expected="[]")
 
 
 EXERCISE = Exercise(

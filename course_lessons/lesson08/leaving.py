@@ -54,15 +54,15 @@ def _check_leaving(answer: Any, judge: Judge) -> None:
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
     if len(names) != len(right):
-        judge.no("wrong-value", seen=f"{len(names)} names", expected="six names")
+        judge.no(seen=f"{len(names)} names", expected="six names")
     for name in names:
         if name not in ("float16", "float32"):
-            judge.no("wrong-value", seen=name, expected="float16, float32")
+            judge.no(seen=name, expected="float16, float32")
     if len(set(names)) == 1:
-        judge.no("wrong-value", seen=names[0], expected="some of each")
+        judge.no(seen=names[0], expected="some of each")
     hits = sum(map(str.__eq__, names, right))
     if not hits:
-        judge.no("wrong-value", seen="0 of 6 are right")
+        judge.no(seen="0 of 6 are right")
     for fault, what, got, expected in zip(_LEAVING_FAULTS, _NAMES, names, right, strict=True):
         if got != expected:
             judge.no(fault, seen=f"{got} for {what}; {hits} of 6 are right")

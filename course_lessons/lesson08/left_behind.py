@@ -128,16 +128,13 @@ def _why(got: list[Any], right: list[str], module: nn.Module, device: torch.devi
     if not all(isinstance(name, str) for name in got):
         return "wrong-value"
     if sorted(set(got)) == right:
-        return "wrong-value" if len(got) > len(right) else "wrong-value"
+        return "wrong-value"
     for name in got:
         if name.split(".")[-1] in ("_parameters", "_buffers", "_modules"):
             return "torchs-own"
         if any(name.startswith(f"{one}{sign}") for one in right for sign in ".["):
             return "wrong-value"
-    if set(got) - set(right):
-        return "wrong-value"
-    registered = {*dict(module.named_parameters()), *dict(module.named_buffers())}
-    return "wrong-value" if set(right) - set(got) <= registered else "wrong-value"
+    return "wrong-value"
 
 
 def _said(value: Any) -> str:
@@ -176,7 +173,7 @@ def _check_left_behind(answer: Callable[..., Any], judge: Judge) -> None:
     before = names.values(left_behind)
     names(answer, judge)
     if names.values(left_behind) != before:
-        judge.no("wrong-value", seen=names.values(left_behind), expected=before)
+        judge.no(seen=names.values(left_behind), expected=before)
     if simgpu.problem():
         return  # there is no second device of one type to be had
     with other_device() as one, other_device() as other:

@@ -66,15 +66,15 @@ def ledger(device: str = "meta") -> tuple[float, ...]:
 def _check_memory_ledger(answer: Any, judge: Judge) -> None:
     given = judge.listed(answer, "a list of nine numbers")
     if len(given) != len(LEDGER):
-        judge.no("wrong-value", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
+        judge.no(seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
     if None in given:
-        judge.no("wrong-value", seen=given, expected="nine numbers")
+        judge.no(seen=given, expected="nine numbers")
     guesses, right = [judge.number(guess) for guess in given], ledger()
     first, *later = guesses
     if later == [b - a for a, b in itertools.pairwise(right)]:
-        judge.no("wrong-value", seen=given, expected="what is there after each line")
+        judge.no(seen=given, expected="what is there after each line")
     if first not in (0, right[0]) and nearly(1e-2)(guesses, [first / right[0] * n for n in right]):
-        judge.no("wrong-value", seen=f"{first:g} after the first line", expected="4 MiB")
+        judge.no(seen=f"{first:g} after the first line", expected="4 MiB")
     for at, why in enumerate(_LEDGER_WHY):
         if guesses[at] != right[at]:
             judge.no(

@@ -148,7 +148,7 @@ def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
     judge = Judge()
     line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
     if len(line) != 2:
-        judge.no("wrong-value", seen=line, expected="two numbers")
+        judge.no(seen=line, expected="two numbers")
     return Line(judge.number(line[0]), judge.number(line[1]), meter.crowded)
 
 

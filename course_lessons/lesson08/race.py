@@ -111,7 +111,7 @@ def _check_race(answer: Callable[..., Any], judge: Judge) -> None:
             _judge_race(answer, sizes, devices, judge)
         once = iter([4, 9])
         if len(answer(once, ("cpu", other), _Timer({}))) != 2:
-            judge.no("wrong-value", seen="a generator of 2 sizes", expected="2 rows")
+            judge.no(seen="a generator of 2 sizes", expected="2 rows")
 
 
 def _judge_race(
@@ -127,11 +127,11 @@ def _judge_race(
         diagnosis, seen, expected = timer.fault
         judge.no(diagnosis, seen=seen, expected=expected)
     if len(got) != len(sizes):
-        judge.no("wrong-value", seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
+        judge.no(seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
     for place in [(device, n) for n in sizes for device in (first, second)]:
         if place not in timer.timed:
             seen = f"never timed: {place[1]} × {place[1]} on {place[0]}"
-            judge.no("wrong-value", seen=seen, expected="each size on both devices")
+            judge.no(seen=seen, expected="each size on both devices")
     pairs = [(n, times[first, n], times[second, n]) for n in sizes]
     right = [(n, a, b, a / b) for n, a, b in pairs]
     judge.closest(
@@ -142,7 +142,6 @@ def _judge_race(
             for kind, twins in _ROWS.items()
         },
         alike=nearly(1e-6, 0.0),
-        otherwise="wrong-value",
     )
 
 
@@ -154,9 +153,9 @@ _ROWS = {
 def _read(row: Any, expected: tuple[float, ...], judge: Judge) -> tuple[float, ...]:
     judge.is_a(row, (tuple, list), "a row: size, two times, speed-up")
     if len(row) != 4 or row[0] != expected[0]:
-        judge.no("wrong-value", seen=row, expected=expected)
+        judge.no(seen=row, expected=expected)
     if any(hasattr(value, "median") for value in row):
-        judge.no("wrong-value", seen="a Measurement in a row", expected="its median")
+        judge.no(seen="a Measurement in a row", expected="its median")
     return tuple(judge.number(value) for value in row)
 
 

@@ -51,7 +51,7 @@ def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
         if writers != [0]:
             several = "twice" if set(writers) == {0} else "every-rank"
             judge.no(
-                several if len(writers) > 1 else "wrong-value" if writers else "wrong-value",
+                several if len(writers) > 1 else "wrong-value",
                 seen=f"saved by ranks {writers} of {ranks}",
                 expected="saved by rank 0, once",
             )
@@ -84,7 +84,7 @@ def _judge_state(state: Any, right: dict[str, Tensor], judge: Judge) -> None:
         )
         judge.no(kind, seen=seen, expected=f"{list(right)[:3]}, …")
     if not same(dict(state), dict(right)):
-        judge.no("wrong-value", seen=dict(state), expected=dict(right))
+        judge.no(seen=dict(state), expected=dict(right))
 
 
 EXERCISE = Exercise(

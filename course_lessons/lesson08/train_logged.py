@@ -122,7 +122,7 @@ def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
         )
     for (_, weights), (_, expected) in zip(got, right, strict=True):
         if not nearly(1e-3, 1e-5)(weights, expected):
-            judge.no("wrong-value", seen=weights, expected=expected)
+            judge.no(seen=weights, expected=expected)
     if problem := simgpu.problem():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
@@ -131,9 +131,9 @@ def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
 
 def _read(line: tuple[Any, ...], judge: Judge) -> tuple[float, ...]:
     if len(line) != 3:
-        judge.no("wrong-value", seen=line, expected="step, loss and samples a second")
+        judge.no(seen=line, expected="step, loss and samples a second")
     if any(isinstance(value, Tensor) for value in line[1:]):
-        judge.no("wrong-value", seen=line, expected="Python numbers")
+        judge.no(seen=line, expected="Python numbers")
     return tuple(judge.number(plain(value)) for value in line)
 
 

@@ -107,15 +107,14 @@ def _run(step: Callable[..., Any], judge: Judge | None = None) -> list[Any]:
 
 def _judge_step(got: Any, loss: Tensor, pair: _Pair, backwards: int, judge: Judge) -> None:
     if pair.outputs != {torch.float16}:
-        judge.no("wrong-value", seen=f"{pair.outputs}", expected="float16 out of the layers")
+        judge.no(seen=f"{pair.outputs}", expected="float16 out of the layers")
     if backwards > 1:
-        judge.no("wrong-value", seen=f"{backwards} backward passes", expected="one pass")
+        judge.no(seen=f"{backwards} backward passes", expected="one pass")
     judge.is_a(got, Tensor, "a tensor")
     if got.requires_grad:
-        judge.no("wrong-value", seen=got, expected="the loss without its graph")
+        judge.no(seen=got, expected="the loss without its graph")
     if not nearly(1e-3)(got, loss):
-        scaled = nearly(1e-2)(got / got.new_tensor(1024.0), loss)
-        judge.no("wrong-value" if scaled else "wrong-value", seen=got, expected=loss)
+        judge.no(seen=got, expected=loss)
 
 
 def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
@@ -141,7 +140,6 @@ def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
         right,
         {kind: [_run(twin) for twin in several(twins)] for kind, twins in TWO_TWINS.items()},
         alike=alike,
-        otherwise=lambda at: "wrong-value" if states[at][0] != right[at][0] else "wrong-value",
         say=say,
     )
 

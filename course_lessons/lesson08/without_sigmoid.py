@@ -37,16 +37,12 @@ def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
         own = {id(p) for p in model.parameters()}
         got = judge.is_a(answer(model), (tuple, list), "a tuple: network, loss, decide")
         if len(got) != 3:
-            judge.no(
-                "wrong-value", seen=f"{len(got)} things", expected="network, loss function, decide"
-            )
+            judge.no(seen=f"{len(got)} things", expected="network, loss function, decide")
         network, loss_fn, decide = got
         if not isinstance(network, nn.Module) and not callable(network):
-            judge.no("wrong-value", seen=network, expected="a module")
+            judge.no(seen=network, expected="a module")
         if isinstance(network, _Loss) or not isinstance(network, nn.Module):
-            judge.no(
-                "wrong-value", seen=f"first {brief(network, 60)}", expected="first the network"
-            )
+            judge.no(seen=f"first {brief(network, 60)}", expected="first the network")
         outputs = judge.is_a(network(x), Tensor, "a tensor from the network").detach()
         if not nearly(1e-4, 1e-4)(outputs, logits):
             stays = nearly()(outputs, probabilities)
@@ -78,15 +74,15 @@ def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
             except (RuntimeError, Raised) as error:  # probabilities outside 0 to 1
                 if "between 0 and 1" not in str(getattr(error, "error", error)):
                     raise
-                judge.no("wrong-value", seen="logits were refused", expected="a loss of logits")
+                judge.no(seen="logits were refused", expected="a loss of logits")
             if loss.numel() != 1:
-                judge.no("wrong-value", seen=f"{loss.numel()} numbers", expected="one, the mean")
+                judge.no(seen=f"{loss.numel()} numbers", expected="one, the mean")
             got.append(loss.item())
             right.append(_bce(logits, targets).item())
             for kind, of in _LOSSES.items():
                 for values, one in zip(known[kind], of, strict=True):
                     values.append(one(logits, targets).item())
-    judge.closest(got, right, known, alike=nearly(1e-4), otherwise="wrong-value")
+    judge.closest(got, right, known, alike=nearly(1e-4))
     for size in (18.0, 200.0):  # the sigmoid of 18 is 1 in float32
         far = torch.tensor([[size], [-size]])
         found = float(cases[0][0](far, torch.tensor([[0.0], [1.0]])))
@@ -97,15 +93,15 @@ def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
 
 def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
     if not callable(decide):
-        judge.no("wrong-value", seen=decide, expected="a function of logits")
+        judge.no(seen=decide, expected="a function of logits")
     edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
     for values in (edges, logits):
         got = judge.is_a(decide(values), Tensor, "a tensor from decide")
         if got.dtype != torch.bool:
-            judge.no("wrong-value", seen=got.dtype, expected=torch.bool)
+            judge.no(seen=got.dtype, expected=torch.bool)
         expected = values > 0
         if got.shape != expected.shape:
-            judge.no("wrong-value", seen=got, expected=expected)
+            judge.no(seen=got, expected=expected)
         if torch.equal(got, expected):
             continue
         known = {

@@ -2,7 +2,6 @@
 
 from course_lessons.lesson03.step_losses import _GIVES, _LEARNS
 
-
 _BACKWARD, _STEP = "loss.backward()", "optimizer.step()"
 _GIVEN = "torch.stack(losses).tolist()"
 WRONG = {
