@@ -459,7 +459,6 @@ def _never_ends(batch, device):
         ("normaliser", _buffers_beside_constants_that_are_carried, "moves-by-hand", "24 bytes"),
         ("normaliser", _one_buffer_unused, "not-held", "3 numbers in buffers"),
         ("move", _strings_without_end, "strings", "RecursionError"),
-        ("move", wrong(EX.move)["one-by-one"], "one-by-one", "missing 1 required"),
         ("tower", _made_with_the_device, "born-there", "layers on sim:0"),
         ("tower", _carries_some_layers, "moves-by-hand", "not find them all"),
     ],
