@@ -3,7 +3,6 @@
 from course_lessons.lesson06.largest_batch import largest_batch
 from course_lessons.shared.edited import edited
 
-
 WRONG = {
     "swallows": {"torch.OutOfMemoryError": "RuntimeError"},
     "not-collected": {"gc.collect()": ""},
