@@ -497,7 +497,7 @@ def test_the_challenge_is_judged_without_the_simulated_device_too(monkeypatch):
     for name in ("four micro-batches", "micro-batches of 8,192 rows", "a checkpoint a block"):
         assert EX.frugal_step.result(right(EX.frugal_step)[name]).outcome == "right"
     assert EX.frugal_step.result(plain_step).diagnosis == "does-not-fit"
-    assert EX.frugal_step.result(wrong(EX.frugal_step)["summed"]).diagnosis == "summed"
+    assert EX.frugal_step.result(wrong(EX.frugal_step)["last-part"]).diagnosis == "last-part"
 
 
 # --- snapshots ------------------------------------------------------------------------------------

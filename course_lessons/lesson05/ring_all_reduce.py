@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,8 +11,7 @@ from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.judge import NotYet, Raised
-from simgpu import cluster
+from course_utils.exercises.judge import Raised
 
 from .checking import words
 
@@ -70,123 +68,52 @@ _RINGS: tuple[tuple[tuple[int, ...], int, torch.dtype], ...] = (
 
 def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
     for shape, ranks, dtype in _RINGS:
-        asked: set[str] = set()
+        _judge_ring(answer, shape, ranks, dtype, judge)
 
-        def program(
-            dist: Any,
-            call: Callable[..., Any],
-            shape: tuple[int, ...] = shape,
-            dtype: torch.dtype = dtype,
-            asked: set[str] = asked,
-        ) -> Tensor:
-            x = _addend(shape, dtype, dist.get_rank())
-            call(x, _Watched(dist, asked))
-            got = x.clone()
-            x.zero_()  # the caller may do so, if nothing is on its way any more
-            return got
 
-        where = f"{ranks} ranks with {math.prod(shape)} numbers each"
-        try:
-            run = on_ranks(program, answer, ranks, judge, "deadlock", "other-partner")
-        except NotYet as refusal:
-            begun = "isend" in asked and asked & {"recv", "irecv"} and "in send" not in refusal.seen
-            in_vain = begun or "finished" in refusal.seen
-            if refusal.diagnosis == "deadlock" and in_vain:
-                judge.no("no-partner", seen=refusal.seen, expected=refusal.expected)
+def _judge_ring(
+    answer: Callable[..., Any], shape: tuple[int, ...], ranks: int, dtype: torch.dtype, judge: Judge
+) -> None:
+    asked: set[str] = set()
+
+    def program(dist: Any, call: Callable[..., Any]) -> Tensor:
+        x = _addend(shape, dtype, dist.get_rank())
+        call(x, _Watched(dist, asked))
+        got = x.clone()
+        x.zero_()  # the caller may do so, if nothing is on its way any more
+        return got
+
+    where = f"{ranks} ranks with {math.prod(shape)} numbers each"
+    try:
+        run = on_ranks(program, answer, ranks, judge, "deadlock", "wrong-value")
+    except Raised as raised:
+        if "before wait()" not in str(raised.error):
             raise
-        except Raised as raised:
-            if "before wait()" not in str(raised.error):
-                raise
-            judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
-        if collectives := sorted(asked & {*COLLECTIVES}):
-            judge.no("collective", seen=", ".join(collectives), expected="only send and receive")
-        if left := sum(run.unwaited):
-            judge.no("no-wait", seen=f"{where}: {left} × irecv without wait()", expected="wait()")
-        if any((each < _NOT_THERE / 2).any() for each in run.results):
-            seen = f"{where}: what was still to arrive is in the result"
-            judge.no("no-wait", seen=seen, expected="wait() first")
-        _judge_sums(run.results, shape, dtype, where, judge)
-        _judge_messages(run, shape, dtype, where, judge)
+        judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
+    judge.expect("collectives", sorted(asked & {*COLLECTIVES}), [])
+    judge.expect(f"irecv without wait(), {where}", sum(run.unwaited), 0, "no-wait")
+    if any((result < _NOT_THERE / 2).any() for result in run.results):
+        seen = f"{where}: what was still to arrive is in the result"
+        judge.no("no-wait", seen=seen, expected="wait() first")
+    total = torch.stack([_addend(shape, dtype, rank) for rank in range(ranks)]).sum(0)
+    got = torch.stack(run.results)
+    right = (got == total).flatten(1)
+    half_way = (right.sum(0) == 1).all() and right.any(1).all() and (got <= total).all()
+    diagnosis = "half-way" if half_way else "wrong-value"
+    for rank, result in enumerate(run.results):
+        judge.expect(f"x on rank {rank} of {where}", result, total, diagnosis)
+    most = 2 * (ranks - 1)
+    piece = math.ceil(math.prod(shape) / ranks) * dtype.itemsize
+    if max(run.sent) > most * piece:
+        seen = f"{where}: bytes sent by each rank: {words(run.sent)}"
+        judge.no("whole-tensors", seen=seen, expected=f"at most {most * piece} from each")
+    if run.steps > most:
+        seen = f"{where}: {run.steps} messages, one after the other"
+        judge.no("too-many-steps", seen=seen, expected=f"at most {most}")
 
 
 def _addend(shape: tuple[int, ...], dtype: torch.dtype, rank: int) -> Tensor:
     return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
-
-
-def _judge_sums(
-    results: Sequence[Tensor], shape: tuple[int, ...], dtype: torch.dtype, where: str, judge: Judge
-) -> None:
-    """Refuse a tensor on a rank that is not the sum over all ranks."""
-    given = [_addend(shape, dtype, rank) for rank in range(len(results))]
-    total = torch.stack(given).sum(0)
-    if all(torch.equal(each, total) for each in results):
-        return
-    got = torch.stack(list(results))
-    shares = [[_shares(number, at) for at, number in enumerate(each.flatten())] for each in results]
-    places = [(rank, at) for at in range(total.numel()) for rank in range(len(results))]
-    wrong = [(rank, at) for rank, at in places if shares[rank][at] != "1" * len(results)]
-    known = all(0 < len(shares[r][at]) <= len(results) for r, at in wrong)
-    often = [(r, at) for r, at in wrong if known and re.search("[2-9]", shares[r][at])]
-    rank, at = (often or wrong or [(0, 0)])[0]
-    why = "other-sum"
-    if all(torch.equal(each, own) for each, own in zip(results, given, strict=True)):
-        why = "not-in-place"
-    elif all(torch.allclose(each * len(results), total) for each in results):
-        why = "divided"
-    elif often:
-        why = "more-than-once"
-    elif any(torch.equal(each, total) for each in results):
-        why = "some-ranks"
-    elif ((got == total).sum(0) == 1).all():
-        why = "half-way"
-    elif (got == torch.stack(given)).all(0).any():
-        why = "left-over"
-    elif known:
-        why = "lacking"
-    held = _held(shares[rank][at], len(results)) if known else ""
-    number = results[rank].flatten()[at].item()
-    judge.no(
-        why,
-        seen=f"place {at} on rank {rank} holds {number:g}{held}, with {where}",
-        expected=f"{total.flatten()[at].item():g}, each rank's once",
-    )
-
-
-def _shares(number: Tensor, at: int) -> str:
-    """Return how often each rank's addend is in a number: a digit for each, rank 0's at the end."""
-    share = number.item() / (at + 1)
-    return f"{share:.0f}" if share == int(share) and share >= 0 else ""
-
-
-def _held(shares: str, ranks: int) -> str:
-    digits = shares.zfill(ranks)[::-1]
-    if not shares or len(digits) > ranks:
-        return ""
-    return ": " + ", ".join(f"{n} × rank {rank}'s" for rank, n in enumerate(digits) if n != "0")
-
-
-def _judge_messages(
-    run: cluster.Run, shape: tuple[int, ...], dtype: torch.dtype, where: str, judge: Judge
-) -> None:
-    """Refuse more bytes from a rank, or a longer chain of messages, than the ring needs."""
-    ranks = len(run.results)
-    size = math.prod(shape)
-    most = 2 * (ranks - 1) * math.ceil(size / ranks) * dtype.itemsize
-    if max(run.sent) > most:
-        whole = size * dtype.itemsize
-        alone = max(run.sent) > 1.5 * sorted(run.sent)[-2]
-        all_of_it = min(run.sent) >= (ranks - 1) * whole
-        judge.no(
-            "one-rank" if alone else "whole-tensors" if all_of_it else "too-many-bytes",
-            seen=f"{where}: bytes sent by each rank: {words(run.sent)}",
-            expected=f"at most {most} from each",
-        )
-    if run.steps > 2 * (ranks - 1):
-        judge.no(
-            "too-many-steps",
-            seen=f"{where}: {run.steps} messages, one after the other",
-            expected=f"at most {2 * (ranks - 1)}",
-        )
 
 
 EXERCISE = Exercise(
@@ -221,28 +148,14 @@ returned has returned. The cell below your answer draws it.
     "That is why large clusters can train at all. NCCL and gloo use rings, and trees where the tensors are small and the number of "
     "steps counts for more than the bytes.",
     diagnoses={
-        "deadlock": "The ranks wait for each other. If every rank sends first, nobody receives: begin sending "
-        "with `isend`, receive, and then wait.",
-        "no-partner": "A rank waits in vain. Each message needs a rank that sends it and one that receives it: compare who sends to "
-        "whom with who receives from whom.",
-        "other-partner": "What one rank sends is not what the other one receives. Compare sizes and dtypes.",
+        "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives it. Where every rank "
+        "begins with `send`, nobody receives. Begin with `isend`, then receive, and then call `wait()`.",
         "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
         "what they returned has returned.",
-        "collective": "That is a collective. Build it from sending and receiving.",
-        "not-in-place": "`x` is as it was. The sum belongs into `x` itself.",
-        "divided": "That is the mean. The task asks for the sum.",
         "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is done: now "
         "the complete pieces go round.",
-        "some-ranks": "Some ranks have the sum, and others do not.",
-        "more-than-once": "A rank's number is in a place more than once. What is complete must not be added again.",
-        "lacking": "Some places lack the numbers of some ranks. Follow one piece: on its first way round every rank adds "
-        "its numbers to it, and on its second every rank gets the whole.",
-        "left-over": "Some places never took part: they are as before on every rank. n need not divide the size.",
-        "other-sum": "Some places hold what no sum of the ranks' numbers for that place can be. Look at which piece a rank sends, at "
-        "which one the next expects, and at whether it has arrived when it is added.",
-        "one-rank": "One rank sends far more than the others. Its link is the bottleneck, and the more so the more ranks there are.",
-        "whole-tensors": "Each rank sends the whole tensor several times. Send pieces.",
-        "too-many-bytes": "The ranks send more than the target allows.",
+        "whole-tensors": "A rank sends more than the target allows. Cut the tensor into pieces, and let every rank send one piece in "
+        "each round, so that no link is the bottleneck.",
         "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one link do too: in each round, can "
         "every rank send one and receive one?",
     },

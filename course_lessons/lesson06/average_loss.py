@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, one_thread
-from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
 from course_utils.exercises.values import nearly
 
 
@@ -40,7 +38,7 @@ class _Evaluation:
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.model.register_forward_hook(lambda _, args, out: self._note(out))
         self.given, self.outputs, self.graph = Alive(), Alive(), Alive()
-        self.held: list[tuple[int, int, int]] = []
+        self.held: list[dict[str, int]] = []
         self.graphs = self.trained = 0
         self._pairs = [
             (torch.randn(n, 6, generator=generator), torch.randint(3, (n,), generator=generator))
@@ -55,7 +53,13 @@ class _Evaluation:
     def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Give out copies of the batches, one at a time."""
         for x, y in self._pairs:
-            self.held.append((self.given.bytes, self.outputs.bytes, self.graph.bytes))
+            self.held.append(
+                {
+                    "batches": self.given.bytes,
+                    "outputs": self.outputs.bytes,
+                    "saved activations": self.graph.bytes,
+                }
+            )
             pair = x.clone(), y.clone()
             self.given.add(*pair)
             yield pair
@@ -76,9 +80,9 @@ class _Evaluation:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
             return answer(self.model, self.batches(), self.loss_fn)
 
-    def growth(self, which: int) -> tuple[int, int]:
+    def growth(self, what: str) -> tuple[int, int]:
         """Return what was alive when the third batch was asked for, and when the last was."""
-        return self.held[2][which], self.held[-1][which]
+        return self.held[2][what], self.held[-1][what]
 
     def expected(self) -> float:
         """Return the mean over all rows."""
@@ -97,88 +101,36 @@ def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
     for on, run, sizes in zip((True, True, False), runs, _SIZES, strict=True):
         with torch.set_grad_enabled(on):
             result = run.run(answer)
-            left_on = torch.is_grad_enabled()
-        if on and not left_on:
-            judge.no("grad-off", seen="gradients are off for all that follows", expected="on again")
-        if left_on and not on:
-            judge.no("grad-on", seen="gradients are on for all that follows", expected="off again")
-        if len(run.held) < len(sizes):
-            judge.no("not-all", seen=f"{len(run.held)} batches", expected=f"all {len(sizes)}")
-        whats = ("batches", "outputs", "saved activations")
-        for which, diagnosis in ((2, "leak"), (0, "keeps-batches"), (1, "keeps-outputs")):
-            early, late = run.growth(which)
+            judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")
+        judge.expect("batches asked for", min(len(run.held), len(sizes)), len(sizes))
+        whats = {"saved activations": "leak", "batches": "keeps-batches", "outputs": "wrong-value"}
+        for what, diagnosis in whats.items():
+            early, late = run.growth(what)
             if late > 1.5 * early + 100:
-                judge.no(
-                    diagnosis,
-                    seen=f"{whats[which]} in memory: {early:,} bytes at batch 3, {late:,} at the last",
-                    expected="no more at the last than before",
-                )
-        if not all(p.requires_grad for p in run.model.parameters()):
-            judge.no("frozen", seen="parameters that need no gradient now", expected="as before")
-        if run.trained or any(part.training for part in run.model.modules()):
-            judge.no("mode", seen="a model in training mode", expected="in eval mode, as before")
-        if run.graphs:
-            judge.no("graph", seen="outputs that require a gradient", expected="no graph")
+                seen = f"{what} in memory: {early:,} bytes at batch 3, {late:,} at the last"
+                judge.no(diagnosis, seen=seen, expected="no more at the last than before")
+        frozen = sum(not p.requires_grad for p in run.model.parameters())
+        judge.expect("parameters that need no gradient", frozen, 0)
+        trained = run.trained or any(part.training for part in run.model.modules())
+        judge.expect("a model in training mode", bool(trained), False)
+        judge.expect("outputs that require a gradient", run.graphs, 0, "graph")
         if isinstance(result, Tensor):
-            judge.no("tensor", seen="a tensor", expected="a Python number")
+            judge.no("wrong-type", seen="a tensor", expected="a Python number")
         got.append(judge.number(result))
     right = [run.expected() for run in runs]
-    judge.closest(
-        got,
-        right,
-        {
-            name: [_values(twin, runs) for twin in several(twins)]
-            for name, twins in LOSS_TWINS.items()
-        },
-        alike=nearly(1e-4),
-        say=lambda at: (
-            f"{got[at]:.9g} for batches of {', '.join(map(str, _SIZES[at]))} rows",
-            f"{right[at]:.9g}",
-        ),
-    )
+    means = [_mean_of_means(run.model, run.batches(), run.loss_fn) for run in runs]
+
+    def say(at: int) -> tuple[str, str]:
+        rows = ", ".join(map(str, _SIZES[at]))
+        return f"{got[at]:.9g} for batches of {rows} rows", f"{right[at]:.9g}"
+
+    judge.closest(got, right, {"mean-of-means": [means]}, alike=nearly(1e-4), say=say)
 
 
-def _values(twin: Callable[..., Any], runs: Sequence[_Evaluation]) -> list[float]:
-    return [twin(run.model, run.batches(), run.loss_fn) for run in runs]
-
-
-def _average_of_means(model, batches, loss_fn):
+def _mean_of_means(model, batches, loss_fn):
     with torch.no_grad():
         losses = [loss_fn(model(x), y).item() for x, y in batches]
     return sum(losses) / len(losses)
-
-
-def _average_used_up(model, batches, loss_fn):
-    count = sum(len(x) for x, _ in batches)
-    with torch.no_grad():
-        return sum(loss_fn(model(x), y).item() * len(x) for x, y in batches) / count
-
-
-_COUNT = {"count += len(x)": "count += 1"}
-_QUIET = {"inference_mode": "no_grad"}
-_MISTAKES = {
-    "mean-of-means": _average_of_means,
-    "unweighted": {**_QUIET, "item() * len(x)": "item()"},
-    "by-batches": {**_QUIET, **_COUNT},
-    "sum": {**_QUIET, "total / count": "total"},
-    "sum-of-means": {"item() * len(x)": "item()", "total / count": "total"},
-    "values": (
-        {"item() * len(x)": "item() * x.numel()"},
-        {"count += len(x)": "count += x.numel()"},
-    ),
-    "last-only": ({"total +=": "total =", "count +=": "count ="}, {"total +=": "total ="}),
-    "short-left-out": tuple(
-        {"total += loss_fn": f"most = {most}\nif len(x) < most:\n    continue\ntotal += loss_fn"}
-        for most in ("max(len(x), count and most)", "most if count else len(x)")
-    ),
-    "first-left-out": {"in batches": "in list(batches)[1:]"},
-    "one-less": (
-        {"total / count": "total / (count - 1)"},
-        {**_COUNT, "item() * len(x)": "item()", "total / count": "total / (count - 1)"},
-    ),
-    "used-up": _average_used_up,
-}
-LOSS_TWINS: dict[str, Any] = twins_of(average_loss, _MISTAKES)
 
 
 EXERCISE = Exercise(
@@ -206,27 +158,10 @@ and nothing may pile up from batch to batch: no activations, no outputs, no inpu
     diagnoses={
         "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
         "graph, and the graph holds the activations of every batch so far.",
-        "grad-off": "Gradients are switched off, and stay off. A `with` block ends that.",
-        "grad-on": "Gradients were off before the call, and are on after it. A `with` block puts back what was.",
-        "frozen": "The parameters need no gradient any more. The next training would stand still.",
-        "mode": "The model was put into training mode. It stays in eval mode from beginning to end.",
-        "sum": "That is the sum over all samples. Nothing divides it.",
-        "sum-of-means": "That is the sum of the batches' means.",
-        "values": "The values of `x` are counted. A sample is a row.",
-        "short-left-out": "Batches that are smaller than one before are left out.",
-        "first-left-out": "The first batch is left out.",
-        "one-less": "The sum is divided by one less than it has terms. (The last number of `enumerate` is one less.)",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
         "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list made of `batches`, for example.",
-        "keeps-outputs": "The outputs of every batch are still in memory at the end.",
-        "tensor": "The mean is a tensor. On a GPU it would keep a place there, and more if it had a graph.",
         "mean-of-means": "The mean over batches is not the mean over samples where batches differ in size.",
-        "unweighted": "A batch's loss is already a mean over its rows. Before you divide by all rows, it has "
-        "to count once for each of its own.",
-        "by-batches": "The sum counts rows, and you divide it by the number of batches.",
-        "last-only": "That is the loss of the last batch alone.",
-        "used-up": "`batches` can be gone through only once: a second loop over it finds nothing.",
-        "not-all": "Not every batch was asked for.",
+        "grad-off": "Your function changes PyTorch's gradient mode for all code that follows. A `with` block puts back what was.",
     },
 )

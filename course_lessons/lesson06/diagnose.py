@@ -100,11 +100,9 @@ def _draw(source: random.Random) -> tuple[str]:
     )
 
 
-_FIRST, _SECOND = (f'found["requested"] <= within_reach{more}:' for more in ("", " + others"))
+_FIRST = 'found["requested"] <= within_reach:'
 _REACH = 'found["free"] + found["unallocated"]'
-_LESS = {"<= within_reach:": "< within_reach:", "<= within_reach +": "< within_reach +"}
 _TWINS = {
-    "less-than": (_LESS, *({old: new} for old, new in _LESS.items())),
     "half-the-reach": (
         {_FIRST: _FIRST.replace("within_reach", 'found["free"]')},
         {_FIRST: _FIRST.replace("within_reach", 'found["unallocated"]')},
@@ -112,37 +110,14 @@ _TWINS = {
         {_REACH: 'found["free"]'},
         {_REACH: 'found["unallocated"]'},
     ),
-    "others-alone": (
-        {"within_reach + others": "others"},
-        {"within_reach + others": 'found["free"] + others'},
-        {"within_reach + others": 'found["unallocated"] + others'},
-    ),
-    "others-too-many": (
-        {' - found["free"]': ""},
-        {' - found["process"]': ""},
-        {'found["process"]': 'found["allocated"]'},
-        {"within_reach + others": 'found["capacity"]'},
-    ),
-    "others-any": {_SECOND: "others > 0:"},
     "allocated": {_REACH: 'found["free"] + found["allocated"]'},
-    "others-first": (
-        {_FIRST: _FIRST[:-1] + " and others <= 0:"},
-        {_FIRST: _FIRST[:-1] + " and others <= 0:", _SECOND: "others > 0:"},
-        {'"fragmented"': '"someone else"'},
-    ),
-    "others-missed": {"within_reach + others": "within_reach"},
-    "always-the-same": tuple(
-        lambda message, text=text: text for text in ("fragmented", "someone else", "too large")
-    ),
-    "first-two-swapped": {'"someone else"': '"fragmented"', '"fragmented"': '"someone else"'},
-    "swapped": {'"someone else"': '"too large"', '"too large"': '"someone else"'},
 }
 
 
 def _read(judge: Judge, got: Any) -> str:
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, "one of the three texts") not in known:
-        judge.no("other-word", seen=got, expected=" / ".join(known))
+        judge.no(seen=got, expected=" / ".join(known))
     return got
 
 
@@ -156,10 +131,8 @@ def _situation(message: str) -> str:
 
 _DIAGNOSE = {
     ("too large", "fragmented"): "not-enough",
-    ("too large", "someone else"): "would-not-help",
     ("fragmented", "too large"): "enough-in-pieces",
     ("fragmented", "someone else"): "not-their-fault",
-    ("someone else", "too large"): "others-missed",
     ("someone else", "fragmented"): "not-enough",
 }
 
@@ -191,7 +164,7 @@ EXERCISE = Exercise(
         draw=_draw,
         read=_read,
         alike=operator.eq,
-        otherwise=lambda got, right, message: _DIAGNOSE[right, got],
+        otherwise=lambda got, right, message: _DIAGNOSE.get((right, got), "wrong-value"),
         situation=_situation,
         shown=repr,
     ),
@@ -199,27 +172,12 @@ EXERCISE = Exercise(
     "`expandable_segments` does nothing for a model that is too large. It doesn't close holes between living "
     "tensors either.",
     diagnoses={
-        "less-than": "A request of exactly as many bytes fits: the task says **no more than**.",
         "half-the-reach": "What is free **and** what is unallocated counts, both together.",
-        "others-alone": "With all that others hold, what is free and what is unallocated still count: all three together.",
-        "others-too-many": "That counts for others what is not theirs. They hold what is neither free nor this process's.",
-        "others-any": "You blame others wherever they hold anything. Ask first whether the request would fit with all that they "
-        "hold.",
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",
-        "others-first": "Where what is free and unallocated is enough, nobody else is to blame, whatever they hold. That comes "
-        "first.",
-        "always-the-same": "The answer is the same for every message.",
-        "first-two-swapped": "The first two answers are swapped.",
-        "swapped": "The last two answers are swapped.",
-        "other-word": "The answer is none of the three texts.",
         "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
         "are not the problem. The message gives the same advice every time.",
-        "would-not-help": "Even with all that others hold, the request would not fit. (Figures are rounded, so a little can seem "
-        "to be theirs.)",
         "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
         "failed because no single piece is.",
         "not-their-fault": "This process has enough bytes without those of others. Look at the pieces first.",
-        "others-missed": "Part of the card is neither free nor this process's. With it, the request would "
-        "fit.",
     },
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +12,12 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared import memory
-from course_lessons.shared.checking import Alive, how_far_off, keeps, norm, one_thread
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.checking import Alive, how_far_off, keeps, one_thread
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
+from course_utils.exercises.values import nearly
 from simgpu import elsewhere
 
 from .checking import ROWS, WIDTH, challenge_model
@@ -48,7 +48,8 @@ def plain_step(model, x, y, loss_fn, optimizer):
 
 @one_thread()
 def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
-    _judge_values(answer, judge)
+    for sizes in ((10, 13, 11), (ROWS,)):
+        _judge_values(answer, sizes, judge)
     if simgpu.problem():
         print("Judged without the simulated device: the result, and the activations that are kept.")
         return
@@ -63,49 +64,34 @@ def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
             "does-not-fit", seen=first, expected=f"a step in {ROOM}; plain takes {most:,} bytes"
         )
     if seconds > TIME * usual:
+        seen = f"{seconds / usual:.2f} times the modelled time of the plain step"
+        judge.no("too-dear", seen=seen, expected=f"at most {TIME} times")
+
+
+def _judge_values(answer: Callable[..., Any], sizes: tuple[int, ...], judge: Judge) -> None:
+    """Train a narrow network on the CPU with batches of these sizes, and compare with the plain steps."""
+    right = _plain_steps(sizes)
+    got = _steps(keeps(answer, judge, 1, 2), sizes)
+    if got["passes"] > MOST_PASSES * len(sizes) and sizes == (ROWS,):
+        seen = f"{got['passes']} passes through the first block for {ROWS:,} rows"
+        judge.no("too-dear", seen=seen, expected=f"at most {MOST_PASSES}")
+    for what in ("dtypes of the weights", "losses with a graph"):
+        judge.expect(what, got[what], right[what])
+    off = how_far_off(got["moved"], right["moved"])
+    if off > TOLERANCE:
+        rows = ", ".join(f"{n:,}" for n in sizes)
         judge.no(
-            "too-dear",
-            seen=f"{seconds / usual:.2f} times the modelled time of the plain step",
-            expected=f"at most {TIME} times",
+            "many-steps" if got["updates"] > len(sizes) else _mistake(got["moved"], sizes),
+            seen=f"weights whose change is {off:.1%} off that of the plain steps ({rows} rows)",
+            expected=f"at most {TOLERANCE:.0%} off",
         )
-
-
-def _judge_values(answer: Callable[..., Any], judge: Judge) -> None:
-    """Train a narrow network on the CPU, on few rows and on all, and compare with the plain steps."""
-    for sizes in ((10, 13, 11), (ROWS,)):
-        right = _plain_steps(sizes)
-        try:
-            got = _steps(keeps(answer, judge, 1, 2), sizes)
-        except Raised as problem:
-            if not isinstance(problem.error, _TooMany):
-                raise
-            judge.no("too-many-passes", seen=str(problem.error), expected="a few")
-        if got["dtypes"] != right["dtypes"]:
-            judge.no("other-dtype", seen=f"weights in {got['dtypes']}", expected=right["dtypes"])
-        if any(isinstance(loss, Tensor) and loss.requires_grad for loss in got["losses"]):
-            judge.no(
-                "keeps-graph", seen="a loss that requires a gradient", expected="a detached one"
-            )
-        losses, usual = ([judge.number(loss) for loss in run["losses"]] for run in (got, right))
-        if not norm(got["moved"]):
-            judge.no("no-step", seen="the same weights as before", expected="an optimizer step")
-        off = how_far_off(got["moved"], right["moved"])
-        if off > TOLERANCE:
-            rows = ", ".join(f"{n:,}" for n in sizes)
-            judge.no(
-                _why_off(got, sizes),
-                seen=f"weights whose change is {off:.1%} off that of the plain steps ({rows} rows)",
-                expected=f"at most {TOLERANCE:.0%} off",
-            )
-        most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
-        if any(abs(a - b) > most * b for a, b in zip(losses, usual, strict=True)):
-            judge.no(_why_loss(losses, usual, sizes), seen=losses, expected=usual)
+    most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
+    losses = [judge.number(loss) for loss in got["losses"]]
+    usual = [judge.number(loss) for loss in right["losses"]]
+    judge.expect("losses", losses, usual, alike=nearly(most, 0.0))
     if simgpu.problem() and got["peak"] > 0.5 * right["peak"]:
-        judge.no(
-            "does-not-fit",
-            seen=f"at most {got['peak']:,} bytes of activations at once",
-            expected=f"at most {0.5 * right['peak']:,.0f} bytes",
-        )
+        seen = f"at most {got['peak']:,} bytes of activations at once"
+        judge.no("does-not-fit", seen=seen, expected=f"at most {0.5 * right['peak']:,.0f} bytes")
 
 
 MOST_PASSES = 12  # a step of more cannot be quick enough
@@ -113,70 +99,40 @@ TOLERANCE = 0.02
 """How far the change of the weights may be from the plain steps': 16-bit formats round."""
 
 
-def _why_off(got: dict[str, Any], sizes: tuple[int, ...]) -> str:
-    if got["steps"] > len(sizes):
-        return "many-steps"
-    if got["rows"] < sum(sizes):
-        return "left-out"
-    for diagnosis, steps in FRUGAL_TWINS.items():
-        for step in several(steps):
-            if how_far_off(got["moved"], _twin_moved(step, sizes)) < TOLERANCE:
+def _mistake(moved: list[Tensor], sizes: tuple[int, ...]) -> str:
+    """Return the known mistake that changes the weights like this."""
+    for diagnosis, twins in FRUGAL_TWINS.items():
+        for twin in several(twins):
+            if how_far_off(moved, _steps(twin, sizes)["moved"]) < TOLERANCE:
                 return diagnosis
-    return "other-step"
-
-
-class _TooMany(Exception): ...
-
-
-def _why_loss(losses: list[float], usual: list[float], sizes: tuple[int, ...]) -> str:
-    for name, twin in _LOSS_TWINS.items():
-        like = [float(loss) for loss in _steps(twin, sizes)["losses"]]
-        if all(math.isclose(a, b, rel_tol=1e-4) for a, b in zip(losses, like, strict=True)):
-            return name
-    return "other-loss"
+    return "wrong-value"
 
 
 def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Return what steps of so many rows do to a narrow network.
-
-    That is losses, change of the weights, activations alive, updates, and rows that went in.
-    """
+    """Return what steps of so many rows do to a narrow network, and what they take."""
     torch.manual_seed(0)
     watch = Alive()
     model = challenge_model(4, 8) if sizes == (ROWS,) else challenge_model(8, 16)
     before = [p.detach().clone() for p in model.parameters()]
     for block in model[:-1]:
         block.watch = watch
+    model[0].calls = passes = []
     # With momentum, several small updates do not add up to a large one.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    losses, steps, rows = [], [], []
-    optimizer.register_step_post_hook(lambda *_: steps.append(1))
-    model[0].register_forward_pre_hook(lambda _, args: note(len(args[0])))
-
-    def note(n: int) -> None:
-        rows.append(n)
-        if len(rows) > MOST_PASSES and sizes == (ROWS,):
-            raise _TooMany(
-                f"more than {MOST_PASSES} passes through the first block for {ROWS:,} rows"
-            )
-
+    losses, updates = [], []
+    optimizer.register_step_post_hook(lambda *_: updates.append(1))
     for size in sizes:
         x, y = torch.randn(size, model[-1].in_features), torch.randint(10, (size,))
         losses.append(step(model, x, y, F.cross_entropy, optimizer))
-    moved = [p.detach() - b for p, b in zip(model.parameters(), before, strict=True)]
     return {
         "losses": losses,
-        "moved": moved,
+        "losses with a graph": sum(getattr(loss, "requires_grad", False) for loss in losses),
+        "moved": [p.detach() - b for p, b in zip(model.parameters(), before, strict=True)],
         "peak": watch.peak,
-        "steps": len(steps),
-        "rows": sum(rows),
-        "dtypes": ", ".join(sorted({str(p.dtype) for p in model.parameters()})),
+        "updates": len(updates),
+        "passes": len(passes),
+        "dtypes of the weights": ", ".join(sorted({str(p.dtype) for p in model.parameters()})),
     }
-
-
-@functools.cache
-def _twin_moved(step: Callable[..., Any], sizes: tuple[int, ...]) -> list[Tensor]:
-    return _steps(step, sizes)["moved"]
 
 
 @functools.cache
@@ -217,30 +173,18 @@ def _plain_cost() -> tuple[float, int]:
     return step_cost(plain_step, "2 GB")
 
 
-def _parts(cut: str, share: str) -> tuple[Callable[..., Any], ...]:
-    """Return twins that take the batch in N parts, for some N."""
-    edits = {"x.chunk(4), y.chunk(4)": f"x.{cut}, y.{cut}", _SHARE: share}.items()
-    return tuple(edited(frugal_step, {a: b.replace("N", n) for a, b in edits}) for n in "428")
-
-
-_SHARE = " * len(rows) / len(x)"
+_SHARE, _CHUNKS = " * len(rows) / len(x)", "x.chunk(4), y.chunk(4)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
+_UNWEIGHTED = (("chunk(N)", ""), ("chunk(N)", " / N"), (f"split({ROWS} // N)", " / N"))
 _MISTAKES = {
-    "summed": _parts("chunk(N)", ""),
-    "mean-of-means": _parts("chunk(N)", " / N"),
-    "fixed-share": _parts(f"split({ROWS} // N)", " / N"),
-    "by-rows": {_SHARE: " * len(rows)"},
-    "piles-up": ({"optimizer.zero_grad()": ""}, {"optimizer.zero_grad()": "", _SHARE: " / 4"}),
+    "mean-of-means": tuple(
+        {_CHUNKS: f"x.{cut}, y.{cut}".replace("N", n), _SHARE: share.replace("N", n)}
+        for cut, share in _UNWEIGHTED
+        for n in "428"
+    ),
     "last-part": ({**_ZERO_EACH, _SHARE: ""}, _ZERO_EACH),
 }
 FRUGAL_TWINS = twins_of(frugal_step, _MISTAKES)
-_ADD, _MEANS = "total += loss.detach()", "loss.detach() * len(x) / len(rows)"
-_LOSS_TWINS_MISTAKES = {
-    "last-loss": {_ADD: f"total = {_MEANS}"},
-    "loss-of-means": {_ADD: f"total += {_MEANS} / 4"},
-    "loss-summed": {_ADD: f"total += {_MEANS}"},
-}
-_LOSS_TWINS = twins_of(frugal_step, _LOSS_TWINS_MISTAKES)
 
 
 EXERCISE = Exercise(
@@ -269,29 +213,14 @@ block by block. In 16 bits the change of the weights may be 2 % off, and so may 
     "network and on the card: measure two before you choose.",
     diagnoses={
         "does-not-fit": "The step needs more memory than there is.",
-        "too-dear": "It fits, but it takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
+        "too-dear": "Your step takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
         "bfloat16 (use `torch.float16`). Computing something twice can cost less.",
-        "too-many-passes": "The first block runs more than twelve times in one step, and each run costs launches: that takes too long.",
-        "by-rows": "Each part's loss is multiplied by its rows, and nothing divides by the rows of all parts.",
-        "other-dtype": "The weights themselves have another dtype now.",
-        "last-loss": "The loss given back is that of the last part alone. The weights are right.",
-        "loss-of-means": "The loss given back is the mean of the parts' means. The parts are not equally large. The weights are right.",
-        "loss-summed": "The loss given back is the sum of the parts' means. The weights are right.",
-        "summed": "The gradients are several times too large: each part's loss is a mean over its own rows, and "
-        "the parts are added up.",
-        "mean-of-means": "The parts are not equally large, and a small one counts as much as a large one.",
-        "fixed-share": "Each part counts with one and the same share, whatever the batch. A smaller batch has fewer parts: weight each by "
-        "its rows.",
-        "piles-up": "The gradients of the step before are still in the sum.",
+        "mean-of-means": "Each part's loss is a mean over its own rows. It has to count with the part's share of the rows in "
+        "the batch.",
         "many-steps": "The optimizer changed the weights after each part. The parts belong to one step: their "
         "gradients add up first.",
         "last-part": "Only the last part's gradients were left: `zero_grad()` belongs before all parts, not "
         "before each.",
-        "left-out": "Not all rows of the batch went through the network.",
-        "other-step": "The weights are not those of the plain steps.",
-        "no-step": "The weights did not change.",
-        "other-loss": "The loss given back is not the mean over the batch. The weights are right.",
-        "keeps-graph": "The loss given back still has its graph. Detach it, so that nothing is kept.",
     },
     limit=60.0,
     may_change=True,

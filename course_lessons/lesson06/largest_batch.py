@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import gc
 import math
-import operator
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
-
-
-def _raw(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the learner's own function, whose errors a check wants to see as they are."""
-    return answer.__wrapped__
 
 
 def largest_batch(works, start=1, limit=None):
@@ -65,7 +56,7 @@ class _Card:
         self.tried.append(batch)
         self.left_over += [name for name, ref in self._held.items() if ref() is not None]
         if len(self.tried) > 200:
-            raise _Enough
+            raise RuntimeError("more than 200 tries")
         activations, cycle, result = _Activations(), _Activations(), _Activations()
         cycle.append(cycle)
         self._held = {
@@ -85,38 +76,20 @@ class _Activations(list):
     """What takes memory; like nothing, where one asks whether it is true."""
 
 
-class _Enough(Exception): ...
-
-
 @quick_collection()
 def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
-    cards = [_Card(most) for most, *_ in _SEARCHES]
-    got = [
-        _search(answer, card, start, limit, judge)
-        for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True)
-    ]
-    right = [_outcome(largest_batch, *search) for search in _SEARCHES]
-    twins = {
-        name: [[_outcome(one, *search) for search in _SEARCHES] for one in several(twin)]
-        for name, twin in TWINS.items()
-        if got != right
-    }
-
-    def say(at: int) -> tuple[str, str]:
-        return f"{got[at]!r}; {_told(cards[at], *_SEARCHES[at][1:])}", str(right[at])
-
-    judge.closest(got, right, twins, alike=operator.eq, otherwise="wrong-batch", say=say)
-    for card, (_, start, limit) in zip(cards, _SEARCHES, strict=True):
-        _judge_tries(card, start, limit, judge)
-    _judge_other_errors(answer, judge)
-    card = _Card(11)
-    found = answer(card.works)
-    if found != 11 or card.tried[0] != 1:
-        judge.no(
-            "defaults",
-            seen=f"{found!r} after {card.tried}, with start and limit left out",
-            expected="11, and 1 tried first",
-        )
+    for most, *arguments in _SEARCHES:
+        card = _Card(most)
+        try:
+            got = answer(card.works, *arguments)
+        except Raised as problem:
+            if not isinstance(problem.error, torch.OutOfMemoryError):
+                raise
+            seen = f"OutOfMemoryError, {_situation(card, *arguments)}"
+            judge.no("not-caught", seen=seen, expected="a number")
+        _judge_search(card, got, *arguments, judge=judge)
+    for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
+        _judge_other_error(answer, error, judge)
 
 
 _SEARCHES = (
@@ -135,99 +108,55 @@ _SEARCHES = (
     (500, 3, 48),
     (30, 64, 40),
     (1, 1, 1),
+    (11,),
 )
-"""The largest batch that fits, and the arguments ``start`` and ``limit``."""
+"""The largest batch that fits, and the arguments ``start`` and ``limit``, where given."""
 
 
-def _told(card: _Card, start: int, limit: int | None) -> str:
+def _situation(card: _Card, start: int = 1, limit: int | None = None) -> str:
     tried = f"{card.tried[:12]}{' …' if len(card.tried) > 12 else ''}"
-    return f"tried {tried} with start={start}, limit={limit}, of which {card.most} fit"
+    return f"tried {tried} with start={start}, limit={limit}, where {card.most} fit"
 
 
-def _outcome(function: Callable[..., Any], most: int, start: int, limit: int | None) -> Any:
-    try:
-        return function(_Card(most).works, start, limit)
-    except Exception as error:  # noqa: BLE001  (a twin that fails gives no number)
-        return error
-
-
-def _search(
-    answer: Callable[..., Any], card: _Card, start: int, limit: int | None, judge: Judge
-) -> Any:
-    raised: BaseException | None = None
-    got = None
-    try:
-        got = answer(card.works, start, limit)
-    except Raised as problem:
-        raised = problem.error
-    tried = _told(card, start, limit)
-    if isinstance(raised, torch.OutOfMemoryError):
-        judge.no("not-caught", seen=f"OutOfMemoryError; {tried}", expected="a number")
-    if isinstance(raised, ValueError) and "a batch is" in str(raised):
-        judge.no("no-batch", seen=str(raised), expected="batches from 1 on")
-    if isinstance(raised, _Enough):
-        judge.no("too-many", seen=f"more than 200 tries; {tried}", expected="a few")
-    if raised is not None:
-        raise Raised(raised)
-    for name in ("result-kept", "held-by-error", "not-collected"):
-        if name in card.left_over:
-            judge.no(name, seen=f"still there when the next was tried; {tried}", expected="nothing")
-    if limit is not None and max(card.tried, default=0) > limit:
-        judge.no("over-limit", seen=tried, expected=f"no batch above {limit}")
-    got = got.item() if isinstance(got, np.generic) else got
-    return got if got is None else judge.is_a(got, (int, float), "a whole number")
-
-
-def _judge_tries(card: _Card, start: int, limit: int | None, judge: Judge) -> None:
-    tried = _told(card, start, limit)
+def _judge_search(
+    card: _Card, got: Any, start: int = 1, limit: int | None = None, *, judge: Judge
+) -> None:
+    """Refuse a result, or a series of tries, that is not what the task asks for."""
+    situation = _situation(card, start, limit)
+    for diagnosis in ("result-kept", "held-by-error", "not-collected"):
+        if diagnosis in card.left_over:
+            seen = f"still there at the next try, {situation}"
+            judge.no(diagnosis, seen=seen, expected="nothing of the try before")
+    judge.number(got)
     right = min(card.most, limit or card.most)
-    if len(set(card.tried)) < len(card.tried):
-        judge.no("twice", seen=tried, expected="no batch twice")
     rises = 1 + max(0, math.ceil(math.log2((right + 1) / start)))
     doubled = [start * 2**i for i in range(rises) if limit is None or start * 2**i <= limit]
-    if card.tried[: len(doubled)] != doubled:
-        judge.no("not-doubling", seen=tried, expected=f"first {doubled}")
-    top = start if right < start else min(2 ** (rises - 1) * start, (limit or math.inf) + 1)
-    halvings = math.ceil(math.log2(max(top, 2)))
-    if len(card.tried) > rises + halvings:
-        judge.no("too-many", seen=tried, expected=f"at most {rises + halvings} tries")
+    over = sum(batch > (limit or math.inf) for batch in card.tried)
+    for what, seen, expected in (
+        ("largest batch", got, right),
+        ("tries above the limit", over, 0),
+        ("batches tried again", len(card.tried) - len({*card.tried}), 0),
+        ("first tries", card.tried[: len(doubled)], doubled),
+    ):
+        if seen != expected:
+            judge.no(seen=f"{what}: {seen}; {situation}", expected=f"{what}: {expected}")
+    gap = start if right < start else min(2 ** (rises - 1) * start, (limit or math.inf) + 1)
+    most = rises + math.ceil(math.log2(max(gap, 2)))
+    if len(card.tried) > most:
+        judge.no(seen=f"{len(card.tried)} tries; {situation}", expected=f"at most {most}")
 
 
-_RETURN = "return good"
-_GAP = "while bad - good > 1:"
-_TOP = "bad = min(bad, batch)"
-_MISTAKES = {
-    "only-doubled": {_GAP: "while False:"},
-    "first-that-fails": ({_RETURN: "return good + 1"}, {_RETURN: "return bad"}),
-    "one-less": {_RETURN: "return max(good - 1, 0)"},
-    "limit-left-out": {"limit + 1": "limit"},
-    "under-limit": (
-        {_TOP: f"if batch >= bad:\n    return good\n{_TOP}"},
-        {_TOP: f"if batch >= bad and good:\n    return good\n{_TOP}"},
-    ),
-    "gap-too-wide": {_GAP: "while bad - good > 2:"},
-    "start-fails": (
-        {_GAP: "while good and bad - good > 1:"},
-        {_GAP: "while (good or start > (limit or start)) and bad - good > 1:"},
-        {"good, bad = 0": "good, bad = start // 2"},
-    ),
-    "none-fits": ({_RETURN: "return good or None"}, {_RETURN: "return max(good, 1)"}),
-    "reads-result": {"works(batch)\nfine = True": "fine = bool(works(batch))"},
-}
-TWINS: dict[str, Any] = twins_of(largest_batch, _MISTAKES)
+def _judge_other_error(answer: Callable[..., Any], error: Exception, judge: Judge) -> None:
+    def works(batch: int) -> None:
+        if batch > 3:
+            raise error
 
-
-def _judge_other_errors(answer: Callable[..., Any], judge: Judge) -> None:
-    for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
-
-        def works(batch: int, error: Exception = error) -> None:
-            if batch > 3:
-                raise error
-
-        try:
-            got = _raw(answer)(works, 1, 50)
-        except type(error):
-            continue
+    try:
+        got = answer(works, 1, 50)
+    except Raised as problem:
+        if problem.error is not error:
+            raise
+    else:
         judge.no("swallows", seen=f"{got!r}, although works raised {error!r}", expected=repr(error))
 
 
@@ -256,31 +185,13 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
     why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search that "
     "tries again while it holds the error fails at batches that would fit.",
     diagnoses={
-        "not-caught": "Running out of memory ended the search, instead of telling it something.",
+        "not-caught": "Running out of memory ended your search. It should tell the search that this batch is too large.",
         "swallows": "An error that is not about memory was taken for one. A wrong shape in the model would "
         "now look like a batch that is too large.",
         "held-by-error": "When the next batch was tried, the memory of the try before was still held by what held its frames: "
         "the error. Leave the `except` block first, and keep no error.",
         "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
         "They wait for the garbage collector: `gc.collect()` after each try.",
-        "result-kept": "What `works` had returned was still held at the next try.",
-        "over-limit": "A batch above `limit` was tried.",
-        "wrong-batch": "That is not the largest batch that fits.",
-        "only-doubled": "The doubling is there, and the halving is not: the gap between the last that fitted and the first that "
-        "did not is never searched.",
-        "first-that-fails": "That is the first batch that does not fit.",
-        "one-less": "That is one less than the largest batch that fits.",
-        "limit-left-out": "`limit` itself may be tried.",
-        "under-limit": "Where doubling would pass `limit`, the search ends. Between the last batch that fitted and `limit` "
-        "others may fit.",
-        "gap-too-wide": "The halving ends too early: one batch in the gap is never tried.",
-        "start-fails": "Where `start` does not fit, smaller batches may: the search goes on between 0 and `start`.",
-        "none-fits": "Where no batch fits, the answer is 0.",
-        "reads-result": "What `works` returns says nothing. It worked where it raised no error.",
-        "defaults": "Called with `works` alone, the search is another one: `start` is 1, and there is no limit.",
-        "twice": "A batch was tried twice.",
-        "too-many": "That took more tries than doubling and halving need.",
-        "not-doubling": "The first tries are not `start`, twice that, four times that, and so on.",
-        "no-batch": "Something was tried that is no batch: a batch is a whole number from 1 on.",
+        "result-kept": "You still hold what `works` returned when the next batch is tried, so its memory isn't free.",
     },
 )

@@ -68,15 +68,13 @@ def _read(judge: Judge, got: Any) -> dict[str, float]:
     keys = ("parameters", "gradients", "optimizer", "buffers")
     judge.is_a(got, dict, "a dict")
     if set(got) != set(keys):
-        judge.no("other-keys", seen=list(got), expected=list(keys))
+        judge.no(seen=list(got), expected=list(keys))
     return {key: judge.number(got[key]) for key in keys}
 
 
 _EVERY = "p for _, p in model.named_parameters(remove_duplicate=False)"
-_BOTH = "p for p in (*model.parameters(), *model.buffers())"
 _TRAINED = "p for p in model.parameters() if p.requires_grad"
 _GRADIENTS = '"gradients": trained'
-_EXISTING = "p.grad for p in model.parameters() if p.grad is not None"
 _NUMBERS = "sum(p.numel() for p in model.parameters() if p.requires_grad)"
 _TWINS = {
     "elements": {" * t.element_size()": ""},
@@ -86,28 +84,7 @@ _TWINS = {
         {"_parameter * trained": "_parameter * 4 * " + _NUMBERS},
         {"t.element_size()": "next(model.parameters()).element_size()"},
     ),
-    "first-dimension": {"t.numel()": "(len(t) if t.dim() else 1)"},
-    "state-numbers": {"_parameter * trained": "_parameter * " + _NUMBERS},
-    "always-adam": {"states_per_parameter * trained": "2 * trained"},
-    "one-too-many": {"_parameter * trained": "_parameter * trained + trained"},
-    "trained-only": {"size(model.parameters())": "trained"},
-    "not-within": (
-        {
-            "size(model.parameters())": "size(model.parameters(recurse=False))",
-            "for p in model.parameters()": "for p in model.parameters(recurse=False)",
-            "model.buffers()": "model.buffers(recurse=False)",
-        },
-    ),
-    "own-buffers": {"model.buffers()": "model.buffers(recurse=False)"},
     "no-buffers": {"size(model.buffers())": "0"},
-    "float-buffers": {"model.buffers()": "b for b in model.buffers() if b.is_floating_point()"},
-    "buffers-in-both": {"size(model.parameters())": f"size({_BOTH})"},
-    "not-bytes": (
-        {"for t in tensors)": "for t in tensors) / 2**20"},
-        {"for t in tensors)": "for t in tensors) / 1e6"},
-        {"for t in tensors)": "for t in tensors) // 1024"},
-        {"for t in tensors)": "for t in tensors) * 8"},
-    ),
     "frozen": (
         {" if p.requires_grad": ""},
         {"_parameter * trained": "_parameter * size(model.parameters())"},
@@ -117,17 +94,6 @@ _TWINS = {
         {_TRAINED: f"{_EVERY} if p.requires_grad", "size(model.parameters())": f"size({_EVERY})"},
         {"size(model.parameters())": f"size({_EVERY})"},
         {"model.buffers()": "b for _, b in model.named_buffers(remove_duplicate=False)"},
-    ),
-    "saved-buffers": {
-        "model.buffers()": "model.state_dict(keep_vars=True).values()) - size(" + _EVERY
-    },
-    "buffers-learn": {
-        _TRAINED: f"{_BOTH} if p.is_floating_point()",
-        "size(model.parameters())": f"size({_BOTH})",
-    },
-    "no-gradient-yet": (
-        {_GRADIENTS: f'"gradients": size({_EXISTING})'},
-        {_TRAINED: _EXISTING},
     ),
 }
 
@@ -158,7 +124,6 @@ differ, and a tensor that two layers share counts once.
         twins_of(state_bytes, _TWINS),
         read=_read,
         alike=operator.eq,
-        otherwise=lambda got, right, *_: next(key for key in right if got[key] != right[key]),
         situation=lambda model, states: f"{model.called}, {states} states",
         shown=lambda sizes: ", ".join(
             f"{key} {size:,.0f}" if size == int(size) else f"{key} {size:.4g}"
@@ -168,30 +133,11 @@ differ, and a tensor that two layers share counts once.
     why="This sum is the part of the memory that does not depend on the batch. For Adam in float32 it is "
     "four times the weights, and if it alone exceeds the card, no batch size helps.",
     diagnoses={
-        "other-keys": "The dict has other keys than the four of the task.",
         "elements": "That is how many numbers there are, not how many bytes.",
         "always-four": "Not every tensor has four bytes a number: there are float16, float64, int64 and "
         "bool tensors here.",
         "frozen": "A frozen parameter gets no gradient, and the optimizer keeps nothing for it.",
         "tied-twice": "Two layers share one tensor here, and memory holds it once.",
-        "saved-buffers": "A buffer can be left out of `state_dict()` and is in memory all the same.",
-        "buffers-learn": "Buffers are no parameters: they get no gradient and no optimizer state.",
-        "first-dimension": "`len` of a tensor is its first dimension, and not how many numbers it holds.",
-        "state-numbers": "The optimizer's figure is in numbers, not in bytes.",
-        "always-adam": "The optimizer's figure does not depend on `states_per_parameter`.",
-        "one-too-many": "The optimizer's figure is that of one number more for each number it trains. (The gradients have a line of their own.)",
-        "trained-only": "A frozen parameter is in memory too, and counts among the parameters.",
-        "not-within": "Only what the model itself holds is counted, not what its layers hold.",
-        "own-buffers": "Only the buffers that the model itself holds are counted, not those of its layers.",
         "no-buffers": "The buffers are left out.",
-        "float-buffers": "Only floating-point buffers are counted. Whole numbers take memory too.",
-        "buffers-in-both": "The buffers are counted among the parameters as well.",
-        "not-bytes": "That is not in bytes.",
-        "parameters": "The parameters' figure is not right.",
-        "gradients": "The gradients' figure is not right. The parameters' is.",
-        "optimizer": "The optimizer's figure is not right. Parameters and gradients are.",
-        "buffers": "The buffers' figure is not right. All others are.",
-        "no-gradient-yet": "No gradient exists yet: before the first backward, `p.grad` is None. Compute what "
-        "the gradients **will** take.",
     },
 )

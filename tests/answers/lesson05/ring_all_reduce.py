@@ -9,7 +9,7 @@ from course_lessons.lesson05.ring_all_reduce import ring_all_reduce
 from course_lessons.shared.edited import edited
 
 
-def _ring_by_rank_0(x, dist):
+def ring_by_rank_0(x, dist):
     others = range(1, dist.get_world_size())
     if dist.get_rank():
         dist.send(x, 0)
@@ -40,19 +40,9 @@ def _ring_rounding_down(x, dist):
     ring_all_reduce(x.view(-1)[: x.numel() // n * n], dist)
 
 
-def _ring_averaging(x, dist):
+def ring_averaging(x, dist):
     ring_all_reduce(x, dist)
     x.copy_(x / dist.get_world_size())
-
-
-def _ring_to_the_last(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    if rank:
-        received = torch.empty_like(x)
-        dist.recv(received, rank - 1)
-        x += received
-    if rank < n - 1:
-        dist.send(x, rank + 1)
 
 
 def _ring_taking_turns(x, dist):
@@ -67,42 +57,6 @@ def _ring_taking_turns(x, dist):
         if not rank % 2:
             dist.recv(received, (rank - 1) % n)
         part.copy_(part + received if step < n - 1 else received)
-
-
-def _ring_of_other_sizes(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    sending = dist.isend(x.view(-1)[: rank + 1], (rank + 1) % n)
-    dist.recv(torch.empty_like(x), (rank - 1) % n)
-    sending.wait()
-
-
-def _ring_to_and_from_all(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    others = [r for r in range(n) if r != rank]
-    received = {r: torch.empty_like(x) for r in others}
-    given = x.clone()
-    works = [dist.irecv(received[r], r) for r in others] + [dist.isend(given, r) for r in others]
-    for work in works:
-        work.wait()
-    for r in others:
-        x += received[r]
-
-
-def _ring_all_begun_at_once(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    parts, works = x.view(-1).tensor_split(n), []
-    others = [(rank + step) % n for step in range(1, n)]
-    received = {other: torch.empty_like(parts[rank]) for other in others}
-    for other in others:
-        works += [dist.isend(parts[other], other), dist.irecv(received[other], other)]
-    for work in works:
-        work.wait()
-    for part in received.values():
-        parts[rank].add_(part)
-    works = [dist.isend(parts[rank], other) for other in others]
-    works += [dist.irecv(parts[other], other) for other in others]
-    for work in works:
-        work.wait()
 
 
 def _ring_by_irecv(x, dist):
@@ -166,32 +120,15 @@ _WAITS = "for work in works:\n    work.wait()"
 _ADD = "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
 WRONG = {
     "deadlock": {"sending = dist.isend": "dist.send", "sending.wait()": ""},
-    "one-rank": _ring_by_rank_0,
-    "other-partner": _ring_of_other_sizes,
-    "whole-tensors": (_ring_of_whole_tensors, _ring_to_and_from_all),
-    "too-many-steps": (_ring_taking_turns, _ring_all_begun_at_once),
+    "whole-tensors": (ring_by_rank_0, _ring_of_whole_tensors),
+    "too-many-steps": _ring_taking_turns,
     "half-way": {"2 * (n - 1)": "n - 1", _ADD: "part += received"},
-    "no-partner": (
-        {"2 * (n - 1)": "2 * (n - 1) + (rank == 0)"},
-        edited(_swapped_ring, {"irecv(received, (rank - 1)": "irecv(received, (rank + 1)"}),
-        {"dist.recv(received, (rank - 1)": "dist.recv(received, (rank + 1)"},
-    ),
-    "lacking": (
-        {"2 * (n - 1)": "2 * (n - 1) - 1"},
-        {"    part += received": "    part.copy_(received)"},
-    ),
-    "more-than-once": ({_ADD: "part += received"}, lambda x, dist: x.mul_(dist.get_world_size())),
-    "left-over": _ring_rounding_down,
     "no-wait": (
         {"sending = dist.isend": "dist.isend", "sending.wait()": ""},
         {"empty_like": "zeros_like", "dist.recv": "dist.irecv"},
         edited(_swapped_ring, {_WAITS: _ADD, _ADD: _WAITS}),
     ),
-    "collective": lambda x, dist: dist.all_reduce(x),
-    "not-in-place": (lambda x, dist: ring_all_reduce(x.clone(), dist), lambda x, dist: None),
-    "divided": _ring_averaging,
-    "some-ranks": _ring_to_the_last,
-    "other-sum": lambda x, dist: x.fill_(-1),
+    "wrong-value": (ring_averaging, _ring_rounding_down),
 }
 RIGHT = {
     "both begun": _swapped_ring,

@@ -1,6 +1,5 @@
 """Known answers to 05.shard."""
 
-import itertools
 import math
 import random
 
@@ -9,7 +8,6 @@ import torch
 from torch.utils.data import DistributedSampler
 
 from course_lessons.lesson05.shard import shard
-from course_lessons.shared.edited import edited
 
 
 def _shard_in_order(n, rank, world_size, epoch, seed):
@@ -26,26 +24,6 @@ def _shard_after_seeding_python(n, rank, world_size, epoch, seed):
     random.seed(seed + epoch)
     order = random.sample(range(n), n)
     return (order * world_size)[: math.ceil(n / world_size) * world_size][rank::world_size]
-
-
-def _shard_after_seeding_numpy(n, rank, world_size, epoch, seed):
-    np.random.seed(seed + epoch)  # noqa: NPY002
-    order = np.random.permutation(n)  # noqa: NPY002
-    return np.resize(order, math.ceil(n / world_size) * world_size)[rank::world_size]
-
-
-def _shard_rotated(n, rank, world_size, epoch, seed):
-    places = range(rank, math.ceil(n / world_size) * world_size, world_size)
-    return [(place + epoch + seed) % n for place in places]
-
-
-def _shard_handed_round(n, rank, world_size, epoch, seed):
-    return _shard_cut_first(n, (rank + epoch) % world_size, world_size, epoch, seed)
-
-
-def _shard_moved_along(n, rank, world_size, epoch, seed):
-    length, order = math.ceil(n / world_size), shard(n, 0, 1, 0, seed)
-    return [order[(rank * length + i + epoch) % n] for i in range(length)]
 
 
 def _shard_filled_at_random(n, rank, world_size, epoch, seed):
@@ -84,43 +62,16 @@ def _shard_by_random(n, rank, world_size, epoch, seed):
 WRONG = {
     "own-order": (
         {"seed + epoch": "seed + epoch + 100 * rank"},
-        {"seed + epoch": "seed + epoch + rank", "[rank::world_size]": "[:length]"},
+        {"padded[rank::world_size]": "padded[rank : rank + length]"},
     ),
-    "unseeded": edited(
-        shard, {"manual_seed(seed + epoch)": "manual_seed(next(_COUNT))"}, _COUNT=itertools.count()
-    ),
-    "repeated": {"torch.randperm(n, ": "torch.randint(n, (n,), "},
-    "overlap": {"padded[rank::world_size]": "padded[rank : rank + length]"},
     "same-every-epoch": {"seed + epoch": "seed"},
-    "epochs-again": {"seed + epoch": "seed + epoch % 3"},
-    "same-again": (
-        {"(order * world_size)": "(order + [0] * world_size)"},
-        {"(order * world_size)": "(order + order[-1:] * world_size)"},
-        _shard_filled_at_random,
-    ),
     "same-rows": _shard_cut_first,
-    "handed-round": _shard_handed_round,
-    "nearly-same-rows": (
-        _shard_moved_along,
-        lambda n, rank, size, epoch, seed: _shard_moved_along(
-            n, (rank + epoch) % size, size, epoch, seed
-        ),
-    ),
     "unequal": {"return padded": "return order"},
-    "drops-rows": {"math.ceil(n / world_size)": "n // world_size"},
     "global-generator": (
         {"generator = torch.Generator()": "torch", ", generator=generator": ""},
         _shard_after_seeding_python,
-        _shard_after_seeding_numpy,
     ),
-    "not-shuffled": (_shard_in_order, _shard_rotated),
-    "all-rows": {
-        "seed + epoch": "seed + epoch + rank",
-        "return padded[rank::world_size]": "return order",
-    },
-    "other-rows": {".tolist()": ".add(1).tolist()"},
-    "too-long": {"return padded": "return 2 * padded"},
-    "no-seed": ({"seed + epoch": "epoch"}, {"seed + epoch": "seed * epoch"}),
+    "wrong-value": ({"seed + epoch": "seed + epoch % 3"}, _shard_filled_at_random),
 }
 RIGHT = {
     "of tensors": lambda *case: list(torch.tensor(shard(*case))),

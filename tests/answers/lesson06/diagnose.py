@@ -6,8 +6,9 @@ WRONG = {
     "not-enough": {
         'found["free"] + found["unallocated"]': 'found["allocated"] + found["unallocated"]'
     },
-    "others-missed": {"within_reach + others": "within_reach"},
+    "enough-in-pieces": lambda message: "too large",
     "not-their-fault": lambda message: (
         "someone else" if "Process" in message else diagnose(message)
     ),
+    "wrong-value": {"within_reach + others": "within_reach"},
 }
