@@ -179,7 +179,7 @@ def test_without_the_simulated_device_results_are_judged(no_sim, exercise):
 def test_without_the_simulated_device_a_wrong_result_is_refused(no_sim):
     assert judged("mend_a", wrong(EX.mend_a)["sum-of-norms"])[1] == "sum-of-norms"
     assert judged("mend_b", wrong(EX.mend_b)["in-order"])[1] == "in-order"
-    assert judged("mend_c", wrong(EX.mend_c)["other-length"])[1] == "other-length"
+    assert judged("mend_c", lambda *five: [1.0])[1] == "wrong-value"
     assert judged("mend_d", wrong(EX.mend_d)["unweighted"])[1] == "unweighted"
     assert judged("mend_e", wrong(EX.mend_e)["weights-dtype"])[1] == "weights-dtype"
     assert judged("mend_f", wrong(EX.mend_f)["mean-of-means"])[1] == "mean-of-means"
