@@ -23,12 +23,12 @@ def _check_shut_door(answer: Any, judge: Judge) -> None:
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
     right = shut_door()
     if set(answer) != set(right):
-        judge.no("four-keys", seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
+        judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
     if all(answer[who] == door - 1 for who, door in right.items()):
-        judge.no("from-zero", seen=answer, expected="the first door is number 1")
+        judge.no(seen=answer, expected="the first door is number 1")
     odd = {who: door for who, door in answer.items() if door not in (1, 2, 3, 4, 5)}
     if odd:
-        judge.no("door-numbers", seen=odd, expected="whole numbers from 1 to 5")
+        judge.no(seen=odd, expected="whole numbers from 1 to 5")
     for who, reasons in _REASONS.items():
         if answer[who] != right[who]:
             judge.no(
@@ -63,20 +63,14 @@ EXERCISE = Exercise(
     why="Each door has its own fix: another wheel, another runtime, another card, another "
     "number format. Find the door first, then change one thing.",
     diagnoses={
-        "four-keys": "Give the dictionary four keys, and no others: the capital letters of the four people.",
-        "door-numbers": "A door is a whole number from 1 to 5.",
-        "from-zero": "Your doors are counted from 0. The wheel is door 1.",
         "driver-is-there": "`nvidia-smi` talks to the driver, so that door is open for A. Look at "
         "what the version says after the plus sign.",
-        "an-earlier-door": "For A an earlier door is shut already. Look at what the version says after the "
-        "plus sign.",
         "open-for-b": "For B `is_available()` says True, and it tests doors 1 and 2: both are open. Read which "
         "thing the message says is missing.",
         "first-shut-door": "The product of B comes to door 4 and fails there, but because of an earlier one: "
         "read which thing the message says is missing.",
         "no-card": "The wheel `+cu128` can drive a GPU, so door 1 is open for C. What does the message say it did "
         "not find?",
-        "not-found": "For C an earlier door is shut already. What does the message say it did not find?",
         "emulated": "Right results, slowly, so doors 1 to 4 are open for D: the work is done, but not by units "
         "made for it.",
     },

@@ -25,19 +25,12 @@ def _draw(random: Random) -> tuple[int, int]:
 _of = variants(weight_bytes, "return parameters * bits / 8", "p, b = parameters, bits\nreturn {}")
 _TWINS = {
     "bits": _of("p * b"),
-    "times-eight": _of("p * b * 8"),
     "larger-unit": _of(*(f"p * b / 8 / {u}" for u in (1e3, 1024, 1e6, 2**20, 1e9, 2**30))),
-    "other-divisor": _of(*(f"p * b / {d}" for d in (2, 4, 7, 10, 16, 32, 64, 100, 1000, 1024))),
     "whole-bytes": _of(
         *("p * (b // 8)", "p * max(1, b // 8)", "p * -(-b // 8)"),
         *("p // 8 * b", "-(-p // 8) * b", "p // 8 * (b // 8)"),
     ),
-    "no-bits": _of(*(f"p * {size}" for size in (1 / 8, 1, 2, 4, 8, 16, 32))),
-    "no-parameters": _of("b / 8", "b", "b * 8", "8 / b"),
     "inverse": _of("p / b", "p * 8 / b", "p / (8 * b)", "p * 4 / b", "p * 32 / b"),
-    "upside-down": _of("8 / (p * b)", "1 / (p * b)", "b / p", "b / p / 8", "8 * b / p"),
-    "added": _of("p + b", "(p + b) / 8", "p + b / 8", "p + b * 8", "p / 8 + b"),
-    "power": _of("p * 2**b", "p * 2**b / 8", "2**b", "2**b / 8"),
 }
 
 
@@ -60,7 +53,6 @@ EXERCISE = Exercise(
         _TWINS,
         draw=_draw,
         alike=operator.eq,
-        otherwise="other",
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
         shown=lambda number: f"{number:,.11g} bytes",
     ),
@@ -68,16 +60,8 @@ EXERCISE = Exercise(
     "it has computed anything, and a free T4 has 16.",
     diagnoses={
         "bits": "That is the number of bits. Memory is counted in bytes.",
-        "times-eight": "You multiply by 8. Eight bits make one byte, so there are fewer bytes than bits.",
         "larger-unit": "The task asks for bytes. Your number is in a larger unit.",
-        "other-divisor": "You divide the number of bits, but not by the number of bits in a byte.",
         "whole-bytes": "You round before all bits are counted. Two numbers of 4 bits share one byte.",
-        "no-bits": "The number of bits plays no part in your answer. Half the bits should take half the memory.",
-        "no-parameters": "The number of parameters plays no part in your answer. Each of them takes `bits` bits.",
         "inverse": "Your answer grows when the numbers get smaller.",
-        "upside-down": "Your answer gets smaller when there are more parameters.",
-        "added": "You add the two numbers. Each of the parameters takes `bits` bits: how many is that in all?",
-        "power": "Two to the power of `bits` is how many values a number can have, not the room that it takes.",
-        "other": "Not this number. Work the case below out on paper: how many bits are there in all?",
     },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable
 from random import Random
@@ -60,7 +59,6 @@ def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callabl
             where = _situation(available, broken)
             if works.asked_absent:
                 judge.no(
-                    "tried-an-absent-device",
                     seen=f"works({works.asked_absent[0]!r}) was called for {where}",
                     expected="works() only for kinds that are in the list",
                 )
@@ -69,7 +67,6 @@ def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callabl
             judge.is_a(got, str, "a string such as 'cuda'")
             if got not in (*_KINDS, "cpu"):
                 judge.no(
-                    "other-name",
                     seen=f"{got!r} for {where}",
                     expected="'cuda', 'xpu', 'mps', 'cpu'",
                 )
@@ -94,29 +91,10 @@ def _of(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
 
 PICK_TWINS = {
     "order": _of({_ORDER: "available"}),
-    "first-of-the-list": _of({_ORDER: "available[:1]"}),
-    "last-of-the-list": _of({_ORDER: "available[::-1]"}),
-    "other-order": _of(
-        *({_ORDER: f"{order}"} for order in itertools.permutations(_KINDS) if order != _KINDS)
-    ),
-    "only-cuda": _of({_ORDER: '("cuda",)'}),
-    "forgot-a-kind": _of(
-        *(
-            {_ORDER: f"{kinds}"}
-            for n in (1, 2)
-            for kinds in itertools.combinations(_KINDS, n)
-            if kinds != ("cuda",)
-        )
-    ),
-    "always-cpu": (lambda available, works: "cpu",),
     "available-is-not-works": _of(
         {f"{_BOTH}": "kind in available"}, {_BOTH: "kind in available", _ORDER: "available"}
     ),
-    "turned-round": _of({_BOTH: "kind in available and not works(kind)"}),
     "gave-up": _of(_GIVES_UP),
-    "all-must-work": _of(
-        {_BOTH: "kind in available and all([works(other) for other in available])"}
-    ),
 }
 _OVER_MACHINES = OverCases(
     _on_machine(pick_device),
@@ -162,28 +140,13 @@ EXERCISE = Exercise(
     diagnoses={
         "order": "The preference decides, not the order in which the kinds are reported: CUDA, then "
         "XPU, then MPS.",
-        "first-of-the-list": "You try the first of the list alone. Another kind of it may work.",
-        "last-of-the-list": "You take the last of the list that works. The preference decides, not the order in which the "
-        "kinds are reported.",
-        "other-order": "You prefer the kinds in another order: it is CUDA, then XPU, then MPS. (A loop that goes on "
-        "after a find keeps the last.)",
-        "only-cuda": "Where CUDA is not there, your function gives up: XPU and MPS are to be asked about as well, and "
-        "`'cpu'` is returned only after all three.",
-        "forgot-a-kind": "A kind is never chosen, whatever works: there are three to ask about.",
-        "always-cpu": "Your answer is always the CPU.",
-        "passed-over": "A kind that is preferred is there and works, and it was passed over.",
         "not-there": "You chose a device that this machine does not have. The first tensor sent there "
         "raises an error: look into `available` before you choose.",
-        "other-name": "This is none of the four names: return one of them as it stands in the task.",
         "no-fallback": "With no accelerator that works, the program must still get a device: every "
         "machine has a CPU.",
         "available-is-not-works": "Available means that a driver and a device were found. It does "
         "not mean that a kernel runs there: ask `works` before you trust it.",
-        "turned-round": "You choose a kind for which `works` says False.",
         "gave-up": "One kind failed its test, and the answer fell back to the CPU at once. A machine can "
         "have a second accelerator that works: go on to the next kind.",
-        "all-must-work": "One kind that fails spoils the others. Ask about each kind by itself.",
-        "tried-an-absent-device": "A kernel was tried on something that is not in the list. Ask first whether the kind is "
-        "available.",
     },
 )

@@ -52,89 +52,25 @@ def _draw(random: Random) -> tuple[list[int], float, float, float, float]:
 
 _TRANSFERS = "3 * 4 * n**2 / bus_bytes"
 _DEVICE = "launch_seconds + transfers + 2 * n**3 / device_flops"
-_CPU = "2 * n**3 / cpu_flops"
 _BOTH = "device < cpu"
 
 
 _TWINS = {
     "tie": {_BOTH: "device <= cpu"},
-    "turned-round": ({_BOTH: "device > cpu"}, {_BOTH: "device >= cpu"}),
     "no-transfers": (
         {_TRANSFERS: "0"},
         {_TRANSFERS: "3 * 4 * n / bus_bytes"},
         {_TRANSFERS: "3 * 4 * n * 2 / bus_bytes"},
     ),
     "one-way": {_TRANSFERS: "2 * 4 * n**2 / bus_bytes"},
-    "one-matrix": {_TRANSFERS: "4 * n**2 / bus_bytes"},
-    "four-matrices": {_TRANSFERS: "4 * 4 * n**2 / bus_bytes"},
     "not-bytes": {_TRANSFERS: "3 * n**2 / bus_bytes"},
-    "other-bytes": (
-        {_TRANSFERS: "3 * 8 * n**2 / bus_bytes"},
-        {_TRANSFERS: "3 * 8 * n**2 / bus_bytes", _BOTH: "device <= cpu"},
-        {_TRANSFERS: "3 * 2 * n**2 / bus_bytes"},
-    ),
-    "bits": {_TRANSFERS: "3 * 32 * n**2 / bus_bytes"},
-    "bus-multiplied": {_TRANSFERS: "3 * 4 * n**2 * bus_bytes"},
     "no-launch": {_DEVICE: "transfers + 2 * n**3 / device_flops"},
-    "several-launches": tuple(
-        {_DEVICE: f"{n} * launch_seconds + transfers + 2 * n**3 / device_flops"}
-        for n in (2, 3, "n")
-    ),
-    "arithmetic-alone": {_DEVICE: "2 * n**3 / device_flops"},
-    "no-arithmetic": {_DEVICE: "launch_seconds + transfers"},
-    "half-the-flops": (
-        {_DEVICE: "launch_seconds + transfers + n**3 / device_flops"},
-        {_CPU: "n**3 / cpu_flops"},
-        {_DEVICE: "launch_seconds + transfers + n**3 / device_flops", _CPU: "n**3 / cpu_flops"},
-    ),
-    "square-flops": {
-        _DEVICE: "launch_seconds + transfers + 2 * n**2 / device_flops",
-        _CPU: "2 * n**2 / cpu_flops",
-    },
-    "overlap": (
-        {_DEVICE: "launch_seconds + max(transfers, 2 * n**3 / device_flops)"},
-        {_DEVICE: "max(launch_seconds, transfers, 2 * n**3 / device_flops)"},
-        {_DEVICE: "max(launch_seconds + transfers, 2 * n**3 / device_flops)"},
-    ),
-    "swapped-rates": (
-        {
-            _TRANSFERS: "3 * 4 * n**2 / device_flops",
-            _DEVICE: "launch_seconds + transfers + 2 * n**3 / bus_bytes",
-        },
-        {
-            _DEVICE: "launch_seconds + transfers + 2 * n**3 / cpu_flops",
-            _CPU: "2 * n**3 / device_flops",
-        },
-    ),
-    "index": {"return n": "return sizes.index(n)"},
-    "neighbour": (
-        {"return n": "return (sizes[sizes.index(n) + 1 :] or [None])[0]"},
-        {"return n": "return sizes[sizes.index(n) - 1] if n != sizes[0] else None"},
-    ),
-    "largest": {"return n": "return max(sizes)"},
-    "first-left-out": {"in sizes": "in sizes[1:]"},
-    "last-left-out": {"in sizes": "in sizes[:-1]"},
-    "first-alone": {"in sizes": "in sizes[:1]"},
-    "always-first": {"if device < cpu": "if sizes"},
-    "none": {"return n": "return None"},
-    "no-winner": (
-        {"return None": "return sizes[-1] if sizes else None"},
-        *({"return None": f"return {x}"} for x in (-1, 0)),
-    ),
 }
 
 
 def _read(judge: Judge, got: Any) -> int | None:
     whole = got is None or (isinstance(got, numbers.Integral) and not isinstance(got, bool))
     return None if got is None else int(got if whole else judge.is_a(got, int, "one of the sizes"))
-
-
-def _otherwise(got: int | None, right: int | None, *case: Any) -> str:
-    if got is not None and got not in case[0]:
-        return "not-a-size"
-    if right is None:
-        return "no-winner"
-    return "none" if got is None else "too-large" if got > right else "too-small"
 
 
 def _situation(sizes: list[int], cpu: float, device: float, launch: float, bus: float) -> str:
@@ -165,43 +101,17 @@ EXERCISE = Exercise(
         read=_read,
         draw=_draw,
         alike=operator.eq,
-        otherwise=_otherwise,
         situation=_situation,
     ),
     why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
     "if the device computes faster. The launch and the bus decide where that begins.",
     diagnoses={
         "tie": "At this size both take the same time. Less means less.",
-        "turned-round": "You return a size at which the device takes longer. Turn the comparison round.",
         "no-transfers": "The transfers make next to no difference to your answer: two matrices of n² numbers have to get to the "
         "device, and the result has to come back.",
         "one-way": "Only two matrices cross your bus. The result comes back too.",
-        "one-matrix": "Only one matrix crosses your bus: two go, and the result comes back.",
-        "four-matrices": "Your bytes are those of four matrices. Three cross the bus: two go, one comes back.",
         "not-bytes": "The bus is given in bytes a second, and a float32 number has more than one.",
-        "other-bytes": "Your transfers have another number of bytes: there are three matrices of n² numbers, 4 bytes each.",
-        "bits": "You count bits. The bus is given in bytes a second.",
-        "bus-multiplied": "You multiply by `bus_bytes`. It is a rate: bytes divided by it are seconds.",
         "no-launch": "The launch makes no difference to your answer: the device pays for it before it computes anything, and "
         "the CPU does not.",
-        "several-launches": "You pay for the launch several times. It is one launch.",
-        "arithmetic-alone": "You compare the arithmetic alone. The device pays for a launch and for the bus as well.",
-        "no-arithmetic": "Your device does not compute: its 2·n³ FLOPs are missing.",
-        "half-the-flops": "Half of the FLOPs are missing: n³ multiplications come with n³ additions.",
-        "square-flops": "You count 2·n² FLOPs. A product takes 2·n³.",
-        "overlap": "You let parts of the device's time overlap. Here the three come one after the other.",
-        "swapped-rates": "Work is divided by the rate of something else: check which rate stands below each part.",
-        "index": "This is a place in the list. The size that stands there is asked for.",
-        "neighbour": "This is the size beside the right one in the list.",
-        "largest": "This is the last of the list, where the first that wins is asked for.",
-        "first-left-out": "The first of the sizes is never tried.",
-        "last-left-out": "The last of the sizes is never tried.",
-        "first-alone": "Only the first of the sizes is tried. Return None after the loop, not in it.",
-        "no-winner": "Here the device never wins: then the answer is None.",
-        "always-first": "You return the first of the sizes, whatever the rates are.",
-        "none": "You found no size, but at the one below the device takes less time.",
-        "not-a-size": "This is none of the sizes.",
-        "too-large": "At a smaller size the device takes less time already. Write down both times for it.",
-        "too-small": "At this size the device does not take less time yet. Write down both times for it.",
     },
 )

@@ -83,18 +83,16 @@ def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Calla
         got = time_it(device.launch, device.synchronize, device.clock, repeats)
         if judge is not None:
             if isinstance(got, (list, tuple)):
-                judge.no("list", seen=got, expected="one number, the median")
+                judge.no(seen=got, expected="one number, the median")
             got = judge.number(got)
             launched = f"{device.launches} launches for repeats={repeats}"
             if device.launches != repeats + 1:
                 few = "too-few" if device.launches <= repeats else "too-many"
                 judge.no(few, seen=launched, expected=f"{repeats + 1} launches")
             if not device.clock_calls:
-                judge.no(
-                    "other-clock", seen="clock() was never called", expected="two times a launch"
-                )
+                judge.no(seen="clock() was never called", expected="two times a launch")
             if got < 0:
-                judge.no("backwards", seen=_ms(got), expected="a time above 0")
+                judge.no(seen=_ms(got), expected="a time above 0")
         return got
 
     return run
@@ -174,7 +172,6 @@ _OVER_DEVICES = OverCases(
     {name: tuple(map(_on_device, several)) for name, several in TIME_TWINS.items()},
     draw=_draw,
     read=lambda judge, got: got,
-    otherwise="other-time",
     situation=lambda jobs, first, queued, repeats: f"repeats={repeats}",
     shown=_ms,
 )
@@ -214,33 +211,8 @@ EXERCISE = Exercise(
         "clock starts.",
         "clock-late": "The clock was read after the launch. Putting the work into the queue is part of its "
         "time: read the clock before the launch.",
-        "one-start": "The clock was started once, before the loop, so each time contains those before "
-        "it. Start it anew for each launch.",
-        "start-never-read": "This is what the clock shows, not how long something took. Take the end minus the start.",
-        "last-dropped": "You left out the last time. The one that does not count is the first.",
         "warm-up-counted": "The first launch is in your result. It pays for things that happen once: it must not count.",
-        "in-one-go": "You time all repetitions together. Time each launch by itself.",
         "mean": "This is the mean, and one interrupted repetition has pulled it up. Which statistic "
         "does not move?",
-        "minimum": "This is the best time, not the usual one.",
-        "maximum": "This is the longest time, not the usual one.",
-        "total": "You add the times up. Which one of them is usual?",
-        "first-time": "This is the first of the times, not the one in the middle.",
-        "last-time": "This is the last of the times. Keep all of them in a list, and take the middle.",
-        "unsorted": "This is the time in the middle of the list. The median is in the middle of the sorted list.",
-        "lower-middle": "Of two middle times you take the lower. The median is half way between them.",
-        "upper-middle": "Of two middle times you take the upper. The median is half way between them.",
-        "trimmed": "You leave out the ends and take a mean of the rest. The median is asked for.",
-        "for-each": "You divide a time of one launch by the number of repetitions.",
-        "list": "Return one number, not all of them.",
-        "other-clock": "Read the time with the `clock` that your function is given, before and after.",
-        "backwards": "A time below 0: take the end minus the start.",
-        "rounded": "You round. Much of the work takes less than a thousandth of a second.",
-        "milliseconds": "These are milliseconds. The task asks for seconds.",
-        "microseconds": "These are microseconds. The task asks for seconds.",
-        "too-few": "There are too few launches: `repeats` of them count, and one to warm up comes on top.",
-        "too-many": "There are too many launches: `repeats` of them count, and one to warm up comes on top.",
-        "other-time": "The launches are right in number, but this is not their median time, each from an empty queue to "
-        "an empty queue.",
     },
 )

@@ -94,7 +94,7 @@ def _answer_to(batch: Any, answer: Any, device: torch.device, judge: Judge) -> A
         if isinstance(raised.error, RecursionError) and isinstance(batch, (dict, Sample)):
             judge.no("strings", seen=seen)
         if isinstance(raised.error, TypeError) and "Sample.__new__()" in seen:
-            judge.no("one-by-one", seen=seen)
+            judge.no(seen=seen)
         raise
 
 
@@ -123,7 +123,6 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
             copied = isinstance(got, NoTensor) or (type(got) is type(given) and same(got, given))
             seen, expected = ("a copy", "the object") if copied and not duck else (got, given)
             judge.no(
-                "duck" if duck else "copied" if copied else "touched",
                 seen=f"{seen!r}",
                 expected=f"{expected!r}",
             )
@@ -136,7 +135,9 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
     elif type(got) is not type(given):
         named = "namedtuple" if hasattr(given, "_fields") else "other-container"
         judge.no(
-            named if given else "empty", seen=f"a {type(got).__name__}: {got}", expected=f"a {kind}"
+            named if given else "wrong-value",
+            seen=f"a {type(got).__name__}: {got}",
+            expected=f"a {kind}",
         )
     elif isinstance(given, dict):
         if list(got) != list(given):
@@ -145,10 +146,9 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
             _compare(got[key], value, device, depth + 1, judge)
     else:
         if _forms(got) != _forms(given) and _forms(got) == _forms(given)[::-1]:
-            judge.no("other-order", seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
+            judge.no(seen=f"a {kind} backwards", expected=f"the {kind}'s own order")
         if len(got) != len(given):
             judge.no(
-                "lost" if len(got) < len(given) else "more",
                 seen=f"{len(got)} things in a {kind}",
                 expected=f"{len(given)}",
             )
@@ -184,18 +184,18 @@ def _compare_tensors(
     got: Any, given: torch.Tensor, device: torch.device, depth: int, judge: Judge
 ) -> None:
     if not isinstance(got, torch.Tensor):
-        judge.no("no-tensor", seen=f"a {type(got).__name__}: {got}", expected="a tensor")
+        judge.no(seen=f"a {type(got).__name__}: {got}", expected="a tensor")
     if got.device != device:
         told = "one-level" if depth > 1 else "left-behind" if depth else "stays"
         if got.device != given.device or given.device.type != "cpu":
             told = "other-device"
         judge.no(told, seen=f"a tensor on {got.device}, {_deep(depth)}", expected=f"on {device}")
     if got.dtype != given.dtype:
-        judge.no("other-dtype", seen=f"{got.dtype}", expected=f"{given.dtype}")
+        judge.no(seen=f"{got.dtype}", expected=f"{given.dtype}")
     if got.shape != given.shape:
-        judge.no("other-shape", seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
+        judge.no(seen=f"shape {(*got.shape,)}", expected=f"shape {(*given.shape,)}")
     if not equal(got, given.cpu()):
-        judge.no("wrong-value", seen=got.cpu(), expected=given.cpu())
+        judge.no(seen=got.cpu(), expected=given.cpu())
 
 
 EXERCISE = Exercise(
@@ -219,28 +219,10 @@ EXERCISE = Exercise(
     "what it does, and what it leaves alone.",
     diagnoses={
         "stays": "A tensor came back where it was. What `.to(device)` returns is on the device.",
-        "left-behind": "A tensor in a container was left where it was, though the container is a new one.",
-        "other-shape": "A tensor came back with another shape. Only its place should change.",
-        "more": "A container came back with more things than it had.",
         "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
         "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into this kind.",
-        "named-not-entered": "A named tuple came back untouched, with its tensors where they were. It is a tuple too, but "
-        "`type(batch) is tuple` does not say so.",
-        "other-device": "The tensors are on another device than the one that was asked for: `device` can be any, the CPU too.",
-        "other-dtype": "A tensor came back with another dtype. Only its place should change.",
-        "no-tensor": "In the place of a tensor something else came back.",
         "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
-        "copied": "Something that is no tensor came back as a copy. It should be the same object.",
-        "duck": "Something that is no tensor was moved. Not all that has a method `.to` is a tensor.",
-        "other-container": "A container came back as another type.",
-        "empty": "An empty container came back as something else.",
-        "lost": "Something is missing from a container that came back.",
-        "other-order": "What a container holds came back in another order.",
-        "other-keys": "A dict came back with other keys.",
         "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; and a letter "
         "is a string again, without end.",
-        "one-by-one": "`Sample`, a named tuple in one of the batches, could not be made anew: it wants a value for each of its fields, "
-        "not one list of them.",
-        "touched": "Something that is no tensor came back changed.",
     },
 )

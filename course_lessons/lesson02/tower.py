@@ -49,9 +49,6 @@ def _relu(layer, x):
 _RIGHT = _forward(_relu)
 _TWINS = {
     "relu-last": _forward(_relu, _relu),
-    "no-relu": _forward(lambda layer, x: layer(x)),
-    "relu-first": _forward(lambda layer, x: layer(x.relu()), lambda layer, x: layer(x.relu())),
-    "last-unused": _forward(_relu, lambda layer, x: x),
 }
 _SIZES = ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4])
 
@@ -72,7 +69,7 @@ def _check_tower(answer: Any, judge: Judge) -> None:
         module.to(device)
         there = run_once(module, x.to(device), "hidden", judge)
         if there.device != device or not equal(there, right):
-            judge.no("other-place", seen=f"after `.to(device)` a result on {there.device}")
+            judge.no(seen=f"after `.to(device)` a result on {there.device}")
     for diagnosis, twin in {"": _RIGHT, **_TWINS}.items():
         wrong = [(w, x, got) for w, x, got in runs if not _explains(_RIGHT, w, x, got)]
         if not wrong:
@@ -125,11 +122,11 @@ def _judge_layers(
         "expected": f"{sum(int(np.prod(shape)) for shape in shapes)} numbers",
     }
     if given == sorted(shapes[::2]):
-        judge.no("no-bias", **shown)
+        judge.no(**shown)
     hidden = _what_is_hidden(module, x, device, judge) if len(found) < len(shapes) else ""
     if not hidden and len(set(shapes)) < len(shapes) and set(given) == set(shapes):
-        judge.no("alike-pairs", **shown)
-    judge.no(hidden or "other-layers", **shown)
+        judge.no(**shown)
+    judge.no(hidden or "wrong-value", **shown)
 
 
 def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device, judge: Judge) -> str:
@@ -186,19 +183,9 @@ EXERCISE = Exercise(
         "not look into, so they are not moved either.",
         "moves-by-hand": "It runs on the device now, because your code carries the layers there. But `parameters()` does "
         "not find them all: an optimiser would not train the others, and a checkpoint would not save them.",
-        "no-bias": "`parameters()` has the weights of all layers, and not their biases: `nn.Linear(a, b)` has one.",
         "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the stub does, "
         "and let `.to(device)` move them.",
-        "other-layers": "These are not the layers that `sizes` describes: one for each pair of neighbours.",
-        "alike-pairs": "Where two pairs of neighbours are equal, a layer is missing: each pair needs a layer of its own. "
-        "Are they kept under names that can be equal?",
-        "relu-first": "The ReLU comes before each layer. It belongs after each layer but the last.",
-        "last-unused": "The last layer is there, but `forward` does not use it.",
         "random": "Two runs on the same batch gave two results: `forward` makes something at random, such as a new layer.",
-        "other-place": "After `.to(device)` the network does not compute there what it computed on the CPU.",
         "relu-last": "There is a ReLU after the last layer too, so the network can give nothing below zero.",
-        "no-relu": "The ReLU between the layers is gone.",
-        "other-values": "The layers are right, but the network does not compute them one after the other, with a ReLU between "
-        "them.",
     },
 )

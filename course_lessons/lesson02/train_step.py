@@ -41,27 +41,9 @@ def _on_cpu(step):
 
 LEARNS = {
     "piles-up": {_ZERO: ""},
-    "no-step": {_STEP: ""},
-    "no-gradient": {_BACKWARD: _STEP, _STEP: _BACKWARD},
-    "old-gradient": {"logits = model(images)": f"{_STEP}\nlogits = model(images)", _STEP: ""},
-    "two-steps": {_STEP: f"{_STEP}\n{_STEP}"},
-    "summed": {_LOSS: "F.cross_entropy(logits, labels, reduction='sum')"},
     "softmax-twice": {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"},
-    "not-the-logits-loss": {_LOSS: "F.nll_loss(logits, labels)"},
-    "eval-mode": {"model.to(device)": "model.to(device).eval()"},
 }
-GIVES = {
-    "after-step": {_RETURN: "model(images).detach().cpu().numpy()"},
-    "the-loss": {_RETURN: "loss.detach().cpu().numpy()"},
-    "classes": (
-        {_RETURN: "logits.argmax(1).cpu().numpy()"},
-        {_RETURN: "logits.argmax(1, keepdim=True).cpu().numpy()"},
-    ),
-    "probabilities": (
-        {_RETURN: "logits.softmax(1).detach().cpu().numpy()"},
-        {_RETURN: "logits.log_softmax(1).detach().cpu().numpy()"},
-    ),
-}
+GIVES = {}
 
 
 def _place() -> torch.device:
@@ -109,7 +91,7 @@ _WEIGHTS = _over(
     look=_learnt,
     otherwise=lambda got, right, *_: "steps" if got["steps"] != right["steps"] else "not-trained",
 )
-_LOGITS = _over(GIVES, read=lambda judge, got: got, otherwise="other-logits")
+_LOGITS = _over(GIVES, read=lambda judge, got: got)
 
 
 def _check_train_step(answer: Any, judge: Judge) -> None:
@@ -121,7 +103,7 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
         with counted_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
         if isinstance(got, torch.Tensor):
-            judge.no("tensor", seen=f"a tensor on {got.device}", expected="a NumPy array")
+            judge.no(seen=f"a tensor on {got.device}", expected="a NumPy array")
         judge.is_a(got, np.ndarray, "a NumPy array")
         at = next(model.parameters()).device
         if at != device:
@@ -143,10 +125,10 @@ def _judge_journeys(
     there, back = counted.bytes_to_device, counted.bytes_to_host
     batch = images.nbytes + labels.nbytes
     if back >= 2 * logits:
-        judge.no("round-trip", seen=f"{back} bytes to the host", expected=f"{logits} bytes")
+        judge.no(seen=f"{back} bytes to the host", expected=f"{logits} bytes")
     if there > batch:
         judge.no(
-            "loss-on-host" if there == images.nbytes + logits else "sends-more",
+            "loss-on-host" if there == images.nbytes + logits else "wrong-value",
             seen=f"{there} bytes to the device in the second step",
             expected=f"{batch} bytes",
         )
@@ -171,28 +153,10 @@ EXERCISE = Exercise(
     "are the ones that moved.",
     diagnoses={
         "stays": "After the step the model you were given is not on `device`. The step should train it, and no other, there.",
-        "round-trip": "The logits go to the host twice: once for the loss, and once as the result. Bring the labels to the "
-        "logits, not the logits to the labels.",
         "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring the labels to "
         "the logits, not the logits to the labels.",
-        "sends-more": "More than images and labels goes to the device in the second step. Each should go once.",
         "too-early": f"{TOO_EARLY} `.cpu()` waits for you.",
-        "tensor": "This is a tensor, not yet a NumPy array.",
         "piles-up": "The gradients of an earlier step are still in the sum when the optimiser steps: `backward()` adds.",
-        "no-step": "The optimizer you were given made no step.",
-        "no-gradient": "The optimiser steps where there is no gradient: `zero_grad()`, then `backward()`, then `step()`.",
-        "old-gradient": "The optimiser steps before `backward()`, with the gradients of an earlier step.",
-        "two-steps": "The optimiser makes two steps with one gradient.",
-        "summed": "The model was trained on the sum of the losses. The stub's loss is their mean.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-        "not-the-logits-loss": "`nll_loss` wants the logarithms of probabilities. The stub's `cross_entropy` takes logits.",
-        "eval-mode": "The model was switched to eval mode: BatchNorm then does not learn, nor use the batch's mean.",
-        "steps": "The optimizer you were given should make one step.",
-        "not-trained": "One step was made, but the weights are not those that the stub's loss and one gradient give.",
-        "after-step": "These are the logits of the model after its step. The step's own are asked for.",
-        "the-loss": "This is the loss. The logits are asked for.",
-        "classes": "These are the classes. The logits are asked for.",
-        "probabilities": "These went through a softmax. The logits themselves are asked for.",
-        "other-logits": "The weights are right. But what came back is not the logits of the images before the step.",
     },
 )

@@ -24,31 +24,16 @@ SLIPS = {
         {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
         {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
     ),
-    "nothing-learned": {_BACKWARD: _STEP, _STEP: _BACKWARD},
-    "no-step": {_STEP: ""},
-    "one-step": (
-        {_ZERO: "", _STEP: "", "return ": f"{_STEP}\nreturn "},
-        {_STEP: "", "return ": f"{_STEP}\nreturn "},
-    ),
     "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
     "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
-    "some-left-out": ({_LOOP: "for x, y in batches[:-1]:"}, {_LOOP: "for x, y in batches[1:]:"}),
-    "two-passes": {_LOOP: "for x, y in batches + batches:"},
 }
 """What goes wrong in a loop of one step for each batch, as edits of it."""
 
 SAID = {
     "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
-    "nothing-learned": "When the optimiser steps the model has no gradient: it learns nothing. After "
-    "`zero_grad()` comes `backward()`, from the model's own loss, and then `step()`.",
-    "no-step": "The optimiser you were given never steps.",
-    "other-rate": "The optimiser came back with another learning rate. It belongs to whoever called you.",
     "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
-    "some-left-out": "A batch at one end of the list has made no step.",
-    "two-passes": "The list was passed over twice.",
-    "steps": "There must be one optimiser step for each batch.",
 }
-"""What is said of them, and of other faults of such a loop."""
+"""What is said of two of them."""
 
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
@@ -113,9 +98,7 @@ def over(
     return check
 
 
-def weights_after(
-    reference: Any, case: Any, n: int, twins: Any, *, otherwise: str
-) -> Callable[..., None]:
+def weights_after(reference: Any, case: Any, n: int, twins: Any) -> Callable[..., None]:
     """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.
@@ -125,17 +108,12 @@ def weights_after(
         weights = [p.detach().clone() for p in model.parameters()]
         return optimizer.steps, weights, optimizer.param_groups[0]["lr"], optimizer.in_eval
 
-    def told(got: Any, right: Any, *_: Any) -> str:
-        if got[2] != right[2]:
-            return "other-rate"
-        if got[0] != right[0]:
-            return "steps" if got[0] else "no-step"
-        return "eval-mode" if got[3] else otherwise
-
     def shown(value: Any) -> str:
-        return f"{value[0]} step{'s' * (value[0] != 1)}, a weight {float(value[1][0][0, 0]):.5f}"
+        steps, weights, rate, in_eval = value
+        mode = f", {in_eval} batches in eval mode" if in_eval else ""
+        return f"{steps} step{'s' * (steps != 1)}, a weight {float(weights[0][0, 0]):.5f}, lr {rate:g}{mode}"
 
-    return over(reference, case, n, twins, look=look, otherwise=told, shown=shown)
+    return over(reference, case, n, twins, look=look, shown=shown)
 
 
 def said(_: object, batches: Batches, *more: Any) -> str:

@@ -74,11 +74,9 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_untouched(run, complete, judge)
     judge.is_a(got, dict, "a dict")
     if missing := [key for key in _KEYS if key not in got]:
-        judge.no(
-            "missing-key", seen=f"keys {', '.join(map(str, got))}", expected=f"also {missing[0]}"
-        )
+        judge.no(seen=f"keys {', '.join(map(str, got))}", expected=f"also {missing[0]}")
     if extra := sorted(set(map(str, got)) - set(_KEYS)):
-        judge.no("other-keys", seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
+        judge.no(seen=f"keys {', '.join(extra)}", expected=f"keys {', '.join(_KEYS)}")
     _judge_kinds(got, judge)
     try:
         got = through_file(got)
@@ -123,9 +121,7 @@ def _judge_kinds(got: dict[str, Any], judge: Judge) -> None:
                 "not-called", seen=f'"{key}": {type(value).__name__}', expected="what it returns"
             )
         if hasattr(value, "state_dict") or isinstance(value, (torch.Generator, random.Random)):
-            judge.no(
-                "whole-object", seen=f'"{key}": a {type(value).__name__}', expected="its state"
-            )
+            judge.no(seen=f'"{key}": a {type(value).__name__}', expected="its state")
         if key.endswith("rng") and isinstance(value, (int, float)):
             judge.no("a-seed", seen=f'"{key}": {value!r}', expected="the state of a generator")
 
@@ -186,27 +182,13 @@ it with `weights_only=True`, trains on, and compares weights bit for bit.
     "learning rate goes its own way; without the generators it sees other batches. Each time the "
     "loss curve only shows a small bump, if anything.",
     diagnoses={
-        "missing-key": "A key that the task names is missing.",
         "not-called": "A method was put into the dict, and not what it returns: the parentheses are missing.",
-        "whole-object": "A whole object was put into the dict. A checkpoint holds its state: tensors, numbers, strings, "
-        "and containers of them.",
         "a-seed": "A number is not the state of a generator: a seed says where it started, not where it stands.",
-        "swapped": "What stands under this key is the state of another part.",
-        "not-loadable": "What stands under this key is not what the part's own loader takes: `load_state_dict`, "
-        "`torch.set_rng_state`, `random.setstate`.",
         "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running mean.",
-        "buffers": "The model's parameters are right, but its buffers, such as BatchNorm's running mean, do not come back.",
-        "other-precision": "The model's numbers were saved in another dtype: what was cut off does not come back.",
-        "model": "The model loads, but with other numbers than it had.",
-        "optimizer": "The optimiser loads, but does not go on where it stood. Its momentum is part of its state.",
-        "scheduler": "The schedule loads, but does not go on where it stood: the learning rate is another one.",
-        "torch_rng-elsewhere": "It is the state of a generator, but not of torch's own as it stands now: dropout draws other numbers.",
-        "python_rng-elsewhere": "It is the state of a generator, but not of Python's own as it stands now: `random` draws other numbers.",
         "moved-generator": "A generator stands elsewhere after your function. To save is to read: a "
         "draw moves it on, a seed starts a new sequence, and the run that goes on now draws other "
         "numbers than it would have drawn.",
         "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, strings, and plain "
         "containers of them.",
-        "other-keys": "Use just the keys the task names.",
     },
 )

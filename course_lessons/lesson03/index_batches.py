@@ -42,7 +42,6 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
             wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
             if got != wanted:
                 judge.no(
-                    "other-seed",
                     seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(
                         *other, *one
                     ),
@@ -58,20 +57,19 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
     due = [size] * (n // size) + [n % size] * (n % size > 0)
     shown = {"seen": f"{said}: batches of {sizes}", "expected": f"{due}"}
     if not whole:
-        judge.no("up-to-start", **shown)
+        judge.no(**shown)
     if min(flat) > 0 and max(flat) == n:
         judge.no(
-            "from-one", seen=f"{said}: indices {min(flat)} to {max(flat)}", expected=f"0 to {n - 1}"
+            seen=f"{said}: indices {min(flat)} to {max(flat)}",
+            expected=f"0 to {n - 1}",
         )
     if len(flat) > len(set(flat)):
-        padded = set(flat) == set(range(n)) and set(sizes) == {size}
         judge.no(
-            "padded" if padded else "twice",
             seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
             expected=f"{n}",
         )
     if max(flat) >= n:
-        judge.no("too-far", seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
+        judge.no(seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
     if set(flat) != set(range(n)):
         told = "missing"
         if n % size and sizes == due[:-1]:
@@ -80,16 +78,16 @@ def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
             told = "first-dropped"
         judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
     if sorted(sizes, reverse=True) == due != sizes:
-        judge.no("ragged-first", **shown)
+        judge.no(**shown)
     if sizes != due:
-        judge.no("as-many" if len(whole) == min(size, n) != -(-n // size) else "sizes", **shown)
+        judge.no(**shown)
     if sorted(flat) in (flat, flat[::-1]):
-        judge.no("not-shuffled", seen=f"{said}: {whole[:2]}", expected="a random order")
+        judge.no(seen=f"{said}: {whole[:2]}", expected="a random order")
     shown = {"seen": f"{said}: {whole[:2]}", "expected": "a random order of all indices"}
     if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
-        judge.no("whole-batches", **shown)
+        judge.no(**shown)
     if size < n and all(batch == sorted(batch) for batch in whole):
-        judge.no("sorted-inside", **shown)
+        judge.no(**shown)
 
 
 def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
@@ -135,7 +133,7 @@ def _index_lists(got: object, judge: Judge) -> list[list[int]]:
     judge.is_a(got, (list, tuple), "a list of index tensors")
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:
-            judge.no("not-index-tensors", seen=batch, expected="1-D int64 tensors")
+            judge.no(seen=batch, expected="1-D int64 tensors")
     return [batch.tolist() for batch in got]
 
 
@@ -165,32 +163,7 @@ and the same at each call; the last batch may be smaller. Use a generator of its
         "then dropout and everything else that is random changes too.",
         "same-each-epoch": "Epochs 0 and 1 have the same order. The epoch should change it.",
         "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",
-        "start-ignored": "`start` changes nothing: the first batches are still there.",
         "start-in-indices": "`start` was counted in indices. It counts batches.",
-        "off-by-one": "One batch too many is left out: batch number `start` is the first to come.",
-        "one-early": "One batch too few is left out: batch number `start` is the first to come.",
-        "only-one": "Only batch number `start` came. All from it on are asked for.",
-        "up-to-start": "The batches before `start` came. Those from `start` on are asked for.",
-        "begins-again": "After the last batch the first ones came again. The epoch ends with its last batch.",
-        "other-part": "These are batches of the whole epoch, but not just those from `start` on in their order.",
-        "empty-batch": "After the last batch comes none: an empty tensor is no batch.",
-        "past-the-end": "After the last batch comes none, but batches came.",
-        "left-out-first": "The first indices were left out before the shuffle. Shuffle all, and leave out batches afterwards.",
-        "from-one": "The indices begin at 1. The first is 0.",
-        "too-far": "An index is too large: of `n` the last is `n - 1`.",
-        "twice": "Some index comes twice: each epoch sees every digit once.",
-        "padded": "The last batch was filled up with indices that had come before. It may be smaller.",
-        "missing": "Some index never comes: each epoch sees every digit once.",
-        "last-dropped": "The smaller batch at the end is missing.",
-        "first-dropped": "A whole batch is missing, although `start` is 0.",
-        "sizes": "The batches have other sizes than asked for.",
-        "as-many": "There are `size` batches. Each should have `size` indices.",
-        "ragged-first": "The smaller batch is not the last one.",
-        "whole-batches": "The batches were shuffled, but inside each the indices follow one another. Shuffle the indices.",
-        "sorted-inside": "The indices inside each batch were sorted: that is no random order of all.",
-        "not-shuffled": "The indices come in the order of their size.",
         "not-repeatable": "Two calls with the same arguments gave two orders.",
-        "not-index-tensors": "Each batch must be a 1-D tensor of indices.",
-        "other-seed": "The order is random, but the generator is not seeded with `seed + epoch`.",
     },
 )

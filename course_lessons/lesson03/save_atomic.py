@@ -76,11 +76,10 @@ def _judge_left(path: Path, judge: Judge, diagnosis: str = "leftovers") -> None:
 def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
-        judge.no("no-rename", seen="no rename", expected="a second file, renamed when it is whole")
+        judge.no(seen="no rename", expected="a second file, renamed when it is whole")
     for source, held in watch.renames:
         if source == path:
             judge.no(
-                "moved-away",
                 seen="last.pt was moved away",
                 expected="last.pt, until it is replaced",
             )
@@ -96,10 +95,9 @@ def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
     call = watch.call
     if not any(watch.synced):
-        judge.no("other-synced", seen=f"{call} on no new file", expected=f"{call} on the new file")
+        judge.no(seen=f"{call} on no new file", expected=f"{call} on the new file")
     if not any(2 in there.values() for there in watch.synced):
         judge.no(
-            "not-flushed" if watch.saves else "synced-early",
             seen=f"at {call} the new file was not complete",
             expected="a file that loads",
         )
@@ -111,12 +109,12 @@ def _judge_first(watch: Watch, path: Path, judge: Judge) -> None:
         held = torch.load(path, weights_only=True)
     except FileNotFoundError:
         there = ", ".join(p.name for p in path.parent.iterdir()) or word("nothing")
-        judge.no("not-renamed", seen=f"in the folder: {there}", expected="last.pt")
+        judge.no(seen=f"in the folder: {there}", expected="last.pt")
     except Exception as error:  # noqa: BLE001  (whatever torch.load cannot read)
         seen = f"after the first save: {type(error).__name__}"
-        judge.no("not-torch-save", seen=seen, expected="a file that torch.load reads")
+        judge.no(seen=seen, expected="a file that torch.load reads")
     if not isinstance(held, dict) or set(held) != set(saved(1)):
-        judge.no("not-all", seen=held, expected=saved(1))
+        judge.no(seen=held, expected=saved(1))
     _expect_value(judge, path, 1, "after the first save")
 
 
@@ -125,7 +123,7 @@ def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
     if got != value:
         found = "a file that does not load" if path.exists() else "no file"
         seen = found if got is None else f"the state of save {got}"
-        judge.no("not-saved", seen=f"{when}: {seen}", expected=f"the state of save {value}")
+        judge.no(seen=f"{when}: {seen}", expected=f"the state of save {value}")
 
 
 def _crashing(raw: Callable[..., Any], state: object, path: Path) -> None:
@@ -161,26 +159,12 @@ kills your code in the middle of writing and just before the rename.
     "is the save. Half a checkpoint in the place of a whole one is worse than none.",
     diagnoses={
         "overwrites": "The only good checkpoint is written over while the new one is not complete: a crash leaves neither.",
-        "no-rename": "No file took the place of the old one in one move: while it is written, copied, linked, there is a "
-        "moment without a whole `path`. `os.replace` has no such moment.",
-        "moved-away": "The old checkpoint is moved away before the new one has its name: in between there is none. "
-        "`os.replace` needs no room made first.",
-        "not-renamed": "After the save nothing has the name `path`.",
-        "not-torch-save": "`torch.load` cannot read what was saved: save with `torch.save`.",
-        "not-all": "The file holds only a part of the state.",
         "gap": "For a moment there is no checkpoint at all: the old one is gone and the new one is "
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
-        "other-synced": "Something was put on the disk, but not the new file beside the old one.",
-        "not-flushed": "The disk gets what the system has, and part of the file is still in "
-        "Python's own buffer. `torch.save` to an open file empties it; after `file.write` you need "
-        "`file.flush()`.",
-        "synced-early": "The wait for the disk came before `torch.save`: there was nothing to put on it yet.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
-        "not-saved": "The file does not hold the state that was handed over.",
-        "kept-beside": "A save without any crash leaves a file beside the checkpoint.",
         "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A killed process runs no "
         "`except` and no `finally`; a fixed name for the new file is written over by the next save.",
     },

@@ -15,7 +15,7 @@ from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.judge import NotYet
 
-from .checking import SAID, sgd, small_model, weights_after
+from .checking import sgd, small_model, weights_after
 
 
 def train_accumulated(model, batches, optimizer, k):
@@ -32,7 +32,6 @@ def train_accumulated(model, batches, optimizer, k):
 _LOSS, _ZERO, _STEP = "loss.backward()", "optimizer.zero_grad()", "optimizer.step()"
 _PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
 _COUNT, _GROUPS = "sum(len(y) for _, y in group)", "range(0, len(batches), k)"
-_GROUP = "batches[first : first + k]"
 _MEAN = "F.cross_entropy(model(x), y)"
 
 
@@ -68,63 +67,12 @@ def _each_part(ends, **more):
 _MISTAKES = {
     "by-k": ({_PART: f"{_MEAN} / k"}, {_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
     "by-batches": {_PART: f"{_MEAN} / len(group)"},
-    "not-divided": ({_PART: _MEAN}, {" / count": ""}),
-    "divided-twice": ({_PART: f"{_MEAN} / count"}, {_PART: f"{_PART} / k"}),
-    "as-the-first": (
-        {_COUNT: "k * len(group[0][1])"},
-        {_COUNT: "k * len(batches[0][1])"},
-        {_COUNT: "len(group) * len(group[0][1])"},
-        {_COUNT: "len(group) * len(batches[0][1])"},
-        {_COUNT: "len(group) * max(len(y) for _, y in group)"},
-    ),
-    "as-the-last": (
-        {_COUNT: "len(group) * len(group[-1][1])"},
-        {_COUNT: "len(group[-1][1])"},
-        {_COUNT: "k * len(group[-1][1])"},
-    ),
-    "whole-list": {_COUNT: "sum(len(y) for _, y in batches)"},
-    "so-far": {_COUNT: "0", f"loss = {_PART}": f"count += len(y)\nloss = {_PART}"},
-    "piles-up": (
-        {_ZERO: ""},
-        {_ZERO: "", _PART: f"{_MEAN} / k"},
-        {_ZERO: "", _PART: f"{_MEAN} / len(group)"},
-    ),
     "last-only": (
         {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_PART}"},
         {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN} / k"},
         {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {_MEAN}"},
     ),
-    "nothing-learned": {_ZERO: "", _STEP: f"{_ZERO}\n{_STEP}"},
-    "step-first": {_ZERO: f"{_STEP}\n{_ZERO}", _STEP: ""},
-    "each-batch": ({_LOSS: f"{_LOSS}\n{_STEP}", _STEP: ""}, *_each_part(lambda i, k, n: True)),
-    "one-step": ({_GROUPS: "[0]", _GROUP: "batches"}, {_GROUPS: "[0]"}),
-    "no-step": {_STEP: ""},
     "tail-dropped": _each_part(lambda i, k, n: (i + 1) % k == 0),
-    "tail-joined": {
-        _GROUPS: "range(0, max(len(batches) // k, 1) * k, k)",
-        _GROUP: "batches[first : first + k if first + 2 * k <= len(batches) else None]",
-    },
-    "step-too-early": (
-        *_each_part(lambda i, k, n: i % k == 0 or i + 1 == n),
-        *_each_part(lambda i, k, n: i % k == 0),
-    ),
-    "group-too-long": {_GROUP: "batches[first : first + k + 1]"},
-    "group-too-short": {_GROUP: "batches[first : first + k - 1] or batches[first : first + 1]"},
-    "group-left-out": (
-        {_GROUPS: "range(k, len(batches), k)"},
-        {_GROUPS: "range(0, len(batches) - k, k)"},
-    ),
-    "k-groups": {
-        _GROUPS: "range(0, len(batches), math.ceil(len(batches) / k))",
-        _GROUP: "batches[first : first + math.ceil(len(batches) / k)]",
-    },
-    "step-too-many": (
-        *_each_part(lambda i, k, n: (i + 1) % k == 0, after=True),
-        lambda *case: (train_accumulated(*case), case[2].step()),
-    ),
-    "by-classes": ({" / count": " / count / 3"}, {_COUNT: "sum(x.numel() for x, _ in group)"}),
-    "softmax-twice": {"model(x)": "model(x).softmax(1)"},
-    "two-passes": {_GROUPS: f"[*{_GROUPS}, *{_GROUPS}]"},
 }
 _TWINS = twins_of(train_accumulated, _MISTAKES, math=math)
 _SIZES = (
@@ -144,7 +92,7 @@ def _case(at):
     return model, made_batches(sizes, seed=at + 1), sgd(model), k
 
 
-_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS, otherwise="not-by-count")
+_WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
 
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
@@ -159,14 +107,13 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         answer(model, batches, optimizer, k)
         if forwards and max(forwards) > most:
             judge.no(
-                "large-batch",
                 seen=f"a batch of {max(forwards)} went through the model",
                 expected=f"at most {most} at a time",
             )
         if graphs.most > 1:
             judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
         if not graphs.training:
-            judge.no("eval-mode", seen="a forward pass in eval mode", expected="train mode")
+            judge.no(seen="a forward pass in eval mode", expected="train mode")
         due = [*range(k, len(batches), k), len(batches)]
         if ends != due and not elsewhere:
             elsewhere = k, ends, due
@@ -176,7 +123,6 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
         if refused.diagnosis == "not-by-count" and elsewhere:
             k, ends, due = elsewhere
             judge.no(
-                "other-groups",
                 seen=f"steps after {ends} batches, k = {k}",
                 expected=f"steps after {due} batches",
             )
@@ -225,38 +171,11 @@ and the last group can have fewer than `k` batches. It still gets its step. The 
     why="Many loops divide by k and drop the tail. Nothing fails then, but the small last batch "
     "counts too much, and the last digits of each epoch are never learned from.",
     diagnoses={
-        **SAID,
-        "large-batch": "The large batch itself went through the model. It is the one that does not "
-        "fit: one batch and one graph at a time.",
         "all-graphs": "The graphs of several batches were alive at once, and all their activations "
         "with them: as much memory as the large batch takes.",
-        "eval-mode": "The model came in train mode and was switched to eval mode.",
         "by-k": "A mean was divided by k. That is right only where a group has k batches of one size.",
         "by-batches": "The mean of each batch counts alike, so a digit in a small batch weighs more than one in a large.",
-        "not-divided": "The losses of a group's batches are added, and nothing makes a mean over the group of them.",
-        "divided-twice": "What is a mean already was divided once more, so the gradients are too small.",
-        "as-the-first": "The divisor counts every batch of a group as equally large. Count the digits that there are.",
-        "as-the-last": "The divisor is made of the size of the group's last batch. Count the digits of all.",
-        "whole-list": "You divide by the digits of the whole list. Each step has its own group.",
-        "so-far": "The divisor grows within a group, so its first batches weigh more. Count the group's digits first.",
-        "piles-up": "The gradient of one group is still there in the next: `zero_grad()` is missing between groups.",
         "last-only": "The gradients are cleared before each batch, so a step follows the group's last batch only.",
-        "nothing-learned": "When the optimiser steps there is no gradient: clear before a group's first batch, step after its last.",
-        "step-first": "The optimiser steps before the group's gradients are there.",
-        "each-batch": "There is a step after each batch. A group of k makes one.",
-        "one-step": "There is one step in all. Each group makes one.",
         "tail-dropped": "The batches after the last full group never got a step.",
-        "tail-joined": "The batches after the last full group were put into that group. They make a step of their own.",
-        "step-too-early": "The first step comes after one batch: counted from 0, the last batch of a group has "
-        "the number k - 1.",
-        "other-groups": "There are as many steps as groups, but in other places: one belongs after every k batches, one after the last.",
-        "group-too-long": "The groups overlap: each takes the next one's first batch along.",
-        "group-too-short": "The last batch of each group is left out.",
-        "group-left-out": "A group at one end of the list has made no step.",
-        "k-groups": "The list was cut into k groups. A group has k batches.",
-        "step-too-many": "After the last group comes one more step, even where no batch is left.",
-        "by-classes": "The divisor counts more than the digits. There is one loss for each digit.",
-        "steps": "The number of optimiser steps is not the number of groups.",
-        "not-by-count": "There is one step for each group, but not with the gradient of the mean loss over its digits.",
     },
 )

@@ -13,7 +13,7 @@ from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import made_batches, one_thread
-from .checking import PRECISION, REFUSED, Play, judge_precision, judge_runs, judge_scaler
+from .checking import Play, judge_precision, judge_runs, judge_scaler
 from .runs import Run, watched
 
 
@@ -33,18 +33,8 @@ _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
 
 _weighted = variants(accumulate, " * len(y) / count")
 _MISTAKES = {
-    "piles-up": {_ZERO: ""},
-    "not-scaled": {_BACKWARD: "scaler.scale(loss)\nloss.backward()"},
-    "sum-of-means": _weighted(""),
     "by-batches": _weighted(" / len(batches)", " / count"),
     "not-divided": _weighted(" * len(y)"),
-    "other-divisor": _weighted(
-        " * len(y) / len(batches)",
-        " * len(y) / len(batches[0][1])",
-        " * len(y) / (len(batches) * len(batches[0][1]))",
-        " * len(y) / max(len(y) for _, y in batches)",
-    ),
-    "upside-down": _weighted(" * count / len(y)", " / len(y)"),
     "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
 }
 TWINS = twins_of(accumulate, _MISTAKES)
@@ -89,27 +79,23 @@ def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_order(run: Run, sizes: Sequence[int], overflow: bool, judge: Judge) -> None:
     if max(run.sizes) > max(sizes):
         judge.no(
-            "large-batch",
             seen=f"a batch of {max(run.sizes)} went through the model",
             expected=f"at most {max(sizes)} at a time",
         )
     if sum(run.sizes) < sum(sizes):
         judge.no(
-            "not-all",
             seen=f"{sum(run.sizes)} of {sum(sizes)} examples went through the model",
             expected="all of them",
         )
     steps = run.log.count("step") + run.log.count("bare step")
     if steps != 1 and not (overflow and steps == 0):
-        judge.no("steps", seen=f"{steps} steps", expected="one step")
+        judge.no(seen=f"{steps} steps", expected="one step")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
     passes = [what for what in run.log if what in ("forward", "backward")]
     missing = passes.count("backward") < passes.count("forward")
     if missing or ("forward", "forward") in pairwise(passes):
-        last_forward = len(passes) - 1 - passes[::-1].index("forward")
         judge.no(
-            "left-out" if missing and "backward" in passes[:last_forward] else "one-backward",
             seen=", ".join(passes),
             expected="a backward pass after each forward pass",
         )
@@ -145,24 +131,11 @@ them overflows, none counts. Gradients of an earlier step may still be there.
     why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
     "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
     diagnoses={
-        **PRECISION,
-        **REFUSED,
         "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
-        "sum-of-means": "The means of the micro-batches were added up. Each is to count by its share of all examples.",
         "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them all.",
-        "other-divisor": "Each mean was multiplied by its size, then divided by another number than the size of them all.",
-        "upside-down": "The weights are upside down: the smaller a micro-batch, the more its mean counts.",
         "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",
-        "not-all": "Some micro-batches never went through the model.",
-        "steps": "There must be one optimiser step for the whole list.",
         "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
         "gradients add up.",
-        "large-batch": "More examples than one micro-batch has went through the model at once. The large batch is the "
-        "one that does not fit.",
-        "left-out": "One micro-batch was left out of the sum. Run backward for it too; the scaler then skips "
-        "the whole step.",
-        "one-backward": "Several forward passes came before a backward pass: until then all their graphs "
-        "are in memory, which is what accumulation is to avoid.",
         "graph-kept": "After its backward pass the graph of a micro-batch was kept, `retain_graph=True` does that: two were "
         "in memory at once.",
     },

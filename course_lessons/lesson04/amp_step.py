@@ -34,22 +34,9 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-_RETURN = "return loss.detach()"
-_UNDER = (
-    "with torch.autocast(x.device.type, dtype=dtype):\n    return loss_fn(model(x), y).detach()"
-)
-_MISTAKES = {
-    "piles-up": {"optimizer.zero_grad()": ""},
-    "not-scaled": {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"},
-}
+_MISTAKES = {}
 TWINS = twins_of(amp_step, _MISTAKES)
-_BACK_MISTAKES = {
-    "scaled-loss": {
-        "(model(x), y)": "(model(x), y)\nloss = scaler.scale(loss)",
-        "scaler.scale(loss)": "loss",
-    },
-    "loss-after": {_RETURN: _UNDER},
-}
+_BACK_MISTAKES = {}
 BACK = twins_of(amp_step, _BACK_MISTAKES)
 
 
@@ -78,18 +65,18 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
                 waits.append("get_scale")
             judge_scaler(run, judge)
             if isinstance(got, torch.Tensor) and got.requires_grad:
-                judge.no("keeps-graph", seen=repr(got), expected="the loss without its graph")
+                judge.no(seen=repr(got), expected="the loss without its graph")
             if waits:
                 return got
             judge.is_a(got, torch.Tensor, "a tensor")
             if got.dtype not in (torch.float32, torch.float64):
-                judge.no("rounded-loss", seen=got.dtype, expected=torch.float32)
+                judge.no(seen=got.dtype, expected=torch.float32)
             return got
 
         plays = (_play(dtype),)
         back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
         if waits:
-            judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
+            judge.no(seen=f"{waits[0]}()", expected="no call that waits")
         judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
 
 
@@ -118,13 +105,5 @@ without waiting for it. Gradients of an earlier step may still be there.
     diagnoses={
         **PRECISION,
         **REFUSED,
-        "waits": "Reading a tensor (`.item()`, `float()`, `if`), moving it to the CPU, `get_scale()` and "
-        "`synchronize()` wait for the device. Return the loss as it is, a tensor where it was made.",
-        "keeps-graph": "The loss still holds its graph. Whoever collects losses in a list keeps every "
-        "activation of every step.",
-        "scaled-loss": "That is the loss multiplied by the scale. Keep the loss itself.",
-        "loss-after": "That is the loss after the step, from one more forward pass. Keep the one that the step began with.",
-        "rounded-loss": "The loss was rounded to 16 bits on its way back. Under autocast it is float32; leave it so.",
-        "other-loss": "What comes back is not the loss that the step began with.",
     },
 )

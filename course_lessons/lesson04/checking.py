@@ -91,14 +91,13 @@ def judge_runs(
     ``look`` judges a step of the answer by what was noted, and makes of what came back what is compared
     later. Returned is that, of the answer and of the right function.
     """
-    got, expected, back, stale = [], [], ([], []), False
+    got, expected, back = [], [], ([], [])
     for play in plays:
         for (run, value), (other, gave) in zip(play(answer, True), play(right, False), strict=True):
             back[0].append(look(run, value))
             back[1].append(gave)
             got.append(run.moved())
             expected.append(other.moved())
-            stale |= "stale" in run.log
 
     def moves(twin: Callable[..., Any]) -> list[Any]:
         """Return what a twin does, or nothing where the answer does not follow it."""
@@ -110,17 +109,6 @@ def judge_runs(
                 if not any(_alike(found[-1], one) for one in case):
                     return []
         return found
-
-    def otherwise(at: int) -> str:
-        found, way = got[at][0], expected[at][0]
-        if stale:
-            return "piles-up"
-        if _near(found, way):
-            return "scale-off"
-        if way.any() and not found.any():
-            return "no-step"
-        length = float((found * way).sum() / (way * way).sum().clamp(min=1e-30))
-        return "wrong-length" if _near(found, length * way) else "weights"
 
     def say(at: int) -> tuple[str, str]:
         way, off = (float(w.abs().max()) for w in (expected[at][0], got[at][0] - expected[at][0]))
@@ -140,7 +128,6 @@ def judge_runs(
             expected,
             {name: [found for found in all_of if found] for name, all_of in known.items()},
             alike=_alike,
-            otherwise=otherwise,
             say=say,
         )
     return back
@@ -192,37 +179,12 @@ PRECISION = {
     "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
     "at all. Ask the data where it is.",
     "no-autocast": "The layers did not compute in the dtype that was asked for.",
-    "loss-outside": "The loss was computed after autocast had ended, in the 16-bit dtype of the "
-    "outputs. Under autocast it is computed in float32.",
-    "backward-inside": "`backward()` ran under autocast. It uses the dtypes of the forward pass by "
-    "itself; PyTorch advises against autocast around it.",
 }
 """What ``judge_precision`` says."""
 
 REFUSED = {
-    "own-scaler": "That is not the scaler you were given: a new one knows nothing of the steps before.",
-    "no-backward": "There was no backward pass, so the step had no new gradients.",
-    "reads-scale": "The loss was multiplied by hand. `get_scale()` waits for the device, and the scaler does not "
-    "know that the loss is scaled: `scaler.scale` does both without waiting.",
-    "zeroed-late": "The gradients were set to zero between the backward pass and the step: nothing was left for it.",
-    "overflow-kept": "Gradients overflowed, and the optimiser stepped all the same. Leave `inf` and `nan` in "
-    "them: by them the scaler sees that it has to skip.",
     "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step with "
     "infinite ones is made.",
-    "step-bypassed": "`optimizer.step()` used gradients that are still scaled. The scaler has its own way to make "
-    "the step.",
     "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
-    "steps-twice": "The optimiser made more than one step. `scaler.step` makes it, once.",
-    "not-scaled": "The backward pass went without the scale, and then the gradients were unscaled.",
-    "update-early": "`scaler.update()` came before `scaler.step()`. It ends the step, so it is the last of the scaler's "
-    "calls: after it the scaler has forgotten what it did to these gradients.",
-    "no-update": "The scaler was never told that the step is over: its scale can neither fall nor grow.",
-    "piles-up": "The gradient of the step before is still in this one: it must go before `backward()`.",
-    "no-step": "No step was made here, and one is due.",
-    "wrong-length": "The step goes the right way, and has another length than it should.",
-    "weights": "The weights are not those of a right step.",
-    "scale-off": "The weights are right, the scale is not. The scaler must see every step, one that overflows too.",
-    "refused-by-scaler": "The scaler was called in an order that it refuses: scale, backward, step, update. "
-    "Where gradients are set to zero after the backward pass, it finds none to look at.",
 }
 """What ``judge_scaler`` and ``judge_runs`` say."""

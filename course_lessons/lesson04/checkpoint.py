@@ -71,8 +71,8 @@ def _judge_keys(state: dict[Any, Any], use_scaler: bool, judge: Judge) -> None:
         "expected": ", ".join(keys),
     }
     if missing == ["scaler"]:
-        judge.no("no-scaler" if use_scaler else "none-for-disabled", **shown)
-    judge.no("other-keys" if len(state) >= len(keys) else "part-missing", **shown)
+        judge.no("no-scaler" if use_scaler else "wrong-value", **shown)
+    judge.no(**shown)
 
 
 def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> None:
@@ -80,33 +80,33 @@ def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> No
     if isinstance(part, (nn.Module, torch.optim.Optimizer, torch.amp.GradScaler)):
         judge.no("not-plain", seen=f"the whole {name}", expected="its state")
     if callable(part):
-        judge.no("not-called", seen="a method", expected="what it returns")
+        judge.no(seen="a method", expected="what it returns")
     if name == "scaler" and not whole and part != whole:
-        judge.no("none-for-disabled", seen=repr(part), expected="{}")
+        judge.no(seen=repr(part), expected="{}")
     number = isinstance(part, (int, float, torch.Tensor))
     if name == "scaler" and (number or (isinstance(part, dict) and set(part) == {"scale"})):
         judge.no("scale-only", seen=repr(part), expected=repr(whole))
     if not isinstance(part, dict):
-        judge.no("no-state", seen=f"a {type(part).__name__}", expected=f"the {name}'s state_dict()")
+        judge.no(seen=f"a {type(part).__name__}", expected=f"the {name}'s state_dict()")
     missing = [str(key) for key in whole if key not in part]
     if name == "model" and missing and all("running" in key or "num" in key for key in missing):
         judge.no("buffers", seen=f"nothing for {', '.join(missing)}", expected="buffers too")
     if missing:
-        judge.no("not-loadable", seen=f"nothing for {', '.join(missing)}", expected="all of it")
+        judge.no(seen=f"nothing for {', '.join(missing)}", expected="all of it")
     part = {key: part[key] for key in whole}
     kinds = [
         sorted({str(getattr(value, "dtype", type(value))) for value in of.values()})
         for of in (part, whole)
     ]
     if name == "model" and kinds[0] != kinds[1]:
-        judge.no("half", seen=", ".join(kinds[0]), expected=", ".join(kinds[1]))
+        judge.no(seen=", ".join(kinds[0]), expected=", ".join(kinds[1]))
     exactly = nearly(0, 0)
     if exactly(part, whole):
         return
     if name == "optimizer" and not part["state"]:
         judge.no("no-moments", seen="no state of any parameter", expected="the momentum of each")
     if name == "scaler" and {**part, "_growth_tracker": 0} == {**whole, "_growth_tracker": 0}:
-        judge.no("no-count", seen=part, expected=whole)
+        judge.no(seen=part, expected=whole)
     judge.no(f"other-{name}", seen=part, expected=whole)
 
 
@@ -130,24 +130,12 @@ step by step. It must load with `weights_only=True`, and serve where the scaler 
     "Where the old scale had grown, small gradients get lost until the new one has grown too.",
     diagnoses={
         "no-scaler": "The scaler is missing: after a restart it begins at its first scale.",
-        "part-missing": "A key of the task is missing, and with it what has to come back.",
-        "other-keys": "The keys have other names than the task gives them.",
         "scale-only": "The scale alone is not the scaler's state: the count of good steps since the last "
         "change is lost, and the next doubling comes late.",
-        "no-count": "The scaler's count of good steps is lost, and the next doubling comes late.",
-        "other-scaler": "That is not the state of this scaler: after a restart the scales are others.",
-        "none-for-disabled": "A disabled scaler has a `state_dict()` too: `{}`. It needs no case of its own.",
         "not-plain": "The checkpoint holds whole objects. Keep their state: tensors, numbers, strings, and "
         "containers of them.",
-        "not-called": "`state_dict` is a method, and it was not called: put parentheses after it.",
-        "no-state": "That is no state that `load_state_dict` takes: it wants a dict.",
-        "not-loadable": "`load_state_dict` does not find in this part what it looks for.",
-        "half": "The weights were saved as something else than float32 tensors. These hold what many small updates "
-        "added up to, and in 16 bits that is lost.",
         "buffers": "The parameters alone are not the model's state: buffers, such as BatchNorm's running statistics, "
         "are missing.",
         "no-moments": "The optimiser's state of each parameter is missing: its momentum starts from nothing.",
-        "other-model": "That is not the model's state: training goes on with other weights.",
-        "other-optimizer": "That is not the optimiser's state: training goes on with other steps.",
     },
 )

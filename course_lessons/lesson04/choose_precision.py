@@ -44,10 +44,10 @@ _CASES = [
 def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
     judge.is_a(got, (tuple, list), "a pair: dtype and True or False")
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
-        judge.no("not-a-pair", seen=brief(got), expected="such as (torch.float32, False)")
+        judge.no(seen=brief(got), expected="such as (torch.float32, False)")
     scaler = got[1].item() if hasattr(got[1], "item") else got[1]
     if scaler not in (True, False):
-        judge.no("not-a-bool", seen=repr(scaler), expected="such as (torch.float32, False)")
+        judge.no(seen=repr(scaler), expected="such as (torch.float32, False)")
     return got[0], bool(scaler)
 
 
@@ -114,16 +114,9 @@ An accelerator without them (any kind, not only CUDA): float16. A CPU without th
         "described by `can`.",
         "scaler-with-bf16": "bfloat16 has the exponent of float32: its gradients do not vanish, and a "
         "scaler has nothing to do.",
-        "scaler-with-float32": "float32 has the range: a scaler has nothing to do.",
         "no-scaler": "float16 without a scaler: small gradients become zero and are gone.",
         "no-units": "This device has no units for bfloat16.",
-        "bf16-missed": "This device has units for bfloat16, `can.bf16` says so: bfloat16, whatever kind of device it is.",
         "cpu-float16": "This is a CPU without the units. From 16 bits it gains nothing: float32. Compare "
         "`can.device.type` with a name; `can.device` itself is no text.",
-        "accelerator-float32": "This is an accelerator without units for bfloat16: float16, whatever kind it is. Only "
-        "where `can.device.type` is `'cpu'` is the answer float32.",
-        "other-format": "The task names three formats: bfloat16, float16 and float32.",
-        "not-a-pair": "The answer must be a pair, the `torch.dtype` first.",
-        "not-a-bool": "The second of the pair, `use_scaler`, must be True for yes, False for no.",
     },
 )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited, twins_of, variants
+from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
 
 from ..shared.checking import made_batches, one_thread
@@ -36,54 +36,13 @@ _NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
 _clips = variants(clipped_step, _CLIP)
 _gives = variants(clipped_step, "return norm", "return {}")
 _MISTAKES = {
-    "piles-up": {"optimizer.zero_grad()": ""},
-    "not-scaled": {"scaler.scale(loss).backward()": "scaler.scale(loss)\nloss.backward()"},
     "clips-scaled": {_UNSCALE: ""},
-    "never-clips": _clips(_NORM),
     "divided-twice": {_UNSCALE: _DIVIDE},
     "by-value": _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"),
-    "one-by-one": _clips(
-        f"{_NORM}\nfor p in model.parameters():\n    torch.nn.utils.clip_grad_norm_([p], max_norm)"
-    ),
-    "always": _clips(f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max_norm / norm)"),
-    "upside-down": _clips(
-        f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(norm / max_norm)",
-        f"{_NORM}\nfor p in model.parameters():\n    p.grad.mul_(max(norm / max_norm, 1))",
-    ),
-    "part-only": variants(
-        clipped_step, _CLIP, f"{_NORM}\ntorch.nn.utils.clip_grad_norm_({{}}, max_norm)"
-    )(
-        "model[0].parameters()",
-        "model[-1].parameters()",
-        "list(model.parameters())[:1]",
-        "list(model.parameters())[-1:]",
-        "[p for p in model.parameters() if p.dim() > 1]",
-    ),
-    "limit-of-1": _clips(_CLIP.replace("max_norm", "1.0")),
-    "other-norm": _clips(
-        _CLIP.replace("max_norm", "max_norm, 1.0"),
-        _CLIP.replace("max_norm", "max_norm, torch.inf"),
-        "sum(p.grad.norm() for p in model.parameters())\n"
-        "for p in model.parameters():\n    p.grad.mul_(min(max_norm / norm, 1))",
-    ),
 }
 TWINS = twins_of(clipped_step, _MISTAKES)
 BACK = {
-    "scaled-norm": edited(
-        clipped_step, {_UNSCALE: f"found = {_NORM}\n{_UNSCALE}", "return norm": "return found"}
-    ),
     "norm-after": _gives(_NORM, "min(norm, max_norm)"),
-    "the-limit": _gives("max_norm"),
-    "norms-added": _clips(f"sum(p.grad.norm() for p in model.parameters())\n{_CLIP}"),
-    "squared": _gives("norm**2"),
-    "scale-after": edited(
-        clipped_step,
-        {
-            _UNSCALE: f"first = scaler.get_scale()\n{_UNSCALE}",
-            "return norm": "return norm * first / scaler.get_scale()",
-        },
-    ),
-    "factor": _gives("max_norm / norm", "min(1, max_norm / norm)"),
 }
 
 
@@ -146,28 +105,13 @@ Gradients of an earlier step may still be there.
     why="Clipped while they are scaled, nearly all gradients are above the limit and come out tens of "
     "thousands of times too small. With plain SGD the loss then hardly falls, and nothing looks broken.",
     diagnoses={
-        **REFUSED,
+        "steps-anyway": REFUSED["steps-anyway"],
         "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "
         "are clipped while they are still multiplied by the scale.",
-        "never-clips": "A large gradient made the step in its full length.",
         "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "
         "`scaler.unscale_`.",
         "by-value": "Each single value was cut to the limit. The limit is one for the norm of all gradients together.",
-        "one-by-one": "Each parameter's gradient was clipped by itself. The limit is one for the norm of them all.",
-        "always": "Every gradient was brought to the length `max_norm`. One that is shorter stays as it is.",
-        "upside-down": "The factor is upside down: a gradient that is too long becomes longer.",
-        "part-only": "Only some of the parameters' gradients were clipped. The limit is one for all of them together.",
-        "the-limit": "That is the limit itself. Asked for is the norm before clipping.",
-        "limit-of-1": "The limit was 1, whatever `max_norm` is.",
-        "other-norm": "The gradients were clipped by another norm. This one is the root of the sum of squares.",
-        "scaled-norm": "That is the norm of the scaled gradients. With each change of the scale it "
-        "would jump.",
         "norm-after": "That is the norm after clipping: it can never be above the limit, so it tells "
         "nothing.",
-        "scale-after": "The norm was divided by the scale that `update()` has set. This step's gradients had the one before.",
-        "norms-added": "The norms of the parameters were added. That of all gradients is the root of the sum of squares.",
-        "squared": "That is the square of the norm.",
-        "factor": "That is the factor by which the gradients were shortened. Asked for is their norm before.",
-        "wrong-norm": "That is not the norm of all gradients together, the root of the sum of their squares.",
     },
 )

@@ -59,46 +59,15 @@ _TWINS = {
     "not-reset": (_with(_ALL), _with(_ALL | _ON)),
     "by-number": _with({_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_ON}),
     "grows-on": _with({_DUE: "good >= growth_interval", **_ON}),
-    "grows-once": _with(_ON),
     "before-the-step": _with(
         {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
     ),
-    "with-the-first": _with({"0, []": "0, [init_scale]"}),
-    "reversed": _with({"return scales": "return scales[::-1]"}),
-    "one-late": _with({_DUE: f"{_DUE} + 1"}),
-    "counts-from-one": _with({"good = 0 if": "good = 1 if"}),
-    "back-to-start": _with({_HALVE: "scale = init_scale"}),
-    "first-only": _with(
-        {
-            "0, []": "0, []\nbefore = False",
-            _HALVE: "scale = scale if before else scale / 2",
-            "scales.append(scale)": "before = overflow\nscales.append(scale)",
-        }
-    ),
     "floor": _with({_HALVE: "scale = max(scale / 2, 1.0)"}),
-    "whole-number": _with({_HALVE: "scale = scale // 2"}),
 }
 
 
 def _read(judge: Judge, got: Any) -> list[float]:
     return [judge.number(value) for value in judge.listed(got, "a list of numbers")]
-
-
-def _otherwise(
-    got: list[float], right: list[float], overflows: list[bool], init_scale: float, _: int
-) -> str:
-    """Say what happened at the first step whose scale is another."""
-    if len(got) != len(right):
-        return "one-per-step"
-    at = next(k for k, (scale, other) in enumerate(zip(got, right, strict=True)) if scale != other)
-    before = got[at - 1] if at else init_scale
-    if overflows[at]:
-        return "other-half"
-    if got[at] < before:
-        return "fell"
-    if got[at] == before:
-        return "too-late"
-    return "too-early" if right[at] == before else "other-double"
 
 
 EXERCISE = Exercise(
@@ -123,7 +92,6 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         read=_read,
         draw=_draw,
         alike=operator.eq,
-        otherwise=_otherwise,
     ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
     "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
@@ -132,24 +100,8 @@ halved; after `growth_interval` good steps **in a row** it is doubled, and the c
         "by-number": "The scale grew at every multiple of the interval, whatever came between. Count good steps "
         "in a row.",
         "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each step.",
-        "grows-once": "After a doubling the count must start again at 0. Here it went on, and never met the interval "
-        "a second time.",
         "before-the-step": "These are the scales that the steps were made with. The list is to "
         "hold the scale after each step.",
-        "reversed": "The list is turned round: the scale after the first step comes first.",
-        "one-late": "The doubling comes with the last of `growth_interval` good steps, not one "
-        "step later.",
-        "back-to-start": "An overflow halves the present scale. It does not bring back the first one.",
-        "with-the-first": "The list begins with the scale before the first step. It is to hold one for after each step.",
-        "counts-from-one": "A step that overflowed was counted as the first good one.",
-        "first-only": "Of several overflows in a row only the first halved the scale. Each does.",
-        "whole-number": "The half was rounded down to a whole number. Below 1 a scale goes on as 0.5, 0.25.",
         "floor": "A scale has no lower limit: below 1 it is halved too.",
-        "one-per-step": "There must be one scale for each step.",
-        "other-half": "After this overflow the scale is not half of what it was before.",
-        "fell": "The scale fell after a good step. Only an overflow halves it.",
-        "too-late": "Here `growth_interval` good steps in a row were full, and your list has the same scale after them as before.",
-        "too-early": "The scale grew before `growth_interval` good steps in a row were full.",
-        "other-double": "Here the scale is to be doubled. It grew, but not to its double.",
     },
 )

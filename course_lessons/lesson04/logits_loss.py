@@ -11,7 +11,6 @@ from unittest import mock
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of, variants
 from course_utils.exercises import Exercise, Judge
@@ -42,12 +41,7 @@ def _made_from_tensors() -> Iterator[list[str]]:
         yield made
 
 
-def _logsigmoid(logits: torch.Tensor, targets: torch.Tensor, sign: float) -> torch.Tensor:
-    return sign * (targets * F.logsigmoid(logits)).mean()
-
-
 _CALL = "with_logits(logits, targets)"
-_LOSS = f"torch.nn.functional.binary_cross_entropy_{_CALL}"
 
 
 of = variants(logits_loss, _CALL, "with_logits({})")
@@ -61,36 +55,7 @@ def _summed_too(*arguments: str) -> tuple[Any, ...]:
 
 _MISTAKES = {
     "sum": of('logits, targets, reduction="sum"'),
-    "rows": tuple(
-        {_CALL: f'{_CALL[:-1]}, reduction="sum") / logits.shape[{at}]'} for at in (0, -1)
-    ),
-    "one-entry": tuple(
-        {_CALL: f'{_CALL[:-1]}, reduction="none").{of_all}()'}
-        for of_all in ("median", "max", "min")
-    ),
-    "part-only": of("logits[0], targets[0]", "logits[-1], targets[-1]"),
-    "targets-ignored": _summed_too("logits, targets * 0 + 1", "logits, targets * 0"),
     "sigmoid-twice": _summed_too("torch.sigmoid(logits), targets"),
-    "swapped": _summed_too("targets, logits"),
-    "sign": ({_LOSS: f"-{_LOSS}"}, {_LOSS: f'-{_LOSS[:-1]}, reduction="sum")'}),
-    "flipped": _summed_too("logits, 1 - targets", "-logits, targets"),
-    "rounded-targets": _summed_too(
-        "logits, (targets > 0.5).float()",
-        "logits, targets.round()",
-        "logits, targets.long().float()",
-    ),
-    "one-half": (
-        lambda logits, targets: _logsigmoid(logits, targets, -1),
-        lambda logits, targets: _logsigmoid(-logits, 1 - targets, -1),
-        lambda logits, targets: _logsigmoid(logits, targets, 1),
-    ),
-    "squares": (
-        lambda logits, targets: F.mse_loss(logits.sigmoid(), targets),
-        lambda logits, targets: F.mse_loss(logits, targets),
-    ),
-    "classes": lambda logits, targets: F.cross_entropy(logits, targets),
-    "softplus-side": lambda z, t: (z.clamp(min=0) - z * t + torch.log1p(torch.exp(z))).mean(),
-    "rounded": ({_LOSS: f"{_LOSS}.half()"}, *of("logits.half(), targets.half()")),
 }
 TWINS = twins_of(logits_loss, _MISTAKES)
 
@@ -115,7 +80,7 @@ def _said(logits: torch.Tensor, targets: torch.Tensor) -> str:
 def _read(judge: Judge, got: Any) -> float:
     got = judge.is_a(got, torch.Tensor, "a tensor")
     if got.numel() != 1:
-        judge.no("not-one", seen=f"{got.numel()} numbers", expected="their mean")
+        judge.no(seen=f"{got.numel()} numbers", expected="their mean")
     return got.item()
 
 
@@ -124,7 +89,7 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         with _made_from_tensors() as made:
             got = answer(logits, targets)
         if made:
-            judge.no("made-not-called", seen=made[0], expected="a loss, made and then called")
+            judge.no(seen=made[0], expected="a loss, made and then called")
         return got
 
     def by_values(logits: torch.Tensor, targets: torch.Tensor) -> Any:
@@ -147,7 +112,6 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         read=_read,
         draw=_draw,
         alike=nearly(2e-5, 1e-6),
-        otherwise="wrong-formula",
         situation=_said,
         shown=lambda value: f"{value:.6g}",
     )(by_values, judge)
@@ -173,12 +137,11 @@ def _judge_large(call: Callable[..., Any], judge: Judge) -> None:
                 expected=f"{expected:.6g}",
             )
         if not got.requires_grad:
-            judge.no("no-graph", seen=repr(got), expected="a loss that can be differentiated")
+            judge.no(seen=repr(got), expected="a loss that can be differentiated")
         gradient = torch.autograd.grad(got, logits)[0].float()
         right = (values[0].sigmoid() - targets) / len(targets)
         if not torch.allclose(gradient, right, atol=2e-3):
             judge.no(
-                "gradient",
                 seen=f"the gradient {listed(gradient)} for the logits {listed(logits)}",
                 expected=listed(right),
             )
@@ -211,28 +174,7 @@ formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of 
         "0 and 1. Such examples get no gradient, however wrong they are.",
         "overflows": "For large logits the loss is not finite. An exponential of 200 is infinite in float32, and so is "
         "the logarithm of 0.",
-        "large-wrong": "For large logits the loss is larger than the formula's.",
         "sigmoid-twice": "The sigmoid came in twice. A loss that takes logits has its own.",
-        "rounded": "The value was rounded to 16 bits, though autocast is off. Leave the dtypes to autocast.",
-        "rows": "That is the sum divided by the number along one dimension. The mean is over all entries.",
-        "one-entry": "That is the loss of one entry. The mean is over all.",
-        "part-only": "That is the mean of a part. It is over all entries.",
-        "targets-ignored": "The same half of the formula was used for every entry, whatever its target.",
-        "swapped": "Logits and targets are exchanged: the model's output comes first.",
-        "sign": "The sign is wrong: the logarithm of a probability is negative, and the loss is not.",
-        "flipped": "That is the loss for the opposite: a logit above 0 stands for target 1.",
-        "rounded-targets": "The targets were made 0 and 1. One between them is a probability, and counts as it is.",
-        "one-half": "Only one of the two halves of the formula is there. It has log(p) times the target, and log(1 - p) "
-        "times what is left to 1.",
-        "squares": "That is the mean squared error. Asked for is the cross entropy, of logarithms.",
-        "classes": "`cross_entropy` takes each row as one choice among classes. Here each entry is a yes-no question of its own.",
-        "softplus-side": "In the stable formula the exponential is of -|logit|, which never overflows. Here it is of the logit.",
-        "wrong-formula": "The value is not that of the formula, for logits of ordinary size.",
-        "made-not-called": "`nn.BCEWithLogitsLoss` is a class. Make the loss first, then call it with logits "
-        "and targets.",
         "sum": "That is the sum over all entries; the task asks for the mean.",
-        "not-one": "The losses of all entries came back; the task asks for their mean.",
-        "no-graph": "The loss has no graph, so no gradient can come from it.",
-        "gradient": "The value is right, but its gradient is not: some step on the way cuts it off.",
     },
 )

@@ -49,51 +49,14 @@ def _draw(source: random.Random) -> tuple[torch.Tensor, torch.dtype]:
 
 
 _GONE = "nonzero.to(dtype) == 0"
-_SHARE = "gone.item() / max(len(nonzero), 1)"
-_SMALLEST = "torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps"
-_ZEROS = {"gradients[gradients != 0]": "gradients.flatten()"}
 _TWINS = {
     "all-entries": {"max(len(nonzero), 1)": "gradients.numel()"},
-    "zero-before": (
-        _ZEROS,
-        {**_ZEROS, _SHARE: f"{_SHARE} if gradients.any() else 0"},
-        {_GONE: "gradients.to(dtype) == 0"},
-        {_GONE: "gradients.to(dtype) == 0", _SHARE: f"{_SHARE} if len(nonzero) else 0"},
-    ),
     "subnormals": {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"},
-    "eps": {_GONE: "nonzero.abs() < torch.finfo(dtype).eps"},
-    "threshold": (
-        {_GONE: f"nonzero.abs() < {_SMALLEST}"},
-        {_GONE: f"nonzero.abs() < {_SMALLEST} / 2"},
-    ),
-    "sign": (
-        {_GONE: "nonzero < torch.finfo(dtype).tiny"},
-        {_GONE: f"nonzero < {_SMALLEST}"},
-        {_GONE: "nonzero.to(dtype) <= 0"},
-    ),
     "positive-only": {"gradients != 0": "gradients > 0"},
     "rounded": {_GONE: "nonzero.to(dtype) != nonzero"},
     "infinite": (
         {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"},
         {_GONE: "nonzero.to(dtype).isinf()"},
-    ),
-    "kept": (
-        {"== 0": "!= 0"},
-        {_SHARE: f"1 - {_SHARE}"},
-        {_SHARE: "1 - gone.item() / gradients.numel()"},
-    ),
-    "dtype-ignored": ({"to(dtype)": "half()"}, {"to(dtype)": "bfloat16()"}),
-    "per-cent": {_SHARE: f"100 * {_SHARE}"},
-    "count": {_SHARE: "gone"},
-    "any": {_SHARE: "float(gone > 0)"},
-    "by-size": {
-        _SHARE: "nonzero[nonzero.to(dtype) == 0].abs().sum().item() / max(nonzero.abs().sum().item(), 1e-99)"
-    },
-    "whole-number": ({" / max": " // max"}, {_SHARE: f"round({_SHARE})"}),
-    "by-rows": {"len(nonzero)": "len(gradients)"},
-    "nothing-to-lose": (
-        {_SHARE: "gone / len(nonzero)"},
-        {_SHARE: f"{_SHARE} if len(nonzero) else 1.0"},
     ),
 }
 
@@ -107,14 +70,6 @@ def _read(judge: Judge, got: Any) -> float:
 
 def _alike(got: float, right: float) -> bool:
     return math.isclose(got, right, rel_tol=1e-5) or (math.isnan(got) and math.isnan(right))
-
-
-def _otherwise(got: float, right: float, gradients: torch.Tensor, dtype: torch.dtype) -> str:
-    if not gradients.any():
-        return "nothing-to-lose"
-    if not 0 <= got <= 1:
-        return "no-share"
-    return "too-many" if got > right else "too-few"
 
 
 EXERCISE = Exercise(
@@ -141,7 +96,6 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         read=_read,
         draw=_draw,
         alike=_alike,
-        otherwise=_otherwise,
         situation=lambda gradients, dtype: f"{listed(gradients)} in {dtype}",
     ),
     why="Often this understates what float16 costs a deep network: in a backward pass in 16 bits factors "
@@ -149,27 +103,10 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
     diagnoses={
         "all-entries": "The share is one of the entries that were not zero: a gradient that is "
         "zero already has nothing to lose.",
-        "zero-before": "Entries that were zero before were counted as lost.",
         "subnormals": "`torch.finfo(dtype).tiny` is the smallest number with all its bits. Below it come "
         "smaller ones with fewer bits, the subnormals: they are coarse, but they are not zero.",
-        "eps": "`torch.finfo(dtype).eps` is the step from 1 to the next number. Far smaller numbers than that are not zero.",
-        "threshold": "Half of the smallest number and what lies below becomes zero; what lies above "
-        "is rounded up. Let the conversion itself decide.",
-        "sign": "A negative value was held against a limit with its sign. Only its size decides whether it becomes zero.",
         "positive-only": "Only positive entries were looked at. A negative one can be lost too.",
         "infinite": "What becomes infinite was counted. The task asks for what becomes zero.",
-        "kept": "That is the share that is kept. Asked for is the share that becomes zero.",
-        "count": "That is the number of entries lost. Divide it by the number that can be lost.",
-        "any": "That says whether something is lost. Asked for is the share.",
-        "by-size": "That is a share of the sum of sizes. Each entry counts as one, however small.",
-        "no-share": "A share goes from 0 to 1, and this number does not.",
-        "too-many": "That is more than the share of what becomes zero, of all entries that were not zero.",
-        "too-few": "That is less than the share of what becomes zero, of all entries that were not zero.",
-        "whole-number": "The share was made a whole number. It is a fraction, from 0 to 1.",
-        "by-rows": "The number was divided by `len(gradients)`: these are the rows of the tensor, zeros included.",
         "rounded": "A value that changes is rounded, not lost. Count those that become zero.",
-        "dtype-ignored": "The answer is that for one format, whichever is asked for.",
-        "per-cent": "That is in per cent. The task asks for a number from 0 to 1.",
-        "nothing-to-lose": "Where no entry is nonzero, nothing is lost: 0.",
     },
 )

@@ -70,11 +70,7 @@ _FULL = {_PARTS: f"[p for p in {_PARTS} if len(p[0]) in (size, len(x))]"}
 _GRADIENTS = {
     "by-parts": {_SHARE: _PART.format("1 / len(x.split(size))")},
     "sum-of-means": {f" * {_SHARE}": ""},
-    "full-weight": {_SHARE: _PART.format("size / len(x)")},
-    "by-size": {_SHARE: _PART.format("len(rows) / size")},
     "drops-tail": (_FULL, {**_FULL, _SHARE: _PART.format("1 / (len(x) // size)")}),
-    "other-parts": {_PARTS: _PARTS.replace("split", "chunk")},
-    "last-part": {"loss.backward()": "twin.zero_grad()\nloss.backward()"},
     "piles-up": {"parts = gradient(": "parts = whole + gradient("},
 }
 _RETURN = "return ((parts - whole).norm() / whole.norm()).item()"
@@ -84,26 +80,9 @@ def _gap(parts: Tensor, whole: Tensor) -> Tensor:
     return (parts - whole).norm() / whole.norm()
 
 
-def _gaps(parts: Tensor, whole: Tensor) -> Tensor:
-    """Return the gap of each parameter."""
-    sizes = [48, *[8] * (len(whole) // 8 - 9), 24, 3]
-    return torch.stack(list(map(_gap, parts.split(sizes), whole.split(sizes))))
-
-
 _MEASURES: dict[str, tuple[Callable[[Tensor, Tensor], Tensor], ...]] = {
     "with-itself": (lambda parts, whole: 0 * whole.norm(),),
-    "absolute": (lambda parts, whole: (parts - whole).norm(),),
-    "other-divisor": (lambda parts, whole: _gap(whole, parts),),
     "difference-of-norms": (lambda parts, whole: _gap(parts.norm(), whole.norm()),),
-    "squared": (lambda parts, whole: _gap(parts, whole) ** 2,),
-    "sum-of-entries": (lambda parts, whole: (parts - whole).norm(1) / whole.norm(1),),
-    "largest-entry": (lambda parts, whole: (parts - whole).abs().max() / whole.abs().max(),),
-    "percent": (lambda parts, whole: 100 * _gap(parts, whole),),
-    "by-parameter": (
-        lambda parts, whole: _gaps(parts, whole).mean(),
-        lambda parts, whole: _gaps(parts, whole).max(),
-        lambda parts, whole: _gaps(parts, whole)[-1],
-    ),
 }
 _KNOWN: dict[Any, tuple[Tensor, Tensor]] = {}
 
@@ -158,9 +137,9 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_traces(model, training, before, judge)
         if modes - {training}:
             ran = f"a forward pass in {_mode(not training)}"
-            judge.no("other-mode", seen=ran, expected=f"{_mode(training)}, as the model is")
+            judge.no(seen=ran, expected=f"{_mode(training)}, as the model is")
         if isinstance(got, Tensor):
-            judge.no("tensor", seen=got, expected="a Python number")
+            judge.no(seen=got, expected="a Python number")
         return judge.number(got)
 
     _GAPS(traced, judge)
@@ -169,11 +148,11 @@ def _check_accumulation_gap(answer: Callable[..., Any], judge: Judge) -> None:
 def _judge_traces(model: nn.Module, training: bool, before: list[Tensor], judge: Judge) -> None:
     after = [*model.parameters(), *model.buffers()]
     if not all(torch.equal(a, b) for a, b in zip(after, before, strict=True)):
-        judge.no("changes-the-model", seen="other weights, or running statistics, after the call")
+        judge.no(seen="other weights, or running statistics, after the call")
     if any(p.grad is None or not bool((p.grad == 0.5).all()) for p in model.parameters()):
-        judge.no("changes-the-model", seen="other gradients in the model after the call")
+        judge.no(seen="other gradients in the model after the call")
     if any(module.training != training for module in model.modules()):
-        judge.no("changes-the-model", seen=f"{_mode(not training)} after the call")
+        judge.no(seen=f"{_mode(not training)} after the call")
 
 
 EXERCISE = Exercise(
@@ -199,26 +178,9 @@ mode that the model is in, and leave its mode, its gradients and a BatchNorm's r
     diagnoses={
         "by-parts": "Each part got the same weight. A smaller last part must count for less.",
         "sum-of-means": "The parts' means were added up and not weighted by their share of the rows.",
-        "full-weight": "The last, smaller part counts as much as a full one. Its weight is its own number of rows over all.",
         "drops-tail": "The last, smaller part was left out.",
         "piles-up": "The gradient of the whole batch is still in the sum of the parts.",
         "with-itself": "Your gap is always 0: a gradient was compared with itself.",
-        "other-mode": "The model must run in the mode that it is in: BatchNorm and dropout do other things in the other one.",
-        "absolute": "That is the norm of the difference itself. Divide it by the norm of the whole gradient.",
-        "other-divisor": "You divided by the norm of the accumulated gradient. Divide by that of the whole batch's.",
         "difference-of-norms": "That is the difference of the norms. The norm of the difference is asked for.",
-        "squared": "That is the square: a root is missing.",
-        "sum-of-entries": "That adds up the sizes of the entries. The norm is the root of the sum of their squares.",
-        "largest-entry": "That compares single entries. Use the norm of the whole vector.",
-        "by-parameter": "Each parameter has a gap of its own here. Write all gradients as one vector first.",
-        "tensor": "A tensor came back. `.item()` makes a Python number of it.",
-        "changes-the-model": "The call left traces in the model. Work on a copy of it.",
-        "other-parts": "`chunk(size)` cuts into `size` parts. They should have `size` rows.",
-        "by-size": "The weight of a part is its number of rows over that of all rows, not over `size`.",
-        "last-part": "Only the last part's gradient was compared: those before it were set to zero.",
-        "percent": "That is the gap in percent.",
-        "no-gap-here": "Here the two gradients are equal but for rounding, and your gap is larger.",
-        "other-measure": "Where the gradients are equal, your gap is right. Where they differ, it is not the norm of the difference "
-        "over that of the whole batch's gradient.",
     },
 )

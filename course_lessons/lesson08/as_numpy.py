@@ -61,7 +61,7 @@ def _judge_array(got: Any, right: np.ndarray, tensor: Tensor, judge: Judge) -> N
         judge.no("still-a-tensor", seen=got, expected="a NumPy array")
     judge.is_a(got, np.ndarray, "a NumPy array")
     if got.shape != right.shape:
-        judge.no("other-shape", seen=got.shape, expected=right.shape)
+        judge.no(seen=got.shape, expected=right.shape)
     equal = np.array_equal(got.astype(float), right.astype(float))
     if got.dtype == right.dtype and equal:
         return
@@ -98,12 +98,7 @@ float32. `tensor` itself stays as it is.
     diagnoses={
         "overflow": "float16 cannot hold what bfloat16 can: its largest number is 65504. float32 can.",
         "other-bf16": "bfloat16 must become float32, with the same values.",
-        "not-float": "Whole numbers and truth values must keep their dtype.",
         "loses-digits": "A narrower dtype came back than was given, and digits are lost. The dtype stays what it is.",
-        "wider": "A wider dtype came back than was given. The dtype stays what it is. (On the way through Python numbers, "
-        "as with `tolist()`, every float becomes float64.)",
-        "other-shape": "The array has another shape than the tensor.",
-        "other-values": "The dtype is right, and the values are not the tensor's.",
         "changes-the-tensor": "The caller's tensor has lost its place in the graph: nothing can be trained with it any more. "
         "`detach()` makes a new tensor, `detach_()` and `requires_grad_()` change the one they are called on.",
         "still-a-tensor": "That is still a tensor.",

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
 
@@ -58,13 +55,6 @@ def _draw(rng: Random) -> tuple[list[int], float, float]:
     return lengths, rng.choice((0.0, 0.011, 0.05, 0.1, 0.3)), rng.choice((1e-3, 2e-3, 0.03))
 
 
-def _tried(lengths, per_shape, per_token, seconds=_seconds):
-    *shorter, longest = sorted(set(lengths)) or [0]
-    numbers = range(len(shorter) + 1)
-    lists = [[*some, longest] for k in numbers for some in itertools.combinations(shorter, k)]
-    return min(lists, key=lambda chosen: seconds(chosen, lengths, per_shape, per_token))
-
-
 def _adding(lengths, per_shape, per_token):
     chosen = [max(lengths)]
     while True:
@@ -95,18 +85,8 @@ def _merging(lengths, per_shape, per_token):
     return chosen
 
 
-_PADDED = "min(b for b in chosen if b >= n)"
 _TWINS = {
     "once-each": lambda lengths, *costs: bucket_lengths(sorted(set(lengths)), *costs),
-    "exchanged": lambda lengths, shape, token: bucket_lengths(lengths, token, shape),
-    "to-the-nearest": partial(
-        _tried, seconds=edited(_seconds, {_PADDED: "min(chosen, key=lambda b: abs(b - n))"})
-    ),
-    "to-a-longer": partial(
-        _tried,
-        seconds=edited(_seconds, {_PADDED: "min([b for b in chosen if b > n] or chosen[-1:])"}),
-    ),
-    "dearest": partial(_tried, seconds=lambda *case: -_seconds(*case)),
     "one-by-one": (_adding, _leaving_out, _merging),
     "every-length": lambda lengths, *costs: sorted(set(lengths)),
     "one-length": lambda lengths, *costs: [max(lengths)],
@@ -133,19 +113,6 @@ def _alike(got: _Seen, right: _Seen) -> bool:
     if got[1] is None or right[1] is None:
         return got == right
     return math.isclose(got[1], right[1], rel_tol=1e-9)
-
-
-def _otherwise(got: _Seen, right: _Seen, lengths: Sequence[int], *costs: float) -> str:
-    numbers, _ = got
-    if not lengths:
-        return "none"
-    if numbers != sorted(set(numbers)):
-        return "repeated" if len(numbers) > len(set(numbers)) else "not-ascending"
-    if max(numbers, default=0) < max(lengths):
-        return "too-short"
-    if not set(numbers) <= set(lengths):
-        return "needless"
-    return "not-least"
 
 
 def _read(judge: Judge, got: Any) -> list[float]:
@@ -192,7 +159,6 @@ No sequences, no lengths.
         read=_read,
         look=_look,
         alike=_alike,
-        otherwise=_otherwise,
         situation=_situation,
         shown=_shown,
     ),
@@ -200,21 +166,11 @@ No sequences, no lengths.
     "for all can spend most of its time on padding. Your two costs are measured in a minute: the first call of "
     "a new shape, and the time of a token.",
     diagnoses={
-        "too-short": "The longest sequence fits into none of these lengths.",
         "every-length": "Every length has its own shape here. Some of them cost more than they save.",
         "one-length": "Everything is padded to the longest here. A second shape would cost less than the "
         "padding.",
         "all-or-one": "You compared the longest length alone with all of them. A list between the two costs less.",
-        "needless": "A length is longer than the longest sequence that is padded to it.",
         "once-each": "Each length was counted once. It counts as often as it occurs.",
-        "exchanged": "The two costs are exchanged: `per_shape` is paid for a length in the list, `per_token` for a token.",
-        "to-the-nearest": "You count with the nearest length. A sequence is padded to the next one that is no shorter.",
-        "to-a-longer": "You pad a sequence that has a length of your list to the next longer one. It can stay as it is.",
-        "dearest": "That is the list that costs the most.",
         "one-by-one": "You changed the list one length at a time for as long as that paid. A list further off costs less.",
-        "not-least": "There is a list that costs less.",
-        "not-ascending": "The lengths should stand in ascending order.",
-        "repeated": "A length stands in the list more than once.",
-        "none": "Without sequences no length is needed.",
     },
 )

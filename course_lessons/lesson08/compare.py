@@ -118,29 +118,12 @@ def _cases() -> Iterator[tuple[Any, ...]]:
 _SYNC_START = "machine.synchronize()\nstart"
 _SYNC_STOP = "machine.synchronize()\ntimes"
 _LAUNCHES, _EVALUATED = {_SYNC_STOP: "times"}, {_SYNC_STOP: "accuracy(model)\ntimes"}
-_MIDDLES = "len(times) // 2", "(len(times) - 1) // 2"
-_PEAK = "peaks.append(machine.peak())"
-_SCORE = "scores.append(accuracy(model))"
 _RESET = "machine.reset_peak()"
-_MEDIAN = "statistics.median(times)"
 _COLUMNS = "accuracies", "seconds", "bytes"
 MISTAKES: Mistakes = {
-    "sorted-scores": {"accuracies": ({"= scores,": "= sorted(scores),"},)},
     "only-launches": {"seconds": (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})},
-    "queue-not-empty": {"seconds": ({_SYNC_START: "start"},)},
     "times-evaluation": {"seconds": (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})},
-    "mean-time": {"seconds": ({_MEDIAN: "statistics.fmean(times)"},)},
-    "half-a-median": {"seconds": tuple({_MEDIAN: f"sorted(times)[{i}]"} for i in _MIDDLES)},
-    "unsorted-middle": {"seconds": ({_MEDIAN: "times[len(times) // 2]"},)},
-    "best-time": {"seconds": ({_MEDIAN: "min(times)"},)},
-    "negative": {"seconds": ({_MEDIAN: "-statistics.median(times)"},)},
-    "exchanged": {"seconds": ({_MEDIAN: "max(peaks)"},)},
     "never-reset": {"bytes": ({_RESET: ""},)},
-    "reset-once": {"bytes": ({_RESET: "seed == seeds[0] and machine.reset_peak()"},)},
-    "reset-late": {"bytes": ({_PEAK: f"{_RESET}\n{_PEAK}"},)},
-    "peak-of-evaluation": {"bytes": ({f"{_PEAK}\n{_SCORE}": f"{_SCORE}\n{_PEAK}"},)},
-    "least-peak": {"bytes": ({"max(peaks)": "min(peaks)"},)},
-    "mean-peak": {"bytes": ({"max(peaks)": "statistics.fmean(peaks)"},)},
 }
 
 
@@ -156,12 +139,12 @@ def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
     for name, row in table.items():
         judge.is_a(row, (tuple, list), "a tuple: accuracies, seconds, bytes")
         if len(row) != 3:
-            judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
+            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
         scores = plain(row[0])
         if isinstance(row[1], (list, tuple)) and not isinstance(scores, (list, tuple)):
-            judge.no("other-row", seen=row, expected="(accuracies, seconds, bytes)")
+            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
         if isinstance(scores, (int, float)):
-            judge.no("mean-score", seen=scores, expected="a list, one for each seed")
+            judge.no(seen=scores, expected="a list, one for each seed")
         judge.is_a(scores, (list, tuple), "a list of accuracies")
         numbers = [judge.number(value) for value in (*scores, *row[1:])]
         read[name] = dict(zip(_COLUMNS, (numbers[:-2], *numbers[-2:]), strict=True))
@@ -198,11 +181,11 @@ def _check_compare(answer: Callable[..., Any], judge: Judge) -> None:
     def traced(formats: Any, seeds: Sequence[int], *rest: Any) -> Any:
         table = _read(judge, answer(formats, seeds, *rest))
         if set(table) != set(formats):
-            judge.no("other-keys", seen=list(table), expected=list(formats))
+            judge.no(seen=list(table), expected=list(formats))
         _judge_runs(rest[-1], formats, seeds, judge)
         if any(len(row["accuracies"]) != len(seeds) for row in table.values()):
             counts = [len(row["accuracies"]) for row in table.values()]
-            judge.no("too-many-scores", seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
+            judge.no(seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
         return table
 
     _TABLES(traced, judge)
@@ -218,10 +201,11 @@ def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Ju
             if few and len(trained) == len(seeds):
                 judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
             if not few and len(trained) > len(seeds) + 1:
-                judge.no("too-many-runs", seen=ran, expected=f"{len(seeds) + 1} trainings")
+                judge.no(seen=ran, expected=f"{len(seeds) + 1} trainings")
     if machine.kept:
         judge.no(
-            "keeps-all", seen=f"earlier networks during a training: {machine.kept}", expected="none"
+            seen=f"earlier networks during a training: {machine.kept}",
+            expected="none",
         )
 
 
@@ -252,31 +236,8 @@ that are kept: evaluate each before the next, and then let go of it (`del`).
     diagnoses={
         "no-warm-up": "The first training in a format is slower, and here it was one of those that count.",
         "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",
-        "too-many-runs": "One training to warm up and one a seed are enough.",
-        "other-keys": "The dict needs one entry for each format, under its name.",
-        "other-row": "Each entry must be a tuple of three in this order: accuracies, seconds, bytes.",
-        "mean-score": "Return all the accuracies: their spread says whether a difference means anything.",
-        "too-many-scores": "There must be one accuracy for each seed.",
-        "sorted-scores": "The accuracies are sorted. They should come in the order of the seeds.",
-        "other-accuracies": "The accuracies are not those of the seeds, in their order.",
         "only-launches": "The clock was read while the work was still in the queue. Wait for it first.",
-        "queue-not-empty": "The clock was started while the warm-up was still in the queue. Wait for it first.",
-        "keeps-all": "A network of an earlier training was still there during a later one, and so are its bytes in that peak. "
-        "Evaluate each before the next, and `del` the name that holds it.",
         "times-evaluation": "The evaluation was timed together with the training.",
-        "mean-time": "That is the mean. One interruption moves a mean, and not a median.",
-        "half-a-median": "The median of an even number of times is the mean of the two in the middle.",
-        "unsorted-middle": "The time in the middle of the list is the median only where the list is sorted.",
-        "best-time": "That is the shortest time, not the median.",
-        "negative": "The later reading of the clock comes first in the difference.",
-        "exchanged": "The seconds come second in the tuple, then the peak.",
-        "other-seconds": "That is not the median of the trainings' times.",
         "never-reset": "The peak was never reset: an older one is still there.",
-        "reset-once": "The peak was reset once for all seeds: that of an evaluation is among what was read.",
-        "peak-of-evaluation": "The peak was read after the evaluation, which needed more than the training.",
-        "reset-late": "The peak was reset after the training that it was to measure.",
-        "least-peak": "That is the smallest of the peaks. The largest is asked for.",
-        "mean-peak": "That is the mean of the peaks. The largest is asked for.",
-        "other-bytes": "That is not the largest peak of the trainings in this format.",
     },
 )

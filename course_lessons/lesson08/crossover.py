@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -50,18 +49,6 @@ def _draw(rng: Random) -> tuple[list[Row]]:
     return (_rows({n: rng.choice((0.5, 0.9, 1.0, 1.1, 1.5, 3.0)) for n in sizes}),)
 
 
-def _doubled(rows):
-    losers = [n for n, *_, speedup in rows if speedup <= 1]
-    if not losers:
-        return min(rows)[0]
-    return None if max(losers) == max(rows)[0] else 2 * max(losers)
-
-
-def _if_none(value: Callable[[list[Row]], Any]) -> Callable[[list[Row]], Any]:
-    """Return the twin that gives something else where there is none."""
-    return lambda rows: value(rows) if crossover(rows) is None else crossover(rows)
-
-
 _TWINS = {
     "first-win": (
         lambda rows: next((n for n, *_, s in sorted(rows) if s > 1), None),
@@ -72,29 +59,8 @@ _TWINS = {
         {"sorted(rows, reverse=True)": "rows"},
     ),
     "upward": {", reverse=True": ""},
-    "largest-win": lambda rows: max((n for n, *_, s in rows if s > 1), default=None),
     "largest-ratio": lambda rows: max(rows, key=lambda row: row[3])[0],
-    "a-tie-wins": {"<= 1": "< 1"},
-    "upside-down": {"<= 1": ">= 1"},
     "last-loss": lambda rows: max((n for n, *_, s in rows if s <= 1), default=None),
-    "doubled": (_doubled, lambda rows: 2 * max((n for n, *_, s in rows if s <= 1), default=0)),
-    "needs-a-loss": lambda rows: crossover(rows) if min(row[3] for row in rows) <= 1 else None,
-    "place": (
-        {
-            "size, *_, speedup in sorted(rows, reverse=True)": "size, (*_, speedup) in "
-            "reversed(list(enumerate(sorted(rows))))"
-        },
-        lambda rows: next((i for i, row in enumerate(rows) if row[0] == crossover(rows)), None),
-    ),
-    "not-none": tuple(
-        _if_none(value)
-        for value in (
-            lambda rows: 0,
-            lambda rows: -1,
-            lambda rows: min(rows)[0],
-            lambda rows: max(rows)[0],
-        )
-    ),
 }
 
 
@@ -103,17 +69,6 @@ def _read(judge: Judge, got: Any) -> float | None:
     if got is None or (isinstance(got, float) and not math.isfinite(got)):
         return got
     return judge.number(got)
-
-
-def _otherwise(got: float | None, right: int | None, rows: Sequence[Row]) -> str:
-    speedups = {n: s for n, *_, s in rows}
-    if right is None or got is None:
-        return "no-such-size" if right is None else "is-none"
-    if got not in speedups:
-        return "not-a-size"
-    if speedups[got] <= 1:
-        return "loses"
-    return "loses-later" if got < right else "a-smaller-one"
 
 
 def _situation(rows: list[tuple[int, float, float, float]]) -> str:
@@ -142,7 +97,6 @@ the second device is faster, at this size **and at every larger one**, or `None`
         draw=_draw,
         read=_read,
         alike=operator.eq,
-        otherwise=_otherwise,
         situation=_situation,
         shown=lambda n: "None" if n is None else f"{n:g}",
     ),
@@ -152,20 +106,7 @@ the second device is faster, at this size **and at every larger one**, or `None`
         "first-win": "That size wins, but a larger one loses again: it won by chance.",
         "unsorted": "The rows may come in any order. Sort them by size first.",
         "upward": "You went up from the smallest size, and stopped where it lost. Go down from the largest.",
-        "largest-win": "That is the largest size that wins. The smallest is asked for.",
         "largest-ratio": "That is the size with the best speed-up, not the first that wins for good.",
         "last-loss": "That is the last size that loses. The answer is the next one, if there is one.",
-        "doubled": "That is twice the last size that loses. The sizes do not always double: take the next one of the rows.",
-        "needs-a-loss": "Where every size wins, the smallest is the answer.",
-        "upside-down": "Above 1 the second device is the faster one, not below.",
-        "place": "That is the number of a row. The size n in it is asked for.",
-        "a-tie-wins": "A speed-up of 1 is no win.",
-        "not-none": "Where the largest size does not win, there is no crossover: return None.",
-        "no-such-size": "The largest size does not win here, so there is no crossover, and you named one.",
-        "is-none": "There is such a size, and you returned None.",
-        "not-a-size": "No row has this size.",
-        "loses": "At this very size the second device is not faster.",
-        "loses-later": "At a larger size the second device is not faster.",
-        "a-smaller-one": "All sizes from there on win, and a smaller size has this too.",
     },
 )

@@ -87,12 +87,12 @@ def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judg
     if kind:
         judge.no(kind, seen=f"{got}, for {devices}", expected="on to the next device")
     if len(job.tried) > len(set(job.tried)):
-        judge.no("twice", seen=tried, expected="each device once")
+        judge.no(seen=tried, expected="each device once")
     if job.tried != devices[: len(job.tried)]:
-        judge.no("other-order", seen=tried, expected="one after the other, from the first")
+        judge.no(seen=tried, expected="one after the other, from the first")
     if first != job.tried[-1]:
         judge.no(
-            "tries-all" if first in job.tried else "too-few",
+            "tries-all" if first in job.tried else "wrong-value",
             seen=tried,
             expected=f"stop after {first}",
         )
@@ -101,13 +101,13 @@ def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judg
         return
     for alone in right:
         if got == alone and got is not None:
-            judge.no("half-a-pair", seen=got, expected=right)
+            judge.no(seen=got, expected=right)
     if not isinstance(got, (tuple, list)) or len(got) != 2:
         judge.is_a(got, tuple, "a pair: device, result")
         judge.no("wrong-type", seen=got, expected="a pair: device, result")
     if tuple(got) == right[::-1]:
-        judge.no("swapped", seen=got, expected=right)
-    judge.no("other-device" if got[0] != first else "other-result", seen=got, expected=right)
+        judge.no(seen=got, expected=right)
+    judge.no(seen=got, expected=right)
 
 
 def _judge_bug(answer: Callable[..., Any], bug: BaseException, judge: Judge) -> None:
@@ -120,7 +120,7 @@ def _judge_bug(answer: Callable[..., Any], bug: BaseException, judge: Judge) -> 
         got = f"{type(error).__name__}: {error}"
     kind = "other-assertion" if isinstance(bug, AssertionError) else "hides-bugs"
     judge.no(
-        kind if job.tried[-1] == "cpu" else "wraps-bugs",
+        kind if job.tried[-1] == "cpu" else "wrong-value",
         seen=f"{got}, after work raised {bug!r}",
         expected=f"{bug!r} itself",
     )
@@ -135,16 +135,14 @@ def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge)
             said = "a RuntimeError without a text"
         for device in devices:
             if str(_REFUSALS[device]) not in said:
-                judge.no(
-                    "no-reasons", seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}"
-                )
+                judge.no(seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}")
         for device in devices:
             if device not in said:
-                judge.no("no-names", seen=said, expected=f"the name {device} too")
+                judge.no(seen=said, expected=f"the name {device} too")
         return
     except Exception as error:  # noqa: BLE001  (whatever else came out is the finding)
-        judge.no("other-error", seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
-    judge.no("silent", seen=f"{got}, though nothing works", expected="RuntimeError")
+        judge.no(seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
+    judge.no(seen=f"{got}, though nothing works", expected="RuntimeError")
 
 
 EXERCISE = Exercise(
@@ -172,20 +170,7 @@ text names each device and its reason.
         "assertion": "A build without CUDA refuses with an AssertionError. That is a refusal, too.",
         "gives-up": "An error of one device ended the chain, though another one works.",
         "false-result": "A device worked, and its result counts as false in an `if`. Only an error is a refusal.",
-        "twice": "`work` was called twice on the same device.",
-        "other-order": "The devices were not tried in their order.",
-        "too-few": "You stopped at a device that refused.",
         "tries-all": "The work was done again on further devices. Stop at the first that works.",
-        "half-a-pair": "Return the pair: which device it was, and the result.",
-        "swapped": "The device comes first in the pair, then the result.",
-        "other-device": "The device in the pair is not the first that works.",
-        "other-result": "The result in the pair is not what `work` returned.",
         "hides-bugs": "An error that no device causes was taken for a refusal. Let it out as it is.",
-        "other-assertion": "An AssertionError that has nothing to do with CUDA was taken for a refusal. Look at its text.",
-        "wraps-bugs": "A bug in `work` came out as another error. Let it out as it is.",
-        "no-reasons": "The error must tell every device's reason.",
-        "no-names": "The error must name every device.",
-        "other-error": "If nothing works, raise a RuntimeError.",
-        "silent": "Nothing works, and the caller is not told.",
     },
 )

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import values_of
-from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 
 from .checking import labelled, other_device
@@ -71,7 +70,7 @@ class _Fit:
 
 
 _ZERO, _STEP = "optimizer.zero_grad()", "scaler.step(optimizer)"
-_TWINS = {"old-gradients": edited(fit_mixed, {_ZERO: ""})}
+_TWINS = {}
 
 
 def _check_fit_mixed(answer: Callable[..., Any], judge: Judge) -> None:
@@ -98,24 +97,24 @@ def _judge_amp(
 ) -> None:
     for text in warned:
         if "torch.cuda.amp" in text and "deprecated" in text:
-            judge.no("deprecated", seen=text.split("\n")[0])
+            judge.no(seen=text.split("\n")[0])
         if "CUDA is not available" in text or "'cuda'" in text:
             judge.no("names-cuda", seen=text.split("\n")[0])
     if {p.dtype for p in fit.model.parameters()} != {torch.float32}:
         judge.no("half-model", seen="weights in 16 bits", expected="weights in float32")
     where = next(fit.model.parameters()).device
     if where.type != device.type:
-        judge.no("moved", seen=where.type, expected=device.type)
+        judge.no(seen=where.type, expected=device.type)
     if fit.rows != right.rows:
-        judge.no("other-batches", seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
+        judge.no(seen=f"batches of {fit.rows} rows", expected=f"{right.rows}")
     if len(fit.seen) < len(right.seen):
-        judge.no("few-passes", seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
+        judge.no(seen=f"{len(fit.seen)} backward passes", expected=len(right.seen))
     found = ", ".join(sorted(str(d) for d in fit.dtypes))
     shown = {"seen": f"{found} out of the layers on {device.type}", "expected": str(*right.dtypes)}
     if fit.dtypes == {torch.float32}:
-        judge.no("still-float32", **shown)
+        judge.no(**shown)
     if fit.dtypes != right.dtypes:
-        judge.no("other-dtype", **shown)
+        judge.no(**shown)
 
 
 def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) -> None:
@@ -127,7 +126,7 @@ def _judge_scaler(fit: _Fit, right: _Fit, device: torch.device, judge: Judge) ->
             )
         if not 0.9 < factor < 1.1 or (fit.ways[0] - right.ways[0]).abs().max() > 0.05:
             seen = f"{values_of(fit.ways[0] * fit.seen[0])} at the last bias"
-            judge.no("other-loss", seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
+            judge.no(seen=seen, expected=values_of(right.ways[0] * right.seen[0]))
     elif factor < 1e-4:
         judge.no("no-scaler", seen="a backward pass of the loss as it is", expected="scaled")
     elif (later := fit.seen[2] / right.seen[2] / factor) > 1.5:
@@ -145,7 +144,7 @@ def _judge_weights(
     if fit.same_as(right):
         return
     if not any(fit.steps):
-        judge.no("no-gradients", seen="no gradients when the steps were made", expected="some")
+        judge.no(seen="no gradients when the steps were made", expected="some")
     for kind, twin in _TWINS.items():
         twin((run := _Fit(device, 1)).model, list(batches), run.optimizer)
         if fit.same_as(run):
@@ -153,8 +152,8 @@ def _judge_weights(
     for step, (one, other) in enumerate(zip(fit.steps, right.steps, strict=True), 1):
         if not 0.8 * other < one < 1.25 * other:
             seen = f"a largest gradient of {one:.3g} at step {step} on {device.type}"
-            judge.no("other-gradients", seen=seen, expected=f"{other:.3g}")
-    judge.no("other-weights", seen=f"weights off by {fit.off(right):.2g}", expected="0")
+            judge.no(seen=seen, expected=f"{other:.3g}")
+    judge.no(seen=f"weights off by {fit.off(right):.2g}", expected="0")
 
 
 EXERCISE = Exercise(
@@ -188,24 +187,11 @@ CPU bfloat16, which needs none. The weights stay float32.
     why="Code that names a device in its innermost lines is right on one machine. A scaler that is made anew for each batch, as one "
     "often sees, forgets the scale it has found, and can skip every step.",
     diagnoses={
-        "deprecated": "`torch.cuda.amp` is deprecated, and does nothing where there is no CUDA.",
         "names-cuda": "CUDA was named here, wherever the model is. Ask for autocast and scaler on the model's device.",
-        "still-float32": "The layers computed in float32: no autocast held for them on this device.",
-        "other-dtype": "The layers computed in another dtype than the task asks for on this device.",
         "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",
-        "few-passes": "There was no backward pass for each batch.",
         "no-scaler": "In float16 the loss goes into the backward pass as it is: small gradients are lost. A scaler multiplies it first.",
         "scaler-for-bf16": "bfloat16 has the range of float32 and needs no scaler.",
         "new-scaler": "After an overflow the scale is not half of the one before. (A scaler made anew for each batch begins at "
         "its first value again.)",
-        "steps-on": "One batch's gradients overflowed, and the optimiser made a step with them.",
-        "other-steps": "The optimiser that is given must make one step for each batch.",
-        "other-loss": "The gradient of the first batch is not that of `F.cross_entropy`, the mean over its rows.",
-        "no-gradients": "There were no gradients when the steps were made: they left the weights as they were.",
-        "other-gradients": "The gradients at a step are not as large as this training's.",
-        "moved": "The model is on another device after the call. Leave it where it is.",
-        "old-gradients": "Gradients of earlier batches are still in the step: set them to zero for each batch.",
-        "other-batches": "The model must be given each batch once, in their order.",
-        "other-weights": "The weights are not those that one step for each batch gives.",
     },
 )

@@ -72,45 +72,13 @@ def _alike(make: Callable[[list[Tensor], list[Tensor]], Any]) -> Callable[..., A
 
 
 TWINS = {
-    "padding-left": _alike(lambda held, padded: torch.cat(padded)),
     "own-count": _alike(
         lambda held, padded: [torch.cat([part[: len(own)] for part in padded]) for own in held]
     ),
     "zeros-lost": _alike(lambda held, padded: _whole(torch.cat(padded))),
-    "other-end": _alike(
-        lambda held, padded: torch.cat(
-            [part[len(part) - len(rows) :] for rows, part in zip(held, padded, strict=True)]
-        )
-    ),
-    "reversed": _alike(lambda held, padded: torch.cat(held[::-1])),
-    "by-length": _alike(lambda held, padded: torch.cat(sorted(held, key=len))),
-    "own-first": _alike(
-        lambda held, padded: [
-            torch.cat([own, *(rows for rows in held if rows is not own)]) for own in held
-        ]
-    ),
-    "in-turns": _alike(
-        lambda held, padded: torch.cat(
-            [held[0][:0], *(rows[at : at + 1] for at in range(len(padded[0])) for rows in held)]
-        )
-    ),
-    "one-tensor": _alike(
-        lambda held, padded: torch.cat([padded[-1][: len(rows)] for rows in held])
-    ),
     "one-rank": _alike(lambda held, padded: [torch.cat(held), *held[1:]]),
     "own-alone": _alike(lambda held, padded: held),
 }
-
-
-def _why(got: dict[str, Any], right: dict[str, Tensor], *case: Any) -> str:
-    mine, wanted = next(
-        (got[rank], right[rank]) for rank in right if not same(got[rank], right[rank])
-    )
-    if mine.shape[1:] != wanted.shape[1:]:
-        return "other-shape"
-    if more := len(mine) - len(wanted):
-        return "rows-too-many" if more > 0 else "rows-lost"
-    return "other-rows" if mine.dtype == wanted.dtype else "other-dtype"
 
 
 GATHERED = OverCases(
@@ -119,7 +87,6 @@ GATHERED = OverCases(
     TWINS,
     alike=same,
     look=lambda got, *case: {f"rank {rank}": rows for rank, rows in enumerate(got)},
-    otherwise=_why,
     situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
 )
 
@@ -168,22 +135,9 @@ dimensions are alike. But `dist.all_gather(list, tensor)` wants the same shape o
     "it is smaller, and nobody has to pad.",
     diagnoses={
         "unequal": "The ranks hand tensors of unequal shape to the same collective.",
-        "hang": "A rank waits for ever: another one has left out a call.",
-        "padding-left": "The padding is still there. Cut each part to its own rank's count.",
         "own-count": "Each part was cut to the count of the rank that gathers. Its own rank's count is needed.",
         "zeros-lost": "Rows of zeros are gone. A row that a rank holds can be all zeros: only the count tells it from padding.",
-        "other-end": "The parts were cut at the other end than that where the padding is.",
-        "reversed": "The ranks are in reverse order.",
-        "by-length": "The parts were sorted by their lengths. Rank 0 comes first.",
-        "own-first": "Each rank has put its own rows first. The order is the same on every rank.",
-        "in-turns": "The rows came in turns, one of each rank. All those of rank 0 come first.",
-        "one-tensor": "The rows of the last rank stand in every place: the list held one tensor several times.",
         "one-rank": "Every rank is to have all rows, not rank 0 alone.",
         "own-alone": "Each rank has only its own rows.",
-        "rows-too-many": "Rows are there that nobody had.",
-        "rows-lost": "Rows are missing.",
-        "other-dtype": "The dtype has changed.",
-        "other-shape": "The number of rows is the only dimension that may change.",
-        "other-rows": "These are not the rows in the order of the ranks.",
     },
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -76,30 +75,13 @@ _CASES = [
     )
 ]
 
-_GIB = "card.total_memory / 2**30"
 _MISTAKES = {
     "decimal": (
         {"2**30": "1e9"},
         {"2**30": "1e9", "GiB": "GB"},
         {"2**30": "1e9", "card.name},": "card.name}"},
     ),
-    "unit-name": {"GiB": "GB"},
-    "mebibytes": ({"2**30": "2**20"}, {"2**30": "2**20", "GiB": "MiB"}),
-    "whole-gib": (
-        {" / 2**30": " // 2**30"},
-        {_GIB: "card.total_memory // 2**30", ":.1f": ""},
-        {".1f": ".0f"},
-    ),
-    "point-dropped": ({f"{_GIB}:.1f": f"round({_GIB}, 1):g"}, {".1f": ".3g"}),
-    "cut-digits": {_GIB: f"int({_GIB} * 10) / 10"},
-    "more-digits": ({".1f": ".2f"}, {":.1f": ""}, {f"{_GIB}:.1f": f"round({_GIB}, 2)"}),
-    "from-one": {"cuda:{index}": "cuda:{index + 1}"},
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
-    "one-card": (
-        {"get_device_properties(index)": "get_device_properties(0)"},
-        {"card.total": "cuda.get_device_properties(0).total"},
-        {"{card.name}": "{cuda.get_device_name()}"},
-    ),
 }
 GPU_TWINS = twins_of(gpu_list, _MISTAKES)
 
@@ -109,25 +91,17 @@ def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
     if len(got) != len(right):
         if not got:
             return "none-listed"
-        return "first-only" if got == right[:1] else "cards-missing"
+        return "first-only" if got == right[:1] else "wrong-value"
     if sorted(map(str, got)) == sorted(right):
-        return "other-order"
-    text, wanted, (name, _) = next(
+        return "wrong-value"
+    text, wanted, _ = next(
         (str(g), r, card) for g, r, card in zip(got, right, cuda.cards, strict=True) if g != r
     )
     if not isinstance(got[0], str):
-        return "no-texts"
+        return "wrong-value"
     if not text.startswith(wanted.split()[0]):
-        return "from-one" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
-    if name not in text:
-        return "no-name"
-    number, unit = wanted.split()[-2:]
-    if number not in re.findall(r"\d+\.?\d*", text.replace(name, "")):
-        return "other-number"
-    if unit not in text:
-        return "unit-name"
-    parts, right_parts = (sorted(re.sub(r"[^\w.]", "", line)) for line in (text, wanted))
-    return "other-signs" if parts == right_parts else "other-words"
+        return "wrong-value" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
+    return "wrong-value"
 
 
 _LINES = OverCases(
@@ -148,7 +122,7 @@ def _check_gpu_list(answer: Callable[..., Any], judge: Judge) -> None:
     except RuntimeError as error:
         judge.no("no-card", seen=f"{error}", expected="[]")
     if got is None or list(got):
-        judge.no("not-empty", seen=f"{got}", expected="[]")
+        judge.no(seen=f"{got}", expected="[]")
 
 
 EXERCISE = Exercise(
@@ -179,24 +153,8 @@ which knows its cards' number, names and properties.
     diagnoses={
         "none-listed": "The list is empty though `cuda` has cards. Ask the argument `cuda`, not this machine, and count them all.",
         "first-only": "Only the first card is listed. `cuda.device_count()` says how many there are.",
-        "cards-missing": "There is not one text for each card.",
-        "other-order": "The texts are right, in another order. Card 0 comes first.",
         "decimal": "The bytes were divided by 10⁹: those are GB. A GiB is 2³⁰ bytes.",
-        "unit-name": "The number counts in 2³⁰ bytes, so its unit is GiB.",
-        "mebibytes": "The bytes were divided by 2²⁰: those are MiB.",
-        "whole-gib": "The GiB have one digit after the point. Whole ones are too coarse.",
-        "point-dropped": "A whole number of GiB has lost its digit after the point. `:.1f` keeps it, and `:g` drops it.",
-        "cut-digits": "The number was cut after its first digit behind the point. Round it, as `:.1f` does.",
-        "more-digits": "One digit after the point is asked for, as in 14.7.",
-        "other-number": "That is not the card's memory in GiB with one digit after the point.",
-        "from-one": "Cards are counted from 0: the first is `cuda:0`.",
         "no-index": "Each text begins with the card's device name: `cuda:0`, `cuda:1`, …",
-        "no-name": "The card's name is missing from its text.",
-        "one-card": "The properties of one card stand in the text of another. Ask for those of each index.",
-        "other-signs": "The parts are right. Look at their order, and at the signs between them and at the end: spaces, and one comma after the name.",
-        "other-words": "More stands in the text than the device, the name and the memory.",
-        "no-texts": "One text for each card is asked for.",
         "no-card": "On a machine without a card, asking for card 0 fails. The answer there is an empty list.",
-        "not-empty": "On a machine without a card the answer is an empty list.",
     },
 )

@@ -54,15 +54,15 @@ def _check_leaving(answer: Any, judge: Judge) -> None:
     names = [str(name).removeprefix("torch.") for name in given]
     right = traced_dtypes()
     if len(names) != len(right):
-        judge.no("six", seen=f"{len(names)} names", expected="six names")
+        judge.no(seen=f"{len(names)} names", expected="six names")
     for name in names:
         if name not in ("float16", "float32"):
-            judge.no("no-dtype", seen=name, expected="float16, float32")
+            judge.no(seen=name, expected="float16, float32")
     if len(set(names)) == 1:
-        judge.no("all-equal", seen=names[0], expected="some of each")
+        judge.no(seen=names[0], expected="some of each")
     hits = sum(map(str.__eq__, names, right))
     if not hits:
-        judge.no("turned-round", seen="0 of 6 are right")
+        judge.no(seen="0 of 6 are right")
     for fault, what, got, expected in zip(_LEAVING_FAULTS, _NAMES, names, right, strict=True):
         if got != expected:
             judge.no(fault, seen=f"{got} for {what}; {hits} of 6 are right")
@@ -93,13 +93,8 @@ def six_results(x, w):
     why="The second is the surprise that costs memory: a residual stream that begins in float32 stays in float32, whatever its blocks compute in. "
     "It is one reason why autocast does not halve the activations.",
     diagnoses={
-        "six": "Six results, so six names.",
-        "no-dtype": "Each name is one of two: `float16`, `float32`.",
-        "turned-round": "Each of the six is the other one of the two. Which dtype does autocast choose for a product?",
-        "all-equal": "Autocast decides operation by operation: they are not all the same.",
         "product": "Matrix products are what autocast runs in 16 bits.",
         "residual": "An addition is on no list. Of a float16 and a float32 input, which one is the wider?",
-        "activation": "GELU is on no list: it takes what it gets.",
         "mean": "Not every reduction is on the list of those that go to float32. `mean` is not.",
         "sum": "A sum of many terms is on the list of those that go to float32.",
         "in-place": "What is written in place must fit the tensor that is there.",

@@ -66,15 +66,15 @@ def ledger(device: str = "meta") -> tuple[float, ...]:
 def _check_memory_ledger(answer: Any, judge: Judge) -> None:
     given = judge.listed(answer, "a list of nine numbers")
     if len(given) != len(LEDGER):
-        judge.no("other-length", seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
+        judge.no(seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
     if None in given:
-        judge.no("not-numbers", seen=given, expected="nine numbers")
+        judge.no(seen=given, expected="nine numbers")
     guesses, right = [judge.number(guess) for guess in given], ledger()
     first, *later = guesses
     if later == [b - a for a, b in itertools.pairwise(right)]:
-        judge.no("changes", seen=given, expected="what is there after each line")
+        judge.no(seen=given, expected="what is there after each line")
     if first not in (0, right[0]) and nearly(1e-2)(guesses, [first / right[0] * n for n in right]):
-        judge.no("other-unit", seen=f"{first:g} after the first line", expected="4 MiB")
+        judge.no(seen=f"{first:g} after the first line", expected="4 MiB")
     for at, why in enumerate(_LEDGER_WHY):
         if guesses[at] != right[at]:
             judge.no(
@@ -121,17 +121,9 @@ Answer with a list of nine numbers.
     "`del` frees only what has no other owner, and an expanded tensor costs nothing until an operation writes it "
     "out.",
     diagnoses={
-        "other-length": "There are nine lines, so there are nine numbers.",
-        "changes": "Those are the changes that each line makes. What is there after it is asked for.",
-        "other-unit": "The numbers are to be MiB: a MiB is 2**20 bytes.",
-        "not-numbers": "Each of the nine is a number.",
-        "first": "1024 × 1024 numbers of 4 bytes each.",
         "view": "A slice copies nothing. It looks into the memory that is there.",
         "in-place": "`+=` writes into the memory that `a` has.",
         "still-held": "`a + 1` is a new tensor, and the name `a` goes to it. Who else looks into the old one?",
-        "half": "`.half()` makes a copy of 2 bytes a number. `a` is still there.",
-        "expand": "`expand` makes a view too: it says how often to read the same numbers.",
-        "let-go": "With `b` goes the last view of the first tensor, and then its whole memory goes.",
         "view-holds": "`del` takes away a name. Does anybody else look into what `c` was?",
         "expanded": "The sum has 8 × 1024 × 1024 numbers of its own. In which dtype are they?",
     },

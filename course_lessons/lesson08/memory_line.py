@@ -106,7 +106,6 @@ _FIT = "per_sample, fixed = np.polyfit(batches, peaks, 1)"
 _RESET = "meter.reset_peak_memory_stats()"
 _PEAK = "peaks.append(meter.max_memory_allocated())"
 _FIRST = "step = make_step(batch)\nstep()\n"
-_ENDS = "(peaks[{1}] - peaks[{0}]) / (batches[{1}] - batches[{0}])"
 
 
 def _let_go(edits: Mapping[str, str]) -> tuple[Callable[..., Any], ...]:
@@ -115,22 +114,10 @@ def _let_go(edits: Mapping[str, str]) -> tuple[Callable[..., Any], ...]:
     return edited(memory_line, edits), edited(memory_line, {**edits, _PEAK: f"{last}\ndel step"})
 
 
-def _line_through(first: str, last: str) -> Callable[..., Any]:
-    slope = _ENDS.format(first, last)
-    line = f"per_sample = {slope}\nfixed = peaks[{first}] - per_sample * batches[{first}]"
-    return edited(memory_line, {_FIT: line})
-
-
 _FITTED = {
     name: edited(memory_line, {_FIT: line})
     for name, line in {
         "through-zero": "fixed, per_sample = 0.0, np.dot(batches, peaks) / np.dot(batches, batches)",
-        "mean-share": "fixed, per_sample = 0.0, np.mean(np.divide(peaks, batches))",
-        "over-places": "per_sample, fixed = np.polyfit(range(len(peaks)), peaks, 1)",
-        "axes-swapped": "per_sample, fixed = np.polyfit(peaks, batches, 1)",
-        "peaks-sorted": "per_sample, fixed = np.polyfit(batches, sorted(peaks), 1)",
-        "curve": "_, per_sample, fixed = np.polyfit(batches, peaks, 2)",
-        "in-mib": "per_sample, fixed = np.polyfit(batches, peaks, 1) / 2**20",
     }.items()
 }
 _TWINS = {
@@ -145,14 +132,6 @@ _TWINS = {
     ),
     "not-the-peak": _let_go({_PEAK: "peaks.append(meter.memory_allocated())"}),
     "never-reset": _let_go({_RESET: ""}),
-    "only-the-work": _let_go(
-        {_PEAK: "peaks.append(meter.max_memory_allocated() - meter.memory_allocated())"}
-    ),
-    "two-points": (
-        {"peaks = []": "peaks, batches = [], [min(batches), max(batches)]"},
-        *(_line_through(*ends) for ends in (("0", "-1"), ("0", "1"), ("-2", "-1"))),
-    ),
-    "swapped": {"return fixed, per_sample": "return per_sample, fixed"},
     **_FITTED,
 }
 
@@ -169,7 +148,7 @@ def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
     judge = Judge()
     line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
     if len(line) != 2:
-        judge.no("pair", seen=line, expected="two numbers")
+        judge.no(seen=line, expected="two numbers")
     return Line(judge.number(line[0]), judge.number(line[1]), meter.crowded)
 
 
@@ -216,17 +195,5 @@ least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
         "through-zero": "The line was drawn through zero. A network takes memory before it has seen a sample.",
         "keeps-all": "Several steps were alive at once, each with its network and its batch. Let one go "
         "before the next is metered.",
-        "two-points": "The line goes through two of the points. Each peak is rounded up a little by the allocator, so fit "
-        "the line to all of them.",
-        "only-the-work": "What is there between the steps was taken off the peaks. It is the fixed part.",
-        "mean-share": "Each peak was divided by its batch. A network takes memory before it has seen a sample.",
-        "over-places": "The peaks were fitted over 0, 1, 2, … The line goes over the batches.",
-        "axes-swapped": "The peaks were put where the batches belong: `np.polyfit` takes x first, then y.",
-        "peaks-sorted": "The peaks were sorted. Each belongs to its own batch.",
-        "curve": "A curve was fitted. The last argument of `np.polyfit` is the degree: a straight line has 1.",
-        "in-mib": "The pair is in MiB. Bytes are asked for.",
-        "swapped": "The pair is swapped. `np.polyfit` returns the slope first.",
-        "pair": "Return a pair: fixed bytes, bytes a sample.",
-        "wrong-line": "That is not the line through the peaks.",
     },
 )

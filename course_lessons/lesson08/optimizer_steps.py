@@ -6,7 +6,6 @@ import math
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
@@ -41,44 +40,18 @@ _TAIL = "samples // batch_size if drop_last else math.ceil(samples / batch_size)
 _GROUPS = "math.ceil(batches / accumulate)"
 _TAILS = {
     "drops-tail": {_TAIL: "samples // batch_size"},
-    "keeps-tail": {_TAIL: "math.ceil(samples / batch_size)"},
-    "inverted": {_TAIL: _TAIL.replace("if drop_last", "if not drop_last")},
-    "one-too-many": {_TAIL: "samples // batch_size + (not drop_last)"},
-    "one-too-few": {_TAIL: "math.ceil(samples / batch_size) - drop_last"},
-    "rounds": {_TAIL: _TAIL.replace("math.ceil", "round")},
 }
 _TWINS = {
     **combined(
         optimizer_steps,
         {
             "drops-group": {_GROUPS: "(batches // accumulate)"},
-            "one-group-more": {_GROUPS: "(batches // accumulate + 1)"},
             "counts-batches": {_GROUPS: "batches"},
             "multiplies": {_GROUPS: "batches * accumulate"},
-            "rounds": {_GROUPS: "round(batches / accumulate)"},
-            "fraction": {_GROUPS: "(batches / accumulate)"},
         },
         _TAILS,
-        {"one-epoch": {"epochs * ": ""}},
+        {},
     ),
-    "over-epochs": combined(
-        optimizer_steps,
-        {
-            "over-epochs": (
-                {f"epochs * {_GROUPS}": "math.ceil(epochs * batches / accumulate)"},
-                {f"epochs * {_GROUPS}": "epochs * batches // accumulate"},
-            )
-        },
-        _TAILS,
-    )["over-epochs"],
-    "at-least-one": edited(optimizer_steps, {_GROUPS: f"max(1, {_GROUPS})"}),
-    "drops-large": (
-        lambda n, b, k, e, drop=False: e * (n // (b * k) if drop else math.ceil(n / (b * k))),
-        lambda n, b, k, e, drop=False: (
-            e * (math.ceil(n / b) // k if drop else math.ceil(n / (b * k)))
-        ),
-    ),
-    "sizes-swapped": lambda n, b, k, e, drop=False: optimizer_steps(n, k, b, e, drop),
     "joins-epochs": (
         lambda n, b, k, e, drop=False: math.ceil(
             (n * e // b if drop else math.ceil(n * e / b)) / k
@@ -123,20 +96,7 @@ and at the end of each epoch those left over make one, too. The loader's last ba
         "counts-batches": "Those are batches. With accumulation several of them make one step.",
         "multiplies": "The batches were multiplied by `accumulate`. Several of them make one step, so there are fewer steps.",
         "drops-tail": "The last, smaller batch is left out only with `drop_last=True`.",
-        "keeps-tail": "With `drop_last=True` the last, smaller batch is left out.",
-        "inverted": "`drop_last` works the wrong way round: True leaves the smaller batch out.",
         "drops-group": "The batches left over at the end of an epoch make a step, too.",
-        "drops-large": "`drop_last` leaves out a smaller batch. Whole batches at the end of an epoch still make a step.",
-        "over-epochs": "The groups begin anew with each epoch: they do not reach across its end.",
         "joins-epochs": "The samples of all epochs were put together. Each epoch has a last batch of its own.",
-        "one-too-many": "Where the samples come out even, no smaller batch is left over. Round up; do not add one.",
-        "one-too-few": "Where the samples come out even, `drop_last` has nothing to leave out.",
-        "one-group-more": "Where the batches come out even, none is left over. Round up; do not add one.",
-        "at-least-one": "An epoch without a batch has no step.",
-        "rounds": "What is left over was rounded to the nearest whole number. A small rest counts as a large one does.",
-        "one-epoch": "Those are the steps of one epoch.",
-        "sizes-swapped": "`batch_size` and `accumulate` have changed places.",
-        "fraction": "Parts were counted with fractions: count whole batches, and whole steps.",
-        "wrong-value": "The number of steps is another.",
     },
 )

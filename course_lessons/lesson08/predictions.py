@@ -57,14 +57,6 @@ def _of_classes(model, batches, *_):
     return [k for x in batches for k in model(x).argmax(0).tolist()]
 
 
-def _otherwise(got: list[Any], right: list[int], *case: Any) -> str:
-    if len(got) == len(right):
-        return "wrong-classes"
-    if got == _of_classes(*case):  # which mostly does not fit into the landing place
-        return "other-axis"
-    return "too-many" if len(got) > len(right) else "too-few"
-
-
 _PLACE = "landing[start:stop]"
 _RETURN = "return landing[:start].tolist()"
 _MISTAKES = {
@@ -84,20 +76,7 @@ _MISTAKES = {
         }
         for end in ("sum(map(len, batches))", "start")
     ),
-    "own-length": {
-        "for x in batches:": "for k, x in enumerate(batches):",
-        "stop = start + len(x)": "stop = (k + 1) * len(x)",
-        _PLACE: "landing[k * len(x) : stop]",
-        _RETURN: "return landing[: sum(map(len, batches))].tolist()",
-    },
-    "values": {"argmax(1)": "amax(1)"},
     "whole-landing": {_RETURN: "return landing.tolist()"},
-    "other-axis": _of_classes,
-    "nested": lambda model, batches, landing, device: [
-        model(x).argmax(1).tolist() for x in batches
-    ],
-    "no-last": {"in batches": "in batches[:-1]"},
-    "no-first": {"in batches": "in batches[1:]"},
 }
 TWINS = twins_of(predictions, _MISTAKES)
 _VALUES = OverCases(
@@ -106,7 +85,6 @@ _VALUES = OverCases(
     TWINS,
     read=_read,
     alike=lambda got, right: list(got) == right,
-    otherwise=_otherwise,
     situation=lambda model, batches, landing, device: (
         f"batches of {', '.join(str(len(x)) for x in batches)} rows"
     ),
@@ -162,14 +140,5 @@ the host wait **once**. (`synchronize(device)` is the course's.)
         "same-place": "All batches land in the same place, and each is written over the one before.",
         "equal-places": "Each batch was given as many places as the first has rows. The batches differ in size.",
         "whole-landing": "Those are more numbers than there are rows. What lies behind the last row in `landing` was there before.",
-        "other-axis": "`argmax(0)` names a row for each class. Each row is to get its class.",
-        "nested": "That is a list for each batch. Return one list, with a number for each row.",
-        "no-last": "The rows of the last batch are missing.",
-        "no-first": "The rows of the first batch are missing.",
-        "too-few": "Those are fewer numbers than there are rows.",
-        "too-many": "Those are more numbers than there are rows.",
-        "own-length": "A batch's place was made of its number and its own length. It begins where the one before it ends.",
-        "values": "Those are the largest outputs. Which class each belongs to is asked for: `argmax`.",
-        "wrong-classes": "There is a number for each row, but those are not the rows' classes in their order.",
     },
 )

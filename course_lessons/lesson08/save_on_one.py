@@ -51,7 +51,7 @@ def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
         if writers != [0]:
             several = "twice" if set(writers) == {0} else "every-rank"
             judge.no(
-                several if len(writers) > 1 else "other-rank" if writers else "nobody",
+                several if len(writers) > 1 else "wrong-value",
                 seen=f"saved by ranks {writers} of {ranks}",
                 expected="saved by rank 0, once",
             )
@@ -84,7 +84,7 @@ def _judge_state(state: Any, right: dict[str, Tensor], judge: Judge) -> None:
         )
         judge.no(kind, seen=seen, expected=f"{list(right)[:3]}, …")
     if not same(dict(state), dict(right)):
-        judge.no("other-values", seen=dict(state), expected=dict(right))
+        judge.no(seen=dict(state), expected=dict(right))
 
 
 EXERCISE = Exercise(
@@ -112,14 +112,8 @@ rank, the file is there. (`dist` stands for `torch.distributed`.)
     "model, and then `torch.distributed.checkpoint` lets each save its part.",
     diagnoses={
         "every-rank": "Several ranks write the same file.",
-        "twice": "Rank 0 is to save once.",
-        "other-rank": "Another rank than 0 saves.",
-        "nobody": "No rank saves.",
         "wrapped-keys": "The keys are those of the wrapper: each begins with one `module.` more than in the model inside.",
-        "cut-keys": "Too much was cut from the keys. The model inside has a child that is called `module` too.",
         "missing-keys": "Keys are missing. A model's state has its buffers too, such as BatchNorm's running mean.",
-        "other-keys": "The keys are not those of the model inside.",
-        "other-values": "The values are not those of the model.",
         "no-wait": "Some ranks go on while rank 0 still writes.",
         "hang": "Ranks wait for ever. A barrier counts only where every rank comes to it.",
     },

@@ -116,26 +116,9 @@ def _read(judge: Judge, got: tuple[Any, Any]) -> tuple[float, Any]:
     return judge.number(got[0]), got[1]
 
 
-def _otherwise(got: Any, right: Any, *_: Any) -> str:
-    return "other-hits" if nearly(1e-4)(got[1], right[1]) else "other-weights"
-
-
 _SUM = "hits += (probabilities.argmax(1) == y).sum()"
 _RETURN = "return hits.item()"
-_MISTAKES = {
-    "no-zero": {"optimizer.zero_grad()": ""},
-    "no-step": {"optimizer.step()": ""},
-    "shares-added": {_SUM: "hits += (probabilities.argmax(1) == y).float().mean()"},
-    "fraction": (
-        {_RETURN: "return hits.item() / sum(len(y) for _, y in batches)"},
-        {
-            _SUM: "hits += (probabilities.argmax(1) == y).float().mean()",
-            _RETURN: "return hits.item() / len(batches)",
-        },
-    ),
-    "last-batch": {"hits += (": "hits = ("},
-    "after-step": {"logits.detach()": "model(x).detach()"},
-}
+_MISTAKES = {}
 TWINS = twins_of(steady_loop, _MISTAKES)
 
 
@@ -146,7 +129,6 @@ _VALUES = OverCases(
     {name: tuple(_on(_CPU, twin) for twin in several(twins)) for name, twins in TWINS.items()},
     read=_read,
     alike=nearly(1e-4),
-    otherwise=_otherwise,
     situation=lambda *sizes: f"batches of {', '.join(map(str, sizes))}",
     shown=lambda value: f"{value[0]:g} right, and weights of norm {norm(value[1]):.5g}",
 )
@@ -228,13 +210,5 @@ step.
         "one needs most.",
         "grows": "With each step more memory is held: something keeps a tensor of every step.",
         "waits": "The host waits more often than in the loop as it was. The sum can stay on the device until the end.",
-        "shares-added": "The batches' shares were added. How many samples were right is asked for.",
-        "fraction": "That is a share. How many samples were right is asked for.",
-        "last-batch": "That is how many were right in the last batch alone.",
-        "after-step": "Those were classified after the step. The output of the step itself is asked for.",
-        "other-hits": "That is not how many were right, each by the output of its own step.",
-        "no-zero": "The gradients are not set to zero: each step has those of the steps before too.",
-        "no-step": "The optimiser makes no step.",
-        "other-weights": "The model is not trained as before.",
     },
 )

@@ -107,15 +107,14 @@ def _run(step: Callable[..., Any], judge: Judge | None = None) -> list[Any]:
 
 def _judge_step(got: Any, loss: Tensor, pair: _Pair, backwards: int, judge: Judge) -> None:
     if pair.outputs != {torch.float16}:
-        judge.no("no-autocast", seen=f"{pair.outputs}", expected="float16 out of the layers")
+        judge.no(seen=f"{pair.outputs}", expected="float16 out of the layers")
     if backwards > 1:
-        judge.no("several-backwards", seen=f"{backwards} backward passes", expected="one pass")
+        judge.no(seen=f"{backwards} backward passes", expected="one pass")
     judge.is_a(got, Tensor, "a tensor")
     if got.requires_grad:
-        judge.no("keeps-graph", seen=got, expected="the loss without its graph")
+        judge.no(seen=got, expected="the loss without its graph")
     if not nearly(1e-3)(got, loss):
-        scaled = nearly(1e-2)(got / got.new_tensor(1024.0), loss)
-        judge.no("scaled-loss" if scaled else "other-loss", seen=got, expected=loss)
+        judge.no(seen=got, expected=loss)
 
 
 def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
@@ -141,12 +140,10 @@ def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
         right,
         {kind: [_run(twin) for twin in several(twins)] for kind, twins in TWO_TWINS.items()},
         alike=alike,
-        otherwise=lambda at: "other-scale" if states[at][0] != right[at][0] else "other-step",
         say=say,
     )
 
 
-_ZERO = "for optimizer in optimizers:\n    optimizer.zero_grad()"
 _STEP = "scaler.step(optimizer)"
 _STEPS = f"for optimizer in optimizers:\n    {_STEP}"
 _BARE = "scaler.unscale_({0})\n{0}.step()"
@@ -163,14 +160,7 @@ _MISTAKES = {
         {_STEPS: "scaler.step(optimizers[0])\noptimizers[1].step()"},
         {_STEPS: "optimizers[0].step()\nscaler.step(optimizers[1])"},
     ),
-    "one-only": tuple({_STEPS: f"scaler.step(optimizers[{i}])"} for i in (0, 1)),
     "twice": {_STEP: f"{_STEP}\noptimizer.step()"},
-    "divided": {"scale(loss)": "scale(loss / len(optimizers))"},
-    "piles-up": tuple({_ZERO: f"optimizers[{i}].zero_grad()"} for i in (0, 1)),
-    "piles-up-both": (
-        {_ZERO: ""},
-        {_ZERO: "", "return": "for o in optimizers:\n    o.zero_grad()\nreturn"},
-    ),
 }
 TWO_TWINS: dict[str, Any] = twins_of(two_steps, _MISTAKES)
 
@@ -202,21 +192,6 @@ and without its graph.
         "skips-both": "One part overflowed, and both steps were left out.",
         "bare-step": "`optimizer.step()` was called in the place of `scaler.step`, and takes gradients that overflowed too.",
         "still-scaled": "One of the optimisers stepped by itself, with gradients that still had the scale.",
-        "one-only": "One of the two optimisers makes no step.",
         "twice": "Each optimiser makes two steps: `scaler.step` has made one.",
-        "divided": "The loss was divided by the number of optimisers. Each part needs the whole gradient.",
-        "several-backwards": "There was more than one backward pass. The gradients of both parts come from one.",
-        "not-scaled": "The backward pass went without the scale.",
-        "piles-up": "Gradients of an earlier step are in one of the parts.",
-        "piles-up-both": "Gradients of an earlier step are still there.",
-        "no-update": "The scaler was never told that the step is over.",
-        "nothing-stepped": "`scaler.update()` was called where `scaler.step` had been given no optimiser since the update before.",
-        "no-gradients": "`scaler.step` was given an optimiser whose parameters have no gradients.",
-        "no-autocast": "The layers did not compute in the dtype that was asked for.",
-        "keeps-graph": "The loss still has its graph, and with it the activations.",
-        "scaled-loss": "That loss still has the scale.",
-        "other-loss": "That is not the loss as `loss_fn` gave it.",
-        "other-scale": "The scale is not that of a right step.",
-        "other-step": "The weights are not those of a right step.",
     },
 )

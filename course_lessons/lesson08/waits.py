@@ -115,15 +115,9 @@ def four_steps(model, loader, optimizer, device):
         "four-few": "Four are missing, as many as there are steps. Each step waits for the copy of `x`, for the copy of `y`, and "
         "for the truth value that `if loss > 100` needs.",
         "two-few": "Two are missing, as many as there are losses printed: to print a loss the host must have it.",
-        "one-few": "One is missing. Steps 0 and 2 print, and the result at the end is read as well.",
         "end-only": "`.item()` is not the only line that waits. What does an `if` need, and a copy from "
         "ordinary memory?",
-        "one-many": "One too many. Steps 0 and 2 print, and what is made on the device needs no copy.",
-        "two-many": "Two too many. Only steps 0 and 2 print.",
         "four-many": "Too many, by a whole number for each step. The lines whose result stays on the device do not "
         "wait: `argmax`, `==`, `total +=`, the clipping.",
-        "too-few": "There are more. The host waits for each copy from ordinary memory, and where Python needs a value: in the `if`, "
-        "to print, to return a number.",
-        "too-many": "There are fewer. A line whose result stays on the device does not wait.",
     },
 )

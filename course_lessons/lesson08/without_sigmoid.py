@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -38,16 +37,16 @@ def _check_without_sigmoid(answer: Callable[..., Any], judge: Judge) -> None:
         own = {id(p) for p in model.parameters()}
         got = judge.is_a(answer(model), (tuple, list), "a tuple: network, loss, decide")
         if len(got) != 3:
-            judge.no("three", seen=f"{len(got)} things", expected="network, loss function, decide")
+            judge.no(seen=f"{len(got)} things", expected="network, loss function, decide")
         network, loss_fn, decide = got
         if not isinstance(network, nn.Module) and not callable(network):
-            judge.no("no-network", seen=network, expected="a module")
+            judge.no(seen=network, expected="a module")
         if isinstance(network, _Loss) or not isinstance(network, nn.Module):
-            judge.no("order", seen=f"first {brief(network, 60)}", expected="first the network")
+            judge.no(seen=f"first {brief(network, 60)}", expected="first the network")
         outputs = judge.is_a(network(x), Tensor, "a tensor from the network").detach()
         if not nearly(1e-4, 1e-4)(outputs, logits):
             stays = nearly()(outputs, probabilities)
-            judge.no("sigmoid-stays" if stays else "other-network", seen=outputs, expected=logits)
+            judge.no("sigmoid-stays" if stays else "wrong-value", seen=outputs, expected=logits)
         if {id(p) for p in network.parameters()} != own:
             judge.no("copies", seen="other parameter objects", expected="those of the model")
         cases.append((loss_fn, logits, probabilities))
@@ -59,13 +58,7 @@ def _bce(logits: Tensor, targets: Tensor, **more: Any) -> Tensor:
     return F.binary_cross_entropy_with_logits(logits, targets, **more)
 
 
-_LOSSES: dict[str, tuple[Callable[..., Tensor], ...]] = {
-    "squared": (F.mse_loss, lambda z, y: F.mse_loss(z.sigmoid(), y)),
-    "twice": (lambda z, y: _bce(z.sigmoid(), y),),
-    "sum": (functools.partial(_bce, reduction="sum"),),
-    "turned-targets": (lambda z, y: _bce(z, 1 - y),),
-    "swapped": (lambda z, y: _bce(y, z),),
-}
+_LOSSES: dict[str, tuple[Callable[..., Tensor], ...]] = {}
 
 
 def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
@@ -81,15 +74,15 @@ def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
             except (RuntimeError, Raised) as error:  # probabilities outside 0 to 1
                 if "between 0 and 1" not in str(getattr(error, "error", error)):
                     raise
-                judge.no("no-logits", seen="logits were refused", expected="a loss of logits")
+                judge.no(seen="logits were refused", expected="a loss of logits")
             if loss.numel() != 1:
-                judge.no("no-mean", seen=f"{loss.numel()} numbers", expected="one, the mean")
+                judge.no(seen=f"{loss.numel()} numbers", expected="one, the mean")
             got.append(loss.item())
             right.append(_bce(logits, targets).item())
             for kind, of in _LOSSES.items():
                 for values, one in zip(known[kind], of, strict=True):
                     values.append(one(logits, targets).item())
-    judge.closest(got, right, known, alike=nearly(1e-4), otherwise="other-loss")
+    judge.closest(got, right, known, alike=nearly(1e-4))
     for size in (18.0, 200.0):  # the sigmoid of 18 is 1 in float32
         far = torch.tensor([[size], [-size]])
         found = float(cases[0][0](far, torch.tensor([[0.0], [1.0]])))
@@ -100,15 +93,15 @@ def _judge_loss(cases: list[tuple[Any, Tensor, Tensor]], judge: Judge) -> None:
 
 def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
     if not callable(decide):
-        judge.no("no-decide", seen=decide, expected="a function of logits")
+        judge.no(seen=decide, expected="a function of logits")
     edges = torch.tensor([[-2.0], [-0.6], [-0.1], [0.0], [0.2], [0.7], [3.0]])
     for values in (edges, logits):
         got = judge.is_a(decide(values), Tensor, "a tensor from decide")
         if got.dtype != torch.bool:
-            judge.no("not-bool", seen=got.dtype, expected=torch.bool)
+            judge.no(seen=got.dtype, expected=torch.bool)
         expected = values > 0
         if got.shape != expected.shape:
-            judge.no("other-shape", seen=got, expected=expected)
+            judge.no(seen=got, expected=expected)
         if torch.equal(got, expected):
             continue
         known = {
@@ -119,7 +112,7 @@ def _judge_decide(decide: Any, logits: Tensor, judge: Judge) -> None:
         kind = [kind for kind, of in known.items() if any(torch.equal(got, one) for one in of)]
         at = int((got != expected).flatten().nonzero()[0])
         judge.no(
-            kind[0] if kind else "other-decision",
+            kind[0] if kind else "wrong-value",
             seen=f"{bool(got.flatten()[at])} for the logit {values.flatten()[at]:.2g}",
             expected=str(bool(expected.flatten()[at])),
         )
@@ -149,30 +142,11 @@ Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return
     why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures "
     "another accuracy, and looks for the fault in the training.",
     diagnoses={
-        "three": "Return three things: the network, the loss function, and decide.",
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
-        "other-network": "The network's outputs are not the logits of the old model's.",
         "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
-        "no-network": "The first thing must be a network: a module that can be called.",
-        "order": "The first of the three must be the network, a module.",
         "loss-class": "That is the class of a loss. Make one of it: put parentheses after its name.",
-        "no-mean": "The loss function must give one number for a batch: the mean, as `BCELoss` does.",
-        "turned-targets": "The loss is that of the targets turned round, 0 for 1.",
-        "swapped": "Logits and targets are exchanged in the loss function.",
-        "squared": "That is the mean squared error: another loss, and another training.",
-        "no-logits": "This loss wants probabilities from 0 to 1. Autocast refuses it, and logits do not fit.",
         "saturates": "For logits far from 0 the loss is wrong: the sigmoid is rounded to 0 and to 1 there "
         "before the logarithm is taken.",
-        "cut-off": "For logits of ±18 the loss is right, and for those of ±200 it is not.",
-        "sum": "The loss is the sum over the batch, not the mean.",
-        "twice": "Here a sigmoid is applied twice.",
-        "other-loss": "The loss is not that of `BCELoss` on the old outputs.",
-        "no-decide": "The third thing must be a function of logits.",
-        "not-bool": "`decide` must return a tensor of True and False.",
-        "other-shape": "`decide` must give an answer for each logit, in the shape of the logits.",
-        "at-edge": "At the logit 0 the old output is 0.5, which is not above 0.5.",
         "old-threshold": "0.5 is the threshold for probabilities. Which logit belongs to it?",
-        "turned-round": "Yes and no are exchanged.",
-        "other-decision": "The decisions are not those of the old model.",
     },
 )

@@ -1,16 +1,11 @@
 """Known answers to 00.weight_bytes: wrong ones by the diagnosis that each must get, and right ones."""
 
-import math
 from fractions import Fraction
 
 import numpy as np
 import torch
 
 WRONG = {
-    "other": (
-        lambda parameters, bits: parameters * bits / 8 + 1,
-        lambda parameters, bits: math.sqrt(parameters * bits),
-    ),
     "returned-nothing": lambda parameters, bits: print(parameters * bits / 8),
     "wrong-type": lambda parameters, bits: f"{parameters * bits // 8} bytes",
 }

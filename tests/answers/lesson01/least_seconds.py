@@ -5,13 +5,8 @@ import torch
 
 _RETURNED = "return max(compute, memory), limit"
 WRONG = {
-    "pair": {_RETURNED: "return compute, memory, limit"},
-    "name-first": {_RETURNED: "return limit, max(compute, memory)"},
-    "other-name": {_RETURNED: "return max(compute, memory), limit.title()"},
     "wrong-type": {_RETURNED: "return {'compute': compute, 'memory': memory}"},
     "added": {_RETURNED: "return compute + memory, limit", "compute > memory": "compute < memory"},
-    "too-long": {_RETURNED: "return 3 * max(compute, memory), limit"},
-    "too-short": {_RETURNED: "return max(compute, memory) / 3, limit"},
 }
 
 

@@ -6,8 +6,6 @@ import numpy as np
 import torch
 
 WRONG = {
-    "other-side": lambda cpu_seconds, device_seconds: 0.5 if cpu_seconds > device_seconds else 2.0,
-    "other-ratio": lambda cpu_seconds, device_seconds: 3 * cpu_seconds / device_seconds,
     "wrong-type": lambda cpu_seconds, device_seconds: f"{cpu_seconds / device_seconds}x",
 }
 RIGHT = {

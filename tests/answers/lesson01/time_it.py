@@ -12,20 +12,6 @@ _COLD = {"launch()\ntimes = []": "times = []"}
 WRONG = {
     **{name: several for name, several in TIME_TWINS.items() if name != "warm-up-counted"},
     "warm-up-counted": {**_COLD, **_ONE_MORE},
-    "too-few": (
-        _COLD,
-        {**_COLD, _MEDIAN: "statistics.median(times[1:] or times)"},
-        lambda launch, synchronize, clock, repeats: 2.52e-3,
-    ),
-    "too-many": (
-        _ONE_MORE,
-        {"start = clock()": "launch()\nsynchronize()\nstart = clock()"},
-        {"launch()\ntimes = []": "launch()\nlaunch()\ntimes = []"},
-    ),
-    "list": {_MEDIAN: "times"},
-    "other-clock": {"start = clock()": "start = 1.0", "clock() - start": "1.1 - start"},
-    "backwards": {"clock() - start": "start - clock()"},
-    "other-time": {_MEDIAN: f"2 * {_MEDIAN}"},
 }
 
 

@@ -10,10 +10,6 @@ _STEP = "step(batch.to(device, non_blocking=True))"
 _MEAN = "torch.stack(losses).mean().item()"
 
 
-def _of_one_step(batches, step, device):
-    return step(torch.cat(list(batches)).to(device)).item()
-
-
 def _running(batches, step, device):
     total, n = torch.zeros((), device=device), 0
     for n, batch in enumerate(batches, 1):  # noqa: B007
@@ -59,17 +55,6 @@ def _of_all(twin):
 
 
 _STREAM, _RECORD = "stream, losses =", "there.record_stream(accelerator.current_stream())"
-_one_buffer = edited(
-    _borrowed_stream,
-    {
-        _STREAM: f"there = None\n{_STREAM}",
-        "there = batch.to(device, non_blocking=True)": (
-            "there = torch.empty(batch.shape, device=device) if there is None else there\n"
-            "there.copy_(batch, non_blocking=True)"
-        ),
-        _RECORD: "",
-    },
-)
 _kept = edited(_borrowed_stream, {_STREAM: f"kept = []\n{_STREAM}", _RECORD: "kept.append(there)"})
 WRONG = {
     **{name: _of_all(several(twin)[0]) for name, twin in _TWINS.items()},
@@ -78,30 +63,12 @@ WRONG = {
         edited(_borrowed_stream, {_RECORD: ""}),
         edited(_borrowed_stream, {_RECORD: "there.record_stream(stream)"}),
     ),
-    "overwritten": _one_buffer,
     "reads-each": {_STEP: f"{_STEP}.item()", _MEAN: "sum(losses) / len(losses)"},
-    "reads-some": (
-        {
-            f"losses.append({_STEP})": f"loss = {_STEP}\n"
-            "losses.append(loss if len(losses) % 2 else torch.full((), loss.item(), device=device))"
-        },
-        {
-            f"losses.append({_STEP})": f"losses.append({_STEP})\n"
-            "if len(losses) % 2 == 0:\n"
-            "    losses[-2:] = [torch.full((), x.item(), device=device) for x in losses[-2:]]"
-        },
-    ),
-    "other-steps": _of_one_step,
     "blocking": {", non_blocking=True": ""},
-    "waits": {
-        f"losses.append({_STEP})": f"losses.append({_STEP})\ntorch.accelerator.synchronize()"
-    },
     "loads-first": {"in batches": "in list(batches)"},
-    "too-early": {".mean()": '.to("cpu", non_blocking=True).mean()'},
     "race": edited(
         _borrowed_stream, {"accelerator.current_stream().wait_stream(stream)": "", _RECORD: ""}
     ),
-    "tensor": {".item()": ""},
 }
 RIGHT = {
     "a running mean": _running,

@@ -48,11 +48,8 @@ def _computing(twin):
 _ATTRIBUTES = _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
     **{name: _computing(several(twin)[0]) for name, twin in _TWINS.items()},
-    "other-dimension": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1))'),
-    "in-place": {"(images - self.mean) / self.std": "images.sub_(self.mean).div_(self.std)"},
     "stays": _ATTRIBUTES,
     "made-there": _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
-    "wrong-place": edited(_ATTRIBUTES, {"(images - ": '(images.to("cpu") - '}),
     "trained": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),
     "moves-by-hand": edited(
         _kept(""),
@@ -61,16 +58,9 @@ WRONG = {
             "self.std": "torch.tensor(std, device=images.device).view(-1, 1, 1)",
         },
     ),
-    "not-held": {
-        "return (images - self.mean) / self.std": (
-            "parts = zip(images.unbind(1), mean, std, strict=True)\n"
-            "return torch.stack([(x - shift) / scale for x, shift, scale in parts], dim=1)"
-        )
-    },
     "not-saved": _kept(
         'self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1), persistent=False)'
     ),
-    "other-values": {"(images - self.mean) / self.std": "(images - self.mean) / (self.std + 1)"},
 }
 RIGHT = {
     "register_buffer": _kept('self.register_buffer("{0}", torch.tensor({0}).view(-1, 1, 1))'),

@@ -31,18 +31,6 @@ def _computing(forward):
     return answer
 
 
-def _named_by_sizes(sizes):
-    made = nn.ModuleDict({f"{a} to {b}": nn.Linear(a, b) for a, b in pairwise(sizes)})
-    network = nn.Sequential(*made.values())
-    network.forward = lambda x: _of(network, sizes, made)(x)
-    return network
-
-
-def _of(network, sizes, made):
-    layers = [made[f"{a} to {b}"] for a, b in pairwise(sizes)]
-    return nn.Sequential(*[p for layer in layers for p in (layer, nn.ReLU())][:-1])
-
-
 def _moved_by_itself(sizes):
     made = _IN_A_LIST(sizes)
     made.to = lambda device: [layer.to(device) for layer in made.layers] and made
@@ -78,9 +66,6 @@ WRONG = {
         {"x = layer(x).relu()": "x = nn.functional.dropout(layer(x).relu())"},
         _made_in_forward,
     ),
-    "other-values": {".relu()": ".sigmoid()"},
-    "other-place": {"self.layers[-1](x)": 'self.layers[-1](x) + (x.device.type != "cpu")'},
-    "alike-pairs": _named_by_sizes,
     "hidden": _IN_A_LIST,
     "moves-by-hand": (
         edited(
@@ -92,8 +77,6 @@ WRONG = {
         ),
         _moved_by_itself,
     ),
-    "no-bias": {"nn.Linear(a, b)": "nn.Linear(a, b, bias=False)"},
     "born-there": _born_there,
-    "other-layers": lambda sizes: tower(sizes[1:]),
 }
 RIGHT = {"sequential": _sequential, "the last layer first": _head_first, "tensors": _tensors}

@@ -21,12 +21,7 @@ def _weighing(twin):
 WRONG = {
     **{name: tuple(map(_weighing, several(twin))) for name, twin in _TWINS.items()},
     "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
-    "smoothed": {"weight=weight": "weight=weight, label_smoothing=0.1"},
-    "other-loss": {"weight=weight": "weight=weight, ignore_index=1"},
-    "wrong-value": {_WEIGHT: f"1 + {_WEIGHT}"},
     "stays": {".to(device)": ""},
     "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},
-    "other-dtype": {"weight=weight": "weight=weight.double()"},
-    "no-weight": {"weight=weight": ""},
 }
 RIGHT = {"made on the device": _made_there}

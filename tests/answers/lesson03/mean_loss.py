@@ -39,17 +39,10 @@ WRONG = {
     "train-mode": {"model.eval()": ""},
     "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
     "mode-left": {"model.train(was_training)": ""},
-    "parts-left": {"model.train(was_training)": "model.training = was_training"},
-    "model-changed": _after("model[0].weight.data += 1"),
     "gradients-off": (
         _after("model.requires_grad_(False)"),
         _after("torch.set_grad_enabled(False)"),
     ),
-    "thawed": {
-        "model.train(was_training)": "model.train(was_training)\nmodel.requires_grad_(True)"
-    },
-    "gradients-lost": _after("model.zero_grad()"),
-    "wrong-mean": {"total.item() / count": "total.item() / count + 1"},
 }
 RIGHT = {
     "a copy": _evaluating(edited(mean_loss, {"model.eval()": ""})),

@@ -3,31 +3,12 @@
 Of several faults the worst is named.
 """
 
-import io
 import os
-import pickle
 import shutil
 import tempfile
 from pathlib import Path
 
 import torch
-
-from course_lessons.lesson03.save_atomic import save_atomic
-from course_lessons.shared.edited import edited
-
-
-def _in_place_at_once(state, path):
-    memory = io.BytesIO()
-    torch.save(state, memory)
-    path.write_bytes(memory.getvalue())
-
-
-def _moved_away_first(state, path):
-    old = path.with_name("old.pt")
-    if path.exists():
-        os.replace(path, old)
-    torch.save(state, path)
-    old.unlink(missing_ok=True)
 
 
 def _replaced_even_when_it_failed(state, path):
@@ -78,50 +59,16 @@ def _old_names_cleared_and_synced_folder(state, path):
 _NAME, _REPLACE = 'new = path.with_name(path.name + ".new")', "os.replace(new, path)"
 _SYNC = "os.fsync(file.fileno())"
 WRONG = {
-    "no-rename": (
-        lambda state, path: torch.save(state, path),
-        _in_place_at_once,
-        {_NAME: "new = path", _REPLACE: ""},
-        {_NAME: 'new = path.with_suffix(".pt")'},
-        edited(
-            save_atomic,
-            {_SYNC: "", _REPLACE: "shutil.copyfile(new, path)\nnew.unlink()"},
-            shutil=shutil,
-        ),
-    ),
     "overwrites": (_replaced_even_when_it_failed, {_NAME: f'path.write_bytes(b"")\n{_NAME}'}),
-    "not-renamed": {_REPLACE: ""},
-    "not-torch-save": edited(save_atomic, {"torch.save": "pickle.dump"}, pickle=pickle),
-    "not-all": {"torch.save(state, file)": 'torch.save({"value": state["value"]}, file)'},
-    "not-saved": {_NAME: f"{_NAME}\nif new.exists():\n    return"},
-    "moved-away": _moved_away_first,
     "no-fsync": (
         {_SYNC: ""},
         {_SYNC: "", _REPLACE: f'{_REPLACE}\nwith open(path, "rb+") as file:\n    {_SYNC}'},
-    ),
-    "other-synced": {
-        _SYNC: "folder = os.open(path.parent, os.O_RDONLY)\nos.fsync(folder)\nos.close(folder)"
-    },
-    "not-flushed": edited(
-        save_atomic,
-        {
-            "torch.save(state, file)": (
-                "memory = io.BytesIO()\ntorch.save(state, memory)\nfile.write(memory.getvalue())"
-            )
-        },
-        io=io,
     ),
     "other-folder": _elsewhere,
     "gap": (
         {_REPLACE: "path.unlink(missing_ok=True)\nos.rename(new, path)"},
         {_SYNC: "", _REPLACE: "path.unlink(missing_ok=True)\nnew.rename(path)"},
     ),
-    "kept-beside": edited(
-        save_atomic,
-        {_REPLACE: f'{_REPLACE}\nshutil.copy(path, path.with_name("last.bak"))'},
-        shutil=shutil,
-    ),
-    "synced-early": {_SYNC: "", "torch.save(state, file)": f"{_SYNC}\ntorch.save(state, file)"},
     "leftovers": (
         {_NAME: "handle, new = tempfile.mkstemp(dir=path.parent)", "open(new": "open(handle"},
         _cleared_when_it_failed,

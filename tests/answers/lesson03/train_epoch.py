@@ -34,14 +34,6 @@ WRONG = {
     **_LEARNS,
     **_GIVES,
     "piles-up": {_ZERO: "", **_MEAN_OF_MEANS},
-    "steps": {_STEP: f"{_STEP}\n{_STEP}"},
-    "weights": {_BACKWARD: "(2 * loss).backward()"},
-    "calls-eval": (
-        {"model.train()": "model.eval()"},
-        {"total = seen = 0": "total = seen = 0\nmodel.train(False)"},
-    ),
-    "eval-mode": {"model.train()": "", _BACKWARD: f"model.train()\n{_BACKWARD}"},
-    "wrong-mean": {"total / seen": "total / seen + 1"},
     "wrong-type": _gives_tensor,
     "rounded": tuple({"total / seen": f"round(total / seen, {n})"} for n in (2, 3, 4, 5)),
 }

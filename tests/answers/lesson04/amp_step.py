@@ -79,37 +79,9 @@ WRONG = {
         {"x.device.type": '"cpu"'},
         {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("},
     ),
-    "loss-outside": {_FORWARD: f"{_PARTED}loss = loss_fn(outputs, y)"},
-    "backward-inside": {
-        f"optimizer.zero_grad()\n{_BACKWARD}": f"    optimizer.zero_grad()\n    {_BACKWARD}"
-    },
-    "step-bypassed": {"scaler.step(optimizer)": "optimizer.step()"},
-    "not-scaled": {"scaler.scale(loss)": "loss"},
-    "own-scaler": {_FORWARD: f"scaler = torch.amp.GradScaler(x.device.type)\n{_FORWARD}"},
-    "reads-scale": {"scaler.scale(loss)": "(loss * scaler.get_scale())"},
-    "zeroed-late": {"optimizer.zero_grad()": _BACKWARD, _BACKWARD: "optimizer.zero_grad()"},
-    "scale-off": {"scaler.update()": "scaler.update(1024.0)"},
     "no-scaler": {_SCALED_STEP: "loss.backward()\noptimizer.step()"},
     "steps-anyway": {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"},
-    "steps-twice": {"scaler.step(optimizer)": "scaler.step(optimizer)\noptimizer.step()"},
-    "no-backward": {".backward()": ""},
-    "rounded-loss": {"loss.detach()": "loss.detach().half()"},
-    "no-step": {
-        "scaler.step(optimizer)": "scaler.step(optimizer) if scaler.is_enabled() else None"
-    },
-    "wrong-length": {
-        "scaler.step(optimizer)": "scaler.unscale_(optimizer)\n"
-        "torch.nn.utils.clip_grad_norm_(model.parameters(), 0.01)\nscaler.step(optimizer)"
-    },
-    "other-loss": {"loss.detach()": "loss.detach() * len(y)"},
-    "update-early": {
-        "scaler.step(optimizer)": "scaler.update()",
-        "scaler.update()": "scaler.step(optimizer)",
-    },
-    "no-update": {"scaler.update()": ""},
     **TWINS,
-    "waits": ({"loss.detach()": "loss.item()"}, {"loss.detach()": "torch.tensor(loss.item())"}),
-    "keeps-graph": {"loss.detach()": "loss"},
     **BACK,
 }
 RIGHT = {

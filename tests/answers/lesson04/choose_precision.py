@@ -16,12 +16,6 @@ def _bf16_everywhere(can):
     return (torch.float32 if can.device.type == "cpu" else torch.bfloat16), False
 
 
-def _by_capability(can):
-    if can.device.type == "cpu":
-        return choose_precision(can)
-    return (torch.bfloat16, False) if can.capability >= "8.0" else (torch.float16, True)
-
-
 def _in_one_line(can):
     dtype = (
         torch.bfloat16 if can.bf16 else torch.float32 if can.device.type == "cpu" else torch.float16
@@ -35,17 +29,7 @@ WRONG = {
     "scaler-with-bf16": {"torch.bfloat16, False": "torch.bfloat16, True"},
     "no-scaler": {"torch.float16, True": "torch.float16, False"},
     "no-units": _bf16_everywhere,
-    "bf16-missed": (_by_capability, {"can.bf16": "can.tf32"}),
-    "accelerator-float32": (
-        {_IF_CPU: 'can.device != "cuda"'},
-        {_IF_CPU: 'can.device.type != "cuda"'},
-        {_IF_CPU: 'can.device.type not in ("cuda", "mps")'},
-    ),
     "cpu-float16": ({_IF_CPU: "False"}, {_IF_CPU: 'can.device == "cpu"'}),
-    "scaler-with-float32": {"torch.float32, False": "torch.float32, True"},
-    "other-format": {"torch.float32": "torch.float64"},
-    "not-a-pair": lambda can: choose_precision(can)[::-1],
-    "not-a-bool": lambda can: (choose_precision(can)[0], "yes"),
     "wrong-type": lambda can: torch.float32,
 }
 RIGHT = {

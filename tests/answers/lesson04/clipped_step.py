@@ -18,7 +18,6 @@ def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
 
 _UNSCALE = "scaler.unscale_(optimizer)"
 _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
-_ZERO = "for p in model.parameters():\n    p.grad.nan_to_num_(0.0, 0.0, 0.0)"
 WRONG = {
     **TWINS,
     "clips-scaled": (
@@ -27,16 +26,7 @@ WRONG = {
         edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
     **BACK,
-    "scale-after": (
-        BACK["scale-after"],
-        edited(_by_a_scaled_limit, {"norm.item() / scale": "norm.item() / scaler.get_scale()"}),
-    ),
     "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},
-    "overflow-kept": {_CLIP: f"{_ZERO}\n{_CLIP}", "scaler.step(optimizer)": "optimizer.step()"},
-    "step-bypassed": edited(TWINS["clips-scaled"], {"scaler.step(optimizer)": "optimizer.step()"}),
-    "wrong-norm": {"return norm": "return 2 * norm"},
-    "no-update": {"scaler.update()": ""},
-    "update-early": {"scaler.step(optimizer)": "scaler.update()\nscaler.step(optimizer)"},
 }
 RIGHT = {
     "by a scaled limit": _by_a_scaled_limit,

@@ -33,14 +33,7 @@ def _by_powers(overflows, init_scale, growth_interval):
 
 
 _HALVE, _DOUBLE, _DUE = "scale = scale / 2", "scale, good = scale * 2, 0", "good == growth_interval"
-WRONG = {
-    "one-per-step": {"scales.append(scale)": "scales.append(scale)\nreturn scales"},
-    "other-half": ({_HALVE: "scale = scale / 4"}, {_HALVE: "pass"}),
-    "fell": {"in overflows:": "in [not o for o in overflows]:"},
-    "too-late": {_DOUBLE: "pass"},
-    "too-early": {_DUE: "good >= growth_interval - 1"},
-    "other-double": {_DOUBLE: "scale, good = scale * 1.5, 0"},
-}
+WRONG = {}
 RIGHT = {
     "by the scaler itself": _by_the_scaler_itself,
     "by powers, a tuple": _by_powers,

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_lessons.lesson04.logits_loss import TWINS, logits_loss, of
+from course_lessons.lesson04.logits_loss import TWINS
 
 
 def _of_sigmoid(logits, targets):
@@ -30,21 +30,11 @@ def _by_its_formula(logits, targets):
     return (z.clamp(min=0) - z * t + torch.log1p(torch.exp(-z.abs()))).mean()
 
 
-def _half_gradient(logits, targets):
-    return logits_loss((logits + logits.detach()) / 2, targets)
-
-
 WRONG = {
     **TWINS,
     "refused": _of_sigmoid,
     "saturates": (_clamped, _outside_autocast),
     "overflows": _by_hand,
-    "large-wrong": lambda logits, targets: logits_loss(logits * (1 + (logits.abs() > 99)), targets),
-    "wrong-formula": of("logits, targets ** 2"),
-    "gradient": _half_gradient,
-    "made-not-called": {"functional.binary_cross_entropy_with_logits": "BCEWithLogitsLoss"},
-    "not-one": of('logits, targets, reduction="none"'),
-    "no-graph": of("logits.detach(), targets"),
 }
 RIGHT = {
     "by its formula": _by_its_formula,

@@ -35,16 +35,6 @@ def _by_combinations(blocks, budget):
 WRONG = {
     "does-not-fit": lambda blocks, budget: set(),
     "too-dear": _nothing_else_than_all,
-    "needless": _all,
-    "gives-up": lambda blocks, budget: set() if peak_of(blocks, set()) <= budget else None,
-    "impossible": {"default=None": "default=set(numbers)"},
-    "no-block": lambda blocks, budget: {len(blocks)},
-    "flags": (
-        lambda blocks, budget: [
-            n in (_by_combinations(blocks, budget) or ()) for n in range(len(blocks))
-        ],
-        lambda blocks, budget: np.array([0] * len(blocks)),
-    ),
 }
 RIGHT = {
     "by combinations": _by_combinations,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from course_lessons.lesson08.compare import MISTAKES, compare
+from course_lessons.lesson08.compare import MISTAKES
 
 
 def _warming_up_first(formats, seeds, train, accuracy, machine):
@@ -44,31 +44,9 @@ def _by_seed(formats, seeds, train, accuracy, machine):
     }
 
 
-def _evaluating_last(formats, seeds, train, accuracy, machine):
-    kept = []
-
-    def train_and_keep(dtype, seed):
-        kept.append(train(dtype, seed))
-        return kept[-1]
-
-    return compare(formats, seeds, train_and_keep, accuracy, machine)
-
-
 WRONG = {
-    "keeps-all": (
-        _evaluating_last,
-        {"del model  # the next training's peak holds no older network": ""},
-    ),
     **{name: sum(columns.values(), ()) for name, columns in MISTAKES.items()},
     "no-warm-up": {"train(dtype, seeds[0])": ""},
     "other-seeds": {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"},
-    "too-many-runs": lambda formats, seeds, *rest: compare(formats, [seeds[0], *seeds], *rest),
-    "mean-score": {"scores, statistics": "statistics.fmean(scores), statistics"},
-    "too-many-scores": {"table[name] = scores": "table[name] = [*scores, scores[0]]"},
-    "other-keys": lambda formats, *rest: compare({d: d for d in formats.values()}, *rest),
-    "other-row": {", max(peaks)": ""},
-    "other-seconds": {"machine.clock() - start": "start"},
-    "other-bytes": {"max(peaks)": "max(peaks) - min(peaks)"},
-    "other-accuracies": {"= scores,": "= [s / 100 for s in scores],"},
 }
 RIGHT = {"warming up first": _warming_up_first, "seed by seed": _by_seed}

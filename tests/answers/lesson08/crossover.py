@@ -1,7 +1,5 @@
 """Known answers to 08.crossover."""
 
-from course_lessons.lesson08.crossover import crossover
-
 
 def _from_below(rows):
     wins = [(n, ratio > 1) for n, _, _, ratio in sorted(rows)]
@@ -9,9 +7,6 @@ def _from_below(rows):
 
 
 WRONG = {
-    "not-a-size": lambda rows: 1 + (crossover(rows) or 0),
-    "is-none": lambda rows: None,
-    "loses": lambda rows: min(n for n, *_ in rows),
     "changed-input": {"sorted(rows, reverse=True)": "(rows.sort() or rows)[::-1]"},
 }
 RIGHT = {"from below": _from_below}

@@ -27,13 +27,7 @@ def _by_arrays(capacity, batch, formats):
 
 _FITS = "fixed + per_sample * rows <= 0.9 * capacity"
 WRONG = {
-    "other-batch": {"batch // parts": "batch // parts + 1", "rows * parts == batch and ": ""},
     "does-not-fit": {_FITS: "fixed <= 0.9 * capacity"},
-    "no-margin": {_FITS: "fixed + per_sample * rows * 0.9 <= 0.9 * capacity"},
-    "more-parts": {"range(1, batch + 1)": "range(batch // 3, batch + 1)"},
     "other-format": {"parts * per_part + batch * seconds": "(seconds, parts)"},
-    "gives-up": {"rows * parts == batch": "rows * parts == batch != 96"},
-    "impossible": ({"else None": "else (min(formats), 1, batch)"}, {"else None": "else ()"}),
-    "three-things": (lambda capacity, batch, formats: (min(formats), batch), {"[1:]": ""}),
 }
 RIGHT = {"by divisors": _by_divisors, "by arrays": _by_arrays}

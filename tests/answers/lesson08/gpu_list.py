@@ -28,19 +28,6 @@ WRONG = {
     **GPU_TWINS,
     "none-listed": lambda cuda: [],
     "first-only": lambda cuda: gpu_list(cuda)[:1],
-    "cards-missing": lambda cuda: gpu_list(cuda)[:2],
-    "other-order": lambda cuda: gpu_list(cuda)[::-1],
-    "no-texts": lambda cuda: [(line,) for line in gpu_list(cuda)],
-    "no-name": {" {card.name},": ","},
-    "other-number": ({"2**30:": "2**31:"}, {"{card.name},": "{card.name}", ".1f": ".2f"}),
-    "other-signs": (
-        {"{card.name},": "{card.name}"},
-        {
-            " {card.name}, {card.total_memory / 2**30:.1f} GiB": " {card.total_memory / 2**30:.1f} GiB, {card.name}"
-        },
-    ),
-    "other-words": {"GiB": "GiB of memory"},
     "no-card": {"range(cuda.device_count())": "range(cuda.device_count() or 1)"},
-    "not-empty": {"return lines": 'return lines or ["no GPU"]'},
 }
 RIGHT = {"by name": _by_name, "by device": _by_device, "a tuple": lambda cuda: (*gpu_list(cuda),)}

@@ -29,13 +29,6 @@ WRONG = {
         *HOT_TWINS["per-call"],
         _by(lambda event: event.self_device_time_total / event.count),
     ),
-    "old-name": {
-        "event.self_device": "event.self_cuda",
-        '"self_device_time_total" if': '"self_cuda_time_total" if',
-    },
-    "not-names": {"[event.key for": "[event for"},
-    "wrong-count": {"[:n]": "[: n // 2]"},
-    "wrong-order": lambda events, n: sorted(hottest(events, n)),
     "changed-input": _in_place,
 }
 RIGHT = {"by index": _by_index, "a tuple": lambda events, n: (*hottest(events, n),)}

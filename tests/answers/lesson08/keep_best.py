@@ -33,12 +33,5 @@ _COPY = "copy.deepcopy(model.state_dict())"
 WRONG = {
     "no-copy": {_COPY: "{k: v.cpu() for k, v in model.state_dict().items()}"},
     "never-loaded": {"model.load_state_dict(kept)": "model = kept"},
-    "other-epochs": {"range(epochs)": "range(epochs + 1)"},
-    "other-scoring": {"return best": "return score(model)"},
-    "other-epoch": {"found > best": "abs(found) > best"},
-    "no-epoch": {
-        "model.load_state_dict(kept)": "model[1].load_state_dict({k[2:]: v for k, v in kept.items() if k[0] == '1'})"
-    },
-    "wrong-score": {"return best": "return best * 100"},
 }
 RIGHT = {"by clones": _by_clones, "by copies": _by_copies}

@@ -14,13 +14,8 @@ def _leaving_with(place: int) -> tuple[str, ...]:
 
 
 WRONG = {
-    "no-dtype": ("bfloat16", "half", "float16", "float16", "float32", "float16"),
-    "six": ("float16", "float32"),
-    "all-equal": ("float16",) * 6,
-    "turned-round": tuple(_leaving_with(i)[i] for i in range(6)),
     "product": _leaving_with(0),
     "residual": _leaving_with(1),
-    "activation": _leaving_with(2),
     "mean": _leaving_with(3),
     "sum": _leaving_with(4),
     "in-place": _leaving_with(5),

@@ -28,31 +28,9 @@ def _by_walking(module, device):
     return sorted(found)
 
 
-def _items(module, device):
-    return [name + ".0" if "_kept" in name else name for name in left_behind(module, device)]
-
-
-def _moves(module, device):
-    names = left_behind(module, device)
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if isinstance(value, torch.Tensor):
-                setattr(part, name, torch.empty_like(value, device=device))
-    return names
-
-
 WRONG = {
     **TWINS,
     "type-only": {"t.device != device": "t.device.type != device.type"},
-    "item-names": _items,
-    "not-there": lambda module, device: [*left_behind(module, device), "zero"],
-    "not-names": lambda module, device: [n.split(".") for n in left_behind(module, device)],
-    "twice": lambda module, device: sorted(2 * left_behind(module, device)),
-    "registered-lost": lambda module, device: [
-        n for n in left_behind(module, device) if n != "mean"
-    ],
-    "attribute-lost": {"any(t.device": "len(tensors(value)) < 2 and any(t.device"},
-    "moved": _moves,
 }
 RIGHT = {
     "by walking": _by_walking,

@@ -37,8 +37,5 @@ WRONG = {
     **TWINS,
     "nan-gradient": (TWINS["nan-gradient"], _where_too_late),
     "waits": _by_index,
-    "not-one": {"return total": "return 0 * logits[0] + total"},
-    "other-gradient": {"(clean, kept": "(2 * clean - clean.detach(), kept"},
-    "other-loss": {"return total": "return 2 * total"},
 }
 RIGHT = {"where": _by_where, "gather": _by_gather}

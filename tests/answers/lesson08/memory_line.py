@@ -39,7 +39,5 @@ def _by_polynomial(make_step, batches, meter):
 
 WRONG = {
     "keeps-all": _line_all_at_once,
-    "pair": {"return fixed, per_sample": "return fixed, per_sample, peaks"},
-    "wrong-line": {"return fixed,": "return fixed + 1000,"},
 }
 RIGHT = {"least squares": _by_least_squares, "polynomial": _by_polynomial}

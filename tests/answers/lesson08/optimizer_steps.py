@@ -1,7 +1,5 @@
 """Known answers to 08.optimizer_steps; most wrong ones are the twins of its check."""
 
-import math
-
 import numpy as np
 import torch
 
@@ -20,9 +18,5 @@ def _by_numpy(samples, batch_size, accumulate, epochs, drop_last=False):
     return np.int64(epochs * np.ceil(batches / accumulate))
 
 
-WRONG = {
-    "wrong-value": lambda samples, batch_size, accumulate, epochs, drop_last=False: (
-        epochs * (math.ceil(samples / batch_size) // accumulate) + 1
-    )
-}
+WRONG = {}
 RIGHT = {"counting": _by_counting, "numpy": _by_numpy}

@@ -65,8 +65,5 @@ WRONG = {
     ),
     "waits-each": (_as_lists, _in_turn, {"synchronize(device)": "    synchronize(device)"}),
     "changed-input": {"start = stop": "start = stop\nx.mul_(2)"},
-    "too-few": {"[:start].tolist": "[: start // 2].tolist"},
-    "too-many": {"landing[:start].tolist()": "2 * landing[:start].tolist()"},
-    "wrong-classes": {"argmax(1)": "argmin(1)"},
 }
 RIGHT = {"one tensor": _from_one_tensor, "pieces": _by_pieces, "views from the end": _of_views}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -45,21 +44,6 @@ def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
     return prefetch
 
 
-def _prefetch_mute(batches, bound):
-    waiting: queue.Queue[Any] = queue.Queue(bound)
-
-    def load():
-        with suppress(Exception):  # so that no traceback is printed
-            for batch in batches:
-                waiting.put(batch)
-            waiting.put(END)
-
-    threading.Thread(target=load, daemon=True).start()
-    with suppress(queue.Empty):  # so that no test leaves a thread for ever
-        while (batch := waiting.get(timeout=3)) is not END:
-            yield batch
-
-
 def _prefetch_swallowing(batches, bound):
     def whole():
         with suppress(Exception):
@@ -72,10 +56,6 @@ def _in_line(batches, bound):
     yield from batches
 
 
-def _mixed(batches, bound):
-    yield from reversed(list(batches))
-
-
 def _one_thread_a_batch(batches, bound):
     for batch in batches:
         found = []
@@ -83,20 +63,6 @@ def _one_thread_a_batch(batches, bound):
         thread.start()
         thread.join()
         yield found[0]
-
-
-def _first_error_first(batches, bound):
-    source, end = iter(batches), object()
-    with ThreadPoolExecutor(1) as pool:
-        ahead = deque(pool.submit(next, source, end) for _ in range(bound))
-        while True:
-            for future in ahead:
-                if future.exception():
-                    raise future.exception()
-            if (batch := ahead.popleft().result()) is end:
-                return
-            ahead.append(pool.submit(next, source, end))
-            yield batch
 
 
 def _by_thread(batches, bound):
@@ -134,30 +100,11 @@ def _pool_let_go(batches, bound):
         yield batch
 
 
-_NONE = {"object(), iter(batches)": "None, iter(batches)"}
 WRONG = {
     "not-ahead": (_in_line, _one_thread_a_batch),
     "no-bound": _prefetch_by_queue(lambda bound: 0),
-    "several-more": (
-        {"range(bound)": "range(bound + 2)"},
-        _prefetch_by_queue(lambda bound: 2 * bound + 1),
-    ),
     "one-more": ({"range(bound)": "range(bound + 1)"}, _prefetch_by_queue(lambda bound: bound)),
-    "too-few": (
-        {
-            "loader.submit(next, source, end) for _ in range(bound)": "[loader.submit(next, source, end)]"
-        },
-        {
-            "ahead.append(loader.submit(next, source, end))\nyield batch": "yield batch\n"
-            "ahead.append(loader.submit(next, source, end))"
-        },
-    ),
-    "none-ends": _NONE,
-    "false-ends": {**_NONE, " is not end": ""},
     "error-lost": _prefetch_swallowing,
-    "hangs": (_prefetch_mute, edited(_prefetch_mute, {"(bound)": "()"})),
-    "too-soon": ({"iter(batches)": "iter(list(batches))"}, _first_error_first),
-    "waits": edited(_prefetch_mute, {"waiting.put(END)": "pass"}),
     "thread-stays": (
         _prefetch_by_queue(lambda bound: bound - 1 or 1),
         edited(
@@ -168,9 +115,6 @@ WRONG = {
             },
         ),
     ),
-    "last-missing": {"iter(batches)": "iter(list(batches)[:2])"},
-    "other-order": _mixed,
-    "other-batches": lambda batches, bound: (b for batch in batches for b in (batch, batch)),
     "wrong-type": lambda batches, bound: list(batches),
 }
 RIGHT = {"a thread": _by_thread, "a pool that is let go": _pool_let_go}

@@ -29,17 +29,8 @@ def _by_reducing(model, dist, save):
 _STATE = "model.module.state_dict()"
 WRONG = {
     "every-rank": _save_as_it_comes,
-    "twice": {f"save({_STATE})": f"save({_STATE})\nsave({_STATE})"},
-    "other-rank": {"== 0": "== dist.get_world_size() - 1"},
-    "nobody": lambda model, dist, save: dist.barrier(),
     "wrapped-keys": {".module.state_dict": ".state_dict"},
-    "cut-keys": tuple(
-        {_STATE: f"{{k.{cut}: v for k, v in model.state_dict().items()}}"}
-        for cut in ("replace('module.', '')", "lstrip('module.')", "split('.', 2)[-1]")
-    ),
     "missing-keys": {_STATE: "dict(model.module.named_parameters())"},
-    "other-keys": {_STATE: "{'model': model.module.state_dict()}"},
-    "other-values": {_STATE: "{k: v.double() for k, v in model.module.state_dict().items()}"},
     "wrong-type": {_STATE: "model.module"},
     "no-wait": ({"dist.barrier()": ""}, _barrier_first),
     "hang": {"dist.barrier()": "    dist.barrier()"},

@@ -49,8 +49,6 @@ WRONG = {
         edited(_without_a_tensor, {".sum()": ".sum().item()"}),
         {"del probabilities": "del probabilities\nloss.item()"},
     ),
-    "other-hits": {"argmax(1) == y": "argmax(0)[0] == y"},
-    "other-weights": {"logits = model(x)": "logits = model.eval()(x)"},
 }
 RIGHT = {
     "no tensor": _without_a_tensor,

@@ -7,17 +7,6 @@ from torch.nn import functional as F
 from course_lessons.lesson08.train_watched import TWINS
 
 
-def _reading_a_flag(model, batches, optimizer, every):
-    for step, (x, y) in enumerate(batches):
-        loss = F.cross_entropy(model(x), y)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        if not loss.isfinite():
-            return step
-    return None
-
-
 def _by_a_counter(model, batches, optimizer, every):
     first = torch.full((), len(batches), device=batches[0][0].device)
     for step, (x, y) in enumerate(batches):
@@ -49,20 +38,12 @@ def _by_arrays(model, batches, optimizer, every):
     return None
 
 
-_FOUND = "return good.index(False)"
 WRONG = {
     **TWINS,
     "reads-each-step": {
         "losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"
     },
-    "reads-often": {_FOUND: f"{_FOUND} if loss.item() else {_FOUND[7:]}"},
-    "stops-early": _reading_a_flag,
     "stops-late": {"step % every": "step % (2 * every)"},
-    "false-alarm": {
-        "if False in good:": "if step == len(batches) and all(good):\n    return -1\nif False in good:"
-    },
-    "wrong-step": {_FOUND: f"{_FOUND} + 3"},
     "changed-input": {"loss.backward()": "loss.backward()\nx.zero_()"},
-    "not-trained": {"loss.backward()": "(2 * loss).backward()"},
 }
 RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}
