@@ -84,12 +84,6 @@ def test_the_given_loop_is_not_the_answer(sim, letter):
     assert judged(f"mend_{letter}", faulty) == ("not_yet", FAULTY[letter])
 
 
-def test_a_share_of_exactly_1_that_was_refused_is_shown_with_its_numbers():
-    result = EX.mfu.result(wrong(EX.mfu)["exactly-one"])
-    assert ("Seen", "ValueError for 5e+12 FLOP in 0.5 s, peak 1e+13 FLOP/s") in result.details
-    assert ("Expected", "1") in result.details
-
-
 def test_the_gradients_of_loop_a_are_long_enough_for_clipping_to_show(sim):
     assert all(norm > 10 for norm in detective.run_on_cpu("a").result)
 
