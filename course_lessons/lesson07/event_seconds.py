@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
-from itertools import product
 from time import perf_counter
 from typing import Any
 
@@ -46,7 +44,6 @@ class _Work:
         self.took: list[float] = []
         self.counters = Counters()
         self.waits: list[int] = []  # how often the host had waited before each call
-        self.real: list[float] = []  # what each call took of real time on the simulated device
 
     def __call__(self) -> None:
         at = len(self.took)
@@ -57,7 +54,6 @@ class _Work:
             for _ in range(4):
                 simgpu.clock(self.device).launch("work", duration / 4)
             self.took.append(duration)
-            self.real.append(perf_counter() - begin)
             return
         while perf_counter() < begin + duration:
             pass
@@ -68,26 +64,13 @@ def _mean(took: list[float], repeats: int) -> float:
     return sum(took[-repeats:]) / repeats
 
 
-_SUMS: tuple[tuple[str, Callable[[list[float], int], float]], ...] = (
-    ("", _mean),
+_MISTAKES: tuple[tuple[str, Callable[[list[float], int], float]], ...] = (
+    ("milliseconds", lambda took, n: 1000 * _mean(took, n)),
     ("all-calls", lambda took, n: sum(took[-n:])),
-    ("other-divisor", lambda took, n: _mean(took, n) * n / (n + 1)),
-    ("other-divisor", lambda took, n: _mean(took, n) * n / max(1, n - 1)),
-    ("other-divisor", lambda took, n: _mean(took, n) / n),
-    ("cold", lambda took, n: sum(took) / n),
-    ("cold", lambda took, n: sum(took) / len(took)),
-    ("other-number", lambda took, n: sum(took[1:]) / n),
-    ("other-number", lambda took, n: sum(took[1:]) / max(1, len(took) - 1)),
-    ("not-all", lambda took, n: sum(took[-n:-1]) / n),
-    ("not-all", lambda took, n: sum(took[1 - n or len(took) :]) / n),
-    ("one-call", lambda took, n: took[-1]),
-    ("one-call", lambda took, n: took[-1] / n),
-    ("fastest", lambda took, n: min(took[-n:])),
-    ("median", lambda took, n: statistics.median(took[-n:])),
+    ("no-warm-up", lambda took, n: sum(took) / n),
+    ("no-warm-up", lambda took, n: sum(took) / len(took)),
 )
-"""What an answer may make of what the calls took; under no name the right value."""
-
-_UNITS = {"": 1.0, "milliseconds": 1e3, "microseconds": 1e6, "divided-twice": 1e-3, "swapped": -1.0}
+"""For each diagnosis what a likely mistake makes of the times that the calls took."""
 
 
 def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
@@ -98,41 +81,40 @@ def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
             with memory.spare_device("1 GB") as device:
                 work = _Work(device, length)
-                begin = perf_counter()
                 with simgpu.count() as work.counters:
                     got = judge.number(answer(work, device, repeats))
-                runs.append((got, work, repeats, perf_counter() - begin))
+                runs.append((got, work, repeats))
         _judge_time(runs, judge)
     cpu = torch.device("cpu")
     try:
         answer.__wrapped__(_Work(cpu, 1e-5), cpu, 1)
     except (TypeError, AttributeError, RuntimeError) as error:
         if "event" in str(error).lower():
-            judge.no("no-branch", seen=f"{error}, on cpu", expected="perf_counter() there")
+            judge.no(seen=f"{error}, on cpu", expected="perf_counter() there")
     except Exception:  # noqa: BLE001  (the next call tells the learner)
         pass
     for _ in range(5):  # another program may take the CPU away for a moment
         runs = []
         for repeats in (4, 2):
             work = _Work(cpu, 5e-4)
-            runs.append((judge.number(answer(work, cpu, repeats)), work, repeats, 0.0))
+            runs.append((judge.number(answer(work, cpu, repeats)), work, repeats))
         if _wrong(runs) is None:
             return
     _judge_time(runs, judge)
 
 
-def _wrong(runs: list[tuple[float, _Work, int, float]]) -> int | None:
+def _wrong(runs: list[tuple[float, _Work, int]]) -> int | None:
     """Return the number of the first run with too few calls, or whose value is not the mean, if there is one."""
-    for at, (got, work, n, _) in enumerate(runs):
+    for at, (got, work, n) in enumerate(runs):
         if len(work.took) <= n or not _is_near(got, _mean(work.took, n), work.device):
             return at
     return None
 
 
-def _judge_time(runs: list[tuple[float, _Work, int, float]], judge: Judge) -> None:
-    """Judge what was timed: runs of what was returned, the work, the repeats, and the real time on `sim`."""
+def _judge_time(runs: list[tuple[float, _Work, int]], judge: Judge) -> None:
+    """Judge what was timed: runs of what was returned, the work, and the repeats."""
     wrong = _wrong(runs)
-    got, work, repeats, real = runs[wrong or 0]
+    got, work, repeats = runs[wrong or 0]
     where, calls = work.device.type, len(work.took)
     if wrong is None:
         between = work.waits[-1] - work.waits[-repeats] if work.waits else 0
@@ -143,28 +125,19 @@ def _judge_time(runs: list[tuple[float, _Work, int, float]], judge: Judge) -> No
                 expected="one wait, after the last",
             )
         return
-    waited = bool(work.waits) and work.counters.synchronizations > work.waits[-1]
-    found = [
-        unit or name
-        for (unit, factor), (name, value) in product(_UNITS.items(), _SUMS)
-        if (unit or name)
-        and all(w.took and _is_near(g / factor, value(w.took, n), w.device) for g, w, n, _ in runs)
+    names = [
+        name
+        for name, value in _MISTAKES
+        if all(w.took and _is_near(g, value(w.took, n), w.device) for g, w, n in runs)
     ]
-    if found[:1] == ["cold"] and calls <= repeats:
-        found = ["no-warm-up"]
-    elif not found and where == "sim":
-        if waited and sum(work.real[-repeats:]) <= repeats * got <= real:
-            found = ["host-clock"]
-        elif got == 0:
-            found = ["nothing-between"]
-        elif 0 < got < 0.5 * _mean(work.took, repeats):
-            found = ["only-launches"]
-    if not found:
-        found = ["other-calls" if calls <= repeats else "other-time"]
+    waited = bool(work.waits) and work.counters.synchronizations > work.waits[-1]
+    if where == "sim" and not waited and 0 < got < 0.01 * _mean(work.took, repeats):
+        names = ["only-launches"]
     wanted = f"1 call and {repeats} that are timed"
     if calls > repeats:
         wanted = f"{_mean(work.took, repeats):.3g} s, after 1 call and {repeats} that are timed"
-    judge.no(found[0], seen=f"{got:.3g} s after {calls} calls on {where}", expected=wanted)
+    diagnosis = names[0] if names else "wrong-value"
+    judge.no(diagnosis, seen=f"{got:.3g} s after {calls} calls on {where}", expected=wanted)
 
 
 def _is_near(got: float, right: float, device: torch.device) -> bool:
@@ -198,25 +171,10 @@ A CPU (`device.type == "cpu"`) has no queue, so it has no such events. Read `per
     "device waits, and that counts too.",
     diagnoses={
         "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
-        "microseconds": "That is the time in microseconds. The task asks for seconds.",
-        "divided-twice": "That is a thousandth of the time. `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
-        "swapped": "The time is below zero: `start.elapsed_time(end)`, not the reverse.",
-        "all-calls": "That is the time of all the repeats. The task asks for one call.",
-        "other-divisor": "The time of the repeats is divided by another number than `repeats`.",
-        "cold": "The first call of all is among those that were timed, and it takes longer than the others.",
-        "no-warm-up": "Every call was timed, the first too, which takes longer than the others.",
-        "other-number": "Another number of calls than `repeats` lies between the two readings.",
-        "not-all": "One of the repeats lies outside the two readings.",
-        "one-call": "That is the last call alone. The task asks for the average over all repeats.",
-        "fastest": "That is the fastest of the calls. The task asks for their average.",
-        "median": "That is the median of the calls. The task asks for their average.",
-        "other-calls": "`work` was called less often than `repeats` and one more.",
-        "other-time": "That is no average of the calls that were made.",
-        "nothing-between": "No time lies between the two marks: both are recorded with no call of `work` between them.",
         "only-launches": "That is how long the host takes to hand the work over. The device was not done yet.",
-        "host-clock": "A host clock cannot see the simulated device's modelled time: use its events.",
+        "no-warm-up": "The first call is among those that were timed, and it takes longer than the others.",
         "waits-between": "The time is right, and the host waits for the device between the repeats. Two events around "
         "all of them need one wait, at the end.",
-        "no-branch": "A CPU has no queue, so it has no events that tell a time. On `cpu`, branch to `perf_counter()`.",
+        "all-calls": "That is the time of all the repeats. The task asks for one call.",
     },
 )

@@ -7,11 +7,10 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Judge
 
 from . import detective
-from .checking import judge_waits, limit, mend, times, usual_twins
+from .checking import judge_waits, limit, mend, times
 from .loader import Loader
 
 
@@ -43,30 +42,13 @@ def _judge_c(got: detective.Run, judge: Judge) -> None:
     if not starts:
         judge.no("only-pinned" if "pin_memory" in names else "in-line", **times("c", got))
     workers = round(starts[0] / Loader.START)
-    name = "too-few-workers" if workers == 1 else "too-many-workers"
-    judge.no("slow" if 1 < workers <= Loader.CORES else name, **times("c", got))
-
-
-_BOTH = "for _ in range(epochs):\n    for x, y in loader:"
-_LIST = "torch.stack(losses).tolist()"
-_MISTAKES = {
-    "one-batch": {"in loader": "in [next(iter(loader))] * len(loader)"},
-    "epochs-inside": {_BOTH: "for x, y in loader:\n    for _ in range(epochs):"},
-    "reversed-order": {
-        _BOTH: "for e in range(epochs):\n    for x, y in list(loader)[:: -1 if e else 1]:"
-    },
-    "first-losses": {_LIST: "torch.stack(losses[: len(loader)] * epochs).tolist()"},
-    "last-losses": {_LIST: "torch.stack(losses[-len(loader) :] * epochs).tolist()"},
-    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
-    **usual_twins(mend_c),
-}
-C_TWINS = twins_of(mend_c, _MISTAKES)
+    judge.no("too-few-workers" if workers == 1 else "wrong-value", **times("c", got))
 
 
 EXERCISE = mend(
     "c",
     reference=mend_c,
-    twins=C_TWINS,
+    twins={},
     judge_work=_judge_c,
     title="Loop c",
     level=2,
@@ -91,12 +73,5 @@ batches. Every epoch has the same batches, and they fit on the device. It return
         "loads-first": "More batches than one epoch has are loaded before the first step, by the training process itself.",
         "workers-restart": "The workers start again in every epoch, and that costs what they gain.",
         "too-few-workers": "A single worker loads no faster than the training process did.",
-        "too-many-workers": "There are more workers than cores. They share the cores, and each takes time to start.",
-        "first-losses": "The training is right. The list holds the losses of the first epoch, over and over.",
-        "last-losses": "The training is right. The list holds the losses of the last epoch, over and over.",
-        "one-batch": "Each step trains on the first batch.",
-        "epochs-inside": "Each batch is trained on several times in a row. The epochs are the outer loop.",
-        "reversed-order": "The later epochs take the batches in the reverse order.",
-        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

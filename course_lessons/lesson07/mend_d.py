@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Judge
 
 from . import detective
-from .checking import judge_waits, limit, mend, reference_run, times, usual_twins
+from .checking import judge_waits, limit, mend, reference_run, times
 
 
 def mend_d(model, batches, optimizer):
@@ -32,48 +32,23 @@ def _judge_d(got: detective.Run, judge: Judge) -> None:
     }
     steps = len(got.steps)
     if launches > 1.5 * few and got.calls > steps:
-        judge.no("each-sample" if got.calls >= 10 * steps else "small-pieces", **seen)
+        judge.no("each-sample" if got.calls >= 10 * steps else "wrong-value", **seen)
     judge_waits(got, judge)
     if launches > 2.5 * few:
         judge.no("one-by-one-after", **seen)
     if got.seconds > limit("d"):
-        judge.no("slow", **seen)
+        judge.no(**seen)
 
 
-def _with(loss: str):
-    return edited(mend_d, {"(weights * each).sum() / weights.sum()": loss})
-
-
-_MISTAKES = {
-    "unweighted": _with("each.mean()"),
-    "divided-by-count": _with("(weights * each).mean()"),
-    "not-divided": _with("(weights * each).sum()"),
-    "means-multiplied": _with("each.mean() * weights.mean()"),
-    "divided-twice": _with("(weights * each).mean() / weights.sum()"),
-    "by-mean-weight": _with("(weights * each).sum() / weights.mean()"),
-    "by-largest": (
-        _with("(weights / weights.max() * each).mean()"),
-        _with("(weights / weights.max() * each).sum()"),
-    ),
-    "unweighted-sum": _with("each.sum() / weights.sum()"),
-    "inverse": (
-        _with("(each / weights).sum() / weights.sum()"),
-        _with("(each / weights).sum() / (1 / weights).sum()"),
-    ),
-    "squared": (
-        _with("(weights**2 * each).sum() / weights.sum()"),
-        _with("(weights**2 * each).sum() / (weights**2).sum()"),
-    ),
-    "softmax": _with("(weights.softmax(0) * each).sum()"),
-    "all-pairs": (
-        _with("(weights[:, None] * each).sum() / weights.sum()"),
-        _with("(weights[:, None] * each).mean() / weights.sum()"),
-    ),
-    "reports-unweighted": {"loss.detach()": "each.detach().mean()"},
-    "times-rows": {"loss.detach()": "loss.detach() * len(y)"},
-    **usual_twins(mend_d),
-}
-D_TWINS = twins_of(mend_d, _MISTAKES)
+_LOSS = "(weights * each).sum() / weights.sum()"
+D_TWINS = twins_of(
+    mend_d,
+    {
+        "unweighted": {_LOSS: "each.mean()"},
+        "divided-by-count": {_LOSS: "(weights * each).mean()"},
+        "reports-unweighted": {"loss.detach()": "each.detach().mean()"},
+    },
+)
 
 
 EXERCISE = mend(
@@ -99,23 +74,10 @@ losses.
     "over samples, pixels, heads or parameters is nearly always such a case.",
     diagnoses={
         "each-sample": "The model still sees one sample at a time, so there are about as many kernels as before.",
-        "small-pieces": "There are fewer kernels than before, and still many times more than one pass for the whole "
-        "batch needs.",
         "one-by-one-after": "The model takes a whole batch now. What follows it still goes sample by sample.",
         "unweighted": "That is the plain mean. The samples have weights.",
         "divided-by-count": "The weighted losses are divided by how many there are. A weighted mean divides by the sum "
         "of the weights.",
-        "not-divided": "That is the weighted sum. A weighted mean divides it by the sum of the weights.",
-        "means-multiplied": "The mean loss is multiplied by the mean weight. Each sample's loss has a weight of its own.",
-        "divided-twice": "The weighted sum is divided twice, by how many samples there are and by the sum of the weights.",
-        "by-mean-weight": "The weighted sum is divided by the mean of the weights. A weighted mean divides by their sum.",
-        "by-largest": "The weights are divided by the largest. A weighted mean divides by their sum.",
-        "unweighted-sum": "The losses are added without their weights, and divided by the sum of these.",
-        "inverse": "The losses are divided by their weights. A weight of 2 counts a sample twice.",
-        "squared": "The weights are squared.",
-        "softmax": "The weights are put through a softmax. Their own proportions count.",
-        "all-pairs": "Each weight meets each loss: the two shapes broadcast to a table.",
         "reports-unweighted": "The training is right. The list holds the plain means of the losses.",
-        "times-rows": "The training is right. Each loss is multiplied by the number of its rows.",
     },
 )

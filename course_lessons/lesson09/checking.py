@@ -25,7 +25,7 @@ class Operations(TorchDispatchMode):
             isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
         )
         if by_mask or name in ("nonzero", "masked_select"):
-            self.waits.append("waits-for-hits")
+            self.waits.append("waits")
         if name == "_local_scalar_dense":
             self.waits.append("waits")
         return op(*args, **(kwargs or {}))

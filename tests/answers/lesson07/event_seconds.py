@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from time import perf_counter
 
@@ -10,13 +9,7 @@ import torch
 
 import simgpu
 from course_lessons.lesson07.event_seconds import event_seconds
-from course_lessons.shared.edited import edited
 from course_utils.timing import host_clock
-
-
-def _events_divided_on_the_cpu(work, device, repeats):
-    found = event_seconds(work, device, repeats)
-    return found / 1000 if device.type == "cpu" else found
 
 
 def _events_of_all(work, device, repeats):
@@ -112,57 +105,15 @@ def _events_by_the_host_clock(work, device, repeats):
     return (clock() - begin) / repeats
 
 
-_LOOP = "for _ in range(repeats):\n    work()\nend.record()"
 _MEAN = "start.elapsed_time(end) / 1000 / repeats"
-
-
-def _of_each(what: str):
-    """Time the calls one by one, and make this of the times."""
-    return edited(
-        _events_one_by_one,
-        {
-            "return sum(times) / repeats": f"return {what}(times)",
-            "return sum(start.elapsed_time(end) for start, end in pairs) * 1e-3 / repeats": f"return {what}(start.elapsed_time(end) * 1e-3 for start, end in pairs)",
-        },
-        statistics=statistics,
-    )
 
 
 WRONG = {
     "milliseconds": {_MEAN: _MEAN.replace(" / 1000", "")},
-    "microseconds": {_MEAN: _MEAN.replace("/ 1000", "* 1000")},
-    "divided-twice": _events_divided_on_the_cpu,
-    "swapped": {_MEAN: "end.elapsed_time(start) / 1000 / repeats"},
     "all-calls": _events_of_all,
-    "other-divisor": (
-        {_MEAN: _MEAN.replace("repeats", "(repeats + 1)")},
-        {"- begin) / repeats": "- begin) / (repeats - 1 or 1)"},
-    ),
-    "no-warm-up": (_events_cold, _events_cold_on_the_cpu),
-    "cold": _events_around_all,
-    "other-number": (
-        {_LOOP: _LOOP.replace("repeats", "repeats + 1")},
-        {_LOOP: _LOOP.replace("repeats", "repeats - 1")},
-    ),
-    "not-all": {
-        "start.record()": "",
-        _LOOP: _LOOP.replace("work()", "work()\n    if not _:\n        start.record()"),
-    },
-    "one-call": {
-        "start.record()": "",
-        _LOOP: _LOOP.replace("work()", "start.record()\n    work()"),
-    },
-    "fastest": _of_each("min"),
-    "median": _of_each("statistics.median"),
-    "nothing-between": {
-        "start.record()": "start.record()\nend.record()",
-        _LOOP: _LOOP.replace("\nend.record()", ""),
-    },
+    "no-warm-up": (_events_cold, _events_cold_on_the_cpu, _events_around_all),
     "only-launches": _events_of_launches,
-    "host-clock": _events_by_perf_counter,
     "waits-between": _events_with_waits,
-    "no-branch": {'device.type == "cpu"': "False"},
-    "other-time": lambda *three: 0.98 * event_seconds(*three),
-    "other-calls": lambda work, device, repeats: 1e-3,
+    "wrong-value": (_events_by_perf_counter, {'device.type == "cpu"': "False"}),
 }
 RIGHT = {"one by one": _events_one_by_one, "by the host's clock": _events_by_the_host_clock}

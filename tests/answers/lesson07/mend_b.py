@@ -18,21 +18,13 @@ _THERE = "losses = []\nimages, labels = images.to(device), labels.to(device)"
 WRONG = {
     **B_TWINS,
     "each-sample": loops.loop_b,
-    "as-many": {
-        _FIRST: _PINNED,
-        "images[rows].to(device)": "torch.stack([images[i].to(device, non_blocking=True) for i in rows])",
-        "labels[rows].to(device)": "torch.stack([labels[i].to(device, non_blocking=True) for i in rows])",
-    },
     "labels-too": {"labels[rows].to(device)": "torch.stack([labels[i].to(device) for i in rows])"},
     "all-each-step": {_BATCH: "images.to(device)[rows], labels.to(device)[rows]"},
     "waits-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
-    "waits-often": {
-        _FIRST: _THERE,
-        _BATCH: "torch.stack([images[i] for i in rows.to(device)]), labels[rows]",
-    },
-    "on-the-host": _b_on_the_host,
-    "other-weights": {"[rows].to(device), labels": "[rows].half().float().to(device), labels"},
-    "other-loss": {"images[rows].to": "images[rows - 1].to"},
+    "wrong-value": (
+        _b_on_the_host,
+        {"[rows].to(device), labels": "[rows].half().float().to(device), labels"},
+    ),
 }
 RIGHT = {
     "all on the device": {

@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from answers.lesson07 import stepped
 from course_lessons.lesson07 import loops
-from course_lessons.lesson07.mend_c import C_TWINS, mend_c
 
 
 def _c_with(**options: Any) -> Callable[..., Any]:
@@ -55,25 +54,14 @@ def _c_read_once_an_epoch(model, make_loader, epochs, optimizer, device):
     return losses
 
 
-def _c_on_the_host(model, make_loader, epochs, optimizer, device):
-    losses = mend_c(model.to("cpu"), make_loader, epochs, optimizer, torch.device("cpu"))
-    model.to(device)
-    return losses
-
-
 WRONG = {
-    **C_TWINS,
     "in-line": (loops.loop_c, _c_with()),
     "only-pinned": _c_with(pin_memory=True),
     "loads-first": _c_loads_first,
     "workers-restart": _c_with(num_workers=4, pin_memory=True),
     "too-few-workers": _c_with(num_workers=1, persistent_workers=True),
-    "too-many-workers": _c_with(num_workers=12, persistent_workers=True),
-    "other-steps": {"range(epochs)": "range(1)", ", persistent_workers=True": ""},
-    "other-length": {"torch.stack(losses)": "torch.stack(losses[-8:])"},
-    "on-the-host": _c_on_the_host,
-    "waits-each-step": (
-        {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
+    "wrong-value": (
+        _c_with(num_workers=12, persistent_workers=True),
         {"optimizer.step()": "optimizer.step()\ntorch.accelerator.synchronize(device)"},
     ),
 }

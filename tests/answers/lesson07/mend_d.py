@@ -1,6 +1,5 @@
 """Known answers to 07.mend_d."""
 
-import torch
 from torch.nn import functional as F
 
 from answers.lesson07 import stepped
@@ -25,30 +24,16 @@ def _d_by_log_softmax(model, batches, optimizer):
     return [loss.item() for loss in losses]
 
 
-def _waits_in_each_step(model, batches, optimizer):
-    def watched():
-        for batch in batches:
-            yield batch
-            torch.accelerator.synchronize(batch[0].device)
-
-    return mend_d(model, watched(), optimizer)
-
-
 WRONG = {
     **D_TWINS,
     "each-sample": {"model(x), y": "torch.stack([model(row) for row in x]), y"},
-    "small-pieces": tuple(
-        edited(mend_d, {_EACH: _PIECES.format(rows)}, one_by_one=one_by_one) for rows in (2, 4)
-    ),
     "one-by-one-after": {
         _EACH: "torch.stack([F.cross_entropy(o, t) for o, t in zip(model(x), y)])"
     },
-    "other-loss": {"model(x), y": "model(x) * weights[:, None], y", _MEAN: "each.mean()"},
-    "rounded": {".tolist()": ".double().round(decimals=4).tolist()"},
     "changed-input": {"losses.append": "weights.div_(weights.sum())\nlosses.append"},
-    "waits-each-step": (
+    "wrong-value": (
+        edited(mend_d, {_EACH: _PIECES.format(4)}, one_by_one=one_by_one),
         {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
-        _waits_in_each_step,
     ),
 }
 RIGHT = {

@@ -28,15 +28,6 @@ def _e_weights_in_16_bits(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _e_without_steps(model, batches, optimizer):
-    with torch.autocast(batches[0][0].device.type, torch.bfloat16):
-        return [F.mse_loss(model(x), y).item() for x, y in batches]
-
-
-def _e_half_the_rows(model, batches, optimizer):
-    return mend_e(model, [(x[::4], y[::4]) for x, y in batches], optimizer)
-
-
 def _e_with(change):
     def mend_e(model, batches, optimizer):
         change()
@@ -72,14 +63,6 @@ def _e_float16_scaled(model, batches, optimizer, read=torch.Tensor.detach):
     return [float(loss) for loss in losses]
 
 
-def _skips_a_step(model, batches, optimizer):
-    for x, y in batches[:-1]:
-        stepped(F.mse_loss(model(x), y), optimizer)
-    x, y = batches[-1]
-    with torch.autocast(x.device.type, torch.bfloat16):
-        return [F.mse_loss(model(x), y).item()] * len(batches)
-
-
 def _in_16_bits_and_back(model, batches, optimizer):
     model.half()
     losses = [stepped(F.mse_loss(model(x.half()), y.half()), optimizer) for x, y in batches]
@@ -102,22 +85,12 @@ _LOSS = "loss = F.mse_loss(model(x), y)"
 WRONG = {
     **E_TWINS,
     "as-slow": {_CAST: f"output = model(x)\n{_CAST}", "model(x), y": "output, y"},
-    "only-some": (
-        _e_one_layer,
-        {f"{_CAST}\n    {_LOSS}": _LOSS, "loss.backward()": f"{_CAST}\n    loss.backward()"},
-    ),
+    "only-some": _e_one_layer,
     "in-pieces": {
         _LOSS: "output = torch.cat([model(row) for row in x.split(max(1, len(x) // 32))])\nloss = F.mse_loss(output, y)"
     },
     "weights-dtype": (_e_weights_in_16_bits, _in_16_bits_and_back),
-    "no-step": (_e_without_steps, _numbers_without_training),
-    "other-steps": _skips_a_step,
-    "other-loss": _e_half_the_rows,
-    "diverged": {"loss.backward()": "(65536 * loss).backward()"},
-    "waits-each-step": (
-        {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
-        _scaled_and_read_in_each_step,
-    ),
+    "wrong-value": (_numbers_without_training, _scaled_and_read_in_each_step),
 }
 RIGHT = {
     "by a precision": _e_with(lambda: torch.set_float32_matmul_precision("high")),
