@@ -76,7 +76,7 @@ def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
         plays = (_play(dtype),)
         back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
         if waits:
-            judge.no(seen=f"{waits[0]}()", expected="no call that waits")
+            judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
         judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
 
 
@@ -105,5 +105,7 @@ without waiting for it. Gradients of an earlier step may still be there.
     diagnoses={
         **PRECISION,
         **REFUSED,
+        "waits": "Reading a tensor (`.item()`, `float()`, `if`), moving it to the CPU, `get_scale()` and "
+        "`synchronize()` wait for the device. Return the loss as it is, a tensor where it was made.",
     },
 )

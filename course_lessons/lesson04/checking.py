@@ -178,7 +178,6 @@ PRECISION = {
     "updates vanish. With autocast the model stays in float32.",
     "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
     "at all. Ask the data where it is.",
-    "no-autocast": "The layers did not compute in the dtype that was asked for.",
 }
 """What ``judge_precision`` says."""
 

@@ -89,7 +89,7 @@ def _judge_values(answer: Callable[..., Any], sizes: tuple[int, ...], judge: Jud
     losses = [judge.number(loss) for loss in got["losses"]]
     usual = [judge.number(loss) for loss in right["losses"]]
     judge.expect("losses", losses, usual, alike=nearly(most, 0.0))
-    if simgpu.problem() and got["peak"] > 0.5 * right["peak"]:
+    if simgpu.problem() and sizes == (ROWS,) and got["peak"] > 0.5 * right["peak"]:
         seen = f"at most {got['peak']:,} bytes of activations at once"
         judge.no("does-not-fit", seen=seen, expected=f"at most {0.5 * right['peak']:,.0f} bytes")
 
