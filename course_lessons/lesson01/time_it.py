@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -99,73 +98,22 @@ def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Calla
 
 
 _MEDIAN = "statistics.median(times)"
-_WAITS = {
+_START = "synchronize()\nstart = clock()"
+_MISTAKES = {
     "no-sync": {"launch()\nsynchronize()": "launch()"},
-    "queue-not-empty": {"synchronize()\nstart = clock()": "start = clock()"},
-    "clock-too-early": {"synchronize()\nstart = clock()": "start = clock()\nsynchronize()"},
+    "queue-not-empty": ({_START: "start = clock()"}, {_START: "start = clock()\nsynchronize()"}),
     "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
-    "one-start": {
-        "times = []": "synchronize()\nstart = clock()\ntimes = []",
-        "synchronize()\nstart = clock()": "",
-    },
-    "start-never-read": {"clock() - start": "clock()"},
-    "warm-up-counted": {
-        "launch()\ntimes = []": "times = []",
-        "range(repeats)": "range(repeats + 1)",
-    },
+    "warm-up-counted": {"launch()\ntimes = []": "times = []", "range(repeats)": "range(repeats + 1)"},
+    "mean": {_MEDIAN: "sum(times) / len(times)"},
+    "rounded": {_MEDIAN: f"round({_MEDIAN}, 3)"},
 }
-_MIDDLES = {
-    "": _MEDIAN,
-    "mean": "sum(times) / len(times)",
-    "minimum": "min(times)",
-    "maximum": "max(times)",
-    "total": "sum(times)",
-    "first-time": "times[0]",
-    "last-time": "times[-1]",
-    "unsorted": "times[len(times) // 2]",
-    "lower-middle": "statistics.median_low(times)",
-    "upper-middle": "statistics.median_high(times)",
-    "trimmed": "statistics.fmean(sorted(times)[1:-1] or times)",
-    "rounded": f"round({_MEDIAN}, 3)",
-    "milliseconds": f"1000 * {_MEDIAN}",
-    "microseconds": f"1e6 * {_MEDIAN}",
-    "for-each": f"{_MEDIAN} / repeats",
-}
-
-
-def _twins() -> Mapping[str, tuple[Callable[..., Any], ...]]:
-    """Return what waits wrongly, with each of three statistics, and what waits rightly and takes another."""
-    twins = {
-        wait: tuple(
-            edited(time_it, {**edits, _MEDIAN: _MIDDLES[middle]})
-            for middle in ("", "mean", "minimum", "maximum", "upper-middle")
-            if middle in ("", "mean") or wait in ("queue-not-empty", "clock-late")
-        )
-        for wait, edits in _WAITS.items()
-    }
-    twins |= {m: (edited(time_it, {_MEDIAN: how}),) for m, how in _MIDDLES.items() if m}
-    late = {**_WAITS["warm-up-counted"], _MEDIAN: "statistics.median(times[:-1])"}
-    twins["last-dropped"] = (edited(time_it, late),)
-    twins["in-one-go"] = tuple(functools.partial(_in_one_go, parts=parts) for parts in (0, 1))
-    twins["queue-not-empty"] += twins.pop("clock-too-early")
-    return twins
-
-
-def _in_one_go(launch, synchronize, clock, repeats, parts):
-    launch()
-    synchronize()
-    start = clock()
-    for _ in range(repeats):
-        launch()
-    synchronize()
-    return (clock() - start) / (repeats if parts else 1)
+TIME_TWINS = twins_of(time_it, _MISTAKES)
 
 
 def _ms(seconds: float) -> str:
     return f"{seconds * 1e3:.4g} ms"
 
 
-TIME_TWINS = _twins()
 _OVER_DEVICES = OverCases(
     _on_device(time_it),
     _CASES,

@@ -30,7 +30,7 @@ from tools.fidelity.report import NEAR
 from tools.records import table
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "simgpu" / "tests" / "evidence"
+EVIDENCE = ROOT / "tests" / "evidence"
 FILES = ("operators.csv.gz", "points.csv.gz")
 TABLE = EVIDENCE / "modelled.csv.gz"
 OURS = EVIDENCE / "recorded.csv.gz"
@@ -210,7 +210,7 @@ And what this sample does not show:
 SOURCES = """
 </details>
 
-The measurements, each with its source: [the evidence](simgpu/tests/evidence/README.md). How to set your own card beside the model:
+The measurements, each with its source: [the evidence](tests/evidence/README.md). How to set your own card beside the model:
 [simgpu](simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
 """
 

@@ -1,11 +1,11 @@
 """Known wrong answers to 03.step_losses, by the diagnosis that each must get."""
 
-from course_lessons.lesson03.step_losses import _GIVES, _LEARNS
+from course_lessons.lesson03.step_losses import _GIVES, _LEARNS, EXERCISE
 
 _BACKWARD, _STEP = "loss.backward()", "optimizer.step()"
 _GIVEN = "torch.stack(losses).tolist()"
 WRONG = {
-    **_LEARNS,
+    **{name: twins for name, twins in _LEARNS.items() if name in EXERCISE.diagnoses},
     **_GIVES,
     "reads-each-step": {"loss.detach()": "loss.item()", "torch.stack(losses).tolist()": "losses"},
     "reads-at-the-end": {"torch.stack(losses)": "torch.tensor(losses)"},

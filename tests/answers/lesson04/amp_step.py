@@ -70,7 +70,7 @@ for parameter, gradient in zip(parameters, gradients, strict=True):
     parameter.grad = gradient"""
 WRONG = {
     "half-model": (_half_model, _half_inputs, _half_and_back),
-    "no-autocast": (
+    "wrong-value": (
         {"torch.autocast(x.device.type, dtype=dtype)": "torch.enable_grad()"},
         {"torch.autocast(x.device.type, dtype=dtype)": "torch.autocast(x.device.type)"},
     ),
