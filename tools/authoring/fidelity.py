@@ -23,10 +23,10 @@ import torch
 
 from course_utils import files
 from simgpu import profiles
+from simgpu.fidelity import hold, read
+from simgpu.fidelity.model import Found
+from simgpu.fidelity.report import NEAR
 from tools.authoring.pages import WholePage, shows
-from tools.fidelity import hold, read
-from tools.fidelity.model import Found
-from tools.fidelity.report import NEAR
 from tools.records import table
 
 ROOT = Path(__file__).parents[2]

@@ -75,14 +75,14 @@ COMPAT = (
     _slow(
         "the simulated device",
         "simgpu/tests",
-        "simgpu_conformance simgpu_training simgpu_programs simgpu_elsewhere readme",
+        "simgpu_conformance simgpu_training simgpu_programs simgpu_fidelity_networks "
+        "simgpu_fidelity_evidence simgpu_elsewhere readme",
         "not wheel",
     ),
     _slow(
         "answers to exercises",
         "tests",
-        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))} simgpu_in_course fidelity_networks "
-        "fidelity_evidence",
+        f"exercises {' '.join(f'lesson0{n}' for n in range(1, 10))} simgpu_in_course",
         "not mutation",
     ),
     _slow(
