@@ -21,9 +21,9 @@ from course_lessons.shared.claims import (
     weigh,
 )
 from course_utils import evidence
-from simgpu.fidelity.convolutional import small_cnn, wide_cnn
 from tools.authoring import claims as writer
 from tools.authoring import practices
+from tools.fidelity.convolutional import small_cnn, wide_cnn
 from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
 
 ROOT = Path(__file__).parent.parent

@@ -11,8 +11,8 @@ from course_utils.course import load_course
 from course_utils.predictions import predict
 from course_utils.timing import Measurement
 from simgpu import profiles
-from simgpu.fidelity import hold, read
 from tools.authoring import fidelity, site
+from tools.fidelity import hold, read
 
 COURSE = load_course()
 

@@ -4,13 +4,13 @@ import os
 import re
 import time
 
+import conformance
 import pytest
 import torch
+from conformance import Outcome, Trial, Worker, difference, judge
 from support import TABLE
 
 import simgpu
-from simgpu import conformance
-from simgpu.conformance import Outcome, Trial, Worker, difference, judge
 
 OTHER = "cpu:0"  # stands for a device under test, so that a fault can be put into it
 

@@ -23,14 +23,14 @@ import torch
 
 from course_utils import files
 from simgpu import profiles
-from simgpu.fidelity import hold, read
-from simgpu.fidelity.model import Found
-from simgpu.fidelity.report import NEAR
 from tools.authoring.pages import WholePage, shows
+from tools.fidelity import hold, read
+from tools.fidelity.model import Found
+from tools.fidelity.report import NEAR
 from tools.records import table
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "simgpu" / "tests" / "evidence"
+EVIDENCE = ROOT / "tools" / "fidelity" / "evidence"
 FILES = ("operators.csv.gz", "points.csv.gz")
 TABLE = EVIDENCE / "modelled.csv.gz"
 OURS = EVIDENCE / "recorded.csv.gz"
@@ -210,7 +210,7 @@ And what this sample does not show:
 SOURCES = """
 </details>
 
-The measurements, each with its source: [the evidence](simgpu/tests/evidence/README.md). How to set your own card beside the model:
+The measurements, each with its source: [the evidence](tools/fidelity/evidence/README.md). How to set your own card beside the model:
 [simgpu](simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
 """
 

@@ -1,7 +1,7 @@
 """Fit the simulated device's model to what others measured: ``python -m tools.records.fit_simgpu FILE…``.
 
-The files are those that ``python -m simgpu.fidelity`` reads. Of their rows the part that it holds out is
-left alone (see `simgpu.fidelity.rows.held_out`; the seed stands there), and of the others each card and
+The files are those that ``python -m tools.fidelity`` reads. Of their rows the part that it holds out is
+left alone (see `tools.fidelity.rows.held_out`; the seed stands there), and of the others each card and
 kind of work counts the same, however many rows it has. What is printed is the figures to write into
 ``profiles.json``, and how far modelled and measured are apart before and after, on both parts.
 
@@ -25,12 +25,12 @@ from typing import NamedTuple
 
 from course_utils import files
 from simgpu import profiles
-from simgpu.fidelity.hardware import profile_of
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.model import seconds_of
-from simgpu.fidelity.rows import SEED, held_out, read, without_repeats
-from simgpu.fidelity.units import measured
-from simgpu.fidelity.workload import Calls, Uninterpretable
+from tools.fidelity.hardware import profile_of
+from tools.fidelity.interpret import interpret
+from tools.fidelity.model import seconds_of
+from tools.fidelity.rows import SEED, held_out, read, without_repeats
+from tools.fidelity.units import measured
+from tools.fidelity.workload import Calls, Uninterpretable
 
 MOST = 300
 """Rows of a card and kind that are used."""
@@ -223,7 +223,7 @@ def report(model: Model, found: Sequence[Example]) -> None:
                 )
 
 
-_SOURCE = "fitted by tools/records/fit_simgpu.py to times that others measured (simgpu/fidelity), seed 16: {}"
+_SOURCE = "fitted by tools/records/fit_simgpu.py to times that others measured (tools/fidelity), seed 16: {}"
 
 _EVIDENCE = {
     "elementwise": "operations on elements",

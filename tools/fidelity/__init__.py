@@ -1,6 +1,6 @@
 """The simulated device beside real ones: what others measured, and what it makes of the same work.
 
-``python -m simgpu.fidelity FILE…`` prints how far the two are apart. To read how it is made:
+``python -m tools.fidelity FILE…`` prints how far the two are apart. To read how it is made:
 
 ================== ========================================================
 ``rows.py``         the files; ``units.py``: figures in seconds and bytes

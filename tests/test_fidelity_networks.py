@@ -9,13 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import simgpu
 from simgpu import profiles
-from simgpu.fidelity import hold, model, stepping
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.model import LeftOut
-from simgpu.fidelity.networks import MPT, NETWORKS
-from simgpu.fidelity.rows import Row
-from simgpu.fidelity.stepping import run
-from simgpu.fidelity.workload import Interpretation, Step, Uninterpretable
+from tools.fidelity import hold, model, stepping
+from tools.fidelity.interpret import interpret
+from tools.fidelity.model import LeftOut
+from tools.fidelity.networks import MPT, NETWORKS
+from tools.fidelity.rows import Row
+from tools.fidelity.stepping import run
+from tools.fidelity.workload import Interpretation, Step, Uninterpretable
 
 # Of torchvision's and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
 PARAMETERS = {

@@ -8,15 +8,15 @@ from statistics import median
 import pytest
 
 from simgpu import latency
-from simgpu.fidelity import hold, read
-from simgpu.fidelity.hardware import profile_of
-from simgpu.fidelity.interpret import READERS, interpret
-from simgpu.fidelity.model import Found
-from simgpu.fidelity.report import LONG, NEAR, groups
-from simgpu.fidelity.rows import held_out
-from simgpu.fidelity.steps import compiled, lambda_labs, several
+from tools.fidelity import hold, read
+from tools.fidelity.hardware import profile_of
+from tools.fidelity.interpret import READERS, interpret
+from tools.fidelity.model import Found
+from tools.fidelity.report import LONG, NEAR, groups
+from tools.fidelity.rows import held_out
+from tools.fidelity.steps import compiled, lambda_labs, several
 
-EVIDENCE = Path(__file__).parent / "evidence"
+EVIDENCE = Path(__file__).parents[1] / "tools" / "fidelity" / "evidence"
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The command line: ``python -m simgpu.fidelity FILE…``."""
+"""The command line: ``python -m tools.fidelity FILE…``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE = 2.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 2 where a file cannot be read or written."""
     parser = argparse.ArgumentParser(
-        prog="python -m simgpu.fidelity",
+        prog="python -m tools.fidelity",
         description="The simulated device beside real ones: what was measured, and what it makes of it.",
     )
     parser.add_argument(

@@ -1,7 +1,7 @@
 """Make the sample of measurements that the tests read: ``python make_sample.py OPERATORS POINTS…``.
 
 ``OPERATORS`` is a table of single operators, the others are tables of workloads, in the columns that
-``simgpu.fidelity`` reads. Of the operators a seeded part of the rows is kept on which nothing is fitted;
+``tools.fidelity`` reads. Of the operators a seeded part of the rows is kept on which nothing is fitted;
 of the workloads every row that names what it did and a card there is a profile of, and whose licence
 lets figures be passed on.
 """
@@ -15,10 +15,10 @@ import random
 import sys
 from pathlib import Path
 
-from simgpu.fidelity.hardware import profile_of
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.rows import SEED, held_out, read
-from simgpu.fidelity.workload import Uninterpretable
+from tools.fidelity.hardware import profile_of
+from tools.fidelity.interpret import interpret
+from tools.fidelity.rows import SEED, held_out, read
+from tools.fidelity.workload import Uninterpretable
 
 OPERATORS = 3000
 HERE = Path(__file__).parent

@@ -8,16 +8,16 @@ import math
 import pytest
 
 from simgpu import host, latency, profiles
-from simgpu.fidelity import __main__ as command
-from simgpu.fidelity import hold, model, read
-from simgpu.fidelity.calls import CALLS, asked_by
-from simgpu.fidelity.hardware import profile_of
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.model import Found, LeftOut
-from simgpu.fidelity.report import as_json, as_text, groups, worst
-from simgpu.fidelity.rows import OPERATORS, POINTS, Row, Unreadable, held_out, without_repeats
-from simgpu.fidelity.units import measured
-from simgpu.fidelity.workload import Calls, Interpretation, Uninterpretable
+from tools.fidelity import __main__ as command
+from tools.fidelity import hold, model, read
+from tools.fidelity.calls import CALLS, asked_by
+from tools.fidelity.hardware import profile_of
+from tools.fidelity.interpret import interpret
+from tools.fidelity.model import Found, LeftOut
+from tools.fidelity.report import as_json, as_text, groups, worst
+from tools.fidelity.rows import OPERATORS, POINTS, Row, Unreadable, held_out, without_repeats
+from tools.fidelity.units import measured
+from tools.fidelity.workload import Calls, Interpretation, Uninterpretable
 
 
 def row(workload="op:add", params="B128 H64", value="0.1", unit="ms", **more):
