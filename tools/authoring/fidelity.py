@@ -1,4 +1,4 @@
-"""The page ``fidelity.md`` and its picture: how far the simulated GPU is from real ones.
+"""The page ``handbook/fidelity.md`` and its picture: how far the simulated GPU is from real ones.
 
 ``python -m tools.authoring.fidelity`` models the evidence that is shipped, which takes some minutes, and writes all
 that follows from it: the table of what was measured and modelled, the ranges that are shown beside
@@ -36,7 +36,7 @@ TABLE = EVIDENCE / "modelled.csv.gz"
 OURS = EVIDENCE / "recorded.csv.gz"
 RECORD = ROOT / "course_lessons" / "recorded" / "machine_nvidia_h200.json"
 SPREAD = ROOT / "simgpu" / "spread.json"
-PAGE, CHART = "fidelity.md", "images/fidelity.svg"
+PAGE, CHART = "handbook/fidelity.md", "images/fidelity.svg"
 COMMAND = "python -m tools.authoring.fidelity"
 
 ENOUGH = 20
@@ -198,7 +198,7 @@ And what this sample does not show:
   ResNet-50 in 16 bits takes 0.95 to 1.02 times as long as modelled.
 - **Hosts differ** by a factor of two among those who published. A small network waits for its host.
 - **`torch.compile`** runs a program here as it stands, and its time is that of the program not compiled; why it is no other, and why there are
-  no CUDA graphs, stands in [simgpu's README](simgpu/README.md#beside-real-gpus).
+  no CUDA graphs, stands in [simgpu's README](../simgpu/README.md#beside-real-gpus).
 - **Not modelled at all:** quantised weights, several machines.
 {ours}
 ## All kinds of work
@@ -210,8 +210,8 @@ And what this sample does not show:
 SOURCES = """
 </details>
 
-The measurements, each with its source: [the evidence](tools/fidelity/evidence/README.md). How to set your own card beside the model:
-[simgpu](simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
+The measurements, each with its source: [the evidence](../tools/fidelity/evidence/README.md). How to set your own card beside the model:
+[simgpu](../simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
 """
 
 
@@ -221,7 +221,7 @@ def page() -> str:
     seconds = [p for p in rows if p.quantity == "seconds"]
     cards = [card for card in profiles.names() if any(p.card == card for p in seconds)]
     text = INTRODUCTION.format(n=f"{len(seconds):,}", cards=len(cards))
-    text += f"![{alt()}]({CHART})\n"
+    text += f"![{alt()}](../{CHART})\n"
     for work, title in (
         ("operator", "Single operators, copies and collectives"),
         ("network", "Whole networks"),
