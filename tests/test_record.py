@@ -20,9 +20,9 @@ from tools import records
 from tools.commands import record
 from tools.fidelity import Row, hold, read
 from tools.fidelity import __main__ as fidelity
-from tools.fidelity.interpret import interpret
+from tools.fidelity.compare import interpret
 from tools.fidelity.stepping import workspace
-from tools.fidelity.workload import Uninterpretable
+from tools.fidelity.table import Unsupported
 from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points, table
 
 pytestmark = pytest.mark.slow
@@ -434,7 +434,7 @@ def test_every_row_of_the_table_is_understood(name):
         dtype = parameters.get("precision", "fp32")
         row = Row("", 2, workload, f"{written}; torch 2", "T4", dtype, "time", "1", "ms")
         if "on the spot" in written:
-            with pytest.raises(Uninterpretable, match="source="):
+            with pytest.raises(Unsupported, match="source="):
                 interpret(row)
         else:
             assert interpret(row).kind in ("product", "elementwise", "copy") or "step" in workload

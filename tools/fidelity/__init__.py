@@ -2,18 +2,17 @@
 
 ``python -m tools.fidelity FILE…`` prints how far the two are apart. To read how it is made:
 
-================== ========================================================
-``rows.py``         the files; ``units.py``: figures in seconds and bytes
-``workload.py``     what a row can mean; ``interpret.py``: who reads which row
-``operators.py``    rows of single operators; ``calls.py``: their calls
-``transfers.py``    rows of bandwidths and collectives
-``hardware.py``     which profile stands for which card
-``model.py``        how long the simulated device takes
-``report.py``       sums and tables
-================== ========================================================
+==================================== =====================================================================
+``table.py``                         a measured table's rows: units, dtypes, which profile is which card
+``work.py``                          what a row can mean
+``operators.py``, ``steps.py``       who reads which row: single calls, copies and collectives; whole networks
+``compare.py``                       how long the simulated device takes; a network's step: ``stepping.py``
+``networks.py``                      the networks: ``convolutional.py``, ``transformers.py``
+``report.py``                        sums and tables
+==================================== =====================================================================
 """
 
-from .model import Found, LeftOut, hold, modelled
-from .rows import Row, Unreadable, read, without_repeats
+from .compare import Found, LeftOut, hold
+from .table import Row, Unreadable, read, without_repeats
 
-__all__ = ["Found", "LeftOut", "Row", "Unreadable", "hold", "modelled", "read", "without_repeats"]
+__all__ = ["Found", "LeftOut", "Row", "Unreadable", "hold", "read", "without_repeats"]

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from course_utils import evidence, files
-from tools.fidelity.rows import POINTS
+from tools.fidelity.table import POINTS
 
 COLUMNS = (*POINTS, "source_repo", "path", "commit", "date", "licence")
 

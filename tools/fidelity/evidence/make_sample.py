@@ -15,10 +15,8 @@ import random
 import sys
 from pathlib import Path
 
-from tools.fidelity.hardware import profile_of
-from tools.fidelity.interpret import interpret
-from tools.fidelity.rows import SEED, held_out, read
-from tools.fidelity.workload import Uninterpretable
+from tools.fidelity.compare import interpret
+from tools.fidelity.table import SEED, Unsupported, held_out, profile_of, read
 
 OPERATORS = 3000
 HERE = Path(__file__).parent
@@ -49,7 +47,7 @@ def understood(path: Path) -> list[dict[str, str]]:
         try:
             interpret(row)
             profile_of(row.hardware)
-        except Uninterpretable:
+        except Unsupported:
             continue
         kept.append(line)
     return kept
