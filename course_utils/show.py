@@ -73,14 +73,17 @@ def table(
     return "\n".join(lines), page + (real_gpus_link() if "modelled" in looks else "")
 
 
+REAL_GPUS = "handbook/fidelity.md"
+
+
 @cache
 def real_gpus_link() -> str:
     """Return what stands below each table with something modelled: the way to how far that can be trusted."""
     course, said = load_course(), "How far the simulated GPU is from real ones"
-    if course.repository or (course.path.parent.parent / "fidelity.md").is_file():
-        said = f'<a href="{course.page("fidelity.md")}">{said}</a>'
+    if course.repository or (course.path.parent.parent / REAL_GPUS).is_file():
+        said = f'<a href="{course.page(REAL_GPUS)}">{said}</a>'
     else:  # the installed package alone
-        said += ": fidelity.md, in the course's folder"
+        said += ": handbook/fidelity.md, in the course's folder"
     return f"<div><small>{said}</small></div>"
 
 

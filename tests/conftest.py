@@ -35,7 +35,7 @@ def pytest_ignore_collect(collection_path, config):
 LONGEST = (
     *("simgpu_conformance", "lesson03", "simgpu_processes", "templates", "launch"),
     *("exercises", "bootstrap", "guard", "kill", "simgpu_programs", "lesson10", "lesson05"),
-    *("record", "cluster", "lesson06", "simgpu_fidelity", "catch_up", "bundle", "notebook_form"),
+    *("record", "cluster", "lesson06", "fidelity", "catch_up", "bundle", "notebook_form"),
     *("readme", "lesson07", "workshop", "home"),
 )
 """The files with the longest tests, the longest first; then come the others, and in a stage of lessons those of

@@ -274,7 +274,7 @@ def test_what_cells_show_links_to_pages_that_open(browser, lab):
     )
     page.get_by_role("tab", name="links.ipynb").click()
     link = page.locator(".jp-OutputArea-output a", has_text="How far the simulated GPU").first
-    _opens(page, link, ROOT / "fidelity.md", "")
+    _opens(page, link, ROOT / "handbook" / "fidelity.md", "")
     page.close()
 
 

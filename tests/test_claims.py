@@ -21,9 +21,9 @@ from course_lessons.shared.claims import (
     weigh,
 )
 from course_utils import evidence
-from simgpu.fidelity.convolutional import small_cnn, wide_cnn
 from tools.authoring import claims as writer
 from tools.authoring import practices
+from tools.fidelity.convolutional import small_cnn, wide_cnn
 from tools.records import EXPERIMENTS, LeftOut, Point, Unsuitable, networks, run_points
 
 ROOT = Path(__file__).parent.parent
@@ -59,7 +59,7 @@ DIGITS = {  # every number in the five documents that claims something, and the 
     "每周30小时": "kaggle-hours",
     "6小时/会话": "paperspace-hours",
 }
-PAGES = ("claims.md", "claims_numbers.md")
+PAGES = ("handbook/claims.md", "handbook/claims_numbers.md")
 # "Faster", without a figure.
 UNNUMBERED = ("matmul-gpu", "pinned", "non-blocking", "cudnn-benchmark")
 
@@ -298,16 +298,16 @@ def test_the_page_and_the_chart_are_fresh():
 def test_a_changed_record_makes_both_stale_and_renewing_mends_them(records, tmp_path):
     records("machine_a", *gains(1.7))
     root = tmp_path / "course"
-    root.mkdir()
+    (root / "handbook").mkdir(parents=True)
     assert writer.problems(root) == [], "a course without the page has none to keep"
-    (root / "claims.md").touch()
+    (root / PAGES[0]).touch()
     assert writer.renew(root) == [*PAGES, "images/claims.svg"]
     assert writer.renew(root) == []
     records("machine_a", *gains(3.0))
     assert [p.file for p in writer.problems(root)] == [*PAGES, "images/claims.svg"]
     for name in PAGES:
         assert "3×" not in (root / name).read_text(encoding="utf-8")
-    assert "1.7×" in (root / "claims_numbers.md").read_text(encoding="utf-8")
+    assert "1.7×" in (root / PAGES[1]).read_text(encoding="utf-8")
     writer.renew(root)
     for name in PAGES:
         assert "3×" in (root / name).read_text(encoding="utf-8")

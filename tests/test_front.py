@@ -4,14 +4,13 @@ import dataclasses
 import re
 import xml.etree.ElementTree as ET
 
-import pictures
 import pytest
 from harness import LESSONS, ROOT
 
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
 from course_utils.timing import seconds
-from tools.authoring import lesson_map, site
+from tools.authoring import lesson_map, pictures, site
 from tools.authoring.anatomy import COLLECTIONS
 
 COURSE = load_course()

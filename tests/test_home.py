@@ -208,11 +208,13 @@ def test_the_way_to_the_fidelity_page_is_no_dead_link(monkeypatch, tmp_path):
         return show.real_gpus_link()
 
     alone = dataclasses.replace(UNNAMED, path=tmp_path / "course_utils" / "course.yml")
-    assert 'href="https://github.com/Ada-L/gpu.fork/blob/trunk/fidelity.md"' in shown(NAMED)
-    assert 'href="../fidelity.md"' in shown(UNNAMED)
+    assert 'href="https://github.com/Ada-L/gpu.fork/blob/trunk/handbook/fidelity.md"' in shown(
+        NAMED
+    )
+    assert 'href="../handbook/fidelity.md"' in shown(UNNAMED)
     assert "href" not in shown(alone) and "fidelity.md" in shown(alone)
     monkeypatch.chdir(ROOT / "notebooks" / "zh")
-    assert 'href="../../fidelity.md"' in shown(UNNAMED)
+    assert 'href="../../handbook/fidelity.md"' in shown(UNNAMED)
     show.real_gpus_link.cache_clear()
 
 

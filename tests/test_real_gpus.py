@@ -11,8 +11,8 @@ from course_utils.course import load_course
 from course_utils.predictions import predict
 from course_utils.timing import Measurement
 from simgpu import profiles
-from simgpu.fidelity import hold, read
 from tools.authoring import fidelity, site
+from tools.fidelity import hold, read
 
 COURSE = load_course()
 
@@ -155,5 +155,5 @@ def test_on_the_site_the_link_stays_on_the_site():
     nb.cells[0].outputs = [site.nbformat.v4.new_output("display_data", data)]
     page = site.lesson_page(COURSE, nb, "01_devices.ipynb", [])
     (found,) = [cell for cell in page.cells if cell.get("outputs")]
-    assert 'href="fidelity.html"' in found.outputs[0].data["text/html"]
-    assert fidelity.PAGE in site.SHARED
+    assert 'href="handbook/fidelity.html"' in found.outputs[0].data["text/html"]
+    assert fidelity.PAGE in site.handbook_pages(ROOT)

@@ -16,13 +16,13 @@ import simgpu
 from course_utils import evidence
 from course_utils.timing import measure
 from simgpu import profiles
-from simgpu.fidelity import Row, hold, read
-from simgpu.fidelity import __main__ as fidelity
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.stepping import workspace
-from simgpu.fidelity.workload import Uninterpretable
 from tools import records
 from tools.commands import record
+from tools.fidelity import Row, hold, read
+from tools.fidelity import __main__ as fidelity
+from tools.fidelity.compare import interpret
+from tools.fidelity.stepping import workspace
+from tools.fidelity.table import Unsupported
 from tools.records import Point, Samples, Unsuitable, checks, experiments, files, run_points, table
 
 pytestmark = pytest.mark.slow
@@ -385,11 +385,11 @@ def test_list_says_what_is_measured_and_measures_nothing(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
-# --- as a table for simgpu.fidelity ---
+# --- as a table for tools.fidelity ---
 
 
 def held(path, capsys, card=None):
-    """What `simgpu.fidelity` says of a table, as if it were of a card."""
+    """What `tools.fidelity` says of a table, as if it were of a card."""
     if card:
         text = path.read_text(encoding="utf-8").replace(files.cpu_name(), card)
         path.write_text(text.replace("Simulated NVIDIA T4", card), encoding="utf-8")
@@ -434,7 +434,7 @@ def test_every_row_of_the_table_is_understood(name):
         dtype = parameters.get("precision", "fp32")
         row = Row("", 2, workload, f"{written}; torch 2", "T4", dtype, "time", "1", "ms")
         if "on the spot" in written:
-            with pytest.raises(Uninterpretable, match="source="):
+            with pytest.raises(Unsupported, match="source="):
                 interpret(row)
         else:
             assert interpret(row).kind in ("product", "elementwise", "copy") or "step" in workload

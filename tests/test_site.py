@@ -62,20 +62,20 @@ RUN = {
         (LESSON, "../CONTRIBUTING.md#tests", f"{HOME}/CONTRIBUTING.md#tests"),
         (LESSON, "course.yml", f"{HOME}/notebooks/course.yml"),
         (
-            "claims.md",
-            "course_lessons/recorded/",
+            "handbook/claims.md",
+            "../course_lessons/recorded/",
             f"{HOME.replace('blob', 'tree')}/course_lessons/recorded",
         ),
-        ("claims.md", "images/claims.svg", "images/claims.svg"),
-        ("site/about.md", "../claims.md", "claims.md"),
-        ("site/index.md", "../fidelity.md", "fidelity.md"),
+        ("handbook/claims.md", "../images/claims.svg", "../images/claims.svg"),
+        ("site/about.md", "../handbook/claims.md", "handbook/claims.md"),
+        ("site/index.md", "../handbook/fidelity.md", "handbook/fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
         (LESSON, f"{HOME}/handbook/templates.md#a", "handbook/templates.md#a"),
-        ("handbook/templates.md", f"{HOME}/claims.md", "../claims.md"),
+        ("handbook/templates.md", f"{HOME}/handbook/claims.md", "claims.md"),
         ("site/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
-        ("claims.md", "#claim-amp-speed", "#claim-amp-speed"),
-        ("claims.md", "https://example.org/a.md", "https://example.org/a.md"),
-        ("claims.md", "gone.md", "gone.md"),
+        ("handbook/claims.md", "#claim-amp-speed", "#claim-amp-speed"),
+        ("handbook/claims.md", "https://example.org/a.md", "https://example.org/a.md"),
+        ("handbook/claims.md", "gone.md", "gone.md"),
     ],
 )
 def test_a_link_leads_to_the_site_or_to_the_repository(at, target, leads_to):
@@ -109,7 +109,7 @@ def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
         (CHINESE, "../../handbook/zh/templates.md", "handbook/templates.md"),
         (CHINESE, "../../images/map.svg", "images/map.svg"),
         (CHINESE, "../../README.zh-CN.md#course-map", "site:index.html#course-map"),
-        ("handbook/zh/templates.md", "../../claims.md", "site:../../claims.html"),
+        ("handbook/zh/templates.md", "../fidelity.md", "site:../../handbook/fidelity.html"),
         ("handbook/zh/templates.md", "../templates/train_amp.py", "templates/train_amp.py"),
         ("handbook/zh/templates.md", f"{HOME}/LICENSE", f"{HOME}/LICENSE"),
         ("site/zh/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
@@ -125,8 +125,8 @@ def test_the_chinese_pages_are_laid_out_whole(tmp_path):
     index = (tmp_path / "zh" / "index.md").read_text(encoding="utf-8")
     assert "@" not in re.sub(r"`[^`]*`", "", index) and "git clone" in index
     named = re.findall(r"(?m)^[\w/]+\.md$", index)
-    assert {"handbook/routes.md", "colab_links.md", "claims.md"} <= {*named}
-    assert "fidelity.md" not in named
+    assert {"handbook/routes.md", "colab_links.md", "handbook/claims.md"} <= {*named}
+    assert "handbook/fidelity.md" not in named
     assert all((tmp_path / "zh" / name).is_file() for name in named)
 
 
@@ -471,8 +471,8 @@ LOOKED_AT = (
     "00_start_here",
     "02_moving_data",
     "08_exercises",
-    "claims",
-    "fidelity",
+    "handbook/claims",
+    "handbook/fidelity",
     "colab_links",
     "handbook/cheatsheet",
     "handbook/practices",
@@ -624,7 +624,7 @@ def test_every_page_leads_to_itself_in_the_other_language(built):
         assert (built / page.parent / switch).resolve() == (built / twin).resolve(), page
     twins = {page.as_posix() for page in pages}
     alone = {page for page in twins if not page.startswith("zh/") and f"zh/{page}" not in twins}
-    assert alone == {"claims_numbers.html", "fidelity.html", "checkers.html"}
+    assert alone == {f"handbook/{name}.html" for name in ("claims_numbers", "fidelity", "checkers")}
 
 
 @pytest.mark.everywhere

@@ -117,7 +117,10 @@ def _ms(seconds: float) -> str:
 _OVER_DEVICES = OverCases(
     _on_device(time_it),
     _CASES,
-    {name: tuple(map(_on_device, several)) for name, several in TIME_TWINS.items()},
+    {
+        name: tuple(map(_on_device, twins)) if isinstance(twins, tuple) else _on_device(twins)
+        for name, twins in TIME_TWINS.items()
+    },
     draw=_draw,
     read=lambda judge, got: got,
     situation=lambda jobs, first, queued, repeats: f"repeats={repeats}",

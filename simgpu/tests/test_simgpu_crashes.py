@@ -5,13 +5,13 @@ import os
 import warnings
 import zlib
 
+import conformance
 import pytest
 import torch
+from conformance import Outcome, Worker
 from torch.utils._pytree import tree_leaves
 
 import simgpu
-from simgpu import conformance
-from simgpu.conformance import Outcome, Worker
 
 ZERO = "z = torch._efficientzerotensor((3,), device=d); "
 MASK = (

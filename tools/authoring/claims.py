@@ -1,4 +1,4 @@
-"""The pages ``claims.md`` and ``claims_numbers.md`` and their chart: made from the claims and the records alone."""
+"""The handbook's ``claims.md`` and ``claims_numbers.md`` and their chart: made from the claims and the records alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from course_utils.files import replacing
 from tools.authoring.cells import row
 from tools.authoring.pages import WholePage, shows
 
-PAGE, NUMBERS, CHART = "claims.md", "claims_numbers.md", "images/claims.svg"
+PAGE, NUMBERS = "handbook/claims.md", "handbook/claims_numbers.md"
+CHART = "images/claims.svg"
 RATIOS, RATES = ("×", "memory"), ("images/s",)
 """The units of the chart's upper and lower part."""
 
@@ -33,8 +34,8 @@ BEHIND = """\
 # The numbers behind each claim
 
 [What is claimed, and how far it is true](claims.md) has the verdicts in a table, and says what they mean. *Related* numbers, of another task or a CPU,
-are not weighed. `notebooks --fix` writes both pages from [the claims](course_lessons/shared/claims/listed.py) and
-[the records](course_lessons/recorded/); no number found is typed by hand.
+are not weighed. `notebooks --fix` writes both pages from [the claims](../course_lessons/shared/claims/listed.py) and
+[the records](../course_lessons/recorded/); no number found is typed by hand.
 """
 
 
@@ -44,7 +45,7 @@ def page(claims: Sequence[Claim] = CLAIMS) -> str:
     for group, alike in groupby(claims, lambda claim: claim.group):
         head = word("Claim"), word("Verdict"), word("What was found")
         parts += [f"## {group}\n", row(*head), "|---|---|---|", *map(_row, alike), ""]
-    return "\n".join([*parts, f"![{alt(claims)}]({CHART})\n"])
+    return "\n".join([*parts, f"![{alt(claims)}](../{CHART})\n"])
 
 
 def numbers(claims: Sequence[Claim] = CLAIMS) -> str:
@@ -70,7 +71,7 @@ def _row(claim: Claim) -> str:
     if verdict == "Open" and modelled:
         ends = between(min(modelled), max(modelled), claim.unit)
         said = f"{said}<br>" + f"Modelled: {ends}."
-    return row(f"[{claim.text}]({NUMBERS}#claim-{claim.id})", f"**{say(verdict)}**", said)
+    return row(f"[{claim.text}](claims_numbers.md#claim-{claim.id})", f"**{say(verdict)}**", said)
 
 
 def _block(claim: Claim) -> str:

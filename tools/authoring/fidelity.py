@@ -1,4 +1,4 @@
-"""The page ``fidelity.md`` and its picture: how far the simulated GPU is from real ones.
+"""The page ``handbook/fidelity.md`` and its picture: how far the simulated GPU is from real ones.
 
 ``python -m tools.authoring.fidelity`` models the evidence that is shipped, which takes some minutes, and writes all
 that follows from it: the table of what was measured and modelled, the ranges that are shown beside
@@ -13,7 +13,7 @@ import gzip
 import io
 import json
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
@@ -23,20 +23,19 @@ import torch
 
 from course_utils import files
 from simgpu import profiles
-from simgpu.fidelity import hold, read
-from simgpu.fidelity.model import Found
-from simgpu.fidelity.report import NEAR
 from tools.authoring.pages import WholePage, shows
+from tools.fidelity import Found, hold, read
+from tools.fidelity.report import NEAR
 from tools.records import table
 
 ROOT = Path(__file__).parents[2]
-EVIDENCE = ROOT / "tests" / "evidence"
+EVIDENCE = ROOT / "tools" / "fidelity" / "evidence"
 FILES = ("operators.csv.gz", "points.csv.gz")
 TABLE = EVIDENCE / "modelled.csv.gz"
 OURS = EVIDENCE / "recorded.csv.gz"
 RECORD = ROOT / "course_lessons" / "recorded" / "machine_nvidia_h200.json"
 SPREAD = ROOT / "simgpu" / "spread.json"
-PAGE, CHART = "fidelity.md", "images/fidelity.svg"
+PAGE, CHART = "handbook/fidelity.md", "images/fidelity.svg"
 COMMAND = "python -m tools.authoring.fidelity"
 
 ENOUGH = 20
@@ -140,139 +139,80 @@ def spread(rows: Sequence[Pair]) -> dict[str, dict[str, dict[str, float]]]:
 
 # --- the page -----------------------------------------------------------------------------------
 
-INTRODUCTION = """\
-# How far the simulated GPU is from real ones
-
-On a machine without a GPU the course's times are *modelled*: a simulated GPU works out how long a real one would take. Others
-have measured real ones and published what they found. Here is each of those measurements that we could repeat in the
-model and may pass on, {n} times on {cards} cards, beside what the model makes of it. On the line the model is right, between the thin lines it is at most
-25 % off. The one GPU that this course recorded itself stands [below](#a-real-h200-that-had-no-part-in-it), apart from them: there the model is further off.
-
-"""
-
-READING = """
-*Ratio* is modelled over measured: below 1 the model says too little. *Range* is what the course prints beside a modelled time:
-in eight of ten cases the real card took between so many times as long. It always holds the modelled time itself.
-A card with fewer than {enough} measurements gets the range of all cards. The course takes the range of operators where one kernel or one copy is timed,
-else that of networks; for peaks of memory and for ratios of two times it shows none.
-
-## Where the model is still wrong
-
-These have fewer than {wrong:.0f} % of their measurements within 25 %:
-
-"""
-
-OWN = """
-## A real H200 that had no part in it
-
-The first GPU that `python -m course_utils record` ran on, {date}: {device}, {cpu}, {cores} cores, PyTorch {torch}. Nothing in the
-model was fitted to these numbers, and they have no part in the ranges above. Each experiment, its time where nothing else is said:
-
-"""
-
-OWN_READ = """
-*Furthest* is the ratio that is furthest from 1. As far as one machine can tell:
-
-- **What the card alone decides is right.** Large products, additions and copies on the card, and 64 MB copied from pinned memory.
-- **What the host decides is not.** Small additions that follow each other take less than is modelled; a small step of training, whose backward
-  pass and optimizer ask for such calls too, takes longer. One figure for a host's speed cannot mend both: the model
-  says too little of a training step, or this host is unlike those it was made from.
-- **Training convolutions in 16 bits** took up to twice as long as was modelled, where the card is busy. A trace of an A100 showed why (channels
-  that lie second are turned round slowly, and a batch norm of few channels cannot use the whole card), and the model has it since: a ResNet-50 of 128
-  images takes what is modelled in float16 and TF32. In bfloat16 it takes a fifth longer than in float16, which the model does not know, and
-  a small network's convolutions take longer still.
-- **5×5 convolutions of few channels in float32**, at a batch of 1,024, take less time than modelled, and more memory: cuDNN seems to take
-  another way, with room of its own.
-- **Memory**: cuDNN's working memory is not modelled, and of cuBLAS's 32 MiB one block, where the backward pass has a second.
-- **From pageable memory** 64 MB take longer than modelled. That is the host's copy into pinned memory, and hosts differ.
-"""
-
-LIMITS = """
-And what this sample does not show:
-
-- **It is a sample of what people publish.** All measurements of a kind may come from one program on one machine; a range made of them says
-  less of your program than its count suggests. The 3,000 operators of the largest source had no part in fitting the model; of the others a part
-  had, and the hosts' speed was chosen on all networks.
-- **Not every card.** Where a card has no row above, nothing was compared: its range is that of other cards.
-- **Convolutional networks on an A100 or H100.** Most measurements of them have a licence that does not let us pass them on. By ten of those, training a
-  ResNet-50 in 16 bits takes 0.95 to 1.02 times as long as modelled.
-- **Hosts differ** by a factor of two among those who published. A small network waits for its host.
-- **`torch.compile`** runs a program here as it stands, and its time is that of the program not compiled; why it is no other, and why there are
-  no CUDA graphs, stands in [simgpu's README](simgpu/README.md#beside-real-gpus).
-- **Not modelled at all:** quantised weights, several machines.
-{ours}
-## All kinds of work
-
-<details><summary>Each card, and each kind of work on it</summary>
-
-"""
-
-SOURCES = """
-</details>
-
-The measurements, each with its source: [the evidence](tests/evidence/README.md). How to set your own card beside the model:
-[simgpu](simgpu/README.md#beside-real-gpus). This page, its picture and the ranges ({made}) are written by `{command}`.
-"""
-
 
 def page() -> str:
-    """Return the page, as Markdown."""
-    rows = pairs()
+    """Return the page, as Markdown: ``tools/fidelity/page.md`` with the numbers filled in."""
+    rows, record = pairs(), json.loads(RECORD.read_text(encoding="utf-8"))
     seconds = [p for p in rows if p.quantity == "seconds"]
     cards = [card for card in profiles.names() if any(p.card == card for p in seconds)]
-    text = INTRODUCTION.format(n=f"{len(seconds):,}", cards=len(cards))
-    text += f"![{alt()}]({CHART})\n"
-    for work, title in (
-        ("operator", "Single operators, copies and collectives"),
-        ("network", "Whole networks"),
-    ):
-        text += f"\n## {title}\n\n{_HEAD} Range |\n{_RULE}---:|\n"
-        for card in [*cards, "all"]:
-            alike = [p for p in seconds if p.work == work and card in (p.card, "all")]
-            if alike:
-                low, high, _, of, _ = profiles.spread(card, single=work == "operator")
-                own = f"{low:.2f} to {high:.2f}" if of == card else "as all"
-                text += f"{_row(card if card != 'all' else '**all**', alike)} {own} |\n"
-    text += READING.format(enough=ENOUGH, wrong=100 * WRONG)
     kinds: dict[tuple[str, str, str], list[Pair]] = {}
     for p in rows:
         kinds.setdefault(p[:3], []).append(p)
     off = sorted((_near(alike), key) for key, alike in kinds.items() if len(alike) > 4)
-    text += "".join(_said(*key, kinds[key]) for near, key in off if near < WRONG) or "Nowhere.\n"
-    text += LIMITS.format(ours=ours())
-    text += f"{_HEAD}\n{_RULE}\n".replace("| Card |", "| Card, work |")
-    text += "".join(
-        f"{_row(f'{card}, {_kind(kind, quantity)}', alike)}\n"
+    named = {
+        f"{card}, {_kind(kind, quantity)}": alike
         for (card, kind, quantity), alike in sorted(kinds.items())
-    )
+    }
     made = json.loads(SPREAD.read_text(encoding="utf-8"))["made"].partition(", ")[2]
-    return text + SOURCES.format(made=made, command=COMMAND)
+    tables = {
+        f"{work}s": _by_card(seconds, work, [*cards, "all"]) for work in ("operator", "network")
+    }
+    return (
+        (ROOT / "tools" / "fidelity" / "page.md")
+        .read_text(encoding="utf-8")
+        .format(
+            **{"n": f"{len(seconds):,}", "cards": len(cards), "alt": alt(), "made": made, **tables},
+            **{
+                "enough": ENOUGH,
+                "wrong": round(100 * WRONG),
+                **record["machine"],
+                "date": record["date"],
+            },
+            off="\n".join(_said(*key, kinds[key]) for near, key in off if near < WRONG)
+            or "Nowhere.",
+            ours=ours(),
+            kinds=_table("Card, work", named),
+        )
+    )
+
+
+def _by_card(seconds: Sequence[Pair], work: str, cards: Sequence[str]) -> str:
+    alike = {c: [p for p in seconds if p.work == work and c in (p.card, "all")] for c in cards}
+    found = {c: profiles.spread(c, single=work == "operator") for c in cards}
+    ranges = [
+        f"{s[0]:.2f} to {s[1]:.2f}" if s.card == c else "as all"
+        for c, s in found.items()
+        if alike[c]
+    ]
+    named = {"**all**" if c == "all" else c: rows for c, rows in alike.items() if rows}
+    return _table("Card", named, "Range", ranges)
 
 
 def ours() -> str:
-    """Return the part on the GPU that the course recorded itself."""
-    content = json.loads(RECORD.read_text(encoding="utf-8"))
+    """Return the table of the GPU that the course recorded itself."""
     groups: dict[str, list[Pair]] = {}
     for p in pairs(OURS):
         what = ", memory" if p.quantity == "bytes" else ""
         whole = "networks" if p.kind.endswith(("_step", "_inference")) else "calls and copies"
         for name in (f"`{p.kind}`{what}", f"**{whole}{what}**"):
             groups.setdefault(name, []).append(p)
-    text = OWN.format(date=content["date"], **content["machine"])
-    text += f"{_HEAD} Furthest |\n{_RULE}---:|\n".replace("| Card |", "| Experiment |")
-    for name, alike in sorted(groups.items(), key=lambda g: (g[0].startswith("*"), "mem" in g[0])):
-        ratios = [p.modelled / p.measured for p in alike]
-        text += f"{_row(name, alike)} {max(ratios, key=lambda r: max(r, 1 / r)):.2f} |\n"
-    return text + OWN_READ
+    named = dict(sorted(groups.items(), key=lambda g: (g[0].startswith("*"), "mem" in g[0])))
+    ratios = ([p.modelled / p.measured for p in alike] for alike in named.values())
+    furthest = [f"{max(each, key=lambda r: max(r, 1 / r)):.2f}" for each in ratios]
+    return _table("Experiment", named, "Furthest", furthest)
 
 
-_HEAD = "| Card | Measured | Ratio, median | Within 25 % |"
-_RULE = "|---|---:|---:|---:|"
-
-
-def _row(name: str, alike: Sequence[Pair]) -> str:
-    ratio = median(p.modelled / p.measured for p in alike)
-    return f"| {name} | {len(alike):,} | {ratio:.2f} | {100 * _near(alike):.0f} % |"
+def _table(
+    first: str, named: Mapping[str, Sequence[Pair]], last: str = "", cells: Sequence[str] = ()
+) -> str:
+    lines = [f"| {first} | Measured | Ratio, median | Within 25 % |", "|---|---:|---:|---:|"]
+    for name, alike in named.items():
+        ratio = median(p.modelled / p.measured for p in alike)
+        lines.append(f"| {name} | {len(alike):,} | {ratio:.2f} | {100 * _near(alike):.0f} % |")
+    if last:
+        ends = (f" {last} |", "---:|", *(f" {cell} |" for cell in cells))
+        lines = [line + end for line, end in zip(lines, ends, strict=True)]
+    return "\n".join(lines)
 
 
 def _near(alike: Sequence[Pair]) -> float:
@@ -287,7 +227,7 @@ def _said(card: str, kind: str, quantity: str, alike: Sequence[Pair]) -> str:
     ratio = median(p.modelled / p.measured for p in alike)
     return (
         f"- **{card}, {_kind(kind, quantity)}**: {100 * _near(alike):.0f} % of {len(alike)}. "
-        f"The median is {ratio:.2f} of the measured, too {'little' if ratio < 1 else 'much'}.\n"
+        f"The median is {ratio:.2f} of the measured, too {'little' if ratio < 1 else 'much'}."
     )
 
 

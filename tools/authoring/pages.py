@@ -172,6 +172,12 @@ def _open(course: Course, lesson: Lesson) -> str:
     return " · ".join(f"[{name}]({url})" for name, url in ways.items())
 
 
+WHOLE = frozenset(
+    f"handbook/{name}.md" for name in ("checkers", "claims", "claims_numbers", "fidelity")
+)
+"""The pages that programs write whole: no catalogue has their texts."""
+
+
 # --- whole pages, each with a picture -------------------------------------------------------------
 
 

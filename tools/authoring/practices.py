@@ -169,7 +169,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
                 Ratio("resnet50_step", FP32, HALF, where={"batch": 4}),
                 Ratio("amp_training", {"precision": ("fp32", "tf32")}, BF16),
             ],
-            "Of ResNet-50 and BERT: [claims](../claims_numbers.md#claim-amp-speed).",
+            "Of ResNet-50 and BERT: [claims](claims_numbers.md#claim-amp-speed).",
         ),
         Practice(
             "the same, for memory",
@@ -275,7 +275,7 @@ GROUPS: Mapping[str, Sequence[Practice]] = {
             "03",
             said="A card that one part fills loses next to nothing; a card that waits for small kernels waits for four times as many of them. No figure of a full card is recorded here. "
             "The gradient is that of the whole batch only with equal parts and without BatchNorm: "
-            "[claims](../claims_numbers.md#claim-accumulation).",
+            "[claims](claims_numbers.md#claim-accumulation).",
         ),
         Practice(
             "`torch.cuda.empty_cache()`",

@@ -20,13 +20,13 @@ from nbformat import NotebookNode
 from course_language import languages, own_name, say
 from course_utils.course import Course
 from course_utils.exercises.result import RESULT_MIME
+from course_utils.show import REAL_GPUS
 from tools.authoring.cells import site
 from tools.authoring.form import dumps
 from tools.authoring.links import place, slug
 
 OWN = ("index.md", "about.md")  # in site/, and written for it
-CLAIMS = ("claims.md", "claims_numbers.md")
-SHARED = ("colab_links.md", *CLAIMS, "fidelity.md", "checkers.md")  # in the repository's root
+COLAB = "colab_links.md"  # in the repository's root
 HANDBOOK = "handbook"  # every page below it is a page of the site, at the same place
 # Parts of README.md: their place in index.md is @start@, …
 FROM_README = ("start", "routes", "course-map")
@@ -101,8 +101,8 @@ def lesson_page(
     """Return an executed lesson as a page: links that lead on, a word on the run, the setup folded."""
     nb = copy.deepcopy(nb)
     cells = []
-    online = rf"(\.\./)?{re.escape(course.page('fidelity.md'))}"  # one more up from notebooks/zh/
-    fidelity = posixpath.relpath("fidelity.html", "." if language == "en" else language)
+    online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one more up from notebooks/zh/
+    fidelity = posixpath.relpath("handbook/fidelity.html", "." if language == "en" else language)
     # It is this page, or the switch leads there.
     own = [rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
     if course.repository:
@@ -214,7 +214,7 @@ def _pages(course: Course, lessons: Collection[str], language: str) -> dict[str,
     """Return the place on a language's site of each page, by its place in the repository."""
     root = course.path.parent.parent
     pages = {"README.md": "index.md", **{f"site/{name}": name for name in OWN}}
-    pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {p: p for p in SHARED}
+    pages |= {f"notebooks/{file}": file for file in sorted(lessons)} | {COLAB: COLAB}
     pages |= {p: p for p in handbook_pages(root)}
     if language != "en":
         pages = {place(at, language): name for at, name in pages.items()}
@@ -243,7 +243,7 @@ def _contents(pages: Mapping[str, str], said: Mapping[str, str]) -> str:
     parts = {
         "lessons": [name for name in pages.values() if name.endswith(".ipynb")],
         "handbook": [name for name in pages.values() if name.startswith(f"{HANDBOOK}/")],
-        "more": [name for name in ("about.md", *SHARED) if name in pages.values()],
+        "more": [name for name in ("about.md", COLAB) if name in pages.values()],
     }
     blocks = [
         "\n".join(["```{toctree}", ":hidden:", f":caption: {said[caption]}", "", *names, "```"])

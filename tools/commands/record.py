@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--points",
         type=Path,
         metavar="FILE",
-        help="write the results as a table, too, which python -m simgpu.fidelity reads",
+        help="write the results as a table, too, which python -m tools.fidelity reads",
     )
     parser.add_argument(
         "--modelled",

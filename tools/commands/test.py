@@ -75,8 +75,7 @@ COMPAT = (
     _slow(
         "the simulated device",
         "simgpu/tests",
-        "simgpu_conformance simgpu_training simgpu_programs simgpu_fidelity_networks "
-        "simgpu_fidelity_evidence simgpu_elsewhere readme",
+        "simgpu_conformance simgpu_training simgpu_programs simgpu_elsewhere readme",
         "not wheel",
     ),
     _slow(
@@ -88,8 +87,8 @@ COMPAT = (
     _slow(
         "notebooks, traces, loops, checkpoints and templates",
         "tests",
-        "checkpoints claims core templates traces",
-        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_",
+        "checkpoints claims core fidelity templates traces",
+        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_ or fidelity",
     ),
 )
 

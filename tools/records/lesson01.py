@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from simgpu.fidelity.convolutional import small_cnn
+from tools.fidelity.convolutional import small_cnn
 
 from .experiments import Parameters, Work, experiment, grid
 from .networks import DTYPES, float32_precision, image_step, need_precision, resnet50, text_step

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader
 
 from course_lessons.lesson07.synthetic_images import SyntheticImages
 from course_utils.this_machine import usable_cores
-from simgpu.fidelity.convolutional import small_cnn
+from tools.fidelity.convolutional import small_cnn
 
 from .experiments import Samples, Unsuitable, Work, experiment, grid
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from simgpu.fidelity.convolutional import wide_cnn
+from tools.fidelity.convolutional import wide_cnn
 
 from .experiments import Parameters, Work, experiment
 from .networks import (

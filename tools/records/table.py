@@ -1,4 +1,4 @@
-"""A file of records as the table that ``python -m simgpu.fidelity`` reads: one row a time or a peak of memory."""
+"""A file of records as the table that ``python -m tools.fidelity`` reads: one row a time or a peak of memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 from course_utils import evidence, files
-from simgpu.fidelity.rows import POINTS
+from tools.fidelity.table import POINTS
 
 COLUMNS = (*POINTS, "source_repo", "path", "commit", "date", "licence")
 

@@ -1,7 +1,7 @@
 """What the documents that set the subject claim in numbers, and how far it is true.
 
 ``listed.py`` and ``tuning.py`` hold the claims; ``numbers.py`` says how numbers are formed from records, and ``weighing.py`` how they are weighed. The page
-``claims.md`` and the card in a lesson are made from these and from ``recorded/`` alone.
+``handbook/claims.md`` and the card in a lesson are made from these and from ``recorded/`` alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def claim(id: str) -> None:
     Parameters
     ----------
     id
-        Such as ``"amp-speed"``; ``claims.md`` lists them.
+        Such as ``"amp-speed"``; ``handbook/claims.md`` lists them.
 
     Raises
     ------

@@ -183,7 +183,7 @@ def card(claim: Claim) -> Bundle:
     verdict = f"{say(claim.word)}{stop}{claim.sentence}"
     todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
     more = (
-        f"Each number with its source: claims_numbers.md, {claim.short or claim.id}."
+        f"Each number with its source: handbook/claims_numbers.md, {claim.short or claim.id}."
         if rows
         else ""
     )

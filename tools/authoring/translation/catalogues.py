@@ -26,6 +26,7 @@ from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
 from tools.authoring import site
+from tools.authoring.pages import WHOLE
 from tools.authoring.translation import code, prose
 
 LANGUAGES = ROOT / "course_language"
@@ -62,6 +63,8 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
     for pattern in _PAGES:
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root).as_posix()
+            if name in WHOLE:
+                continue
             found[f"pages/{name.removesuffix('.md')}"] = lambda path=path, name=name: _page(
                 path, name
             )

@@ -1,7 +1,7 @@
 """Make the sample of measurements that the tests read: ``python make_sample.py OPERATORS POINTS…``.
 
 ``OPERATORS`` is a table of single operators, the others are tables of workloads, in the columns that
-``simgpu.fidelity`` reads. Of the operators a seeded part of the rows is kept on which nothing is fitted;
+``tools.fidelity`` reads. Of the operators a seeded part of the rows is kept on which nothing is fitted;
 of the workloads every row that names what it did and a card there is a profile of, and whose licence
 lets figures be passed on.
 """
@@ -15,10 +15,8 @@ import random
 import sys
 from pathlib import Path
 
-from simgpu.fidelity.hardware import profile_of
-from simgpu.fidelity.interpret import interpret
-from simgpu.fidelity.rows import SEED, held_out, read
-from simgpu.fidelity.workload import Uninterpretable
+from tools.fidelity.compare import interpret
+from tools.fidelity.table import SEED, Unsupported, held_out, profile_of, read
 
 OPERATORS = 3000
 HERE = Path(__file__).parent
@@ -49,7 +47,7 @@ def understood(path: Path) -> list[dict[str, str]]:
         try:
             interpret(row)
             profile_of(row.hardware)
-        except Uninterpretable:
+        except Unsupported:
             continue
         kept.append(line)
     return kept

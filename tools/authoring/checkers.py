@@ -1,8 +1,8 @@
-"""The page ``checkers.md``: what each check lets through, and whether it says what was wrong.
+"""The page ``handbook/checkers.md``: what each check lets through, and whether it says what was wrong.
 
-``python tests/checkers.py`` puts to every check its known answers, mutants of the reference and of other right
-answers, and answers with two known faults at once. It takes some minutes on a machine with nothing else to do;
-give lessons or exercises to renew their rows alone.
+``python -m tools.authoring.checkers`` puts to every check its known answers, mutants of the reference and of other
+right answers, and answers with two known faults at once. It takes some minutes on a machine with nothing else to
+do; given lessons or exercises it prints their rows and leaves the page as it is.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import copy
 import inspect
 import itertools
 import random
-import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
@@ -23,8 +22,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "simgpu" / "tests")]
+ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "simgpu" / "tests")]  # the known answers
 
 from answers import every_wrong, right  # noqa: E402
 from mutation import mutants  # noqa: E402
@@ -33,7 +32,7 @@ from course_lessons.shared.edited import edited  # noqa: E402
 from course_utils.course import load_course  # noqa: E402
 from course_utils.exercises import Exercise, lesson  # noqa: E402
 
-PAGE = ROOT / "checkers.md"
+PAGE = ROOT / "handbook" / "checkers.md"
 MOST = 24
 """Of pairs of faults, and of mutants of other right answers, at most this many an exercise, drawn by a seed."""
 
@@ -154,7 +153,7 @@ def page(rows: list[Row]) -> str:
     head = f"""# Can you trust a check?
 
 Each exercise is judged by what your answer *does*. A check can be wrong in three ways: it lets a fault through, it refuses what is right,
-or it names a fault that is not yours. Here is what {len(rows)} checks did ({date.today()}, `python tests/checkers.py`).
+or it names a fault that is not yours. Here is what {len(rows)} checks did ({date.today()}, `python -m tools.authoring.checkers`).
 
 - **Other right answers**, written otherwise than the solution: accepted {share("right")}.
 - **Known wrong answers**: told their own fault {share("told")}.
@@ -174,21 +173,12 @@ or it names a fault that is not yours. Here is what {len(rows)} checks did ({dat
     )
 
 
-def _written() -> Iterator[Row]:
-    """Read the rows of the page as it is."""
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")]
-        if re.fullmatch(r"\d\d\.\w+", cells[0]):
-            counts = (re.findall(r"\d+", cell) or (0, 0) for cell in cells[1:-1])
-            yield Row(cells[0], float(cells[-1]), *(Count(*map(int, c)) for c in counts), ())
-
-
 def _one(id: str) -> Row:
     return look(getattr(lesson(id[:2]), id[3:]))
 
 
 def main() -> None:
-    """Look at the exercises asked for, print what is worth reading, and write the page where it was all."""
+    """Look at the exercises asked for and print what is worth reading; write the page where it was all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("only", nargs="*", help="lessons or exercises, such as 04 or 04.lost")
     parser.add_argument("--at-once", type=int, default=2, help="how many at a time")
@@ -201,10 +191,9 @@ def main() -> None:
             rows.append(row)
             print(*row[:1], f"{row.seconds:.2f} s", *row[2:-1], sep=" | ", flush=True)
             print(*(f"      {note}" for note in row.notes), sep="\n", flush=True)
-    new = {row.exercise: row for row in rows}
-    kept = {row.exercise: row for row in _written()} if asked.only else {}
-    PAGE.write_text(page([*({**kept, **new}.values())]), encoding="utf-8")
-    print(PAGE)
+    if not asked.only:
+        PAGE.write_text(page(rows), encoding="utf-8")
+        print(PAGE)
 
 
 if __name__ == "__main__":

@@ -9,22 +9,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from . import convolutional as conv
-from .attention import Bert, Gpt, Shape, ViT
-from .llama import Llama, LlamaShape
-from .workload import Step
+from .transformers import Bert, Gpt, Llama, Shape, ViT
+from .work import Step
 
-TINY, SMALL = Shape(12, 192, 3, 768), Shape(12, 384, 6, 1536)
-BASE, LARGE = Shape(12, 768, 12, 3072), Shape(24, 1024, 16, 4096)
-
-MPT = {
-    "125m": Shape(12, 768, 12, 3072),
-    "350m": Shape(24, 1024, 16, 4096),
-    "760m": Shape(24, 1536, 12, 6144),
-    "1b": Shape(24, 2048, 16, 8192),
-    "3b": Shape(32, 2560, 20, 10240),
-    "7b": Shape(32, 4096, 32, 16384),
-}
-"""As in the configurations of MosaicML's llm-foundry."""
+_TINY, _SMALL = Shape(12, 192, 3, 768), Shape(12, 384, 6, 1536)
+_BASE, _LARGE = Shape(12, 768, 12, 3072), Shape(24, 1024, 16, 4096)
+# Layers, width and heads as in the configurations of MosaicML's llm-foundry.
+_MPT = {"125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12)}
+_MPT |= {"1b": (24, 2048, 16), "3b": (32, 2560, 20), "7b": (32, 4096, 32)}
 
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "small_cnn": conv.small_cnn,
@@ -42,34 +34,30 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "convnext_tiny": partial(conv.convnext, 9, 96),
     "convnext_base": partial(conv.convnext, 27, 128),
     "convnext_large": partial(conv.convnext, 27, 192),
-    "vit_tiny_patch16_224": partial(ViT, TINY),
-    "vit_small_patch16_224": partial(ViT, SMALL),
-    "deit_small_patch16_224": partial(ViT, SMALL),
-    "vit_base_patch16_224": partial(ViT, BASE),
-    "vit_large_patch16_224": partial(ViT, LARGE),
-    "bert_base": partial(Bert, BASE),
-    "bert_large": partial(Bert, LARGE),
-    "gpt2": partial(Gpt, BASE, 50257, 1024),
-    "llama_2_7b": partial(Llama, LlamaShape(32, 4096, 32, 32, 11008, 32000, False)),
-    "llama_2_13b": partial(Llama, LlamaShape(40, 5120, 40, 40, 13824, 32000, False)),
-    "llama_3.2_3b": partial(Llama, LlamaShape(28, 3072, 24, 8, 8192, 128256, True)),
-    **{f"mpt_{name}": partial(Gpt, shape, 50368) for name, shape in MPT.items()},
+    "vit_tiny_patch16_224": partial(ViT, _TINY),
+    "vit_small_patch16_224": partial(ViT, _SMALL),
+    "deit_small_patch16_224": partial(ViT, _SMALL),
+    "vit_base_patch16_224": partial(ViT, _BASE),
+    "vit_large_patch16_224": partial(ViT, _LARGE),
+    "bert_base": partial(Bert, _BASE),
+    "bert_large": partial(Bert, _LARGE),
+    "gpt2": partial(Gpt, _BASE, 50257, 1024),
+    "llama_2_7b": partial(Llama, Shape(32, 4096, 32, 11008), 32, 32000),
+    "llama_2_13b": partial(Llama, Shape(40, 5120, 40, 13824), 40, 32000),
+    "llama_3.2_3b": partial(Llama, Shape(28, 3072, 24, 8192), 8, 128256, True),
+    **{f"mpt_{k}": partial(Gpt, Shape(d, w, h, 4 * w), 50368) for k, (d, w, h) in _MPT.items()},
 }
 """A network's name and what makes it; the options it takes are those of its maker."""
 
 
-def _option(step: Step, name: str, default: object) -> object:
-    return dict(step.options).get(name, default)
-
-
 def input_of(step: Step) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the shapes of a step's batch and of the labels it is trained with."""
-    batch, size = step.batch, step.size
+    batch, size, options = step.batch, step.size, dict(step.options)
     if step.network.startswith("bert"):
         width = NETWORKS[step.network].args[0].width
-        shape = (batch, size) if _option(step, "embedded", True) else (batch, size, width)
-        head = _option(step, "head", "pooler")
-        return shape, {"words": (batch * size,), "span": (2 * batch,)}.get(head, (batch,))
+        shape = (batch, size) if options.get("embedded", True) else (batch, size, width)
+        labels = {"words": (batch * size,), "span": (2 * batch,)}
+        return shape, labels.get(options.get("head", "pooler"), (batch,))
     if step.network.startswith(("gpt", "mpt", "llama")):
         return (batch, size), (batch * size,)
     return (batch, 3, size, size), (batch,)
@@ -81,7 +69,7 @@ def loss_of(step: Step, scores: Tensor, wanted: Tensor) -> Tensor:
         return scores.sum()
     if scores.dim() == 2:
         return F.cross_entropy(scores, wanted)
-    if _option(step, "head", "words") == "span":  # the first and the last word of an answer
+    if dict(step.options).get("head") == "span":  # the first and the last word of an answer
         first, last = scores.unbind(-1)
         at = wanted.view(2, -1)
         return (F.cross_entropy(first, at[0]) + F.cross_entropy(last, at[1])) / 2

@@ -1,4 +1,4 @@
-"""The command line: ``python -m simgpu.fidelity FILE…``."""
+"""The command line: ``python -m tools.fidelity FILE…``."""
 
 from __future__ import annotations
 
@@ -6,35 +6,32 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from .model import Found, LeftOut, hold
+from .compare import Found, LeftOut, hold
 from .report import as_json, as_text
-from .rows import Row, Unreadable, held_out, read, without_repeats
+from .table import Unreadable, held_out, read, without_repeats
 
-PATIENCE = 2.0
-"""Seconds after which one is told how far it is."""
+PATIENCE = 10.0
+"""Seconds after which one is told how far it is, and again."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 2 where a file cannot be read or written."""
     parser = argparse.ArgumentParser(
-        prog="python -m simgpu.fidelity",
+        prog="python -m tools.fidelity",
         description="The simulated device beside real ones: what was measured, and what it makes of it.",
     )
     parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a table, see the README"
+        "files", nargs="+", type=Path, metavar="FILE", help="a table of measurements"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every row and the groups")
     parser.add_argument(
         "--worst", type=int, default=3, metavar="N", help="rows to name for each kind"
     )
-    parser.add_argument(
-        "--part",
-        choices=("fit", "held-out"),
-        help="only the rows that the model may be fitted on, or only the others",
-    )
+    part = "only the rows that the model may be fitted on, or only the others"
+    parser.add_argument("--part", choices=("fit", "held-out"), help=part)
     args = parser.parse_args(argv)
     try:
         rows, again = without_repeats([read(path) for path in args.files])
@@ -45,27 +42,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     if args.part:
         rows = [row for row in rows if held_out(row) == (args.part == "held-out")]
-    found: list[Found] = []
-    left_out: list[LeftOut] = []
-    for each in _with_progress(rows):
-        (found if isinstance(each, Found) else left_out).append(each)
+    all_held, last = [], time.monotonic()
+    for done, row in enumerate(rows):
+        if time.monotonic() - last > PATIENCE:
+            print(f"{done} of {len(rows)} rows", file=sys.stderr, flush=True)
+            last = time.monotonic()
+        all_held.append(hold(row))
+    found = [each for each in all_held if isinstance(each, Found)]
+    left_out = [each for each in all_held if isinstance(each, LeftOut)]
     print(as_text(found, left_out, len(again), args.worst))
     if args.json:
         text = json.dumps(as_json(found, left_out, len(again)), indent=1)
         args.json.write_text(text + "\n", encoding="utf-8")
     return 0
-
-
-def _with_progress(rows: Sequence[Row]) -> Iterator[Found | LeftOut]:
-    last, shown, in_place = time.monotonic(), False, sys.stderr.isatty()
-    wait, start, end = (PATIENCE, "\r", "") if in_place else (5 * PATIENCE, "", "\n")
-    for done, row in enumerate(rows):
-        if time.monotonic() - last > (wait if shown else PATIENCE):
-            print(f"{start}{done} of {len(rows)} rows", end=end, file=sys.stderr, flush=True)
-            last, shown = time.monotonic(), True
-        yield hold(row)
-    if shown:
-        print(f"{start}{len(rows)} of {len(rows)} rows", file=sys.stderr)
 
 
 if __name__ == "__main__":

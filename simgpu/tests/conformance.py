@@ -1,6 +1,6 @@
 """Compare the simulated device with the CPU over PyTorch's own databases of operators and modules.
 
-Run: ``python -m simgpu.conformance``. Every operator runs over every sample that PyTorch
+Run: ``python -m simgpu.tests.conformance``. Every operator runs over every sample that PyTorch
 ships for its own tests, forward and backward, and so does every ``nn`` module; the device must return
 what the CPU returns. The cases run in worker processes, so that one that crashes or hangs is one line
 of the report.
@@ -603,7 +603,7 @@ def _in_sample(name: str) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 below the goal, or where a difference has no reason on record."""
-    parser = argparse.ArgumentParser(prog="python -m simgpu.conformance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m simgpu.tests.conformance", description=__doc__)
     only = parser.add_mutually_exclusive_group()
     for option, family in (("--ops", "operators"), ("--modules", "modules")):
         choice = {"dest": "family", "action": "store_const", "const": family}

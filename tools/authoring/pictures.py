@@ -1,6 +1,6 @@
 """README.md's three pictures: a lesson in JupyterLab, a timeline, a memory mountain.
 
-``python tests/pictures.py`` draws them anew; with names, ``lesson``, ``timeline`` or ``mountain``, only these.
+``python -m tools.authoring.pictures`` draws them anew; with names, ``lesson``, ``timeline`` or ``mountain``, only these.
 """
 
 from __future__ import annotations
@@ -11,18 +11,16 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "simgpu" / "tests")]
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.figure import Figure
 
-import matplotlib.pyplot as plt  # noqa: E402
-import numpy as np  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
+from course_lessons.lesson02 import explorers
+from course_lessons.lesson06 import snapshots
+from course_utils.plots import use_style
+from course_utils.timing import seconds
 
-from course_lessons.lesson02 import explorers  # noqa: E402
-from course_lessons.lesson06 import snapshots  # noqa: E402
-from course_utils.plots import use_style  # noqa: E402
-from course_utils.timing import seconds  # noqa: E402
-
+ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "images"
 LOOPS = {  # lesson 02's two extremes: pinned, non_blocking, read at each step, a second stream
     "Four batches": (False, False, True, False),
@@ -84,6 +82,7 @@ def mountain() -> None:
 
 def lesson() -> None:
     """Run lesson 00 in JupyterLab with a prediction made, and take its picture where the answer stands."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "simgpu" / "tests")]
     from browsers import SECOND, chromium
     from test_browser import jupyterlab
 
@@ -93,20 +92,19 @@ def lesson() -> None:
         jupyterlab(Path(folder)) as (address, token, _),
     ):
         notebook = Path(folder) / "course" / "notebooks" / "00_start_here.ipynb"
-        shipped = notebook.read_text(encoding="utf-8")
-        answered = shipped.replace(
-            'predict(\\"00.doubling\\", todo()', 'predict(\\"00.doubling\\", 8'
-        )
+        shipped, asked = notebook.read_text(encoding="utf-8"), 'predict(\\"00.doubling\\", '
+        answered = shipped.replace(f"{asked}todo()", f"{asked}8")
         assert answered != shipped, "the prediction has another name now"
         notebook.write_text(answered, encoding="utf-8")
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.goto(f"{address}/lab/tree/notebooks/00_start_here.ipynb?token={token}&reset")
-        page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for(timeout=60 * SECOND)
+        idle = page.locator("#jp-main-statusbar").get_by_text("| Idle")
+        idle.wait_for(timeout=60 * SECOND)
         for name in ("Run", "Run All Cells"):
             page.get_by_role("menuitem", name=name, exact=True).click()
         answer = page.locator(".jp-OutputArea-output", has_text="You predicted").first
         answer.wait_for(timeout=300 * SECOND)
-        page.locator("#jp-main-statusbar").get_by_text("| Idle").wait_for(timeout=300 * SECOND)
+        idle.wait_for(timeout=300 * SECOND)
         answer.evaluate("answer => answer.scrollIntoView({block: 'end'})")
         page.wait_for_timeout(SECOND)
         page.screenshot(path=IMAGES / "lesson.png")

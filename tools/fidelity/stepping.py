@@ -1,7 +1,7 @@
 """One step of a network on the simulated device: its time and its memory, without a value.
 
-The network, its input and its optimiser are made as a learner's program makes them, on a device of its
-own in the `hollow` mode, and the virtual clock is read before and after.
+The network, its input and its optimiser are made as a learner's program makes them, on a device of its own in the
+`hollow` mode, and the virtual clock is read before and after.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from simgpu.profiles import Profile
 from simgpu.spare import spare_device
 
 from .networks import NETWORKS, input_of, loss_of
-from .precision import tf32_allowed
-from .workload import Step, Uninterpretable
+from .table import Unsupported
+from .work import Step, tf32_allowed
 
 AUTOCAST = {"amp": torch.float16, "amp_bf16": torch.bfloat16}
 WEIGHTS = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
-    "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
-    "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
-    "adam": lambda p: torch.optim.Adam(p),
-    "adamw": lambda p: torch.optim.AdamW(p),
-    "adamw_fused": lambda p: torch.optim.AdamW(p, fused=True),
+    "sgd": partial(torch.optim.SGD, lr=0.1),
+    "nesterov": partial(torch.optim.SGD, lr=0.1, momentum=0.9, nesterov=True),
+    "momentum": partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adamw_fused": partial(torch.optim.AdamW, fused=True),
 }
 """How a network is trained, by the ``mode`` of a step; ``"backward"`` trains without an optimiser."""
 
@@ -49,36 +49,20 @@ very few numbers takes 0.43 of the time traced that it takes from Python on a CP
 
 @lru_cache(maxsize=4096)
 def run(step: Step, profile: str) -> dict[str, float]:
-    """Return a step's seconds, and the peaks of its memory in bytes.
-
-    Parameters
-    ----------
-    step
-        What to do.
-    profile
-        The name of the card.
-
-    Returns
-    -------
-    dict
-        ``"seconds"``; ``"bytes"``, allocated; ``"reserved"``, taken from the card.
+    """Return a step's ``"seconds"`` and the peaks of its memory, ``"bytes"`` allocated and ``"reserved"``.
 
     Raises
     ------
-    Uninterpretable
-        Where it does not fit, or the simulated device cannot do it.
+    Unsupported
+        Where it does not fit into the card's memory.
     """
-    known = profiles.load(profile)
+    products, convolutions = step.precision == "tf32", step.precision != "strict"
+    total = profiles.load(profile).total_memory
     try:
-        with (
-            spare_device(known.total_memory, profile) as device,
-            tf32_allowed(step.precision == "tf32", step.precision != "strict"),
-        ):
+        with spare_device(total, profile) as device, tf32_allowed(products, convolutions):
             return _timed(step, device)
     except torch.OutOfMemoryError:
-        raise Uninterpretable(
-            f"it does not fit into the memory of the modelled {profile}"
-        ) from None
+        raise Unsupported(f"it does not fit into the memory of the modelled {profile}") from None
     finally:
         gc.collect()
 
@@ -96,32 +80,31 @@ def _timed(step: Step, device: torch.device) -> dict[str, float]:
         start = clock.host
         once()
         clock.synchronize()
-    return {
-        "seconds": clock.host - start,
-        "bytes": float(meter.max_allocated),
-        "reserved": float(meter.max_reserved),
-    }
+    peaks = {"bytes": float(meter.max_allocated), "reserved": float(meter.max_reserved)}
+    return {"seconds": clock.host - start, **peaks}
 
 
 def workspace(profile: Profile) -> int:
-    """Return the bytes that PyTorch gives cuBLAS to work in: at its first product, of its own memory.
+    """Return the bytes that PyTorch gives cuBLAS at its first product, which the simulated device itself does not.
 
-    This is the default of ``CUBLAS_WORKSPACE_CONFIG``: ``:4096:2:16:8``, and ``:4096:8`` from Hopper on,
-    each a size in KiB and how many of it. The simulated device itself has no such block.
+    This is the default of ``CUBLAS_WORKSPACE_CONFIG``: ``:4096:2:16:8``, and ``:4096:8`` from Hopper on, each a size
+    in KiB and how many of it.
     """
-    pieces = ((4096, 8),) if profile.capability >= (9, 0) else ((4096, 2), (16, 8))
-    return sum(size * 1024 * count for size, count in pieces)
+    return 1024 * (4096 * 8 if profile.capability >= (9, 0) else 4096 * 2 + 16 * 8)
 
 
 def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
     """Make all that a step needs, and return the step."""
     layout = torch.channels_last if step.channels_last else torch.contiguous_format
+    weights, dtype = WEIGHTS.get(step.precision, torch.float32), AUTOCAST.get(step.precision)
     with torch.device("meta"):
         model = NETWORKS[step.network](**dict(step.options))
-    model = model.to(WEIGHTS.get(step.precision, torch.float32)).to(memory_format=layout)
-    _put(model, device)
-    inputs, wanted = _batch(step, device, layout)
-    dtype = AUTOCAST.get(step.precision)
+    _put(model.to(weights).to(memory_format=layout), device)
+    shape, labels = input_of(step)
+    inputs = torch.zeros(shape, dtype=torch.int64 if len(shape) == 2 else weights, device=device)
+    if len(shape) == 4:
+        inputs = inputs.contiguous(memory_format=layout)
+    wanted = torch.zeros(labels, dtype=torch.int64, device=device)
     autocast = partial(torch.autocast, device.type, dtype, enabled=dtype is not None)
     kept: list[Tensor] = []
     if step.mode == "infer":
@@ -133,9 +116,8 @@ def _prepare(step: Step, device: torch.device) -> Callable[[], None]:
             kept[:] = [scores] * step.kept
 
         return forward
-    optimizer = None
-    if step.mode != "backward":
-        optimizer = OPTIMIZERS[step.mode](list(model.parameters()))
+    make = OPTIMIZERS.get(step.mode)
+    optimizer = make(list(model.parameters())) if make else None
     scaler = torch.amp.GradScaler(device.type, enabled=step.scaled)
 
     def train() -> None:
@@ -169,13 +151,3 @@ def _put(model: nn.Module, device: torch.device) -> None:
     meter = MACHINE.device(device).allocator
     meter.empty_cache()
     meter.reset_peak()
-
-
-def _batch(step: Step, device: torch.device, layout: torch.memory_format) -> tuple[Tensor, Tensor]:
-    """Return a batch and what is wanted of it, without values."""
-    shape, wanted = input_of(step)
-    dtype = torch.int64 if len(shape) == 2 else WEIGHTS.get(step.precision, torch.float32)
-    made = torch.zeros(shape, dtype=dtype, device=device)
-    if len(shape) == 4:
-        made = made.contiguous(memory_format=layout)
-    return made, torch.zeros(wanted, dtype=torch.int64, device=device)

@@ -1,0 +1,18 @@
+"""The simulated device beside real ones: what others measured, and what it makes of the same work.
+
+``python -m tools.fidelity FILE…`` prints how far the two are apart. To read how it is made:
+
+==================================== =====================================================================
+``table.py``                         a measured table's rows: units, dtypes, which profile is which card
+``work.py``                          what a row can mean
+``operators.py``, ``steps.py``       who reads which row: single calls, copies and collectives; whole networks
+``compare.py``                       how long the simulated device takes; a network's step: ``stepping.py``
+``networks.py``                      the networks: ``convolutional.py``, ``transformers.py``
+``report.py``                        sums and tables
+==================================== =====================================================================
+"""
+
+from .compare import Found, LeftOut, hold
+from .table import Row, Unreadable, read, without_repeats
+
+__all__ = ["Found", "LeftOut", "Row", "Unreadable", "hold", "read", "without_repeats"]

@@ -1,0 +1,281 @@
+"""Rows of a step of a whole network: which network, and how its program was written."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from .networks import NETWORKS, input_of
+from .stepping import OPTIMIZERS
+from .table import BYTES, RATES, SAMPLE_RATES, TOKEN_RATES, Row, Unsupported, field, match, unit_of
+from .work import Reading, Step
+
+COMPILED = "it was compiled"
+SEVERAL = "several cards shared the work"
+
+
+def _read(step: Step, kind: str = "", **more: Any) -> Reading:
+    if step.network not in NETWORKS:
+        raise Unsupported("the network is not known here")
+    return Reading(
+        f"network: {kind or ('inference' if step.mode == 'infer' else 'training')}", step, **more
+    )
+
+
+_OWN = {"fp32": "strict", "tf32": "tf32", "fp16": "amp", "bf16": "amp_bf16"}
+
+
+def own_step(row: Row) -> Reading:
+    """``step:NETWORK`` with ``batch=8 size=224 mode=momentum``, where 16 bits mean autocast.
+
+    ``mode`` is a `Step`'s; ``channels_last=True`` and ``fused=True`` may stand beside it, and ``images=100`` where
+    the time is of so many. A rate counts samples, or the tokens of a text.
+    """
+    known = dict(re.findall(r"(\w+)=(\w+)", row.params))
+    mode, dtype, unit = known.get("mode", ""), row.dtype, unit_of(row)
+    modes = ("infer", "backward", *OPTIMIZERS)
+    if mode not in modes:
+        raise Unsupported(f"its mode {mode!r} is not known: {', '.join(modes)} are")
+    if dtype not in _OWN:
+        raise Unsupported(f"its dtype {dtype!r} is not known: {', '.join(_OWN)} are")
+    batch, size = field(row, "batch size")
+    options = (("fused", True),) if known.get("fused") == "True" else ()
+    last, scaled = known.get("channels_last") == "True", dtype == "fp16" and mode != "infer"
+    network = row.workload.removeprefix("step:")
+    step = Step(network, batch, size, _OWN[dtype], mode, last, scaled, options=options)
+    found = _read(step)
+    if unit not in RATES:
+        images = batch if unit in BYTES else int(known.get("images", batch))
+        return found._replace(amount=images / batch)
+    text = len(input_of(step)[0]) == 2
+    if unit not in SAMPLE_RATES and not (unit in TOKEN_RATES and text):
+        raise Unsupported(f"a rate in {unit!r} does not count what this step does")
+    return found._replace(amount=batch if unit in SAMPLE_RATES else batch * size)
+
+
+def _samples(row: Row, batch: int) -> int:
+    """Return how many samples a rate counts, and for a time that it is of one step."""
+    return batch if "/s" in row.unit else 1
+
+
+def timm(row: Row) -> Reading:
+    """pytorch-image-models: the name of the file tells precision, layout and version."""
+    task, name = row.workload.split()
+    pattern = r"batch=(\d+)(?:\.0)? img=(\d+) .*file=(\w+)-(nchw|nhwc)-pt(\d+)\S*"
+    found = match(row, pattern, "batch, img and file")
+    if "dynamo" in found[0]:
+        raise Unsupported(COMPILED)
+    old = name.startswith(("vit", "deit")) and int(found[5]) < 200  # before PyTorch 2.0
+    options = (("fused", False),) if old else ()
+    mode, batch = "nesterov" if task == "train" else "infer", int(found[1])
+    step = Step(name, batch, int(found[2]), found[3], mode, found[4] == "nhwc", options=options)
+    return _read(step, amount=_samples(row, batch))
+
+
+# --- NVIDIA's own programs (DeepLearningExamples, and Lambda's runs of them)
+
+_NVIDIA = {"resnet50": "resnet50", "resnet50v1.5": "resnet50"}
+_NVIDIA |= {"resnext101-32x4d": "resnext101_32x4d", "se-resnext101-32x4d": "seresnext101_32x4d"}
+# What they train with where the row does not say: their configs.yml. The rate hardly depends on it.
+_BATCH = {
+    "resnet50": {"amp": 256, "tf32": 256, "fp32": 112},
+    "resnext101_32x4d": {"amp": 128, "tf32": 128, "fp32": 64},
+    "seresnext101_32x4d": {"amp": 112, "tf32": 128, "fp32": 64},
+}
+
+
+def _alone(row: Row) -> None:
+    if field(row, "gpus") != [1]:
+        raise Unsupported(SEVERAL)
+
+
+def nvidia_images(row: Row) -> Reading:
+    """Return inference or training of a ResNet: with autocast, images have their channels innermost."""
+    name, task = row.workload.split()
+    network, amp = _NVIDIA[name], row.dtype == "amp"
+    if task == "inference":
+        (batch,) = field(row, "batch")
+        return _read(
+            Step(network, batch, 224, row.dtype, "infer", amp), amount=_samples(row, batch)
+        )
+    _alone(row)
+    batch = _BATCH[network][row.dtype]
+    return _read(Step(network, batch, 224, row.dtype, "momentum", amp, amp), amount=batch)
+
+
+def lambda_labs(row: Row) -> Reading:
+    """Return training of a ResNet-50 on images or of BERT on questions of 384 tokens.
+
+    They start NVIDIA's ResNet-50 without its option for the layout and get its default: channels second, with
+    autocast too. Their images are made up, so no loader is waited for.
+    """
+    name = row.workload.removeprefix("train ")
+    if name not in ("resnet50", "bert_base_squad", "bert_large_squad"):
+        raise Unsupported("the network is not known here")
+    _alone(row)
+    batch, amp = (
+        int(match(row, r"batch per GPU=(\d+)", "the batch")[1]),
+        row.dtype.startswith("amp"),
+    )
+    if name == "resnet50":
+        step = Step(name, batch, 224, "amp" if amp else "tf32", "momentum", scaled=amp)
+    else:  # their mixed precision is Apex's O2: weights and activations of 16 bits
+        half, options = "fp16" if amp else "tf32", (("head", "span"),)
+        step = Step(name.removesuffix("_squad"), batch, 384, half, "adamw_fused", options=options)
+    return _read(step, amount=batch)
+
+
+# --- Hugging Face's models
+
+_WRITTEN = 128
+"""Words that BERT writes on: not stated, but its peak of memory grows with the batch as if it were these."""
+_IMAGES: dict[str, tuple[str, tuple[tuple[str, object], ...]]] = {
+    "ViT": ("vit_base_patch16_224", (("fused", False), ("joint", False))),
+    "ConvNeXT": ("convnext_large", ()),
+    "ResNet": ("resnet50", ()),
+}
+
+
+def hugging_face(row: Row) -> Reading:
+    """BERT with a score for every word; and images, attention by hand and in three products.
+
+    BERT is trained on the sum of its scores. Its inference is of writing on, one word after the other, each time
+    with the whole text: the last pass has the most memory.
+    """
+    if "compile default" in row.params:
+        raise Unsupported(COMPILED)
+    (batch,) = field(row, "batch")
+    if row.workload.startswith("BERT-base"):
+        options = (("head", "words"), ("fused", "attention=sdpa" in row.params))
+        step = Step("bert_base", batch, *field(row, "seq"), "fp16", options=options)
+        if "training" in row.workload:
+            step = step._replace(mode="backward", loss="sum", kept=True)
+        elif row.metric == "peak_memory":
+            step = step._replace(size=step.size + _WRITTEN - 1, kept=True)
+        return _read(step)
+    network, options = _IMAGES.get(row.workload.removeprefix("inference "), ("", ()))
+    return _read(Step(network, batch, 224, "fp32", options=options))
+
+
+def faster_transformer(row: Row) -> Reading:
+    """BERT's layers alone, traced; that TorchScript joins small operations is not modelled."""
+    if "TorchScript" not in row.workload:
+        raise Unsupported("its kernels are not PyTorch's")
+    options = (("head", ""), ("embedded", False))
+    sizes = field(row, "batch seq")
+    step = Step("bert_base", *sizes, row.dtype.lower(), traced=True, options=options)
+    return _read(step, "traced")
+
+
+# --- Courses and books
+
+
+def cifar_epoch(row: Row) -> Reading:
+    """One epoch of ResNet-50 over the 50,000 images of CIFAR-10, made 224 pixels wide."""
+    if not row.params.startswith("non_compiled"):
+        raise Unsupported(COMPILED)
+    step = Step("resnet50", 128, 224, "tf32", "adam", clear="between", options=(("classes", 10),))
+    return _read(step, amount=math.ceil(50_000 / 128))
+
+
+_VIT = {  # batch, precision, optimiser, when gradients are dropped
+    "01_pytorch-vit": (64, "fp32", "adam", "between"),
+    "01-2_pytorch-fabric": (64, "fp32", "adam", "between"),
+    "02_mixed-precision": (64, "amp", "adam", "between"),
+    "03_bfloat16": (64, "bf16", "adam", "between"),
+    "04_lower-batchsize": (16, "bf16", "adam", "between"),
+    "05_gradient-accum": (4, "bf16", "adam", "never"),
+    "06_sgd-with-scheduler": (4, "bf16", "sgd", "never"),
+}
+
+
+def vit_finetuning(row: Row) -> Reading:
+    """ViT-L/16 over the 45,000 images of CIFAR-10 that are trained on, and 5,000 that are not."""
+    known = _VIT.get(row.params.partition(".py")[0])
+    if known is None:
+        raise Unsupported("several cards shared the work, or the network is not known here")
+    batch, precision, mode, clear = known
+    how = {"scaled": precision == "amp", "clear": clear, "options": (("classes", 10),)}
+    step = Step("vit_large_patch16_224", batch, 224, precision, mode, **how)
+    if row.unit == "GB":
+        return _read(step, meter="reserved")
+    if clear == "never":
+        raise Unsupported("its optimiser steps once in four batches")
+    # A batch that is only looked at counts as a third of one that is trained on.
+    return _read(step, amount=(45_000 + 5_000 / 3) / batch)
+
+
+# What changed at each of its steps, from its first program on.
+_BOOK: tuple[dict[str, object], ...] = (
+    {"precision": "fp32", "mode": "adamw", "by_hand": True, "fused": False, "joint": False},
+    {},  # a mask that is made anew, not kept
+    {"precision": "tf32"},
+    {"mode": "adamw_fused"},
+    {},  # pinned memory
+    {"precision": "bf16"},
+    {"by_hand": False},
+    {"fused": True, "joint": True},
+)
+
+
+def book(row: Row) -> Reading:
+    """GPT-2 in eight batches of 1,024 tokens, as a book's program becomes faster step by step."""
+    found = re.match(r"(?:00_orig|cumulative: (\d+)) ", row.params)
+    number = int(found[1] or 0) if found else len(_BOOK)
+    if number >= len(_BOOK):
+        raise Unsupported(COMPILED)
+    settings = {k: v for change in _BOOK[: number + 1] for k, v in change.items()}
+    precision, mode = settings.pop("precision"), settings.pop("mode")
+    options = (*settings.items(), ("bias", False), ("tied", False), ("dropout", 0.1))
+    step = Step("gpt2", 8, 1024, precision, mode, options=options)
+    memory = row.unit == "GB"  # of 2^30 bytes
+    more = {"amount": 2**30 / 1e9, "meter": "reserved"} if memory else {"amount": 8 * 1024}
+    return _read(step, **more)
+
+
+def llm_foundry(row: Row) -> Reading:
+    """MPT on the cards of one machine that share its weights: what one of them computes.
+
+    The optimiser is left out, because each card does its own share once in many batches, and so is the exchange
+    among the cards.
+    """
+    if row.metric != "throughput":
+        raise Unsupported("the same run's tokens a second say it as well")
+    gpus, batch, tokens = field(row, "gpus micro_bs seq")
+    if gpus > 8:
+        raise Unsupported("the cards stand in more than one machine")
+    if row.dtype not in ("amp_bf16", "bf16"):
+        raise Unsupported(f"the dtype {row.dtype!r} is not modelled")
+    network = row.params.split()[0].lower().replace("-", "_")
+    options = (("places", tokens), ("again", "act_ckpt=True" in row.params))
+    step = Step(network, batch, tokens, "amp_bf16", "backward", clear="never", options=options)
+    return _read(step, "shared training", amount=batch * tokens)
+
+
+def lit_gpt(row: Row) -> Reading:
+    """Memory of a Llama that says one word after the other; the words it keeps are few."""
+    if "Single-GPU Inference" not in row.params:
+        raise Unsupported("a part of its weights is trained, on texts of unsaid length")
+    if "Quantization=None" not in row.params:
+        raise Unsupported("its weights are quantised")
+    found = re.search(r"Size=(\d+) B Model=Llama 2 ", row.params)
+    return _read(Step(f"llama_2_{found[1]}b" if found else "", 1, 1, "bf16"))
+
+
+def torchtune(row: Row) -> Reading:
+    """Llama 3.2 3B with full texts of 4,096 tokens: every other run differs in more than a setting."""
+    if not row.params.endswith("+ Packed Dataset"):
+        raise Unsupported("its texts are of unsaid length, or it was compiled or quantised")
+    step = Step("llama_3.2_3b", 2, 4096, "bf16", "adamw_fused", clear="never")
+    return _read(step, amount=_samples(row, 2 * 4096))
+
+
+def compiled(row: Row) -> Reading:
+    """Refuse what was compiled, most of it with kernels of its own."""
+    raise Unsupported(COMPILED)
+
+
+def several(row: Row) -> Reading:
+    """Refuse what many cards did together."""
+    raise Unsupported(SEVERAL)
