@@ -14,7 +14,7 @@ from support import skip
 from test_bootstrap import PYPROJECT, make_clone, make_wheel, make_wheels, run, variables
 
 from course_utils.cli.bootstrap import venv_python
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 from course_utils.course import load_course
 from tools.authoring.cells import setup_cell
 from tools.commands import bundle

@@ -24,8 +24,8 @@ from test_workshop import NOW, entry, run, write_hand_in
 
 from course_utils import course, files, progress_file, session
 from course_utils.cli import reset
-from course_utils.cli.installer import Installer
 from course_utils.exercises import lesson
+from tools.commands import bundle
 
 SECONDS = 10
 VALUES = [
@@ -384,7 +384,7 @@ def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(
     tmp_path, monkeypatch, capfd, attacked
 ):
     folder, scratch, wheels = tmp_path / "out", tmp_path / "scratch", tmp_path / "wheels"
-    build = Installer.wheels
+    build = bundle.make_wheels
 
     def once(installer, what, target):  # pip takes most of the time, and writes no zip
         if not wheels.exists():
@@ -396,7 +396,7 @@ def test_a_bundle_killed_a_hundred_times_is_whole_or_not_there(
         scratch.mkdir()
         assert run("bundle", "--output", folder / "course.zip") == 0
 
-    monkeypatch.setattr(Installer, "wheels", once)
+    monkeypatch.setattr(bundle, "make_wheels", once)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     written = 0
     for found in killed(work, folder, 100):

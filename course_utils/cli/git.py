@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 from course_utils.cli.bootstrap import ROOT
+from course_utils.cli.faults import COMMAND, SetupError
 from course_utils.cli.git import Clone
-from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.set_aside import RELOAD, set_aside
 
 _NOTEBOOK = re.compile(r"notebooks/(?:\w+/)?[^/]+\.ipynb")
