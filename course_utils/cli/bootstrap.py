@@ -13,7 +13,6 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -190,7 +189,6 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
         choice = WHEELHOUSE
     choice = choice or earlier or "auto"
     keep = choice.startswith("keep ")
-    _warn_of_little_disk(choice, root)
 
     offline = ["--no-index", "--find-links", str(wheelhouse)]
     program = installer.find_uv(work, [offline, []] if choice == WHEELHOUSE else [[]])
@@ -269,13 +267,6 @@ def _check_kept_torch(venv: Path) -> None:
         )
     if old := old_torch(version):
         raise SetupError(old)
-
-
-def _warn_of_little_disk(choice: str, root: Path) -> None:
-    free = shutil.disk_usage(root).free / 1e9
-    wanted = 3 if choice in ("cpu", WHEELHOUSE) or choice.startswith("keep ") else 10
-    if free < wanted:
-        _say(f"Only {free:.1f} GB are free here; the set-up may want {wanted} GB.")
 
 
 def _constraints_file(root: Path) -> Path | None:
