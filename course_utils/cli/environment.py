@@ -16,7 +16,7 @@ from course_utils.cli.faults import SetupError
 WINDOWS = os.name == "nt"
 NOTE = "course-env.json"  # in the environment: what was installed
 
-# An environment's Python prints its version, where that is new enough, and the course's folder, where all is there.
+# An environment's Python prints its version, if it is new enough, and the course's folder, if all is there.
 _STATE = """
 import importlib.util as u, os, sys
 if sys.version_info < (3, 10): sys.exit()
@@ -122,7 +122,7 @@ def link_course(venv: Path) -> None:
 
 
 def show_kept_packages(venv: Path) -> None:
-    """Where a virtual environment's Python was called, let the new one see its packages, which have the torch."""
+    """Let a new environment see the packages of the one whose Python runs, if any: they have the torch."""
     if sys.prefix != sys.base_prefix:
         places = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
         lines = [f"import site; site.addsitedir({place!a})\n" for place in places]

@@ -35,24 +35,25 @@ _SIGNS = {
 
 
 SENTENCES = {
-    "length": "A path is too long for Windows: clone the course into a short folder such as C:\\course, or "
-    "switch long paths on (https://pip.pypa.io/warnings/enable-long-paths).",
-    "certificate": "The certificate of the package index is not trusted here, which is usual behind a company "
-    "proxy: set PIP_CERT to your company's certificate file and call this again.",
-    "network": "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) "
-    "and call this again; what was downloaded is kept.",
-    "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, "
-    f"or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
-    "because it carries CUDA).",
-    "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use "
-    "it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another one.",
+    "length": "A path is too long for Windows: clone the course into a short folder such as C:\\course, "
+    "or switch long paths on (https://pip.pypa.io/warnings/enable-long-paths).",
+    "certificate": "The certificate of the package index is not trusted here, which is usual behind a "
+    "company proxy: set PIP_CERT to your company's certificate file and call this again.",
+    "network": "The package index cannot be reached: connect to the network (behind a proxy, set "
+    "HTTPS_PROXY) and call this again; what was downloaded is kept.",
+    "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the "
+    f"network, or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux "
+    "it is larger, because it carries CUDA).",
+    "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do "
+    "not use it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another "
+    "one.",
     "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
     "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
     "uv": "The package index has no uv, which installs the course's packages: install it as "
     "https://docs.astral.sh/uv/ says, so that it is on the PATH, and call this again.",
-    "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} bit) "
-    f"on {sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, the arm64 "
-    "one), ask for another --torch, or open the course in Colab.",
+    "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} "
+    f"bit) on {sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, the "
+    "arm64 one), ask for another --torch, or open the course in Colab.",
 }
 
 

@@ -17,8 +17,8 @@ from course_utils.cli.torch_build import add_torch_argument
 
 LESSON = "00_start_here.ipynb"
 
-# Run in .venv: print the versions, load what a learner's first cells and JupyterLab load, and see that the kernel
-# of the notebooks is this Python.
+# Run in .venv: print the versions, load what a learner's first cells and JupyterLab load, and check that the
+# kernel of the notebooks is this Python.
 CHECK = """
 import importlib, sys
 from importlib.metadata import version

@@ -87,7 +87,7 @@ def for_uv(choice: str, work: Path) -> list[str]:
 
 
 def index_of(choice: str) -> str | None:
-    """Return PyTorch's own index that pip is to ask for a choice; None where PyPI, or a mirror, has the build."""
+    """Return PyTorch's own index that has the build of a choice; None where PyPI, or a mirror, has it."""
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
     if choice == "cuda" and sys.platform == "win32":

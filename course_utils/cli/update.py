@@ -89,7 +89,7 @@ def _both_changed(paths: list[str]) -> str:
 
 
 def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
-    """Set the learner's notebooks aside and go forward, or put them back; return their dated names by path in the clone."""
+    """Set the learner's notebooks aside and go forward, or put them back; return their new names by path."""
     moved: dict[Path, Path] = {}
     try:
         for name, own in both.items():

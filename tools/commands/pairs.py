@@ -1,4 +1,4 @@
-"""The pairs of Python and PyTorch that the course is tested with: ``.ci/pairs/NAME.txt``, exact versions each."""
+"""The pairs of Python and PyTorch that the course is tested with: ``.ci/pairs/NAME.txt``, exact versions."""
 
 from __future__ import annotations
 

@@ -87,13 +87,14 @@ COMPAT = (
         "notebooks, traces, loops, checkpoints and templates",
         "tests",
         "checkpoints claims core templates traces",
-        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_",
+        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or "
+        "_bit_",
     ),
 )
 
 
 TRANSLATED = "colab"
-"""The pair on which the lessons run in the other languages: their code is the same, as a quick test sees to."""
+"""The pair on which the lessons run in the other languages: a quick test sees that their code is the same."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -109,8 +110,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--compat",
         action="store_true",
-        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as shipped, "
-        "every answer to an exercise (with --pair the default)",
+        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as "
+        "shipped, every answer to an exercise (with --pair the default)",
     )
     which.add_argument(
         "--full", action="store_true", help="the plain test (without --pair the default)"
