@@ -45,15 +45,15 @@ SENTENCES = {
     f"network, or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux "
     "it is larger, because it carries CUDA).",
     "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do "
-    "not use it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another "
-    "one.",
+    "not use it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with "
+    "another one.",
     "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
     "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
     "uv": "The package index has no uv, which installs the course's packages: install it as "
     "https://docs.astral.sh/uv/ says, so that it is on the PATH, and call this again.",
     "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} "
-    f"bit) on {sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, the "
-    "arm64 one), ask for another --torch, or open the course in Colab.",
+    f"bit) on {sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, "
+    "the arm64 one), ask for another --torch, or open the course in Colab.",
 }
 
 
