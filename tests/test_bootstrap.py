@@ -202,7 +202,7 @@ def want(clone: Path, old: str, new: str) -> None:
 def unfinished(clone: Path) -> None:
     """Take from the note that the set-up was finished."""
     note = environment.read_note(clone / ".venv")
-    del note["wanted"]
+    del note["wanted"], note["extra"]
     environment.write_note(clone / ".venv", note)
 
 
@@ -304,7 +304,9 @@ def test_a_changed_requirement_and_another_torch_are_installed(clone, wheels):
     env = variables(wheels)
     assert "Installing" in ready(clone, env)
     assert python_in(clone, "import extra; print(extra.__version__)") == "1.0"
-    assert "Taking out the torch" in ready(clone, env, "--torch", "2.14.0")
+    assert "There is no torch==9.9 for" in refused(clone, env, "--torch", "9.9")
+    assert "torch 2.13.0" in ready(clone, variables(None, COURSE_TORCH="")), "the old one stays"
+    ready(clone, env, "--torch", "2.14.0")
     assert python_in(clone, "import torch; print(torch.__version__)") == "2.14.0"
     del env["COURSE_TORCH"]  # who asks for nothing keeps what is there
     assert "Installing" not in ready(clone, env)

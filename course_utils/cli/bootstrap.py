@@ -183,7 +183,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
     note = environment.read_note(venv)
     finished, earlier = "wanted" in note, note.get("torch", "")
     ours = note.get("made_by") == MAKER
-    extra = max(extra, note.get("extra", extra), key=EXTRAS.index)
+    extra = max(extra, note.get("extra", extra), key=EXTRAS.index)  # keep all that is there
     wheelhouse = root / WHEELHOUSE
     if not choice and not finished and wheelhouse.is_dir():
         choice = WHEELHOUSE
@@ -208,7 +208,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
             )
         environment.clear(venv, ours)
         ours, earlier = True, ""
-    note = {"made_by": MAKER if ours else "", "torch": choice, "extra": extra}
+    note = {"made_by": MAKER if ours else "", "torch": earlier if earlier and finished else choice}
     if not usable:
         base = python or getattr(sys, "_base_executable", None) or sys.executable
         python = python or sys.version.split()[0]
@@ -225,14 +225,14 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
     elif not finished:
         _say("An earlier set-up did not finish; it resumes.")
     where = ["--python", str(venv_python(venv))]
-    if earlier not in ("", choice):
-        _say(f"Taking out the torch of the earlier choice ({earlier}).")
-        uv.run("pip", "uninstall", *where, *torch_build.PACKAGES)
     environment.write_note(venv, note)
 
     _say(f"Installing with {uv.name}.")
     wanted, exact = requirements(root, extra), _constraints_file(root)
     install = ["pip", "install", *where, *constraints(root, work, hashes=True)]
+    if earlier not in ("", choice) or (earlier and ours and not finished):
+        # What is there may be of another build, with which uv would be content.
+        install += [f"--reinstall-package={package}" for package in torch_build.PACKAGES]
     if choice == WHEELHOUSE:
         try:
             uv.run(*install, *offline, *wanted, "pip")
@@ -240,7 +240,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
             made_for = ", ".join(pythons(wheelhouse)) or "nothing that has PyTorch"
             _say(f"The packages in {WHEELHOUSE} are for {made_for}, and do not serve here: {error}")
             _say("Asking the network instead.")
-            choice = note["torch"] = "auto"
+            choice = "auto"
     if choice != WHEELHOUSE:
         closed = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
         index = ["--no-index"] if closed else []
@@ -253,7 +253,7 @@ def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None)
             f"{uv.name} finished, but {venv.name} does not find torch, ipykernel and the course: "
             f"remove {venv.name} and call this again. Details: {log}"
         )
-    note["wanted"] = _digest(wanted)
+    note |= {"torch": choice, "extra": extra, "wanted": _digest(wanted)}
     note["constraints"] = _digest(exact.read_text("utf-8")) if exact else ""
     environment.write_note(venv, note)
     _say(f"Set up in {time.monotonic() - started:.0f} s.")
