@@ -13,7 +13,7 @@ import pytest
 from harness import NOTEBOOKS, ROOT, git
 
 from course_utils.cli import reset, update
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 from course_utils.course import load_course
 from course_utils.set_aside import is_dated, set_aside
 from tools.authoring.links import link_problems

@@ -1,8 +1,8 @@
 """The command line: one module a command, imported only when that command is named.
 
-A module of this folder, or of ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may have `NEEDS`, the
-modules it cannot work without: a Python that lacks one of them hands over to the Python of `.venv`. A maintainer's command
-that finds no such Python says so before it does anything.
+A module of this folder, or of ``tools/commands``, has `add_arguments(parser)` and `main(args) -> int`. It may
+have `NEEDS`, the modules it cannot work without: a Python that lacks one of them hands over to the Python of
+`.venv`. A maintainer's command that finds no such Python says so before it does anything.
 """
 
 import argparse

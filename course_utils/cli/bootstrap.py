@@ -1,7 +1,7 @@
-"""Make `.venv` and put in it what the course needs, with the standard library only.
+"""Make `.venv` and install in it what the course needs, with the standard library, and uv.
 
-A start that finds the stamp of an earlier, finished set-up starts no installer and needs no network.
-The stamp says for which requirements and which torch it was written; anything else is set up again.
+A start that finds the note of a finished set-up starts no installer and needs no network. The note says which
+requirements and which torch were installed; where others are asked for, uv installs again.
 """
 
 from __future__ import annotations
@@ -13,43 +13,51 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_utils.cli import environment, installer, remedies, torch_build
-from course_utils.cli.environment import MARKER, child_environment, venv_python
-from course_utils.cli.remedies import COMMAND, SetupError
+from course_utils.cli import environment, faults, installer, torch_build
+from course_utils.cli.environment import child_environment, venv_python
+from course_utils.cli.faults import COMMAND, SetupError
+from course_utils.cli.installer import Installer
 from course_utils.cli.torch_build import torch_choice
 from course_utils.this_machine import old_torch
 
 __all__ = ["COMMAND", "SetupError", "child_environment", "venv_python"]  # for the commands
 
 ROOT = Path(__file__).absolute().parents[2]
-EXTRAS = ("lab", "test", "everywhere")  # each holds the one before
-SCHEMA = 2
-STAMP = "course-stamp.json"  # the set-up was finished
+EXTRAS = ("lab", "test", "everywhere")  # each includes the one before
+MAKER = "course_utils"  # only an environment whose note names it is ever deleted
 WHEELHOUSE = "wheelhouse"  # packages beside the course: `bundle --wheelhouse` puts them there
 
 
-def prepare(extra: str, torch: str | None = None, root: Path = ROOT, name: str = ".venv") -> Path:
-    """Return the Python of an environment that has what `extra` needs, setting it up where it is missing.
+def prepare(
+    extra: str,
+    torch: str | None = None,
+    root: Path = ROOT,
+    name: str = ".venv",
+    python: str | None = None,
+) -> Path:
+    """Return the Python of an environment that has what `extra` needs, after a set-up where one is needed.
 
     Parameters
     ----------
     extra
-        An extra of pyproject.toml, of those in `EXTRAS`.
+        An extra of pyproject.toml, one of `EXTRAS`.
     torch
         As `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``.
     root
         The clone.
     name
         The environment's folder in it.
+    python
+        The Python that a new environment is made with; by default the one that runs.
 
     Raises
     ------
@@ -61,31 +69,33 @@ def prepare(extra: str, torch: str | None = None, root: Path = ROOT, name: str =
             "lab and test work in a clone of the course: git clone its repository, go into the "
             "folder, and call them there."
         )
-    venv = root / name
+    venv, work = root / name, root / ".venv.setup"
     choice = torch or os.environ.get("COURSE_TORCH") or ""
     if choice == "keep" and environment.inside(venv):
         choice = ""  # what is there stays
     choice = choice and torch_choice(choice)  # refuses nonsense before anything is made
-    if _ready(venv, extra, choice):
-        return venv_python(venv)
-    work = root / ".venv.setup"
     try:
-        work.mkdir(exist_ok=True)
-        with _one_at_a_time(work / "lock"):
-            if not _ready(venv, extra, choice):
-                _set_up(venv, extra, choice, work)
+        if not _ready(venv, extra, choice):
+            work.mkdir(exist_ok=True)
+            with _one_at_a_time(work / "lock"):
+                if not _ready(venv, extra, choice):
+                    _set_up(venv, extra, choice, work, python)
     except BrokenPipeError:  # whoever read our words has left
         raise
     except OSError as error:
-        raise SetupError(remedies.of_error(error, root)) from error
+        raise SetupError(faults.of_error(error, root)) from error
     return venv_python(venv)
 
 
 def other_python() -> Path | None:
     """Return the Python of the course's `.venv` if it was set up and is not the one running."""
     venv = ROOT / ".venv"
-    there = environment.read(venv / STAMP) and environment.version(venv)
-    return venv_python(venv) if there and not environment.inside(venv) else None
+    there = (
+        "wanted" in environment.read_note(venv)
+        and not environment.inside(venv)
+        and environment.state(venv)[0]
+    )
+    return venv_python(venv) if there else None
 
 
 def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | None = None) -> int:
@@ -101,7 +111,7 @@ def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | No
 
 
 def requirements(root: Path, extra: str) -> list[str]:
-    """Return what pyproject.toml lists for an extra, core first, as pip requirements.
+    """Return what pyproject.toml lists for an extra, core first, as requirements.
 
     Python 3.10 has no reader of TOML, so the lists are read as this project writes them; a test compares.
 
@@ -133,14 +143,19 @@ def name_of(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
 
 
-def constraints_file(root: Path) -> Path | None:
-    """Return the file of exact versions that ``COURSE_CONSTRAINTS`` names, if it names one."""
-    name = os.environ.get("COURSE_CONSTRAINTS")
-    if name and not os.access(root / name, os.R_OK):
-        raise SetupError(
-            f"COURSE_CONSTRAINTS names a file that cannot be read: {root / name}. Correct it, or unset it."
-        )
-    return root / name if name else None
+def constraints(root: Path, work: Path, *, hashes: bool) -> list[str]:
+    """Return the installer's options for the exact versions in the file that ``COURSE_CONSTRAINTS`` names.
+
+    The hashes in it are those for Linux, x86-64; elsewhere, or without `hashes`, a copy in `work` has none.
+    """
+    exact = _constraints_file(root)
+    if exact is None:
+        return []
+    if not hashes or sysconfig.get_platform() != "linux-x86_64":
+        versions = re.sub(r" --hash=\S+", "", exact.read_text(encoding="utf-8"))
+        exact = work / "versions.txt"
+        exact.write_text(versions, encoding="utf-8")
+    return ["-c", str(exact)]
 
 
 def pythons(wheelhouse: Path) -> list[str]:
@@ -151,89 +166,96 @@ def pythons(wheelhouse: Path) -> list[str]:
 
 
 def _ready(venv: Path, extra: str, choice: str) -> bool:
-    """Return whether a finished set-up serves what is asked now, without starting anything."""
-    stamp = environment.read(venv / STAMP)
-    if stamp is None or stamp.get("schema") != SCHEMA or choice not in ("", stamp["torch"]):
-        return False
-    if EXTRAS.index(stamp["extra"]) < EXTRAS.index(extra):
-        return False
-    if stamp["wanted"] != _digest(requirements(venv.parent, stamp["extra"])):
-        return False
-    if (exact := constraints_file(venv.parent)) and stamp["constraints"] != _digest(_text(exact)):
-        return False
-    return stamp["python"] == environment.version(venv) and environment.finds_course(venv)
+    """Return whether a finished set-up serves what is asked for now, without starting an installer."""
+    note, root = environment.read_note(venv), venv.parent
+    exact = _constraints_file(root)
+    return (
+        note.get("extra") in EXTRAS[EXTRAS.index(extra) :]
+        and choice in ("", note.get("torch"))
+        and note.get("wanted") == _digest(requirements(root, note["extra"]))
+        and (exact is None or note.get("constraints") == _digest(exact.read_text("utf-8")))
+        and environment.state(venv)[1]
+    )
 
 
-def _set_up(venv: Path, extra: str, choice: str, work: Path) -> None:
+def _set_up(venv: Path, extra: str, choice: str, work: Path, python: str | None) -> None:
     started, root = time.monotonic(), venv.parent
-    stamp, marker = environment.read(venv / STAMP), environment.read(venv / MARKER)
-    installed = (stamp or marker or {}).get("torch", "")
-    if stamp:  # keep up to date all that is there
-        extra = max(extra, stamp.get("extra", extra), key=EXTRAS.index)
-        choice = choice or installed
-    choice = choice or (WHEELHOUSE if (root / WHEELHOUSE).is_dir() else installed or "auto")
+    note = environment.read_note(venv)
+    finished, earlier = "wanted" in note, note.get("torch", "")
+    ours = note.get("made_by") == MAKER
+    extra = max(extra, note.get("extra", extra), key=EXTRAS.index)  # keep all that is there
+    wheelhouse = root / WHEELHOUSE
+    if not choice and not finished and wheelhouse.is_dir():
+        choice = WHEELHOUSE
+    choice = choice or earlier or "auto"
     keep = choice.startswith("keep ")
-    _warn_of_little_disk(choice, root)
-    offline = ["--no-index", "--find-links", str(root / WHEELHOUSE)]
-    source = offline if choice == WHEELHOUSE else []
-    uv = None if keep else installer.get_uv(work / "uv", sys.executable, source)
-    note = {"made_by": "course_utils", "torch": choice}
-    version = environment.version(venv)
-    usable = version is not None and (stamp is None or stamp["python"] == version)
-    usable = usable and (uv is not None or environment.ask(venv, "import pip") is not None)
-    usable = usable and (installed == choice if keep else not installed.startswith("keep "))
+
+    offline = ["--no-index", "--find-links", str(wheelhouse)]
+    program = installer.find_uv(work, [offline, []] if choice == WHEELHOUSE else [[]])
+    log = work / "install.log"
+    log.write_text("", encoding="utf-8")
+    variables = installer.uv_variables(child_environment(venv))
+    uv = Installer("uv", [program], variables, log, root)
+
+    usable = environment.state(venv)[0] and (
+        earlier == choice if keep else not earlier.startswith("keep ")
+    )
     if not usable:
-        installed = ""
         if keep and importlib.util.find_spec("torch") is None:
             raise SetupError(
                 f"--torch keep uses the torch of the Python you call, and {sys.executable} has none: "
                 "install it there, or leave --torch away."
             )
-        environment.clear(venv, ours=marker is not None)
-        python = sys.version.split()[0]
+        environment.clear(venv, ours)
+        ours, earlier = True, ""
+    note = {"made_by": MAKER if ours else "", "torch": earlier if earlier and finished else choice}
+    if not usable:
+        base = python or getattr(sys, "_base_executable", None) or sys.executable
+        python = python or sys.version.split()[0]
         _say(f"Setting up the course in {venv}, once: Python {python}, torch: {choice}")
-        environment.make(venv, note, uv, keep=keep)
-        if uv is None and not keep:  # this Python's pip may be in its environments only
-            uv = installer.get_uv(work / "uv", venv_python(venv), source)
-    elif marker is None and stamp is None:
+        venv.mkdir(exist_ok=True)
+        environment.write_note(venv, note)
+        see = ["--system-site-packages"] if keep else []
+        words = ["--quiet", "--no-project", "--allow-existing", *see, "--python", base, str(venv)]
+        uv.run("venv", *words)
+        if keep:
+            environment.show_kept_packages(venv)
+    elif not ours and not finished:
         _say(f"Using the {venv.name} that is already here; the course did not make it.")
-    elif stamp is None:
+    elif not finished:
         _say("An earlier set-up did not finish; it resumes.")
-    if not usable or marker is not None:
-        environment.write(venv / MARKER, note)
-    (venv / STAMP).unlink(missing_ok=True)
+    where = ["--python", str(venv_python(venv))]
+    environment.write_note(venv, note)
 
-    wanted, exact = requirements(root, extra), constraints_file(root)
-    env, log = child_environment(venv), work / "install.log"
-    install = installer.Installer(venv_python(venv), uv, env, log, root, exact)
-    if installed not in ("", choice) and not installed.startswith("keep "):
-        _say(f"Taking out the torch of the earlier choice ({installed}).")
-        install.uninstall("torch")
-    _say(f"Installing with {install.name}.")
-    everything = [*wanted, "pip"] if uv else wanted
+    _say(f"Installing with {uv.name}.")
+    wanted, exact = requirements(root, extra), _constraints_file(root)
+    install = ["pip", "install", *where, *constraints(root, work, hashes=True)]
+    if earlier not in ("", choice) or (earlier and ours and not finished):
+        # What is there may be of another build, with which uv would be content.
+        install += [f"--reinstall-package={package}" for package in torch_build.PACKAGES]
     if choice == WHEELHOUSE:
         try:
-            install.install([*offline, *everything])
+            uv.run(*install, *offline, *wanted, "pip")
         except SetupError as error:
-            made_for = ", ".join(pythons(root / WHEELHOUSE)) or "nothing that has PyTorch"
+            made_for = ", ".join(pythons(wheelhouse)) or "nothing that has PyTorch"
             _say(f"The packages in {WHEELHOUSE} are for {made_for}, and do not serve here: {error}")
             _say("Asking the network instead.")
             choice = "auto"
     if choice != WHEELHOUSE:
-        to_pip = [] if uv else torch_build.for_pip(choice, wanted)
-        for words in to_pip or [torch_build.for_uv(choice, everything)]:
-            install.install(words)
+        closed = installer.pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
+        index = ["--no-index"] if closed else []
+        uv.run(*install, *index, *torch_build.for_uv(choice, work), *wanted, "pip")
     environment.link_course(venv)
     if keep:
         _check_kept_torch(venv)
-    if not environment.finds_course(venv):
+    if not environment.state(venv)[1]:
         raise SetupError(
-            f"{install.name} finished, but {venv.name} does not find torch, ipykernel and the course: "
+            f"{uv.name} finished, but {venv.name} does not find torch, ipykernel and the course: "
             f"remove {venv.name} and call this again. Details: {log}"
         )
-    done = {"schema": SCHEMA, "python": environment.version(venv), "torch": choice, "extra": extra}
-    done |= {"wanted": _digest(wanted), "constraints": _digest(_text(exact) if exact else "")}
-    environment.write(venv / STAMP, done)
+    note |= {"torch": choice, "extra": extra, "wanted": _digest(wanted)}
+    note["constraints"] = _digest(exact.read_text("utf-8")) if exact else ""
+    environment.write_note(venv, note)
     _say(f"Set up in {time.monotonic() - started:.0f} s.")
 
 
@@ -247,11 +269,13 @@ def _check_kept_torch(venv: Path) -> None:
         raise SetupError(old)
 
 
-def _warn_of_little_disk(choice: str, root: Path) -> None:
-    free = shutil.disk_usage(root).free / 1e9
-    wanted = 3 if choice in ("cpu", WHEELHOUSE) or choice.startswith("keep ") else 10
-    if free < wanted:
-        _say(f"Only {free:.1f} GB are free here; the set-up may want {wanted} GB.")
+def _constraints_file(root: Path) -> Path | None:
+    name = os.environ.get("COURSE_CONSTRAINTS")
+    if name and not os.access(root / name, os.R_OK):
+        raise SetupError(
+            f"COURSE_CONSTRAINTS names a file that cannot be read: {root / name}. Correct it, or unset it."
+        )
+    return root / name if name else None
 
 
 @contextlib.contextmanager
@@ -286,10 +310,6 @@ def _locked(file: Any) -> bool:
 
 def _digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
 
 
 def _say(sentence: str) -> None:

@@ -1,8 +1,7 @@
-"""One virtual environment: make it, ask it, link the course into it."""
+"""One virtual environment: what it is used with, what is in it, and the course's note of that."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import shutil
@@ -12,11 +11,20 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from course_utils.cli import installer, remedies
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 
 WINDOWS = os.name == "nt"
-MARKER = "course-env.json"  # the course made this folder: only such a folder is ever deleted
+NOTE = "course-env.json"  # in the environment: what was installed
+
+# An environment's Python prints its version, if it is new enough, and the course's folder, if all is there.
+_STATE = """
+import importlib.util as u, os, sys
+if sys.version_info < (3, 10): sys.exit()
+print("%d.%d" % sys.version_info[:2])
+course = u.find_spec("course_utils")
+if course and all(map(u.find_spec, ("torch", "ipykernel", "pip"))):
+    print(os.path.dirname(os.path.dirname(course.origin)))
+"""
 
 
 def venv_python(venv: Path) -> Path:
@@ -48,8 +56,14 @@ def inside(venv: Path) -> bool:
     return venv.is_dir() and os.path.realpath(sys.prefix) == os.path.realpath(venv)
 
 
+def state(venv: Path) -> tuple[str, bool]:
+    """Return an environment's Python version ("" where it does not run), and whether it is complete."""
+    version, _, found = (ask(venv, _STATE) or "").partition("\n")
+    return version, os.path.isdir(found) and os.path.samefile(found, venv.parent)
+
+
 def ask(venv: Path, code: str) -> str | None:
-    """Run a line in the environment's Python, apart from this folder; return what it printed."""
+    """Run code in the environment's Python, apart from this folder; return what it printed."""
     try:
         answer = subprocess.run(
             [str(venv_python(venv)), "-E", "-X", "utf8", "-c", code],
@@ -65,53 +79,23 @@ def ask(venv: Path, code: str) -> str | None:
     return answer.stdout.strip() if answer.returncode == 0 else None
 
 
-def version(venv: Path) -> str | None:
-    """Return ``"3.12"`` for an environment whose Python runs and is new enough."""
-    code = "import sys; sys.version_info < (3, 10) and sys.exit(3)"
-    return ask(venv, code + "; print('%d.%d' % sys.version_info[:2])")
+def read_note(venv: Path) -> dict[str, Any]:
+    """Return the note in an environment; empty where there is none that can be read."""
+    try:
+        found = json.loads((venv / NOTE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
-def finds_course(venv: Path) -> bool:
-    """Return whether the environment has PyTorch, a kernel and pip, and the course of its own clone."""
-    code = (
-        "import importlib.util as u, os; print(all(map(u.find_spec, ('torch', 'ipykernel', 'pip')))"
-    )
-    code += " and os.path.dirname(os.path.dirname(u.find_spec('course_utils').origin)))"
-    found = ask(venv, code)
-    return found is not None and os.path.isdir(found) and os.path.samefile(found, venv.parent)
+def write_note(venv: Path, content: dict[str, Any]) -> None:
+    """Write a note that is there whole or not at all."""
+    part = venv / f"{NOTE}.part"
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, venv / NOTE)
 
 
-def make(venv: Path, marker: dict[str, Any], uv: str | None, *, keep: bool) -> None:
-    """Make an environment, which notes `marker`: by uv, without pip, which then comes with the packages, or by `venv`.
-
-    With `keep` it sees the packages of the Python that runs.
-    """
-    if not uv and not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
-        raise SetupError(remedies.no_venv())
-    venv.mkdir(exist_ok=True)
-    write(venv / MARKER, marker)
-    base = getattr(sys, "_base_executable", None) or sys.executable
-    call, env = [base, "-m", "venv", *(["--system-site-packages"] if keep else [])], None
-    if uv:
-        call = [uv, "venv", "--quiet", "--no-project", "--allow-existing", "--python", base]
-        env = installer.uv_variables(os.environ)
-    done = subprocess.run([*call, str(venv)], env=env, capture_output=True, text=True, check=False)
-    said = done.stdout + done.stderr
-    if done.returncode and "ensurepip" in said:
-        raise SetupError(remedies.no_venv())
-    if done.returncode:
-        raise SetupError(
-            remedies.of_output(said, venv.parent)
-            or f"{venv.name} was not made: {remedies.last_words(said)}. Remove it and call this again."
-        )
-    if keep and sys.prefix != sys.base_prefix:  # show it the packages of that virtual environment
-        places = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
-        lines = [f"import site; site.addsitedir({place!a})\n" for place in places]
-        # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
-        (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
-
-
-def clear(venv: Path, *, ours: bool) -> None:
+def clear(venv: Path, ours: bool) -> None:
     """Make room for a new environment; never delete what the course did not make."""
     if not os.path.lexists(venv) or (venv.is_dir() and not any(venv.iterdir())):
         return
@@ -137,20 +121,13 @@ def link_course(venv: Path) -> None:
     (packages / "course_utils.pth").write_text(link + "\n", encoding="utf-8")
 
 
-def read(path: Path) -> dict[str, Any] | None:
-    """Return a note that the course wrote, None where there is none."""
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found if isinstance(found, dict) else None
-
-
-def write(path: Path, content: dict[str, Any]) -> None:
-    """Write a note that is there whole or not at all."""
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+def show_kept_packages(venv: Path) -> None:
+    """Let a new environment see the packages of the one whose Python runs, if any: they have the torch."""
+    if sys.prefix != sys.base_prefix:
+        places = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
+        lines = [f"import site; site.addsitedir({place!a})\n" for place in places]
+        # By its name it is read after course_utils.pth: the clone's own course_utils comes first.
+        (_packages(venv) / "torch_to_keep.pth").write_text("".join(lines), encoding="ascii")
 
 
 def _packages(venv: Path) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,10 @@ class Clone:
         return {line[3:] for line in lines}
 
     def news(self, commit: str, since: Iterable[str] = ("HEAD",)) -> dict[str, str]:
-        """Return what a commit has changed since the last one here, ``()``: since the files: ``A``, ``M``, ``D`` by path."""
+        """Return what a commit has changed since the last one here (``()``: since the files).
+
+        It is ``A``, ``M`` or ``D`` by path.
+        """
         words = self.git("diff", "--name-status", "--no-renames", "-z", *since, commit).split("\0")
         return dict(zip(words[1::2], words[0::2], strict=False))
 

@@ -1,27 +1,25 @@
-"""Install packages with uv, in seconds, or with pip where uv cannot be had.
-
-On a terminal they draw their own progress; elsewhere their chief lines are printed and all of them
-go to a file. A failure becomes one sentence.
-"""
+"""Run uv, which makes environments and installs packages. Where it is missing, pip fetches it."""
 
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import shutil
 import ssl
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.cli import remedies
-from course_utils.cli.remedies import SetupError
+from course_utils.cli import faults
+from course_utils.cli.environment import venv_python
+from course_utils.cli.faults import SetupError
 
 OLDEST_UV = (0, 9)  # knows --torch-backend and the indexes of CUDA 13
-# What pip was told of the way to its packages, by file or variable, in uv's words: pip's mirror serves uv too.
+# pip's settings for reaching packages, and uv's variables for the same: a mirror set for pip serves uv too.
 PIP_TO_UV = {
     "index-url": "UV_DEFAULT_INDEX",
     "extra-index-url": "UV_INDEX",
@@ -31,84 +29,56 @@ PIP_TO_UV = {
     "default-timeout": "UV_HTTP_TIMEOUT",
     "cert": "SSL_CERT_FILE",
     "proxy": "HTTPS_PROXY",
-    "no-index": "",  # an option of uv's without a variable
+    "no-index": "",  # an option of uv without a variable
 }
-# Variables of uv that say how packages are reached; the others could lead it to another Python or project.
+# uv's variables for reaching packages; the others could lead it to another Python or project.
 UV_KEPT = re.compile(
     "UV_(DEFAULT_INDEX|EXTRA_INDEX.*|INDEX.*|FIND_LINKS|INSECURE_HOST|KEYRING_PROVIDER|HTTP_.*|OFFLINE"
     "|SYSTEM_CERTS|NATIVE_TLS|CACHE_DIR|NO_CACHE|LINK_MODE|CONCURRENT_.*|CUDA_DRIVER_VERSION|AMD_GPU.*)"
 )
-CHIEF = re.compile(
-    r"\s*(Resolved|Downloading|Downloaded|Prepared|Installed|Installing collected)\b"
-)
+CHIEF = re.compile(r"\s*(Resolved|Downloading|Downloaded|Prepared|Installed)\b")
 
 
+@dataclass
 class Installer:
-    """The uv, or where that is None the pip, that fills an environment.
+    """A program that installs packages, and how it is run.
 
     Parameters
     ----------
-    python, uv, env
-        The environment's Python, the uv, and the variables either runs with.
+    name, call
+        Its name, and the command that starts it.
+    env
+        The environment variables that it runs with.
     log
-        The file that gets what is printed where there is no terminal, or a failure.
+        The file that gets its output where there is no terminal, or where it failed.
     root
         The clone, for what is said about disk and rights.
-    constraints
-        A file of exact versions; hashes in it are those for Linux, x86-64, and pip would want all or none.
     """
 
-    def __init__(
-        self,
-        python: Path,
-        uv: str | None,
-        env: Mapping[str, str],
-        log: Path,
-        root: Path,
-        constraints: Path | None,
-    ) -> None:
-        self.name = "uv" if uv else "pip"
-        self.env = uv_variables(env) if uv else env
-        self.call = [uv, "pip"] if uv else [str(python), "-u", "-X", "utf8", "-m", "pip"]
-        self.where = ["--python", str(python)] if uv else []
-        if constraints and not (uv and sysconfig.get_platform() == "linux-x86_64"):
-            versions = re.sub(r" --hash=\S+", "", constraints.read_text(encoding="utf-8"))
-            constraints = log.with_name("versions.txt")
-            constraints.write_text(versions, encoding="utf-8")
-        self.which = ["-c", str(constraints)] if constraints else []
-        self.log, self.root = log, root
-        self.terminal = sys.stdout.isatty() and sys.stderr.isatty()
-        log.write_text("", encoding="utf-8")
+    name: str
+    call: Sequence[str]
+    env: Mapping[str, str]
+    log: Path
+    root: Path
 
-    def install(self, what: Sequence[str]) -> None:
-        """Install requirements; raise `SetupError` with the reason and the remedy where that fails."""
-        offline = self.where and pip_settings().get("no-index", "0").lower() in ("1", "true", "yes")
-        closed = ["--no-index"] if offline and "--no-index" not in what else []
-        self._do(["install", *self.where, *self.which, *closed, *what])
+    def run(self, *words: str) -> None:
+        """Run it with these arguments; raise `SetupError` with the reason where it fails.
 
-    def wheels(self, what: Sequence[str], folder: Path) -> None:
-        """Put the wheels of requirements, and of all they need, into a folder, with pip."""
-        self._do(["wheel", *self.which, "--wheel-dir", str(folder), *what])
-
-    def uninstall(self, package: str) -> None:
-        """Take a package out, if it is there."""
-        self._listen(["uninstall", *(self.where or ["--yes"]), package])
-
-    def _do(self, words: Sequence[str]) -> None:
-        """Run; what failed before the learner's eyes is run once more, to learn the reason."""
-        if self.terminal:
+        On a terminal it shows its own progress; what failed there is run once more, to learn the reason.
+        """
+        if sys.stdout.isatty() and sys.stderr.isatty():
             if subprocess.call([*self.call, *words], env=self.env) == 0:
                 return
             print("That failed; trying once more.", flush=True)
-        status, said = self._listen(words)
+        status, said = self._output(words)
         if status:
-            reason = remedies.of_output(said, self.root) or (
-                f"{self.name} stopped: {remedies.last_words(said)}. Call this again to try once more."
+            reason = faults.of_output(said, self.root) or (
+                f"{self.name} stopped: {faults.last_words(said)}. Call this again to try once more."
             )
             raise SetupError(f"{reason} Details: {self.log}")
 
-    def _listen(self, words: Sequence[str]) -> tuple[int, str]:
-        """Run; print the chief lines, keep all of them; return the exit status and what was said."""
+    def _output(self, words: Sequence[str]) -> tuple[int, str]:
+        """Run it, print the chief lines and log all; return the exit status and the output."""
         said = []
         with (
             self.log.open("a", encoding="utf-8", buffering=1) as log,
@@ -135,34 +105,36 @@ class Installer:
         return process.returncode, "".join(said)
 
 
-def get_uv(folder: Path, python: Path | str, source: Sequence[str]) -> str | None:
-    """Return a uv that works: of the PATH, else its wheel in a folder of its own; None where pip must do.
+def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:
+    """Return the path of a uv that works: the one on the PATH, or one that pip puts into a folder of its own.
 
     Parameters
     ----------
-    folder
-        Where the wheel goes; no environment is changed.
-    python
-        A Python whose pip can fetch it.
-    source
-        Options that say from where.
+    work
+        The folder in which the folder ``uv`` is made; no environment is changed.
+    sources
+        For each place to take uv from, in turn, pip's options.
     """
-    if os.environ.get("COURSE_INSTALLER") == "pip":
-        return None
-    call = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    call += ["--retries", "1", "--no-deps", "--upgrade", "--target", str(folder), *source, "uv"]
-    for attempt in range(2):
-        for found in (shutil.which("uv"), shutil.which("uv", path=str(folder / "bin"))):
-            if found and _uv_version(found) >= OLDEST_UV:
-                return found
-        if attempt == 0:
-            env = os.environ | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
-            subprocess.run(call, env=env, capture_output=True, check=False)
-    return None
+    folder = work / "uv"
+    if found := _working_uv(folder):
+        return found
+    python = sys.executable
+    if importlib.util.find_spec("pip") is None:
+        python = _python_with_pip(work / "pip")
+    call = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--upgrade"]
+    call += ["--retries", "1", "--no-deps", "--target", str(folder)]
+    env = os.environ | {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0"}
+    said = ""
+    for source in sources:
+        done = _captured([*call, *source, "uv"], env)
+        if found := _working_uv(folder):
+            return found
+        said = done.stderr + done.stdout
+    raise SetupError(faults.of_output(said, work.parent) or faults.SENTENCES["uv"])
 
 
 def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return variables for uv: what would mislead it is gone, and what pip was told is handed on."""
+    """Return environment variables for uv: without those that would mislead it, and with pip's settings."""
     kept = {k: v for k, v in env.items() if not k.startswith("UV_") or UV_KEPT.fullmatch(k)}
     told = pip_settings()
     told["find-links"] = ",".join(told.get("find-links", "").split())
@@ -180,9 +152,8 @@ def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def pip_settings() -> dict[str, str]:
-    """Return what pip's files and variables say of the way to its packages."""
-    call = [sys.executable, "-X", "utf8", "-m", "pip", "config", "list"]
-    listed = subprocess.run(call, capture_output=True, encoding="utf-8", check=False).stdout
+    """Return what pip's files and variables say about reaching packages."""
+    listed = _captured([sys.executable, "-X", "utf8", "-m", "pip", "config", "list"]).stdout
     lines = re.findall(r"(?m)^(?:global|install)\.([\w-]+)=(.*)$", listed)
     found = {name: str(ast.literal_eval(text)) for name, text in lines}
     for name in PIP_TO_UV:  # a Python without pip lists nothing, not even its variables
@@ -190,10 +161,36 @@ def pip_settings() -> dict[str, str]:
     return {name: text for name, text in found.items() if text}
 
 
+def _working_uv(folder: Path) -> str | None:
+    for found in (shutil.which("uv"), shutil.which("uv", path=str(folder / "bin"))):
+        if found and _uv_version(found) >= OLDEST_UV:
+            return found
+    return None
+
+
 def _uv_version(uv: str) -> tuple[int, ...]:
     try:
-        done = subprocess.run([uv, "--version"], capture_output=True, text=True, check=False)
+        said = _captured([uv, "--version"]).stdout
     except OSError:  # a uv of another system, or one that may not run
         return ()
-    found = re.match(r"uv (\d+)\.(\d+)", done.stdout)
+    found = re.match(r"uv (\d+)\.(\d+)", said)
     return tuple(map(int, found.groups())) if found else ()
+
+
+def _python_with_pip(folder: Path) -> str:
+    """Return the Python of an environment that `venv` makes with a pip in it."""
+    if not (importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")):
+        raise SetupError(faults.no_venv())
+    done = _captured([sys.executable, "-m", "venv", str(folder)])
+    if done.returncode:
+        said = done.stdout + done.stderr
+        raise SetupError(faults.of_output(said, folder.parents[1]) or faults.no_venv())
+    return str(venv_python(folder))
+
+
+def _captured(
+    call: Sequence[str], env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        call, env=env, capture_output=True, encoding="utf-8", errors="replace", check=False
+    )

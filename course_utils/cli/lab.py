@@ -11,27 +11,27 @@ from pathlib import Path
 
 import course_language
 from course_language import notebooks
-from course_utils.cli import bootstrap, environment
+from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
 
 LESSON = "00_start_here.ipynb"
 
-# Run in .venv. The first prints the versions and the kernel of the notebooks, which must be this Python;
-# the others load what a learner's first cells and JupyterLab will load.
-VERSIONS = """
-import sys
+# Run in .venv: print the versions, load what a learner's first cells and JupyterLab load, and check that the
+# kernel of the notebooks is this Python.
+CHECK = """
+import importlib, sys
 from importlib.metadata import version
 from jupyter_client.manager import KernelManager
-for package in sys.argv[1:]:
+for package in sys.argv[1].split():
     print(f"  {package} {version(package)}")
+for module in sys.argv[2].split():
+    importlib.import_module(module)
 kernel = KernelManager(kernel_name="python3").format_kernel_cmd()[0]
 if kernel != sys.executable:
     sys.exit(f"the notebooks' kernel is {kernel}, and not {sys.executable}")
 print(f"  kernel {kernel}")
 """
-IMPORTS = "import importlib, sys; [*map(importlib.import_module, sys.argv[1:])]"
-CHECKED = "course-checked.json"  # the versions that were seen to import
 MODULES = {"ipython": "IPython", "pyyaml": "yaml"}
 
 
@@ -79,26 +79,12 @@ def command(python: Path, args: argparse.Namespace, root: Path = ROOT) -> list[s
 
 
 def _check(python: Path, env: dict[str, str]) -> int:
-    """Load everything once; later see whether the versions are still those that were loaded."""
+    """Load everything once; return 0 where that works, else 1."""
     names = [bootstrap.name_of(item) for item in bootstrap.requirements(ROOT, "lab")]
-    note = ROOT / ".venv" / CHECKED
-    call = [str(python), "-X", "utf8", "-c", VERSIONS, *names]
-    listed = subprocess.run(
-        call, env=env, cwd=ROOT / "notebooks", stdout=subprocess.PIPE, encoding="utf-8", check=False
-    )
-    print(listed.stdout, end="", flush=True)
-    works = listed.returncode == 0
-    if works and environment.read(note) != {"versions": listed.stdout}:
-        modules = [MODULES.get(name, name) for name in names if name != "jupyterlab"]
-        calls = (["-c", IMPORTS, *modules, "course_utils"], ["-m", "jupyterlab", "--version"])
-        loads = [
-            subprocess.Popen([str(python), *words], env=env, stdout=subprocess.DEVNULL)
-            for words in calls
-        ]
-        works = [load.wait() for load in loads] == [0, 0]
-        if works:
-            environment.write(note, {"versions": listed.stdout})
-    if not works:
+    modules = [MODULES.get(name, name) for name in names]
+    call = [str(python), "-X", "utf8", "-c", CHECK, " ".join(names)]
+    call.append(" ".join([*modules, "course_utils"]))
+    if subprocess.run(call, env=env, cwd=ROOT / "notebooks", check=False).returncode:
         print(
             "The environment does not work (the lines above say why): remove .venv and call this "
             "again.",

@@ -1,4 +1,4 @@
-"""Which build of PyTorch is asked for, in words that uv and pip take."""
+"""Which build of PyTorch is asked for, and what uv is told of it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import shutil
 import sys
 from pathlib import Path
 
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 
+PACKAGES = ("torch", "torchvision")  # of one build
 INDEX = "https://download.pytorch.org/whl/"
 WINDOWS_CUDA = "cu130"  # `cuda` there, where PyPI's torch has no CUDA; checked 2026-11
 
@@ -63,27 +64,37 @@ def torch_choice(asked: str) -> str:
     )
 
 
-def for_uv(choice: str, wanted: list[str]) -> list[str]:
-    """Return the words of ``uv pip install`` for what is wanted; uv knows which driver needs which build."""
+def for_uv(choice: str, work: Path) -> list[str]:
+    """Return what ``uv pip install`` is told of a choice; uv knows which driver needs which build.
+
+    Parameters
+    ----------
+    choice
+        As `torch_choice` returns it.
+    work
+        A folder for a file that uv reads.
+    """
     if choice == "cuda" and sys.platform == "win32":
         choice = WINDOWS_CUDA
     if choice in ("auto", "cpu") or _is_index(choice):
-        return ["--torch-backend", choice, *wanted]
-    return list(wanted) if choice == "cuda" else [choice, *wanted]
+        return ["--torch-backend", choice]
+    if choice.startswith("keep "):  # a marker that is never true: nothing installs another torch
+        none = work / "kept.txt"
+        lines = [f"{package}; python_version < '0'\n" for package in PACKAGES]
+        none.write_text("".join(lines), encoding="utf-8")
+        return ["--overrides", str(none)]
+    return [] if choice == "cuda" else [choice]
 
 
-def for_pip(choice: str, wanted: list[str]) -> list[list[str]]:
-    """Return the words of each ``pip install`` for what is wanted; pip has one index at a time."""
-    torch = [item for item in wanted if re.match(r"torch(vision)?\b(?!-)", item)]  # of one build
-    if choice.startswith("keep "):
-        return [[item for item in wanted if not re.match(r"torch\b(?!-)", item)]]
+def index_of(choice: str) -> str | None:
+    """Return PyTorch's own index that has the build of a choice; None where PyPI, or a mirror, has it."""
     if choice == "auto":
         choice = "cuda" if shutil.which("nvidia-smi") else "cpu"
     if choice == "cuda" and sys.platform == "win32":
         choice = WINDOWS_CUDA
     if _is_index(choice) or (choice == "cpu" and sys.platform != "darwin"):
-        return [["--index-url", INDEX + choice, *torch], wanted]
-    return [wanted if choice in ("cpu", "cuda") else [choice, *wanted]]
+        return INDEX + choice
+    return None
 
 
 def _is_index(choice: str) -> bool:

@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 
 from course_utils.cli.bootstrap import ROOT
+from course_utils.cli.faults import COMMAND, SetupError
 from course_utils.cli.git import Clone
-from course_utils.cli.remedies import COMMAND, SetupError
 from course_utils.set_aside import RELOAD, set_aside
 
 _NOTEBOOK = re.compile(r"notebooks/(?:\w+/)?[^/]+\.ipynb")
@@ -89,7 +89,7 @@ def _both_changed(paths: list[str]) -> str:
 
 
 def _advance(clone: Clone, newest: str, both: dict[str, bool], news: _ByPath) -> _ByPath:
-    """Set the learner's notebooks aside and go forward, or put them back; return their dated names by path in the clone."""
+    """Set the learner's notebooks aside and go forward, or put them back; return their new names by path."""
     moved: dict[Path, Path] = {}
     try:
         for name, own in both.items():

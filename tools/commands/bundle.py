@@ -10,14 +10,14 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from course_utils.cli import bootstrap, torch_build
 from course_utils.cli.bootstrap import ROOT, WHEELHOUSE
+from course_utils.cli.faults import SetupError
 from course_utils.cli.git import Clone
 from course_utils.cli.installer import Installer
-from course_utils.cli.remedies import SetupError
 from course_utils.files import replacing
 from tools.commands import refuse
 
@@ -122,14 +122,14 @@ def _bundle(args: argparse.Namespace, root: Path, scratch: Path, torch: str, out
     log = root / "dist" / "bundle.log"
     log.parent.mkdir(exist_ok=True)
     env = os.environ | {"SOURCE_DATE_EPOCH": seconds}
-    exact = bootstrap.constraints_file(root)
-    pip = Installer(Path(sys.executable), None, env, log, root, exact)
+    log.write_text("", encoding="utf-8")
+    pip = Installer("pip", [sys.executable, "-X", "utf8", "-m", "pip"], env, log, root)
     files = {name: scratch / "source" / name for name in modes}
     lessons = [name for name in modes if re.fullmatch(r"notebooks/[^/]+\.ipynb", name)]
     # Where there is no git, `reset` and `catch_up` take these.
     files |= {f"course_utils/{name}": files[name] for name in lessons}
     print("Building the course's own wheel.", flush=True)
-    pip.wheels(["--no-deps", str(scratch / "source")], scratch / "wheel")
+    make_wheels(pip, ["--no-deps", str(scratch / "source")], scratch / "wheel")
     (wheel,) = (scratch / "wheel").glob("*.whl")
     files[wheel.name] = wheel
     network = "The first start fetches PyTorch and JupyterLab, and needs a network."
@@ -155,19 +155,29 @@ def _archive(clone: Clone, packed: Path, folder: Path) -> dict[str, int]:
     return {i.filename: 0o755 if i.external_attr >> 16 & 0o100 else 0o644 for i in files}
 
 
+def make_wheels(pip: Installer, what: Sequence[str], folder: Path) -> None:
+    """Put the wheels of requirements, and of all that these need, into a folder."""
+    exact = bootstrap.constraints(pip.root, pip.log.parent, hashes=False)  # pip checks all or none
+    pip.run("wheel", *exact, "--wheel-dir", str(folder), *what)
+
+
 def _gather(pip: Installer, wheelhouse: Path, wanted: list[str], torch: str) -> None:
-    """Add to a wheelhouse what this Python needs."""
+    """Add to a wheelhouse what this Python needs, pip and uv among it."""
     print(f"Fetching packages (torch: {torch}) into {wheelhouse}.", flush=True)
     wheelhouse.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=wheelhouse) as folder:
         fresh = Path(folder)
         links = [word for place in (wheelhouse, fresh) for word in ("--find-links", str(place))]
-        # With uv the set-up takes seconds, and uv's environments get their pip from here.
-        for step in torch_build.for_pip(torch, [*wanted, "pip", "uv"]):
-            if built := list(fresh.glob("torch-*.whl")):  # of PyTorch's own index: keep to it
-                step = [word for word in step if bootstrap.name_of(word) != "torch"]
-                step.append(f"torch=={built[0].name.split('-')[1]}")
-            pip.wheels([*links, *step], fresh)
+        everything = [*wanted, "pip", "uv"]
+        index = torch_build.index_of(torch)
+        if index:  # pip asks one index at a time: first for PyTorch
+            of_torch = [item for item in wanted if bootstrap.name_of(item) in torch_build.PACKAGES]
+            make_wheels(pip, [*links, "--index-url", index, *of_torch], fresh)
+            (built,) = fresh.glob("torch-*.whl")
+            everything.append(f"torch=={built.name.split('-')[1]}")
+        elif torch not in ("auto", "cpu", "cuda"):
+            everything.append(torch)
+        make_wheels(pip, [*links, *everything], fresh)
         for path in fresh.glob("*.whl"):
             path.replace(wheelhouse / path.name)
 

@@ -1,19 +1,17 @@
-"""The pairs of Python and PyTorch that the course is tested with: ``.ci/pairs/NAME.txt``, exact versions each."""
+"""The pairs of Python and PyTorch that the course is tested with: ``.ci/pairs/NAME.txt``, exact versions."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_utils.cli.remedies import SetupError
+from course_utils.cli.faults import SetupError
 
 
 @dataclass(frozen=True)
@@ -80,49 +78,6 @@ def _executable(call: list[str], version: str) -> str | None:
     done = subprocess.run([*call, "-c", code], capture_output=True, text=True, check=False)
     found, _, path = done.stdout.strip().partition(" ")
     return path if done.returncode == 0 and found == version else None
-
-
-def run_each(pairs: Sequence[Pair], words: Sequence[str], root: Path) -> int:
-    """Run ``test`` with these ``words`` for each pair, with the pair's Python, and print one table; 0 if all passed."""
-    rows = []
-    for pair in pairs:
-        print(f"\n==== {pair.name}: Python {pair.python}, {pair.torch}", flush=True)
-        with tempfile.TemporaryDirectory() as folder:
-            summary = Path(folder) / "summary.json"
-            call = ["-m", "course_utils", "test", "--pair", pair.name, *words]
-            try:
-                python = find_python(pair.python)
-            except SetupError as error:
-                print(error, file=sys.stderr)
-                rows.append((pair, 1, []))
-                continue
-            env = os.environ | {"COURSE_TEST_SUMMARY": str(summary)}
-            status = subprocess.run([python, *call], cwd=root, env=env, check=False).returncode
-            stages = json.loads(summary.read_text("utf-8")) if summary.is_file() else []
-        rows.append((pair, status, stages))
-    print("\n" + table(rows), flush=True)
-    return int(any(status for _, status, _ in rows))
-
-
-def table(rows: Sequence[tuple[Pair, int, list[dict]]]) -> str:
-    """Return pairs against stages: tests passed, failed, and minutes."""
-    names = list(dict.fromkeys(stage["name"] for _, _, stages in rows for stage in stages))
-    lines = [["pair", "Python", "PyTorch", *names, "minutes"]]
-    for pair, status, stages in rows:
-        of = {stage["name"]: stage for stage in stages}
-        cells = [
-            f"{of[name]['passed']} passed, {of[name]['failed']} failed" if name in of else "not run"
-            for name in names
-        ]
-        minutes = sum(stage["seconds"] for stage in stages) / 60
-        verdict = "FAILED" if status else ""
-        torch = pair.torch.removeprefix("torch==")
-        lines.append([pair.name, pair.python, torch, *cells, f"{minutes:.1f} {verdict}".rstrip()])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
-        for line in lines
-    )
 
 
 def main(versions: Sequence[str]) -> int:

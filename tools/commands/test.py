@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,10 +17,9 @@ from pathlib import Path
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
-from tools.commands.pairs import all_pairs, find_python, run_each
+from tools.commands.pairs import all_pairs, find_python
 
 NO_TESTS = 5  # pytest's status where it found no test
-KINDS = ("passed", "failed", "skipped")
 # tests/conftest.py has the order.
 TOGETHER = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
@@ -88,13 +86,14 @@ COMPAT = (
         "notebooks, traces, loops, checkpoints and templates",
         "tests",
         "checkpoints claims core fidelity templates traces",
-        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or _bit_ or fidelity",
+        "in_a_notebook or shipped_trace or barest or step_trains or learns_on or sharded or one_rank or "
+        "_bit_ or fidelity",
     ),
 )
 
 
 TRANSLATED = "colab"
-"""The pair on which the lessons run in the other languages: their code is the same, as a quick test sees to."""
+"""The pair on which the lessons run in the other languages: a quick test sees that their code is the same."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,8 +109,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--compat",
         action="store_true",
-        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as shipped, "
-        "every answer to an exercise (with --pair the default)",
+        help="what another PyTorch can break: the quick tests, the simulated device, every lesson as "
+        "shipped, every answer to an exercise (with --pair the default)",
     )
     which.add_argument(
         "--full", action="store_true", help="the plain test (without --pair the default)"
@@ -127,71 +126,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Set up, then run every stage; 1 if one of them fails."""
-    if args.pair:
-        return _with_pairs(args)
-    python = bootstrap.prepare("everywhere" if args.everywhere else "test", args.torch)
-    return run_stages(python, stages_of(args), args.rest)
+    extra = "everywhere" if args.everywhere else "test"
+    if not args.pair:
+        return _status(run_stages(bootstrap.prepare(extra, args.torch), stages_of(args), args.rest))
+    known = all_pairs(ROOT)
+    names = list(known) if args.pair == "all" else args.pair.split(",")
+    if wrong := [name for name in names if name not in known]:
+        raise SetupError(f"There is no pair {wrong[0]}: choose from {', '.join(known)}, or all.")
+    torch, rows, failed = args.torch or os.environ.get("COURSE_TORCH"), [], 0
+    for pair in map(known.__getitem__, names):
+        print(f"\n==== {pair.name}: Python {pair.python}, {pair.torch}", flush=True)
+        started = time.monotonic()
+        os.environ["COURSE_CONSTRAINTS"] = str(pair.file)
+        os.environ["COURSE_TORCH"] = torch or pair.torch  # also for tests that make an environment
+        try:
+            made_with = find_python(pair.python)
+            python = bootstrap.prepare(extra, name=f".venv.{pair.name}", python=made_with)
+            total = run_stages(python, stages_of(args, pair.name), args.rest)
+        except SetupError as error:
+            print(error, file=sys.stderr)
+            total = Counter(failed=1)
+        failed |= _status(total)
+        minutes = (time.monotonic() - started) / 60
+        row = f"  {pair.name:<12} Python {pair.python:<5} {pair.torch:<20} "
+        rows.append(f"{row}{total['passed']} passed, {total['failed']} failed, {minutes:.1f} min")
+    print("\n" + "\n".join(rows), flush=True)
+    return failed
 
 
-def stages_of(args: argparse.Namespace) -> Sequence[Stage]:
-    """Return the stages that the options ask for."""
+def stages_of(args: argparse.Namespace, pair: str | None = None) -> Sequence[Stage]:
+    """Return the stages that the options ask for, for one pair or none."""
     if args.everywhere:
         return EVERYWHERE
-    if args.compat or (args.pair and not args.quick and not args.full):
-        lessons = "test_translated_lessons.py" if args.pair == TRANSLATED else "test_as_shipped.py"
+    if args.compat or (pair and not args.quick and not args.full):
+        lessons = "test_translated_lessons.py" if pair == TRANSLATED else "test_as_shipped.py"
         return [
             _lessons(lessons) if stage.name == "lessons as shipped" else stage for stage in COMPAT
         ]
     return [*LINT, *QUICK, *(() if args.quick else FULL)]
 
 
-def _with_pairs(args: argparse.Namespace) -> int:
-    """Run one pair here if this is its Python; else start each with its own."""
-    known = all_pairs(ROOT)
-    names = list(known) if args.pair == "all" else args.pair.split(",")
-    if wrong := [name for name in names if name not in known]:
-        raise SetupError(f"There is no pair {wrong[0]}: choose from {', '.join(known)}, or all.")
-    pairs = [known[name] for name in names]
-    if len(pairs) > 1 or find_python(pairs[0].python) != sys.executable:
-        asked = [
-            f"--{name}" for name in ("quick", "everywhere", "compat", "full") if vars(args)[name]
-        ]
-        torch = ["--torch", args.torch] if args.torch else []
-        return run_each(pairs, [*asked, *torch, *(["--", *args.rest] if args.rest else [])], ROOT)
-    os.environ["COURSE_CONSTRAINTS"] = str(pairs[0].file)
-    torch = args.torch or os.environ.get("COURSE_TORCH") or pairs[0].torch
-    os.environ["COURSE_TORCH"] = torch  # for the tests that make an environment of their own
-    extra = "everywhere" if args.everywhere else "test"
-    python = bootstrap.prepare(extra, torch, name=f".venv.{pairs[0].name}")
-    return run_stages(python, stages_of(args), args.rest)
-
-
-def run_stages(python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT) -> int:
-    """Run stages with the Python that has ruff and pytest, and sum up; 0 if each passed and at least one test ran.
+def run_stages(
+    python: Path, stages: Sequence[Stage], rest: list[str], root: Path = ROOT
+) -> Counter[str]:
+    """Run stages with the Python that has ruff and pytest; return how many tests ran, passed and failed.
 
     ``rest`` are words for every pytest. With them a stage may find no test, as long as another one does.
     """
-    summary = os.environ.pop("COURSE_TEST_SUMMARY", None)  # for the table of several pairs
     env = bootstrap.child_environment(python.parents[1])
     total: Counter[str] = Counter()
-    lines, noted = [], []
+    lines = []
     for stage in stages:
         print(f"\n== {stage.name}", flush=True)
         started = time.monotonic()
         counts = _run(python, stage, rest, env, root)
         total += counts
         verdict = "failed" if counts["failed"] else "passed" if counts["passed"] else "no test"
-        seconds = time.monotonic() - started
-        lines.append(f"  {verdict:<7} {seconds:6.1f} s  {stage.name}")
-        noted.append({"name": stage.name, "seconds": seconds, **{k: counts[k] for k in KINDS}})
+        lines.append(f"  {verdict:<7} {time.monotonic() - started:6.1f} s  {stage.name}")
     if not total["tests"]:
         total["failed"] += 1
         lines.append("  failed            no test ran")
     print("\n" + "\n".join(lines))
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     print(f"{total['passed']} passed, {total['failed']} failed{skipped}", flush=True)
-    if summary:
-        Path(summary).write_text(json.dumps(noted), encoding="utf-8")
+    return total
+
+
+def _status(total: Counter[str]) -> int:
     return 1 if total["failed"] else 0
 
 

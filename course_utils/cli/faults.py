@@ -1,4 +1,4 @@
-"""What can stop a set-up, each in one sentence that names the remedy."""
+"""What can stop a set-up: signs in what a program printed, and for each the sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ _SIGNS = {
     r"|error sending request|operation timed out|connection closed": "network",
     r"Permission denied|([Ee]rrno|os error) (13|30)\b|Read-only file|(WinE|os e)rror 5\b": "right",
     "Hash mismatch": "hash",
+    r"No matching distribution found for uv\b": "uv",
     "ResolutionImpossible|conflicting dependencies": "contradiction",
     r"No matching distribution found for (?P<what>\S+)": "missing",
     r"(?P<what>\S+) (was|were) not found in the|no versions? of (?P<of>\S+)": "missing",
@@ -33,28 +34,31 @@ _SIGNS = {
 }
 
 
-_SENTENCES = {
-    "length": "A path is too long for Windows: clone the course into a short folder such as C:\\course, or "
-    "switch long paths on (https://pip.pypa.io/warnings/enable-long-paths).",
-    "certificate": "The certificate of the package index is not trusted here, which is usual behind a company "
-    "proxy: set PIP_CERT to your company's certificate file and call this again.",
-    "network": "The package index cannot be reached: connect to the network (behind a proxy, set HTTPS_PROXY) "
-    "and call this again; what was downloaded is kept.",
-    "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the network, "
-    f"or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux it is larger, "
-    "because it carries CUDA).",
-    "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do not use it; ask "
-    "where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with another one.",
+SENTENCES = {
+    "length": "A path is too long for Windows: clone the course into a short folder such as C:\\course, "
+    "or switch long paths on (https://pip.pypa.io/warnings/enable-long-paths).",
+    "certificate": "The certificate of the package index is not trusted here, which is usual behind a "
+    "company proxy: set PIP_CERT to your company's certificate file and call this again.",
+    "network": "The package index cannot be reached: connect to the network (behind a proxy, set "
+    "HTTPS_PROXY) and call this again; what was downloaded is kept.",
+    "pytorch": "PyTorch's own package index, download.pytorch.org, cannot be reached: connect to the "
+    f"network, or call  {COMMAND} lab --torch torch  to take the build of PyPI or of your mirror (on Linux "
+    "it is larger, because it carries CUDA).",
+    "hash": "The package index gave another file than the one whose hash COURSE_CONSTRAINTS holds: do "
+    "not use it; ask where the index (UV_DEFAULT_INDEX, PIP_INDEX_URL) comes from, and call this again with "
+    "another one.",
     "contradiction": "Two requirements contradict each other: ask for another --torch, or unset "
     "COURSE_CONSTRAINTS and PIP_CONSTRAINT, and call this again.",
-    "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} bit) on "
-    f"{sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, the arm64 "
-    "one), ask for another --torch, or open the course in Colab.",
+    "uv": "The package index has no uv, which installs the course's packages: install it as "
+    "https://docs.astral.sh/uv/ says, so that it is on the PATH, and call this again.",
+    "missing": f"There is no {{}} for Python {sys.version.split()[0]} ({64 if sys.maxsize > 2**32 else 32} "
+    f"bit) on {sysconfig.get_platform()}: call a 64-bit Python 3.10 to 3.15 (on a Mac with Apple silicon, "
+    "the arm64 one), ask for another --torch, or open the course in Colab.",
 }
 
 
 class SetupError(Exception):
-    """The set-up cannot go on; the message is one sentence that names the remedy."""
+    """The set-up cannot go on; the message is one sentence, with what to do."""
 
 
 def of_output(said: str, root: Path) -> str | None:
@@ -68,8 +72,8 @@ def of_output(said: str, root: Path) -> str | None:
     if meaning == "right":
         return no_right(root)
     if found and meaning == "missing":
-        return _SENTENCES["missing"].format(next(filter(None, found.groupdict().values())))
-    return _SENTENCES.get(meaning or "")
+        return SENTENCES["missing"].format(next(filter(None, found.groupdict().values())))
+    return SENTENCES.get(meaning or "")
 
 
 def of_error(error: OSError, root: Path) -> str:
@@ -101,8 +105,8 @@ def no_venv() -> str:
     package = f"python{sys.version_info[0]}.{sys.version_info[1]}-venv"
     apt = f"install that part with  sudo apt install {package}  (or python3-venv)"
     other = "install your system's python3-venv, or Python from https://www.python.org/downloads/"
-    remedy = apt if shutil.which("apt-get") else other
-    return f"This Python cannot make virtual environments: {remedy}, then call this again."
+    fix = apt if shutil.which("apt-get") else other
+    return f"This Python cannot make virtual environments: {fix}, then call this again."
 
 
 def last_words(said: str) -> str:
