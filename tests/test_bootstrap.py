@@ -335,48 +335,6 @@ def test_the_test_extra_covers_lab_and_constraints_with_hashes_hold(clone, wheel
     assert "not there.txt" in refused(clone, env)
 
 
-class Stall(http.server.BaseHTTPRequestHandler):
-    """A package index that lists every package and never delivers one."""
-
-    def do_GET(self):
-        if ".whl" in self.path:
-            self.server.asked.set()
-            time.sleep(60)
-            return
-        name = self.path.rstrip("/").rsplit("/", 1)[-1]
-        page = f'<a href="/{name}-9.0-py3-none-any.whl">{name}-9.0-py3-none-any.whl</a>'.encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(page)))
-        self.end_headers()
-        self.wfile.write(page)
-
-    do_HEAD = do_GET
-
-    def log_message(self, *args):
-        pass
-
-
-@pytest.mark.slow
-def test_an_interrupted_installation_resumes(clone, wheels):
-    if os.name == "nt":
-        skip("Ctrl-C cannot be sent to one process group on Windows", "2027-11-30")
-    want(clone, '"tqdm>=4.65"', '"tqdm>=4.65", "extra"')
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stall) as server:
-        server.daemon_threads, server.block_on_close = True, False
-        server.asked = threading.Event()
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        index = f"http://127.0.0.1:{server.server_port}/simple"
-        process = start(clone, variables(None, PIP_INDEX_URL=index), "lab", "--check")
-        assert server.asked.wait(60)
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=30)
-        server.shutdown()
-    assert process.returncode == 130
-    assert "goes on from here" in one_sentence(err)
-    assert "did not finish; it resumes" in ready(clone, variables(wheels))
-
-
 @pytest.mark.slow
 def test_a_broken_environment_is_made_anew_if_the_course_made_it(clone, wheels):
     python = bootstrap.venv_python(clone / ".venv")

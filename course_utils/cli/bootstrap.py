@@ -44,25 +44,11 @@ def prepare(
     name: str = ".venv",
     python: str | None = None,
 ) -> Path:
-    """Return the Python of an environment that has what `extra` needs, after a set-up where one is needed.
+    """Return the Python of an environment that has what an extra of pyproject.toml needs; set it up if need be.
 
-    Parameters
-    ----------
-    extra
-        An extra of pyproject.toml, one of `EXTRAS`.
-    torch
-        As `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``.
-    root
-        The clone.
-    name
-        The environment's folder in it.
-    python
-        The Python that a new environment is made with; by default the one that runs.
-
-    Raises
-    ------
-    SetupError
-        With one sentence that says what is missing and what to do.
+    It is the folder `name` of the clone `root`, made with `python`, by default the one that runs. `torch` is as
+    `--torch`; by default the variable ``COURSE_TORCH``, then what is installed, then ``auto``. What stands in the
+    way is raised as `SetupError`.
     """
     if not (root / "pyproject.toml").is_file():
         raise SetupError(
@@ -111,16 +97,9 @@ def hand_over(argv: list[str], env: dict[str, str] | None = None, cwd: Path | No
 
 
 def requirements(root: Path, extra: str) -> list[str]:
-    """Return what pyproject.toml lists for an extra, core first, as requirements.
+    """Return what pyproject.toml lists for an extra and for those it includes, core first.
 
     Python 3.10 has no reader of TOML, so the lists are read as this project writes them; a test compares.
-
-    Parameters
-    ----------
-    root
-        The folder of pyproject.toml.
-    extra
-        The extra; an extra that names another one of the same project includes it.
     """
     path = root / "pyproject.toml"
     lists = re.findall(r"(?ms)^([\w-]+) = \[(.*?)\]$", path.read_text(encoding="utf-8"))

@@ -25,34 +25,23 @@ PIP_TO_UV = {
     "extra-index-url": "UV_INDEX",
     "find-links": "UV_FIND_LINKS",
     "trusted-host": "UV_INSECURE_HOST",
-    "timeout": "UV_HTTP_TIMEOUT",
-    "default-timeout": "UV_HTTP_TIMEOUT",
     "cert": "SSL_CERT_FILE",
     "proxy": "HTTPS_PROXY",
     "no-index": "",  # an option of uv without a variable
 }
-# uv's variables for reaching packages; the others could lead it to another Python or project.
-UV_KEPT = re.compile(
-    "UV_(DEFAULT_INDEX|EXTRA_INDEX.*|INDEX.*|FIND_LINKS|INSECURE_HOST|KEYRING_PROVIDER|HTTP_.*|OFFLINE"
-    "|SYSTEM_CERTS|NATIVE_TLS|CACHE_DIR|NO_CACHE|LINK_MODE|CONCURRENT_.*|CUDA_DRIVER_VERSION|AMD_GPU.*)"
+# uv's variables that could lead it to another Python, project or build.
+ASTRAY = re.compile(
+    "UV_(PYTHON|SYSTEM_PYTHON|PROJECT|WORKING_DIR.*|CONFIG_FILE|.*CONSTRAINT|OVERRIDE|EXCLUDE.*|TORCH_BACKEND"
+    "|REQUIRE_HASHES|PRERELEASE|RESOLUTION|NO_BINARY.*|VENV_.*)"
 )
 CHIEF = re.compile(r"\s*(Resolved|Downloading|Downloaded|Prepared|Installed)\b")
 
 
 @dataclass
 class Installer:
-    """A program that installs packages, and how it is run.
+    """A program that installs packages, and how it is run: with these variables, for this clone.
 
-    Parameters
-    ----------
-    name, call
-        Its name, and the command that starts it.
-    env
-        The environment variables that it runs with.
-    log
-        The file that gets its output where there is no terminal, or where it failed.
-    root
-        The clone, for what is said about disk and rights.
+    Its output goes to the log where there is no terminal, and where it failed.
     """
 
     name: str
@@ -106,14 +95,9 @@ class Installer:
 
 
 def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:
-    """Return the path of a uv that works: the one on the PATH, or one that pip puts into a folder of its own.
+    """Return the path of a uv that works: the one on the PATH, or one that pip puts into the folder ``work/uv``.
 
-    Parameters
-    ----------
-    work
-        The folder in which the folder ``uv`` is made; no environment is changed.
-    sources
-        For each place to take uv from, in turn, pip's options.
+    Each of `sources` is pip's options for a place to take it from; the first that has it serves.
     """
     folder = work / "uv"
     if found := _working_uv(folder):
@@ -135,16 +119,14 @@ def find_uv(work: Path, sources: Iterable[Sequence[str]] = ((),)) -> str:
 
 def uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables for uv: without those that would mislead it, and with pip's settings."""
-    kept = {k: v for k, v in env.items() if not k.startswith("UV_") or UV_KEPT.fullmatch(k)}
+    kept = {name: text for name, text in env.items() if not ASTRAY.fullmatch(name)}
     told = pip_settings()
-    told["find-links"] = ",".join(told.get("find-links", "").split())
-    if "UV_INDEX_URL" in kept:  # the same as UV_DEFAULT_INDEX
-        told.pop("index-url", None)
+    if "find-links" in told:
+        told["find-links"] = ",".join(told["find-links"].split())
     if "extra-index-url" in told:  # pip takes the best of all indexes, uv by itself the first one's
         kept.setdefault("UV_INDEX_STRATEGY", "unsafe-best-match")
-    for name, variable in PIP_TO_UV.items():
-        if variable and told.get(name):
-            kept.setdefault(variable, " ".join(told[name].split()))
+    for name in told.keys() - {"no-index"}:
+        kept.setdefault(PIP_TO_UV[name], " ".join(told[name].split()))
     places = ssl.get_default_verify_paths()
     if sys.platform in ("win32", "darwin") or places.cafile or places.capath:
         kept.setdefault("UV_SYSTEM_CERTS", "1")  # a company's own are there; pip looks there too
@@ -158,7 +140,7 @@ def pip_settings() -> dict[str, str]:
     found = {name: str(ast.literal_eval(text)) for name, text in lines}
     for name in PIP_TO_UV:  # a Python without pip lists nothing, not even its variables
         found[name] = os.environ.get("PIP_" + name.upper().replace("-", "_"), found.get(name, ""))
-    return {name: text for name, text in found.items() if text}
+    return {name: found[name] for name in PIP_TO_UV if found[name]}
 
 
 def _working_uv(folder: Path) -> str | None:

@@ -31,18 +31,10 @@ def add_torch_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def torch_choice(asked: str) -> str:
-    """Turn what was asked for into what is installed.
+    """Return what is to be installed for a word after `--torch`; raise `SetupError` where it means nothing.
 
-    Returns
-    -------
-    str
-        ``"auto"``, ``"cpu"``, ``"cuda"``, the name of one of PyTorch's indexes, ``"keep PREFIX"``, or
-        a requirement.
-
-    Raises
-    ------
-    SetupError
-        Where it is none of them.
+    It is ``"auto"``, ``"cpu"``, ``"cuda"``, the name of one of PyTorch's indexes, ``"keep PREFIX"``, or a
+    requirement.
     """
     asked = asked.strip()
     if asked in ("auto", "cpu", "cuda") or _is_index(asked):
@@ -65,15 +57,7 @@ def torch_choice(asked: str) -> str:
 
 
 def for_uv(choice: str, work: Path) -> list[str]:
-    """Return what ``uv pip install`` is told of a choice; uv knows which driver needs which build.
-
-    Parameters
-    ----------
-    choice
-        As `torch_choice` returns it.
-    work
-        A folder for a file that uv reads.
-    """
+    """Return the arguments of ``uv pip install`` for a choice; uv knows which driver needs which build."""
     if choice == "cuda" and sys.platform == "win32":
         choice = WINDOWS_CUDA
     if choice in ("auto", "cpu") or _is_index(choice):

@@ -128,7 +128,8 @@ def main(args: argparse.Namespace) -> int:
     """Set up, then run every stage; 1 if one of them fails."""
     extra = "everywhere" if args.everywhere else "test"
     if not args.pair:
-        return _status(run_stages(bootstrap.prepare(extra, args.torch), stages_of(args), args.rest))
+        total = run_stages(bootstrap.prepare(extra, args.torch), stages_of(args), args.rest)
+        return min(total["failed"], 1)
     known = all_pairs(ROOT)
     names = list(known) if args.pair == "all" else args.pair.split(",")
     if wrong := [name for name in names if name not in known]:
@@ -146,7 +147,7 @@ def main(args: argparse.Namespace) -> int:
         except SetupError as error:
             print(error, file=sys.stderr)
             total = Counter(failed=1)
-        failed |= _status(total)
+        failed |= min(total["failed"], 1)
         minutes = (time.monotonic() - started) / 60
         row = f"  {pair.name:<12} Python {pair.python:<5} {pair.torch:<20} "
         rows.append(f"{row}{total['passed']} passed, {total['failed']} failed, {minutes:.1f} min")
@@ -190,10 +191,6 @@ def run_stages(
     skipped = f", {total['skipped']} skipped" if total["skipped"] else ""
     print(f"{total['passed']} passed, {total['failed']} failed{skipped}", flush=True)
     return total
-
-
-def _status(total: Counter[str]) -> int:
-    return 1 if total["failed"] else 0
 
 
 def _run(
