@@ -11,7 +11,6 @@ import ast
 import ensurepip
 import errno
 import hashlib
-import http.server
 import itertools
 import json
 import os
@@ -19,8 +18,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 import zipfile
 from collections import namedtuple
 from pathlib import Path

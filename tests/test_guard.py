@@ -186,10 +186,13 @@ def faults(folder, *ids):
     return len(reports), wrong
 
 
-needs_alarm = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no alarm")
+@pytest.fixture
+def alarm():
+    if not hasattr(signal, "setitimer"):
+        skip("Windows has no alarm", until="2027-11-30")
 
 
-@needs_alarm
+@pytest.mark.usefixtures("alarm")
 @pytest.mark.slow
 def test_whatever_an_answer_does_its_check_ends_and_leaves_nothing_changed(tmp_path):
     count, wrong = faults(tmp_path, EXERCISES[0])
@@ -197,7 +200,7 @@ def test_whatever_an_answer_does_its_check_ends_and_leaves_nothing_changed(tmp_p
     assert count == len(BODIES)
 
 
-@needs_alarm
+@pytest.mark.usefixtures("alarm")
 @pytest.mark.everywhere
 def test_two_hundred_answers_hang_no_cell(tmp_path):
     count, wrong = faults(tmp_path, *EXERCISES)
@@ -220,7 +223,7 @@ CELLS = {
 }
 
 
-@needs_alarm
+@pytest.mark.usefixtures("alarm")
 @pytest.mark.slow
 def test_a_real_kernel_outlives_such_answers(tmp_path):
     setup = (
@@ -274,7 +277,7 @@ def test_where_there_is_no_alarm_the_check_goes_on_without_the_answer():
     forever.set()
 
 
-@needs_alarm
+@pytest.mark.usefixtures("alarm")
 def test_an_alarm_of_someone_elses_still_rings():
     exercise = lesson("01").speedup
     before = signal.signal(signal.SIGALRM, signal.SIG_IGN)

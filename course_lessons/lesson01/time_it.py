@@ -103,7 +103,10 @@ _MISTAKES = {
     "no-sync": {"launch()\nsynchronize()": "launch()"},
     "queue-not-empty": ({_START: "start = clock()"}, {_START: "start = clock()\nsynchronize()"}),
     "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
-    "warm-up-counted": {"launch()\ntimes = []": "times = []", "range(repeats)": "range(repeats + 1)"},
+    "warm-up-counted": {
+        "launch()\ntimes = []": "times = []",
+        "range(repeats)": "range(repeats + 1)",
+    },
     "mean": {_MEDIAN: "sum(times) / len(times)"},
     "rounded": {_MEDIAN: f"round({_MEDIAN}, 3)"},
 }

@@ -39,7 +39,9 @@ def _by_polynomial(make_step, batches, meter):
 
 WRONG = {
     "keeps-all": _line_all_at_once,
-    "not-the-peak": {"peaks.append(meter.max_memory_allocated())": "peaks.append(meter.memory_allocated())"},
+    "not-the-peak": {
+        "peaks.append(meter.max_memory_allocated())": "peaks.append(meter.memory_allocated())"
+    },
     "never-reset": {"meter.reset_peak_memory_stats()": ""},
 }
 RIGHT = {"least squares": _by_least_squares, "polynomial": _by_polynomial}
