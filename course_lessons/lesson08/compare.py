@@ -35,10 +35,7 @@ def compare(formats, seeds, train, accuracy, machine):
 
 
 class _Machine:
-    """A clock, a queue and a meter of memory. The first training in each format takes longer.
-
-    ``kept`` is the most earlier networks that were there during a training.
-    """
+    """A clock, a queue, a meter of memory, and the most older networks during a training (``kept``)."""
 
     def __init__(self) -> None:
         self.now = self.queue = 0.0
@@ -77,8 +74,7 @@ class _Machine:
 
     def accuracy(self, model: Callable[[], float]) -> float:
         """Evaluate a network, and wait for the result."""
-        self.queue = max(self.queue, self.now) + 5
-        self.synchronize()
+        self.now = self.queue = max(self.queue, self.now) + 5
         self.top = max(self.top, 700)
         return model()
 
@@ -93,9 +89,8 @@ def _cases() -> Iterator[tuple[Any, ...]]:
         yield formats, seeds, machine.train, machine.accuracy, machine
 
 
-def _look(table: Any, formats: Any, seeds: Any, *work: Any) -> dict[str, Any]:
+def _look(table: Any, formats: Any, seeds: Any, _: Any, __: Any, machine: _Machine) -> Any:
     """Return the table, the trainings, and how many older networks a training found in memory."""
-    machine = work[-1]
     trained = {name: machine.runs[dtype] for name, dtype in formats.items()}
     return {
         "trainings": {name: len(used) for name, used in trained.items()},
