@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import statistics
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from course_utils.exercises import Exercise, Judge
+from course_lessons.shared.edited import twins_of
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
-from course_utils.exercises.values import nearly
-
-from .checking import Mistakes, by_columns, plain, twins_by_column
 
 
 def compare(formats, seeds, train, accuracy, machine):
@@ -37,176 +35,78 @@ def compare(formats, seeds, train, accuracy, machine):
 
 
 class _Machine:
-    """A machine with a queue, a clock and a meter, and the training that runs on it.
-
-    ``clock()`` reads the host's time; a training only queues its work. Training and evaluation have
-    their own peaks. The first training in each format takes longer.
-    """
-
-    launch = 0.25
+    """A clock, a queue, a meter of memory, and the most older networks during a training (``kept``)."""
 
     def __init__(self) -> None:
         self.now = self.queue = 0.0
-        self.top, self.evaluated = 900, 0
-        self.runs: list[tuple[Any, Any]] = []
+        self.top = self.kept = 0
+        self.runs: dict[Any, list[int]] = defaultdict(list)
         self.models: weakref.WeakSet[Any] = weakref.WeakSet()
-        self.kept = 0  # the most earlier models that were there during a training
 
     def clock(self) -> float:
-        """Return the host's time."""
         return self.now
 
     def synchronize(self) -> None:
-        """Wait until the queue is empty."""
         self.now = max(self.now, self.queue)
 
     def reset_peak(self) -> None:
-        """Forget the peak."""
         self.top = 100
 
     def peak(self) -> int:
-        """Return the most bytes since the last reset."""
         return self.top
 
-    def seconds(self, dtype: Any, seed: Any) -> float:
-        """How long a training takes once its kernels are loaded."""
-        return (3.0 if dtype is torch.float32 else 2.0) + (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
-
-    def bytes(self, dtype: Any, seed: Any) -> int:
-        """The peak of a training."""
-        return (400 if dtype is torch.float32 else 300) + (30, 10, 60, 20, 50, 40)[seed % 6]
-
-    def train(self, dtype: Any, seed: Any) -> Callable[[], float]:
-        """Queue a training; return its model."""
-        cold = 0 if any(done is dtype for done, _ in self.runs) else 8
-        self.runs.append((dtype, seed))
-        self.queue = max(self.queue, self.now) + self.seconds(dtype, seed) + cold
-        self.now += self.launch
-        self.top = max(self.top, self.bytes(dtype, seed))
+    def train(self, dtype: Any, seed: int) -> Callable[[], float]:
+        """Queue a training; return its network, a function that gives its accuracy."""
+        wide = dtype is torch.float32
+        noise = (0.5, 0.9, 0.0, 1.0, 2.5, 0.75)[seed % 6]
+        cold = not self.runs[dtype]
+        self.runs[dtype].append(seed)
+        self.queue = max(self.queue, self.now) + 2.0 + wide + noise + 8 * cold
+        self.now += 0.25  # the launches
+        self.top = max(self.top, int(300 + 100 * wide + 20 * noise))
         self.kept = max(self.kept, len(self.models))
-        self.models.add(model := functools.partial(self.score, dtype, seed))
+
+        def model() -> float:
+            return 90 + seed / 8 + wide / 16
+
+        self.models.add(model)
         return model
 
-    def accuracy(self, model: Any) -> float:
-        """Evaluate a model, and wait for the result."""
-        self.queue = max(self.queue, self.now) + 5
-        self.synchronize()
-        self.evaluated += 1
-        self.top = max(self.top, 700 + self.evaluated)
+    def accuracy(self, model: Callable[[], float]) -> float:
+        """Evaluate a network, and wait for the result."""
+        self.now = self.queue = max(self.queue, self.now) + 5
+        self.top = max(self.top, 700)
         return model()
-
-    @staticmethod
-    def score(dtype: Any, seed: Any) -> float:
-        """The accuracy of a model."""
-        return 90 + seed / 8 + (0.0625 if dtype is torch.float32 else 0)
-
-
-_FORMATS = {"float32": torch.float32, "float16": torch.float16}
 
 
 def _cases() -> Iterator[tuple[Any, ...]]:
     for formats, seeds in (
-        (_FORMATS, (1, 2, 3)),
+        ({"float32": torch.float32, "float16": torch.float16}, (1, 2, 3)),
         ({"bfloat16": torch.bfloat16, "float32": torch.float32}, (5, 3, 4, 2, 1)),
-        (_FORMATS, (4, 2, 0, 1)),  # an even number has no middle one
-        ({"float16": torch.float16}, (3, 0)),
+        ({"float16": torch.float16}, (4, 2, 0, 1)),  # an even number has no middle one
     ):
         machine = _Machine()
         yield formats, seeds, machine.train, machine.accuracy, machine
 
 
-_SYNC_START = "machine.synchronize()\nstart"
-_SYNC_STOP = "machine.synchronize()\ntimes"
-_LAUNCHES, _EVALUATED = {_SYNC_STOP: "times"}, {_SYNC_STOP: "accuracy(model)\ntimes"}
-_RESET = "machine.reset_peak()"
-_COLUMNS = "accuracies", "seconds", "bytes"
-MISTAKES: Mistakes = {
-    "only-launches": {"seconds": (_LAUNCHES, {**_LAUNCHES, _SYNC_START: "start"})},
-    "times-evaluation": {"seconds": (_EVALUATED, {**_EVALUATED, _SYNC_START: "start"})},
-    "never-reset": {"bytes": ({_RESET: ""},)},
-}
-
-
-def _tabled(compare: Callable[..., Any]) -> Callable[..., dict[str, dict[str, Any]]]:
-    return lambda *case: {
-        name: dict(zip(_COLUMNS, row, strict=True)) for name, row in compare(*case).items()
+def _look(table: Any, formats: Any, seeds: Any, _: Any, __: Any, machine: _Machine) -> Any:
+    """Return the table, the trainings, and how many older networks a training found in memory."""
+    trained = {name: machine.runs[dtype] for name, dtype in formats.items()}
+    return {
+        "trainings": {name: len(used) for name, used in trained.items()},
+        "seeds left out": {name: sorted({*seeds} - {*used}) for name, used in trained.items()},
+        "table": table,
+        "networks kept": machine.kept,
     }
 
 
-def _read(judge: Judge, table: Any) -> dict[str, dict[str, Any]]:
-    judge.is_a(table, dict, "a dict: for each format its accuracies, seconds and bytes")
-    read = {}
-    for name, row in table.items():
-        judge.is_a(row, (tuple, list), "a tuple: accuracies, seconds, bytes")
-        if len(row) != 3:
-            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
-        scores = plain(row[0])
-        if isinstance(row[1], (list, tuple)) and not isinstance(scores, (list, tuple)):
-            judge.no(seen=row, expected="(accuracies, seconds, bytes)")
-        if isinstance(scores, (int, float)):
-            judge.no(seen=scores, expected="a list, one for each seed")
-        judge.is_a(scores, (list, tuple), "a list of accuracies")
-        numbers = [judge.number(value) for value in (*scores, *row[1:])]
-        read[name] = dict(zip(_COLUMNS, (numbers[:-2], *numbers[-2:]), strict=True))
-    return read
-
-
-_alike = by_columns(nearly(1e-6, 1e-9))
-
-
-def _otherwise(got: Any, right: Any, formats: dict[str, Any], *_: Any) -> str:
-    for name in formats:
-        for column in _COLUMNS:
-            if not _alike(got[name][column], right[name][column]):
-                return f"other-{column}"
-    return "wrong-value"
-
-
-_TABLES = OverCases(
-    _tabled(compare),
-    _cases,
-    twins_by_column(compare, MISTAKES, _tabled),
-    read=lambda judge, got: got,
-    alike=_alike,
-    otherwise=_otherwise,
-    situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
-    shown=lambda table: "; ".join(
-        f"{row['accuracies']}, {row['seconds']:g} s, {row['bytes']:g} bytes"
-        for row in table.values()
-    ),
-)
-
-
-def _check_compare(answer: Callable[..., Any], judge: Judge) -> None:
-    def traced(formats: Any, seeds: Sequence[int], *rest: Any) -> Any:
-        table = _read(judge, answer(formats, seeds, *rest))
-        if set(table) != set(formats):
-            judge.no(seen=list(table), expected=list(formats))
-        _judge_runs(rest[-1], formats, seeds, judge)
-        if any(len(row["accuracies"]) != len(seeds) for row in table.values()):
-            counts = [len(row["accuracies"]) for row in table.values()]
-            judge.no(seen=f"{counts} accuracies", expected=f"{len(seeds)} each")
-        return table
-
-    _TABLES(traced, judge)
-
-
-def _judge_runs(machine: _Machine, formats: Any, seeds: Sequence[int], judge: Judge) -> None:
-    for few in (True, False):
-        for name, dtype in formats.items():
-            trained = [seed for done, seed in machine.runs if done is dtype]
-            ran = f"{name}: trained with seeds {trained}"
-            if few and set(seeds) - set(trained):
-                judge.no("other-seeds", seen=ran, expected=f"each of the seeds {list(seeds)}")
-            if few and len(trained) == len(seeds):
-                judge.no("no-warm-up", seen=ran, expected=f"{len(seeds) + 1} trainings")
-            if not few and len(trained) > len(seeds) + 1:
-                judge.no(seen=ran, expected=f"{len(seeds) + 1} trainings")
-    if machine.kept:
-        judge.no(
-            seen=f"earlier networks during a training: {machine.kept}",
-            expected="none",
-        )
+_MISTAKES = {
+    "no-warm-up": {"train(dtype, seeds[0])": ""},
+    "other-seeds": {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"},
+    "only-launches": {"machine.synchronize()\ntimes": "times"},
+    "times-evaluation": {"machine.synchronize()\ntimes": "accuracy(model)\ntimes"},
+    "never-reset": {"machine.reset_peak()": ""},
+}
 
 
 EXERCISE = Exercise(
@@ -230,7 +130,14 @@ that are kept: evaluate each before the next, and then let go of it (`del`).
         "synchronise, clock, peak, and only then the accuracy.",
     ),
     reference=compare,
-    check_answer=_check_compare,
+    check_answer=OverCases(
+        compare,
+        _cases,
+        twins_of(compare, _MISTAKES),
+        read=lambda judge, got: judge.is_a(got, dict, "a dict of tuples"),
+        look=_look,
+        situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
+    ),
     why="Four short rules, and each is broken in published comparisons: the same seeds for all, warm up, wait before "
     "each look at the clock, and keep evaluation out of what you claim about training.",
     diagnoses={

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable
-from dataclasses import replace
-from random import Random
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import simgpu
 from course_lessons.shared.edited import twins_of
@@ -39,10 +36,7 @@ def left_behind(module, device):
     return sorted(name for name, value in named if any(t.device != device for t in tensors(value)))
 
 
-HERE, THERE = torch.device("cpu"), torch.device("meta")
-
-
-class _Part(nn.Module):
+class Part(nn.Module):
     """Holds what it is given, under its names."""
 
     def __init__(self, **held: Any) -> None:
@@ -51,136 +45,59 @@ class _Part(nn.Module):
             setattr(self, name, value)
 
 
-def _tensor(place: torch.device) -> Tensor:
-    return torch.empty(1, device=place)
+_MODULES = (
+    "Part(weight=Parameter(cpu), mean=Buffer(meta))",
+    "Part(mean=Buffer(cpu, persistent=False))",
+    "Part(scale=cpu, decay=0.1, note=None, names=['a', 'b'])",
+    "Sequential(Part(scale=meta), ModuleDict({'head': Part(weight=Parameter(cpu), scale=cpu)}))",
+    "Part(_cache=cpu, table=meta)",
+    "Part(_kept=[0.5, (cpu,)], extra={'a': [meta]})",
+    "Part(masks=[meta, cpu], kept=(cpu, meta))",
+    "Part(layers=[Part(mean=Buffer(cpu))], heads=(Part(weight=Parameter(meta)),))",
+    "Part(layers={'a': Part(mean=Buffer(meta, persistent=False))})",
+    "Part(inner=Part(weight=Parameter(cpu), scale=meta), mean=Buffer(cpu))",
+)
 
 
-def _weight(place: torch.device) -> nn.Parameter:
-    return nn.Parameter(_tensor(place))
+def _cases() -> Iterator[tuple[nn.Module, torch.device]]:
+    names = {name: torch.empty(1, device=name) for name in ("cpu", "meta")}
+    for text in _MODULES:
+        for name in names:
+            module = eval(text, {**vars(nn), "Part": Part, **names})
+            module.text = text
+            yield module, torch.device(name)
 
 
-def _layer(weight: torch.device, mean: torch.device, saved: bool = True) -> nn.Module:
-    """Return a module with a parameter and a buffer, which its state dict may leave out."""
-    return _Part(weight=_weight(weight), mean=nn.Buffer(_tensor(mean), persistent=saved))
-
-
-def _cases() -> list[tuple[nn.Module, torch.device]]:
-    here, there = _tensor(HERE), _tensor(THERE)
-    random = Random(8)
-    drawn = sorted((_draw(random) for _ in range(20)), key=lambda case: len(_situation(*case)))
-    return [
-        (_layer(THERE, THERE), THERE),
-        (_layer(HERE, HERE), THERE),
-        (_layer(THERE, HERE, saved=False), THERE),
-        (_Part(scale=here, decay=0.1, note=None, names=["a", "b"]), THERE),
-        (nn.Sequential(_Part(scale=there), nn.ModuleDict({"head": _Part(scale=here)})), THERE),
-        *drawn,
-    ]
-
-
-def _draw(random: Random) -> tuple[nn.Module, torch.device]:
-    def place() -> torch.device:
-        return random.choice((HERE, THERE))
-
-    def value(depth: int) -> Any:
-        kind = random.randrange(3 + 3 * (depth < 3))
-        if kind < 3:
-            return (_tensor(place()), 0.5, _layer(place(), place(), random.random() < 0.5))[kind]
-        items = [value(depth + 1) for _ in range(random.randint(1, 3))]
-        return (items, tuple(items), {f"k{i}": item for i, item in enumerate(items)})[kind - 3]
-
-    def part(depth: int) -> nn.Module:
-        held: dict[str, Any] = {
-            random.choice(("scale", "_cache", "table")): _tensor(place()),
-            random.choice(("layers", "masks", "_kept")): [
-                value(1) for _ in range(random.randint(1, 2))
-            ],
-            "extra": (value(1),),
-        }
-        if random.random() < 0.5:
-            held["weight"] = _weight(place())
-        if random.random() < 0.5:
-            held["mean"] = nn.Buffer(_tensor(place()), persistent=random.random() < 0.5)
-        if depth < 2 and random.random() < 0.6:
-            held["inner"] = part(depth + 1)
-        return _Part(**held)
-
-    return part(0), place()
+def _look(got: list[str], module: nn.Module, device: torch.device) -> dict[str, list[str]]:
+    return {"names": got, "left behind after the call": left_behind(module, device)}
 
 
 _OWN = 'name not in ("_parameters", "_buffers", "_modules")'
-_ITEMS = "[t for item in value for t in tensors(item)]"
-_MISTAKES = {
+MISTAKES = {
     "registered-only": {_OWN: "False"},
     "no-buffers": {", *module.named_buffers()": ""},
-    "no-containers": {_ITEMS: "[]"},
-    "torchs-own": (
-        {_OWN: "True"},
-        {_OWN: 'name != "_parameters"'},
-        {_OWN: 'name not in ("_parameters", "_buffers")'},
-    ),
+    "no-containers": {"[t for item in value for t in tensors(item)]": "[]"},
+    "torchs-own": ({_OWN: "True"}, {_OWN: 'name not in ("_parameters", "_buffers")'}),
 }
-TWINS = twins_of(left_behind, _MISTAKES)
-
-
-def _why(got: list[Any], right: list[str], module: nn.Module, device: torch.device) -> str:
-    """Return what is seen of names that follow no known mistake."""
-    if not all(isinstance(name, str) for name in got):
-        return "wrong-value"
-    if sorted(set(got)) == right:
-        return "wrong-value"
-    for name in got:
-        if name.split(".")[-1] in ("_parameters", "_buffers", "_modules"):
-            return "torchs-own"
-        if any(name.startswith(f"{one}{sign}") for one in right for sign in ".["):
-            return "wrong-value"
-    return "wrong-value"
-
-
-def _said(value: Any) -> str:
-    """Write where a value's tensors are."""
-    if isinstance(value, Tensor):
-        return str(value.device)
-    if isinstance(value, nn.Module):
-        own = {k: v for k, v in vars(value).items() if k[:1] != "_" or k in ("_cache", "_kept")}
-        held = {**value._parameters, **value._buffers, **value._modules, **own}
-        return f"Module({', '.join(f'{k}={_said(v)}' for k, v in held.items() if k != 'training')})"
-    if isinstance(value, dict):
-        return f"{{{', '.join(f'{k!r}: {_said(v)}' for k, v in value.items())}}}"
-    if isinstance(value, (list, tuple)):
-        text = ", ".join(map(_said, value))
-        return f"[{text}]" if isinstance(value, list) else f"({text},)"
-    return repr(value)
-
-
-def _situation(module: nn.Module, device: torch.device) -> str:
-    return f"device {device} and {_said(module)}"
-
-
-NAMES = OverCases(
+_NAMES = OverCases(
     left_behind,
     _cases,
-    TWINS,
+    twins_of(left_behind, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of names")),
-    alike=operator.eq,
-    otherwise=_why,
-    situation=_situation,
+    look=_look,
+    situation=lambda module, device: f"device {device} and {module.text}",
 )
 
 
 def _check_left_behind(answer: Callable[..., Any], judge: Judge) -> None:
-    names = replace(NAMES, cases=_cases())  # made once: an answer only looks at them
-    before = names.values(left_behind)
-    names(answer, judge)
-    if names.values(left_behind) != before:
-        judge.no(seen=names.values(left_behind), expected=before)
+    _NAMES(answer, judge)
     if simgpu.problem():
         return  # there is no second device of one type to be had
-    with other_device() as one, other_device() as other:
-        module = _layer(one, other)
-        if (got := list(answer(module, other))) != ["weight"]:
-            seen = f"{got} for {_situation(module, other)}"
-            judge.no("wrong-value" if got else "type-only", seen=seen, expected="['weight']")
+    with other_device() as first, other_device() as second:
+        module = Part(weight=nn.Parameter(torch.empty(1, device=first)))
+        module.mean = nn.Buffer(torch.empty(1, device=second))
+        names = list(answer(module, second))
+    judge.expect("a weight on card 0, a mean on card 1", names, ["weight"], "type-only")
 
 
 EXERCISE = Exercise(

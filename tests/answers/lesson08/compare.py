@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from course_lessons.lesson08.compare import MISTAKES
-
 
 def _warming_up_first(formats, seeds, train, accuracy, machine):
     for dtype in formats.values():
@@ -44,9 +42,4 @@ def _by_seed(formats, seeds, train, accuracy, machine):
     }
 
 
-WRONG = {
-    **{name: sum(columns.values(), ()) for name, columns in MISTAKES.items()},
-    "no-warm-up": {"train(dtype, seeds[0])": ""},
-    "other-seeds": {"for seed in seeds": "for seed in seeds[:1] * len(seeds)"},
-}
 RIGHT = {"warming up first": _warming_up_first, "seed by seed": _by_seed}

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from course_lessons.lesson08.left_behind import TWINS, left_behind
+from course_lessons.lesson08.left_behind import MISTAKES, left_behind
 
 
 def _by_walking(module, device):
@@ -29,7 +29,7 @@ def _by_walking(module, device):
 
 
 WRONG = {
-    **TWINS,
+    **MISTAKES,
     "type-only": {"t.device != device": "t.device.type != device.type"},
 }
 RIGHT = {
