@@ -129,9 +129,6 @@ def _exercise_problems(
             yield name, f"holds exercise {ident} a second time", "remove one of the cells"
         placed.add(ident)
         exercise = known[ident]
-        before = nb.cells[i - 1].get("id") if i else None
-        if before != f"task-{exercise.slug}":
-            yield name, "does not follow its task", "python -m course_utils notebooks --fix"
         try:
             find_stub(cell, exercise)
         except AuthoringError as error:

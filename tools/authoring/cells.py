@@ -15,14 +15,12 @@ from course_utils.exercises import Exercise
 from course_utils.exercises.exercise import LEVELS
 from course_utils.stubs import exercise_id
 from tools.authoring import short_path
-from tools.authoring.form import FIX, Problem, tags, tidy
+from tools.authoring.form import RESERVED_ID, tags, tidy
 
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 KAGGLE_BADGE = "https://kaggle.com/static/images/open-in-kaggle.svg"
 NAME_IT = "python3 -m course_utils links"
 SEEN = "See it with its outputs"  # in a header, the way to the executed lesson
-
-_OWN_ID = re.compile(r"header|setup|footer|task-.+")
 
 SETUP = """\
 # @title Setup: run this cell first
@@ -215,67 +213,27 @@ def regenerate(
     """Return a copy with every generated cell fresh and in its place.
 
     A cell is replaced only if it is tagged ``generated`` and carries one of the ids kept for
-    generated cells, or equals a fresh cell. Any other cell so tagged loses the tag and stays.
+    generated cells, or none, as before format 4.5. Any other cell so tagged loses the tag and stays.
     """
     nb = copy.deepcopy(nb)
-    kept = [cell for cell in nb.cells if not _is_own(cell)]
-    for cell in kept:
-        if cell.cell_type == "markdown":
-            cell.source = page_links(course, cell.source)
     cells = [header_cell(course, lesson), setup_cell(course, lesson)]
     known = {exercise.id: exercise for exercise in exercises}
     number = 0
-    for cell in kept:
+    for cell in nb.cells:
+        if "generated" in tags(cell):
+            if "id" not in cell or RESERVED_ID.fullmatch(cell.id):
+                continue
+            cell.metadata["tags"] = [tag for tag in tags(cell) if tag != "generated"]
+        if cell.cell_type == "markdown":
+            cell.source = page_links(course, cell.source)
         exercise = known.get(exercise_id(cell))
         if exercise:
             number += 1
             cells.append(task_cell(exercise, number))
             cells[-1].source = page_links(course, cells[-1].source)
         cells.append(cell)
-    cells.append(footer_cell(course, lesson))
-    fresh = {cell.source for cell in cells if _is_own(cell)}
-    nb.cells = []
-    for cell in cells:
-        if "generated" in tags(cell) and not _is_own(cell):
-            if cell.source in fresh:
-                continue
-            cell.metadata["tags"].remove("generated")
-        nb.cells.append(cell)
+    nb.cells = [*cells, footer_cell(course, lesson)]
     return nb
-
-
-def generated_problems(
-    nb: NotebookNode, course: Course, lesson: Lesson, exercises: Iterable[Exercise], file: str
-) -> list[Problem]:
-    """List generated cells that are missing, out of date, out of place, or not ours."""
-    problems = []
-    for cell in nb.cells:
-        if "generated" in tags(cell) and not _is_own(cell):
-            what = "is tagged generated, but no tool writes it"
-            problems.append(Problem(file, cell.get("id", ""), what, FIX))
-        is_prose = cell.cell_type == "markdown" and not _is_own(cell)
-        if is_prose and page_links(course, cell.source) != cell.source:
-            what = "links to a page that Colab cannot reach (../), though the course has a name"
-            problems.append(Problem(file, cell.get("id", ""), what, FIX))
-    want = regenerate(nb, course, lesson, exercises).cells
-    have = {cell.get("id"): cell for cell in nb.cells if _is_own(cell)}
-    ids = [cell.get("id") for cell in nb.cells]
-    for i, cell in enumerate(want):
-        if not _is_own(cell):
-            continue
-        old = have.pop(cell.id, None)
-        if old is None:
-            problems.append(Problem(file, cell.id, "is missing", FIX))
-        elif (old.source, old.metadata) != (cell.source, cell.metadata):
-            problems.append(Problem(file, cell.id, "is out of date", FIX))
-        elif i >= len(ids) or ids[i] != cell.id:
-            problems.append(Problem(file, cell.id, f"is not in its place, cell {i + 1}", FIX))
-    problems += [Problem(file, name, "is generated for nothing here", FIX) for name in have]
-    return problems
-
-
-def _is_own(cell: NotebookNode) -> bool:
-    return "generated" in tags(cell) and bool(_OWN_ID.fullmatch(cell.get("id") or ""))
 
 
 def _needs(course: Course, lesson: Lesson) -> str:

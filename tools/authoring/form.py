@@ -5,24 +5,22 @@ The functions work on notebook nodes and strings and touch no file, except ``rea
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
-import hashlib
 import json
 import re
-import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
-from nbformat.validator import iter_validate
 
 from course_utils import files
-from course_utils.cli.bootstrap import COMMAND
 from course_utils.stubs import AuthoringError
 
 LARGEST = 20_000_000
@@ -39,15 +37,12 @@ FIX = "python -m course_utils notebooks --fix"
 RUN = "python -m course_utils notebooks --run"
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_RESERVED_ID = re.compile(r"header|setup|footer|task-.+")
+RESERVED_ID = re.compile(r"header|setup|footer|task-.+")
+"""The ids of generated cells."""
 
 
 class CodeError(AuthoringError):
-    """Code that ruff cannot format; ``index`` is the position of its cell."""
-
-    def __init__(self, index: int | None, message: str):
-        super().__init__(message)
-        self.index = index
+    """Code that ruff cannot format; the message begins with its cell."""
 
 
 @dataclass(frozen=True)
@@ -129,18 +124,16 @@ def canonical(nb: NotebookNode, lesson_id: str) -> NotebookNode:
     nb.nbformat, nb.nbformat_minor = 4, 5
     nb.metadata = nbformat.from_dict(notebook_metadata(lesson_id))
     nb.cells = [cell for cell in nb.cells if not _is_empty(cell)]
-    try:
-        formatted = format_code(nb)
-    except CodeError:
-        formatted = [cell.source for cell in nb.cells]
-    for cell, source in zip(nb.cells, formatted, strict=True):
-        cell.source = tidy(source) if cell.cell_type == "markdown" else source.strip("\n")
+    with contextlib.suppress(CodeError):
+        for cell, source in zip(nb.cells, format_code(nb), strict=True):
+            cell.source = source
+    for cell in nb.cells:
+        cell.source = tidy(cell.source) if cell.cell_type == "markdown" else cell.source.strip("\n")
         cell.metadata = _cell_metadata(cell)
+        cell.pop("outputs", None)
+        cell.pop("execution_count", None)
         if cell.cell_type == "code":
             cell.outputs, cell.execution_count = [], None
-        else:
-            cell.pop("outputs", None)
-            cell.pop("execution_count", None)
     _give_ids(nb)
     return nb
 
@@ -152,37 +145,30 @@ def format_code(nb: NotebookNode) -> list[str]:
     ------
     CodeError
         If a code cell is not Python (magics are allowed).
-    AuthoringError
-        If ruff is not installed.
     """
     cells = [
-        {"cell_type": c.cell_type, "metadata": {}, "source": c.source, "id": f"c{i}"}
-        | ({"outputs": [], "execution_count": None} if c.cell_type == "code" else {})
-        for i, c in enumerate(nb.cells)
+        nbformat.v4.new_code_cell(cell.source, id=f"c{i}")
+        if cell.cell_type == "code"
+        else nbformat.v4.new_markdown_cell(id=f"c{i}")
+        for i, cell in enumerate(nb.cells)
     ]
-    bare = {"cells": cells, "metadata": notebook_metadata("00"), "nbformat": 4, "nbformat_minor": 5}
-    failure, formatted = _ruff(json.dumps(bare))
+    bare = nbformat.v4.new_notebook(cells=cells, metadata=notebook_metadata("00"))
+    failure, formatted = _ruff(nbformat.v4.writes(bare))
     if not failure:
-        return [c.source for c in nbformat.v4.reads(formatted).cells]
-    if "No module named ruff" in failure:
-        raise AuthoringError(
-            f"ruff is missing: run  {COMMAND} test --quick  once, which sets up .venv with all that the tools need."
-        )
+        made = zip(nb.cells, nbformat.v4.reads(formatted).cells, strict=True)
+        return [new.source if old.cell_type == "code" else old.source for old, new in made]
     found = re.search(r"lesson\.ipynb:(?:cell )?(\d+):[\d:]*\s*(.*)", failure)
     if not found:
-        raise CodeError(None, failure.strip().splitlines()[-1])
-    raise CodeError(int(found[1]) - 1, found[2])
+        raise CodeError(f"is not Python: {failure.strip().splitlines()[-1]}")
+    raise CodeError(f"cell {cell_name(nb, int(found[1]) - 1)}: is not Python: {found[2]}")
 
 
 @functools.lru_cache(maxsize=32)
 def _ruff(notebook: str) -> tuple[str, str]:
     """Format a notebook's text; return what ruff complained of, or "", and the formatted text."""
     options = ["--isolated", "--config", f"line-length={LINE_LENGTH}", "--no-cache"]
-    # The program itself needs no Python to start it.
-    program = shutil.which("ruff", path=str(Path(sys.executable).parent))
-    ruff = [program] if program else [sys.executable, "-m", "ruff"]
     done = subprocess.run(
-        [*ruff, "format", *options, "--stdin-filename", "lesson.ipynb", "-"],
+        [sys.executable, "-m", "ruff", "format", *options, "--stdin-filename", "lesson.ipynb", "-"],
         input=notebook,
         capture_output=True,
         encoding="utf-8",
@@ -190,75 +176,71 @@ def _ruff(notebook: str) -> tuple[str, str]:
     return (done.stderr or "ruff failed" if done.returncode else ""), done.stdout
 
 
-def form_problems(nb: NotebookNode, lesson_id: str, file: str) -> list[Problem]:
-    """List what is not in canonical form, cell by cell."""
-    return [Problem(file, *found) for found in _form_problems(nb, lesson_id)]
-
-
-def _form_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, str, str]]:
-    if (nb.nbformat, nb.nbformat_minor) != (4, 5):
-        yield "", f"is nbformat {nb.nbformat}.{nb.nbformat_minor}, not 4.5", FIX
-    yield from _metadata_problems(nb, lesson_id)
-    seen: set[str] = set()
+def differences(nb: NotebookNode, mended: NotebookNode, file: str) -> Iterator[Problem]:
+    """Say, cell by cell, where a notebook is not what ``--fix`` makes of it."""
+    if nb.nbformat_minor != mended.nbformat_minor:
+        yield Problem(file, "", f"is nbformat 4.{nb.nbformat_minor}, not 4.5", FIX)
+    for key in sorted({*nb.metadata, *mended.metadata}):
+        if key not in mended.metadata:
+            yield Problem(file, "", f"has notebook metadata no lesson needs: {key}", FIX)
+        elif nb.metadata.get(key) != mended.metadata[key]:
+            what = f"notebook metadata {key} is not {json.dumps(mended.metadata[key])}"
+            yield Problem(file, "", what, FIX)
+    due = {cell.id: cell for cell in mended.cells}
+    seen: dict[str, NotebookNode] = {}
     for i, cell in enumerate(nb.cells):
-        name = cell_name(nb, i)
-        ident = cell.get("id")
-        if not ident or not _ID.fullmatch(ident):
-            yield name, "has no valid id", FIX
-        elif ident in seen:
-            yield name, "has the id of an earlier cell", FIX
-        elif _RESERVED_ID.fullmatch(ident) and "generated" not in tags(cell):
-            yield name, "has an id kept for generated cells", FIX
-        seen.add(ident or "")
-        if _is_empty(cell):
-            yield name, "is empty", FIX
-        stray = sorted(set(cell.get("metadata", {})) - _metadata_of(cell))
-        if stray:
-            yield name, f"has metadata no lesson needs: {', '.join(stray)}", FIX
+        ident = cell.get("id", "")
+        if what := _difference(cell, due.get(ident), ident in seen):
+            yield Problem(file, cell_name(nb, i), what, FIX)
+        seen.setdefault(ident, cell)
+    have, want = ([name for name in names if name in seen and name in due] for names in (seen, due))
+    for name in due:
+        if name not in seen and RESERVED_ID.fullmatch(name):
+            yield Problem(file, name, "is missing", FIX)
+    for old, new in zip(have, want, strict=True):
+        if old != new and RESERVED_ID.fullmatch(new):
+            yield Problem(file, new, "is not in its place", FIX)
+
+
+def _difference(cell: NotebookNode, mended: NotebookNode | None, again: bool) -> str:
+    """Say in what a cell differs from the mended cell of its id, if there is one."""
+    generated = "generated" in tags(cell)
+    if _is_empty(cell):
+        return "is empty"
+    if mended is None and generated:
+        return "is generated for nothing here"
+    if mended is None or again or generated != ("generated" in tags(mended)):
+        return "has no valid id of its own, or is tagged generated and no tool writes it"
+    if cell.get("outputs") or cell.get("execution_count") is not None:
+        return "has outputs or an execution count: a lesson ships without"
+    if generated and (cell.source, cell.metadata) != (mended.source, mended.metadata):
+        return "is out of date"
+    if cell.metadata != mended.metadata:
+        names = {*cell.metadata} - {*mended.metadata} or {"tags, unsorted"}
+        return f"has metadata no lesson needs: {', '.join(sorted(names))}"
+    if cell.source == mended.source:
+        return ""
+    if cell.cell_type == "code":
+        return "is not formatted as ruff does"
+    return "has white space at a line's end, blank lines around the text, or links that Colab cannot open"
+
+
+def form_problems(nb: NotebookNode, file: str) -> Iterator[Problem]:
+    """List what is wrong with the form of a notebook and needs an author's hand."""
+    for i, cell in enumerate(nb.cells):
         for tag in tags(cell):
             if tag not in KNOWN_TAGS:
-                advice = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
+                mend = f"remove the tag or use one of: {', '.join(sorted(KNOWN_TAGS))}"
                 if "raise" in tag:
-                    advice = "remove the tag; put the deliberate error in `with expect_error(...)`"
-                yield name, f"has an unknown tag: {tag}", advice
-        if cell.cell_type == "markdown" and cell.source != tidy(cell.source):
-            yield name, "has white space at a line's end, or blank lines around the text", FIX
-        if cell.cell_type == "code":
-            if cell.get("outputs") or cell.get("execution_count") is not None:
-                yield name, "has outputs or an execution count: a lesson ships without", FIX
-        elif CHECK_OUTPUT in tags(cell):
-            yield name, f"is tagged {CHECK_OUTPUT} but is not a code cell", "remove the tag"
-    yield from _code_problems(nb)
-
-
-def schema_problems(nb: NotebookNode, file: str) -> list[Problem]:
-    """List what the notebook format itself forbids."""
-    errors = iter_validate(nb, version=4, version_minor=5)
-    return [
-        Problem(file, "", f"breaks the notebook format: {error.message[:120]}", FIX)
-        for error in errors
-    ]
-
-
-def _metadata_problems(nb: NotebookNode, lesson_id: str) -> Iterator[tuple[str, str, str]]:
-    expected = notebook_metadata(lesson_id)
-    for key in sorted(set(nb.metadata) | set(expected)):
-        if key not in expected:
-            yield "", f"has notebook metadata no lesson needs: {key}", FIX
-        elif nb.metadata.get(key) != expected[key]:
-            yield "", f"notebook metadata {key} is not {json.dumps(expected[key])}", FIX
-
-
-def _code_problems(nb: NotebookNode) -> Iterator[tuple[str, str, str]]:
+                    mend = "remove the tag; put the deliberate error in `with expect_error(...)`"
+                yield Problem(file, cell_name(nb, i), f"has an unknown tag: {tag}", mend)
+        if CHECK_OUTPUT in tags(cell) and cell.cell_type != "code":
+            what = f"is tagged {CHECK_OUTPUT} but is not a code cell"
+            yield Problem(file, cell_name(nb, i), what, "remove the tag")
     try:
-        formatted = format_code(nb)
+        format_code(nb)
     except CodeError as error:
-        name = "" if error.index is None else cell_name(nb, error.index)
-        yield name, f"is not Python: {error}", "correct the code"
-        return
-    for i, (cell, source) in enumerate(zip(nb.cells, formatted, strict=True)):
-        if cell.cell_type == "code" and cell.source != source.strip("\n") and not _is_empty(cell):
-            yield cell_name(nb, i), "is not formatted as ruff does", FIX
+        yield Problem(file, "", str(error), "correct the code")
 
 
 def _is_empty(cell: NotebookNode) -> bool:
@@ -270,35 +252,22 @@ def tidy(markdown: str) -> str:
     return "\n".join(line.rstrip() for line in markdown.splitlines()).strip("\n")
 
 
-def _metadata_of(cell: NotebookNode) -> set[str]:
-    return GENERATED_METADATA if "generated" in tags(cell) else CELL_METADATA
-
-
 def _cell_metadata(cell: NotebookNode) -> NotebookNode:
-    kept = {k: v for k, v in cell.get("metadata", {}).items() if k in _metadata_of(cell)}
+    wanted = GENERATED_METADATA if "generated" in tags(cell) else CELL_METADATA
+    kept = {name: value for name, value in cell.get("metadata", {}).items() if name in wanted}
     if "tags" in kept:
         kept["tags"] = sorted(set(kept["tags"]))
-    return nbformat.from_dict({k: v for k, v in kept.items() if v not in ([], {})})
+    return nbformat.from_dict(
+        {name: value for name, value in kept.items() if value not in ([], {})}
+    )
 
 
 def _give_ids(nb: NotebookNode) -> None:
-    """Keep each valid id's first use; make the others from the cell's content."""
-    generated = {c.get("id") for c in nb.cells if "generated" in tags(c)}
+    """Keep each valid id's first use, a generated cell's before others'; give every other cell a new one."""
     taken: set[str] = set()
-    missing = []
-    for cell in nb.cells:
+    for cell in sorted(nb.cells, key=lambda cell: "generated" not in tags(cell)):
         ident = cell.get("id") or ""
-        own = "generated" in tags(cell) or ident not in generated
-        free = "generated" in tags(cell) or not _RESERVED_ID.fullmatch(ident)
-        if _ID.fullmatch(ident) and ident not in taken and own and free:
-            taken.add(ident)
-        else:
-            missing.append(cell)
-    for cell in missing:
-        digest = hashlib.sha256(f"{cell.cell_type}\n{cell.source}".encode()).hexdigest()[:8]
-        ident, number = digest, 1
-        while ident in taken:
-            number += 1
-            ident = f"{digest}-{number}"
-        cell.id = ident
-        taken.add(ident)
+        reserved = RESERVED_ID.fullmatch(ident) and "generated" not in tags(cell)
+        if ident in taken or reserved or not _ID.fullmatch(ident):
+            cell.id = uuid.uuid4().hex[:8]
+        taken.add(cell.id)

@@ -11,22 +11,23 @@ from pathlib import Path
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from nbformat import NotebookNode
+from nbformat.validator import iter_validate
 
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import AuthoringError
 from tools.authoring import outputs
 from tools.authoring.anatomy import anatomy_problems
-from tools.authoring.cells import generated_problems, regenerate
+from tools.authoring.cells import regenerate
 from tools.authoring.form import (
     FIX,
     Problem,
     canonical,
     cell_name,
+    differences,
     dumps,
     form_problems,
     parse,
-    schema_problems,
 )
 from tools.authoring.glossary import glossary_problems, linked
 from tools.authoring.short_path import path_problems
@@ -40,15 +41,16 @@ def problems(
     """List what is wrong with a notebook, given its text on disk."""
     nb = parse(text)
     file = lesson.file
-    found = form_problems(nb, lesson.id, file)
-    found += generated_problems(nb, course, lesson, exercises, file)
+    made = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
+    found = [*form_problems(nb, file), *differences(nb, made, file)]
     found += anatomy_problems(nb, exercises, file)
     found += glossary_problems(nb, course, lesson)
     found += path_problems(nb, lesson, file)
     found += outputs.output_problems(nb, outputs.stored(course, lesson), file)
-    mended = mend(nb, course, lesson, exercises)
-    found += schema_problems(mended, file)
-    if not found and dumps(mended) != text:
+    for error in iter_validate(made, version=4, version_minor=5):
+        what = f"breaks the notebook format: {error.message[:120]}"
+        found.append(Problem(file, "", what, "correct it in an editor of text"))
+    if not found and dumps(linked(made, course, lesson)) != text:
         what = "is not written as it should be (order of keys, indent, end of file)"
         found.append(Problem(file, "", what, FIX))
     return found
@@ -61,7 +63,8 @@ def mend(
 
     No hand-written cell is lost.
     """
-    return canonical(linked(regenerate(nb, course, lesson, exercises), course, lesson), lesson.id)
+    made = canonical(regenerate(nb, course, lesson, exercises), lesson.id)
+    return linked(made, course, lesson)
 
 
 def expected_outputs(
