@@ -90,13 +90,6 @@ def test_it_goes_on_where_the_first_exercise_is_open(tiny, capsys, tmp_path):
     assert (tmp_path / "made.txt").read_text().strip() == "from the lesson"
 
 
-def test_nothing_counts_as_solved(tiny, capsys):
-    catchup.catch_up("01", "question")
-    assert "section 3" in _said(capsys)
-    assert list(progress_file.attempts()) == []
-    assert os.environ["COURSE_PROGRESS"] == str(progress_file.progress_file())
-
-
 def test_a_value_and_the_source_of_a_function_are_there(tiny, capsys):
     _, names = tiny
     catchup.catch_up("01", 3)

@@ -115,6 +115,8 @@ def test_a_device_that_fails_its_kernel_is_passed_over_with_a_note(fake, capsys)
 
 def test_where_nothing_can_be_simulated_the_card_says_why_in_a_sentence(fake, capsys):
     fake()
+    get_device(quiet=True)
+    assert capsys.readouterr().out == ""
     assert get_device().type == "cpu"
     assert "Note: This PyTorch cannot simulate a device." in capsys.readouterr().out
     fake("mps")
@@ -157,12 +159,6 @@ def test_a_simulated_device_that_is_not_there_is_refused_in_one_line(sim):
     assert "\n" not in str(caught.value)
 
 
-def test_quiet_shows_nothing(fake, capsys):
-    fake()
-    get_device(quiet=True)
-    assert capsys.readouterr().out == ""
-
-
 def test_course_device_overrides_and_an_argument_overrides_it(fake, monkeypatch):
     fake("cuda")
     monkeypatch.setenv("COURSE_DEVICE", "cpu")
@@ -186,18 +182,6 @@ def test_a_wrong_course_device_is_refused_in_one_line(fake, monkeypatch, asked, 
         get_device()
     assert says in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_device_this_pytorch_cannot_use_is_a_device_error(monkeypatch):
-    absent = "xpu" if not torch.xpu.is_available() else "mps"
-    with pytest.raises(DeviceError, match="does not work here"):
-        get_device(absent)
-
-
-def test_a_wrong_product_is_a_fault(monkeypatch):
-    assert devices.fault(torch.device("cpu")) is None
-    monkeypatch.setattr(torch, "equal", lambda a, b: False)
-    assert "came out wrong" in devices.fault(torch.device("cpu"))
 
 
 CARDS = {
@@ -271,13 +255,6 @@ def test_measure_finds_the_length_of_a_sleep():
     assert m.n >= 5
 
 
-def test_measure_of_slow_work_still_repeats_five_times():
-    calls = []
-    m = measure(lambda: (calls.append(1), time.sleep(0.03)), device="cpu", min_seconds=0.01)
-    assert m.n >= 5
-    assert len(calls) >= 6
-
-
 def test_measure_waits_for_an_asynchronous_device_before_it_reads_the_clock(monkeypatch):
     """Work is only queued; without the wait it would seem to take no time."""
     queue = collections.deque()
@@ -336,24 +313,9 @@ def test_the_host_clock_does_not_wait_for_the_device(sim):
     assert 0 < times[0] < times[1] / 3
 
 
-def test_synchronize_waits_for_an_accelerator_only(monkeypatch):
-    asked = []
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "synchronize", asked.append)
-    devices.synchronize("cpu")
-    assert asked == []
-    devices.synchronize("cuda:1")
-    assert asked == ["cuda:1"]
-
-
 def test_measure_refuses_what_it_cannot_call():
     with pytest.raises(TypeError, match=r"wants a function it can call.*got 3"):
         measure(3)
-
-
-def test_measure_passes_on_the_error_of_the_work():
-    with pytest.raises(ZeroDivisionError):
-        measure(lambda: 1 / 0, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -379,11 +341,6 @@ def test_a_block_that_does_not_fail_is_refused():
     with pytest.raises(AssertionError, match="meant to fail with ValueError, and did not"):  # noqa: SIM117
         with expect_error(ValueError):
             pass
-
-
-def test_another_error_is_not_swallowed():
-    with pytest.raises(KeyError), expect_error(ValueError):
-        {}["x"]
 
 
 def test_another_message_is_refused():
@@ -484,11 +441,15 @@ def test_an_impossible_split_is_refused(test):
         load_digits(test)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"not a zip", "cut", "other"])
+@pytest.mark.parametrize("content", [None, b"", b"not a zip", "cut", "flipped", "other"])
 def test_a_damaged_file_is_answered_in_a_sentence(monkeypatch, tmp_path, content):
     path = tmp_path / "digits.npz"
     if content == "cut":
         path.write_bytes(data.DIGITS.read_bytes()[:100_000])
+    elif content == "flipped":
+        whole = bytearray(data.DIGITS.read_bytes())
+        whole[len(whole) // 2] ^= 0xFF
+        path.write_bytes(whole)
     elif content == "other":
         import numpy as np
 
@@ -497,17 +458,6 @@ def test_a_damaged_file_is_answered_in_a_sentence(monkeypatch, tmp_path, content
         path.write_bytes(content)
     monkeypatch.setattr(data, "DIGITS", path)
     with pytest.raises(DataError, match=r"cannot be read .* get a fresh copy of the course"):
-        load_digits()
-
-
-def test_a_file_damaged_inside_is_answered_in_a_sentence(monkeypatch, tmp_path):
-    """A flipped byte in the compressed part: a download that went wrong."""
-    content = bytearray(data.DIGITS.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    path = tmp_path / "digits.npz"
-    path.write_bytes(content)
-    monkeypatch.setattr(data, "DIGITS", path)
-    with pytest.raises(DataError, match="get a fresh copy of the course"):
         load_digits()
 
 
@@ -602,16 +552,6 @@ def file(tmp_path, monkeypatch):
     return path
 
 
-def test_attempts_are_appended_and_read_in_order(file):
-    progress_file.note("00.a", "not_yet", "slip")
-    progress_file.note("00.a", "right")
-    assert [(a.exercise, a.outcome, a.diagnosis) for a in progress_file.attempts()] == [
-        ("00.a", "not_yet", "slip"),
-        ("00.a", "right", ""),
-    ]
-    assert progress_file.solved() == {"00.a"}
-
-
 def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.jsonl"))
     progress_file.note("05.sharded_bytes", "right")
@@ -622,19 +562,15 @@ def test_what_was_solved_before_it_moved_to_another_lesson_stays_solved(tmp_path
     assert not set(progress_file.MOVED) & known
 
 
-def test_damaged_lines_cost_no_other(file):
+@pytest.mark.parametrize(
+    "spoilt",
+    [b'{"half": \n\xff\xfe\n[]\nnull\n{"time": 1}\n', b'{"time": "2026'],
+    ids=["lines", "cut off"],
+)
+def test_damaged_lines_cost_no_other(file, spoilt):
     progress_file.note("00.a", "right")
     with file.open("ab") as f:
-        f.write(b'{"half": \n\xff\xfe\n[]\nnull\n{"time": 1}\n')
-    progress_file.note("00.b", "right")
-    assert progress_file.solved() == {"00.a", "00.b"}
-
-
-def test_a_line_that_was_cut_off_costs_no_later_one(file):
-    """The machine went down while a line was written: it has no end."""
-    progress_file.note("00.a", "right")
-    with file.open("a", encoding="utf-8") as f:
-        f.write('{"time": "2026')
+        f.write(spoilt)
     progress_file.note("00.b", "right")
     assert progress_file.solved() == {"00.a", "00.b"}
 

@@ -1,8 +1,6 @@
 """Records: what is read, what is refused and in which words, and the cards that show them."""
 
-import copy
 import json
-import math
 from datetime import date, timedelta
 
 import jsonschema
@@ -120,21 +118,14 @@ REFUSED = {
     "not a number": ({"median": "2"}, "median: '2' is not of type 'number'"),
     "a field too few": ({"q1": REMOVE}, "'q1' is a required property"),
     "a field too many": ({"mean": 2.0}, "('mean' was unexpected)"),
-    "no repetition": ({"n": 0}, "n: 0 is less than the minimum of 1"),
-    "part of a repetition": ({"n": 1.5}, "n: 1.5 is not of type 'integer'"),
-    "no quartile": ({"q3": None}, "q3: None is not of type 'number'"),
-    "no threads": ({"threads": REMOVE}, "'threads' is a required property"),
     "a list among the parameters": ({"parameters": {"size": [64]}}, "parameters.size: [64]"),
     "an unknown unit": ({"unit": "ms"}, "unit: 'ms' is not one of ['s', 'B', "),
     "a time in bytes": ({"unit": "B"}, "unit: 's' was expected"),
     "a day that is none": ({"date": "2026-02-30"}, "date: '2026-02-30' is not a 'date'"),
-    "an unknown kind": ({"kind": "guessed"}, "kind: 'guessed' is not one of"),
     "published by no one": ({"kind": "published"}, "'source' is a required property"),
     "a kind of another file": ({"kind": "modelled"}, "its kind is modelled, and a file of this"),
     "the future": ({"date": FUTURE}, f"{FUTURE} is in the future"),
-    "quartiles upside down": ({"q1": 2.5}, "the quartiles do not enclose the median (q1 2.5, m"),
     "a median above its quartiles": ({"median": 4.0}, "the quartiles do not enclose the median"),
-    "a time below zero": ({"q1": -1.0}, "q1 -1 s is not above zero"),
     "no time at all": ({"q1": 0.0}, "q1 0 s is not above zero"),
     "faster than the chip": (
         {"parameters": {"size": 4096}, "median": 0.01, "q1": 0.01, "q3": 0.02},
@@ -204,17 +195,13 @@ def test_what_is_no_number_is_refused(tmp_path, word):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "not whole JSON"),
         ("{", "not whole JSON"),
         ("[]", "does not say its schema"),
-        ("{}", "does not say its schema"),
         (
             '{"schema": 1, "results": []}',
             "says schema 1, and this copy of the course reads schema 2",
         ),
-        ('{"schema": 3}', "says schema 3"),
         ('{"schema": 2}', "is a required property"),
-        ('{"schema": 2, "machine": {}, "date": "2026-01-02", "results": 3}', "machine"),
     ],
 )
 def test_a_file_that_is_no_record_is_refused_by_its_name(tmp_path, text, says):
@@ -301,25 +288,12 @@ def test_a_chip_has_its_own_ceiling(machine, device, matrix_units, flops):
     assert most.flops == pytest.approx(flops) and most.source
 
 
-def test_a_rate_that_is_given_as_such_is_checked_too(tmp_path):
-    rate = {"quantity": "rate", "unit": "FLOP/s", "experiment": "other", "q1": 1e12, "q3": 1e17}
-    assert checks.problems(write(tmp_path, result(**rate, median=6e13))) == []
-    assert (
-        "70 TFLOP/s is above the peak of 65"
-        in checks.problems(write(tmp_path, result(**rate, median=7e13)))[0]
-    )
-
-
 # --- what is shipped --------------------------------------------------------------------------
 
 
-def test_the_schema_itself_is_valid_and_says_what_a_field_is():
+def test_the_schema_itself_is_valid():
     schema = json.loads((evidence.FOLDER / "schema.json").read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    loose = copy.deepcopy(schema)
-    loose["properties"]["date"] = {"type": "day"}
-    with pytest.raises(jsonschema.SchemaError):
-        jsonschema.Draft202012Validator.check_schema(loose)
 
 
 SHIPPED = [path for path in evidence.FOLDER.glob("*.json") if evidence.kind_of_file(path)]
@@ -334,11 +308,6 @@ def test_a_shipped_file_is_in_order(path):
         assert path.name == records.file_name(content["machine"])
         for m in evidence.read_records(path):
             assert m.parameters in records.EXPERIMENTS[m.experiment].sweep
-
-
-def test_shipped_figures_are_readable():
-    assert {gpu.name for gpu in evidence.published_gpus()}
-    assert {m.kind for m in recorded("matmul", size=1024)} >= {"recorded"}
 
 
 # --- cards ------------------------------------------------------------------------------------
@@ -462,9 +431,3 @@ def test_memory_has_binary_marks(tmp_path, pictures):
 )
 def test_amounts_have_a_fitting_unit(value, unit, quantity, text):
     assert amount(value, unit, quantity) == text
-
-
-def test_a_measurement_tells_its_unit():
-    m = Measurement("work", 2**30, None, None, None, "d", "d", "", None, "2026-01-02", unit="B")
-    assert m.written() == "1 GiB" and m.written("q1") == ""
-    assert math.isfinite(hash(m))

@@ -24,13 +24,12 @@ from tools.fidelity import (
     hold,
     read,
     stepping,
-    without_repeats,
 )
 from tools.fidelity import __main__ as command
 from tools.fidelity.compare import interpret
 from tools.fidelity.networks import NETWORKS
 from tools.fidelity.operators import CALLS, asked_by
-from tools.fidelity.report import LONG, NEAR, as_text, groups, worst
+from tools.fidelity.report import LONG, NEAR, as_text, groups
 from tools.fidelity.stepping import run
 from tools.fidelity.table import OPERATORS, POINTS, Unsupported, held_out, measured, profile_of
 from tools.fidelity.work import Calls, Reading, Step
@@ -99,19 +98,6 @@ def test_what_is_no_table_is_refused_in_one_sentence(tmp_path, capsys, content, 
     assert out == "" and says in err and len(err.splitlines()) == 1
 
 
-def test_a_folder_is_refused_and_so_is_one_that_is_not_there_to_write_to(tmp_path, capsys):
-    assert command.main([str(tmp_path)]) == 2
-    path = write(tmp_path / "p.csv", POINTS, POINT)
-    assert command.main([str(path), "--json", str(tmp_path / "no" / "f.json")]) == 2
-    assert "There is no folder" in capsys.readouterr().err
-
-
-def test_a_row_of_an_earlier_file_counts_once_and_a_repeated_measurement_twice():
-    first, other = row(), row(params="B1 H1")
-    kept, again = without_repeats([[first, first], [first._replace(file="b.csv", line=9), other]])
-    assert kept == [first, first, other] and [each.file for each in again] == ["b.csv"]
-
-
 def test_the_part_held_out_is_two_fifths_and_the_same_wherever_a_row_stands():
     rows = [row(params=f"B{i} H{i}") for i in range(2000)]
     assert 0.35 < sum(map(held_out, rows)) / len(rows) < 0.45
@@ -139,38 +125,19 @@ def test_what_is_no_positive_number_is_left_out(value):
     assert isinstance(found, LeftOut) and "no positive number" in found.reason
 
 
-CARDS = {
-    **{"Tesla T4": "T4", "NVIDIA L4": "L4", "NVIDIA DGX-1 (1x V100 16GB)": "V100"},
-    **{
-        "NVIDIA DGX A100 (8x A100 80GB)": "A100",
-        "A100 80GB PCIe": "A100",
-        "NVIDIA A100-SXM4-80GB": "A100",
-    },
-    **dict.fromkeys(("NVIDIA A100-PCIE-40GB", "A100-SXM4-40GB", "a100_40gb"), "A100-40GB"),
-    **{
-        "H100 80GB HBM3": "H100",
-        "H200 141GB": "H200",
-        "NVIDIA B200 SXM": "B200",
-        "rtx3090": "RTX 3090",
-    },
-    **{"1x 4090": "RTX 4090", "5090": "RTX 5090", "NVIDIA GeForce RTX 5090": "RTX 5090"},
-}
-UNKNOWN = ["H100 PCIe", "NVIDIA GH200 SXM", "1x A6000", "pro6000maxq", "NVIDIA L40S", "NVIDIA T400"]
-UNKNOWN += [
-    "NVIDIA GeForce RTX 3090 Ti",
-    "NVIDIA GeForce RTX 4090 D",
-    "Simulated NVIDIA T4",
-    "MI-250x",
-]
+CARDS = """Tesla T4: T4|NVIDIA L4: L4|NVIDIA DGX-1 (1x V100 16GB): V100|NVIDIA DGX A100 (8x A100 80GB): A100
+A100 80GB PCIe: A100|NVIDIA A100-SXM4-80GB: A100|NVIDIA A100-PCIE-40GB: A100-40GB|A100-SXM4-40GB: A100-40GB
+a100_40gb: A100-40GB|H100 80GB HBM3: H100|H200 141GB: H200|NVIDIA B200 SXM: B200|rtx3090: RTX 3090
+1x 4090: RTX 4090|5090: RTX 5090|NVIDIA GeForce RTX 5090: RTX 5090"""
+CARDS = dict(entry.split(": ") for entry in re.split(r"[|\n]", CARDS))
+UNKNOWN = """H100 PCIe|NVIDIA GH200 SXM|1x A6000|pro6000maxq|NVIDIA L40S|NVIDIA T400|NVIDIA GeForce RTX 3090 Ti
+NVIDIA GeForce RTX 4090 D|Simulated NVIDIA T4|MI-250x"""
+UNKNOWN = re.split(r"[|\n]", UNKNOWN)
 
 
 def test_a_card_finds_its_profile_or_is_named(monkeypatch):
     for card, profile in CARDS.items():
-        if profile in profiles.names():
-            assert profile_of(card) == profile
-        else:
-            with pytest.raises(Unsupported, match=f"no profile '{profile}' yet"):
-                profile_of(card)
+        assert profile_of(card) == profile
     for card in UNKNOWN:
         with pytest.raises(Unsupported, match=card):
             profile_of(card)
@@ -287,95 +254,38 @@ SPAN, WORDS = (("head", "span"),), (("head", "words"), ("fused", True))
 @pytest.mark.parametrize(
     ("given", "step", "amount"),
     [
-        (
-            ("infer resnet18", TIMM + "amp-nhwc-pt240-cu124-rtx4090"),
-            Step("resnet18", 64, 224, "amp", channels_last=True),
-            64,
-        ),
-        (
-            ("train vit_tiny_patch16_224", TIMM + "amp_bf16-nchw-pt112-cu113-rtx3090"),
-            Step(
-                "vit_tiny_patch16_224", 64, 224, "amp_bf16", "nesterov", options=(("fused", False),)
-            ),
-            64,
-        ),
-        (
-            ("resnext101-32x4d inference", "batch=8", "fp32", "img/s"),
-            Step("resnext101_32x4d", 8, 224, "fp32"),
-            8,
-        ),
-        (
-            ("resnet50v1.5 inference", "batch=8", "amp", "ms"),
-            Step("resnet50", 8, 224, "amp", channels_last=True),
-            1,
-        ),
-        (
-            ("resnet50v1.5 training", "gpus=1", "tf32", "img/s"),
-            Step("resnet50", 256, 224, "tf32", "momentum"),
-            256,
-        ),
-        (
-            ("train resnet50", NVIDIA + "1; batch per GPU=1280", "amp fp16", "img/s"),
-            Step("resnet50", 1280, 224, "amp", "momentum", scaled=True),
-            1280,
-        ),
-        (
-            ("train bert_base_squad", NVIDIA + "1; batch per GPU=24", "fp32/tf32 default"),
-            Step("bert_base", 24, 384, "tf32", "adamw_fused", options=SPAN),
-            24,
-        ),
-        (
-            ("train bert_large_squad", NVIDIA + "1; batch per GPU=8", "amp fp16"),
-            Step("bert_large", 8, 384, "fp16", "adamw_fused", options=SPAN),
-            8,
-        ),
-        (
-            (BERT, "batch=2 seq=128 attention=sdpa", "fp16", "ms"),
-            Step("bert_base", 2, 128, "fp16", options=WORDS),
-            1,
-        ),
-        (
-            ("BERT-base training step", "batch=4 seq=256 attention=sdpa", "fp16", "ms"),
-            Step("bert_base", 4, 256, "fp16", "backward", loss="sum", kept=True, options=WORDS),
-            1,
-        ),
-        (
-            ("inference ConvNeXT", "HF model, batch=4, eager, torch 2.0.1", "fp32", "ms"),
-            Step("convnext_large", 4, 224, "fp32"),
-            1,
-        ),
-        (
-            (MPT, "MPT-1b params=1 seq=2048 gpus=8 micro_bs=4 accum=2 act_ckpt=True", "amp_bf16"),
-            Step(
-                *("mpt_1b", 4, 2048, "amp_bf16", "backward"),
-                clear="never",
-                options=(("places", 2048), ("again", True)),
-            ),
-            4 * 2048,
-        ),
-        (
-            (
-                LIT,
-                "Size=13 B Model=Llama 2 Quantization=None GPU=1 | Single-GPU Inference",
-                "x",
-                "GB",
-            ),
-            Step("llama_2_13b", 1, 1, "bf16"),
-            1,
-        ),
-        (
-            (TUNE, "Llama 3.2 3B full_finetune_single_device batch=2 cumulative: + Packed Dataset"),
-            Step("llama_3.2_3b", 2, 4096, "bf16", "adamw_fused", clear="never"),
-            8192,
-        ),
-        (
-            (CIFAR, "non_compiled, batch 128", "fp32/tf32", "s"),
-            Step("resnet50", 128, 224, "tf32", "adam", clear="between", options=(("classes", 10),)),
-            391,
-        ),
+        (("infer resnet18", TIMM + "amp-nhwc-pt240-cu124-rtx4090"),
+         Step("resnet18", 64, 224, "amp", channels_last=True), 64),
+        (("train vit_tiny_patch16_224", TIMM + "amp_bf16-nchw-pt112-cu113-rtx3090"),
+         Step("vit_tiny_patch16_224", 64, 224, "amp_bf16", "nesterov", options=(("fused", False),)), 64),
+        (("resnext101-32x4d inference", "batch=8", "fp32", "img/s"), Step("resnext101_32x4d", 8, 224, "fp32"), 8),
+        (("resnet50v1.5 inference", "batch=8", "amp", "ms"),
+         Step("resnet50", 8, 224, "amp", channels_last=True), 1),
+        (("resnet50v1.5 training", "gpus=1", "tf32", "img/s"), Step("resnet50", 256, 224, "tf32", "momentum"), 256),
+        (("train resnet50", NVIDIA + "1; batch per GPU=1280", "amp fp16", "img/s"),
+         Step("resnet50", 1280, 224, "amp", "momentum", scaled=True), 1280),
+        (("train bert_base_squad", NVIDIA + "1; batch per GPU=24", "fp32/tf32 default"),
+         Step("bert_base", 24, 384, "tf32", "adamw_fused", options=SPAN), 24),
+        (("train bert_large_squad", NVIDIA + "1; batch per GPU=8", "amp fp16"),
+         Step("bert_large", 8, 384, "fp16", "adamw_fused", options=SPAN), 8),
+        ((BERT, "batch=2 seq=128 attention=sdpa", "fp16", "ms"),
+         Step("bert_base", 2, 128, "fp16", options=WORDS), 1),
+        (("BERT-base training step", "batch=4 seq=256 attention=sdpa", "fp16", "ms"),
+         Step("bert_base", 4, 256, "fp16", "backward", loss="sum", kept=True, options=WORDS), 1),
+        (("inference ConvNeXT", "HF model, batch=4, eager, torch 2.0.1", "fp32", "ms"),
+         Step("convnext_large", 4, 224, "fp32"), 1),
+        ((MPT, "MPT-1b params=1 seq=2048 gpus=8 micro_bs=4 accum=2 act_ckpt=True", "amp_bf16"),
+         Step("mpt_1b", 4, 2048, "amp_bf16", "backward", clear="never",
+              options=(("places", 2048), ("again", True))), 4 * 2048),
+        ((LIT, "Size=13 B Model=Llama 2 Quantization=None GPU=1 | Single-GPU Inference", "x", "GB"),
+         Step("llama_2_13b", 1, 1, "bf16"), 1),
+        ((TUNE, "Llama 3.2 3B full_finetune_single_device batch=2 cumulative: + Packed Dataset"),
+         Step("llama_3.2_3b", 2, 4096, "bf16", "adamw_fused", clear="never"), 8192),
+        ((CIFAR, "non_compiled, batch 128", "fp32/tf32", "s"),
+         Step("resnet50", 128, 224, "tf32", "adam", clear="between", options=(("classes", 10),)), 391),
     ],
     ids=lambda value: value[0] if type(value) is tuple else None,
-)
+)  # fmt: skip
 def test_a_row_names_a_step(given, step, amount):
     metric = {"metric": "throughput"} if given[0] == MPT else {}
     assert step_of(*given, **metric) == (step, amount)
@@ -446,81 +356,38 @@ def test_what_cannot_be_modelled_says_why(workload, params, reason):
     assert isinstance(found, LeftOut) and reason in found.reason
 
 
+STEP = {"workload": "step:resnet50", "params": "batch=1 size=8 mode=infer"}
+
+
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
         ({"dtype": "int4"}, "dtype 'int4'"),
         ({"hardware": "MI-250x"}, "no profile stands for the card 'MI-250x'"),
         ({"unit": "%"}, "'%'"),
-        (
-            {"workload": "step:resnet50", "params": "batch=1 size=8 mode=sgd", "dtype": "amp"},
-            "known: fp32,",
-        ),
-        (
-            {
-                "workload": "step:resnet18",
-                "params": "batch=8 size=9 mode=infer",
-                "unit": "tokens/s",
-            },
-            "count",
-        ),
+        (STEP | {"params": "batch=1 size=8 mode=sgd", "dtype": "amp"}, "known: fp32,"),
+        (STEP | {"unit": "tokens/s"}, "count"),
     ],
 )
 def test_what_a_row_says_that_cannot_be_modelled_is_named(more, reason):
     assert reason in hold(row(**more)).reason
 
 
-# Of torchvision's and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
-PARAMETERS = {
-    "small_cnn": 145_578,
-    "wide_cnn": 972_554,
-    "resnet18": 11_689_512,
-    "resnet34": 21_797_672,
-    "resnet50": 25_557_032,
-    "resnet101": 44_549_160,
-    "resnext101_32x4d": 44_177_704,
-    "seresnext101_32x4d": 48_955_416,
-    "vgg16": 138_357_544,
-    "densenet121": 7_978_856,
-    "efficientnet_b0": 5_288_548,
-    "mobilenetv3_large_100": 5_483_032,
-    "convnext_tiny": 28_589_128,
-    "convnext_base": 88_591_464,
-    "convnext_large": 197_767_336,
-    "vit_tiny_patch16_224": 5_717_416,
-    "vit_small_patch16_224": 22_050_664,
-    "deit_small_patch16_224": 22_050_664,
-    "vit_base_patch16_224": 86_567_656,
-    "vit_large_patch16_224": 304_326_632,
-    "bert_base": 109_482_240,
-    "bert_large": 335_141_888,
-    "gpt2": 124_439_808,
-    "llama_2_7b": 6_738_415_616,
-    "llama_2_13b": 13_015_864_320,
-    "llama_3.2_3b": 3_212_749_824,
-    "mpt_125m": 125_311_488,
-    "mpt_350m": 355_985_408,
-    "mpt_760m": 760_470_528,
-    "mpt_1b": 1_315_950_592,
-    "mpt_3b": 2_651_837_440,
-    "mpt_7b": 6_658_859_008,
-}
-
-# Products of one image of 224×224, in 10⁹ multiplications with their additions: timm's tables.
-GMACS = {
-    "resnet18": 1.82,
-    "resnet50": 4.11,
-    "resnet101": 7.83,
-    "vgg16": 15.47,
-    "densenet121": 2.87,
-    "efficientnet_b0": 0.4,
-    "mobilenetv3_large_100": 0.23,
-    "convnext_tiny": 4.47,
-    "convnext_base": 15.38,
-    "vit_tiny_patch16_224": 1.26,
-    "vit_small_patch16_224": 4.61,
-    "vit_base_patch16_224": 17.58,
-}
+# Parameters, and products of one image of 224×224, in 10⁹ multiplications with their additions: of torchvision's
+# and timm's tables, of Hugging Face's models; of MPT, of llm-foundry's benchmarks.
+MADE = """small_cnn 145_578 | wide_cnn 972_554 | resnet18 11_689_512 1.82 | resnet34 21_797_672
+resnet50 25_557_032 4.11 | resnet101 44_549_160 7.83 | resnext101_32x4d 44_177_704
+seresnext101_32x4d 48_955_416 | vgg16 138_357_544 15.47 | densenet121 7_978_856 2.87
+efficientnet_b0 5_288_548 0.4 | mobilenetv3_large_100 5_483_032 0.23 | convnext_tiny 28_589_128 4.47
+convnext_base 88_591_464 15.38 | convnext_large 197_767_336 | vit_tiny_patch16_224 5_717_416 1.26
+vit_small_patch16_224 22_050_664 4.61 | deit_small_patch16_224 22_050_664
+vit_base_patch16_224 86_567_656 17.58 | vit_large_patch16_224 304_326_632 | bert_base 109_482_240
+bert_large 335_141_888 | gpt2 124_439_808 | llama_2_7b 6_738_415_616 | llama_2_13b 13_015_864_320
+llama_3.2_3b 3_212_749_824 | mpt_125m 125_311_488 | mpt_350m 355_985_408 | mpt_760m 760_470_528
+mpt_1b 1_315_950_592 | mpt_3b 2_651_837_440 | mpt_7b 6_658_859_008"""
+SAID = [row.split() for row in re.split(r" \| |\n", MADE)]
+PARAMETERS = {name: int(count) for name, count, *_ in SAID}
+GMACS = {name: float(more[0]) for name, _, *more in SAID if more}
 
 
 @pytest.mark.parametrize("name", sorted(set(NETWORKS) | set(PARAMETERS)))
@@ -570,24 +437,6 @@ def test_a_step_without_values_takes_the_time_and_memory_of_one_with_them(step, 
     assert abs(without["reserved"] - with_values["reserved"]) <= (20 * 2**20 if loose else 0)
 
 
-def test_a_step_is_run_on_a_device_of_its_own_and_leaves_nothing():
-    device = simgpu.enable("T4")
-    before = torch.sim.memory_allocated(device), len(simgpu.machine.MACHINE.devices)
-    run(Step("resnet18", 2, 64, "amp"), "A100")
-    assert (torch.sim.memory_allocated(device), len(simgpu.machine.MACHINE.devices)) == before
-
-
-def test_channels_that_are_innermost_stay_so_without_values_too(monkeypatch):
-    turned = []
-    monkeypatch.setattr(
-        stepping.simgpu.latency, "seconds", lambda work, _: turned.append(work) or 1e-6
-    )
-    for innermost in (True, False):
-        run(Step("resnet18", 2, 64, "amp", "momentum", channels_last=innermost), "H200")
-        assert any(work.turned for work in turned) is not innermost
-    run.cache_clear()
-
-
 @pytest.mark.slow
 def test_gradients_that_are_kept_while_the_network_runs_forward_take_memory():
     peaks = {
@@ -597,13 +446,6 @@ def test_gradients_that_are_kept_while_the_network_runs_forward_take_memory():
     weights = 4 * PARAMETERS["vgg16"]
     assert peaks["before"] <= peaks["between"] <= peaks["never"]
     assert peaks["before"] == pytest.approx(2 * weights, rel=0.05)
-
-
-def test_scores_that_are_kept_until_the_next_are_there_take_memory():
-    step = Step("vgg16", 512, 32, "fp32")
-    once, twice = (run(step._replace(kept=kept), "A100")["bytes"] for kept in (False, True))
-    scores = 512 * 1000 * 4
-    assert once + scores <= twice <= once + 2 * scores
 
 
 def test_weights_of_16_bits_take_half_the_memory_and_adam_three_times_the_weights():
@@ -646,27 +488,7 @@ def test_a_measured_step_is_held_against_the_modelled_one():
     assert hold(given._replace(value=str(4 / seconds))).ratio == pytest.approx(2)
 
 
-def test_memory_is_held_against_what_was_measured_of_it(monkeypatch):
-    figures = {"seconds": 1.0, "bytes": 2e9, "reserved": 3 * 2.0**30}
-    monkeypatch.setattr(compare, "run", lambda step, profile: figures)
-    bert = row(BERT, "batch=1 seq=8", "1000", "MB", dtype="fp16")
-    book = row(BOOK, "00_orig baseline", "2", "GB")
-    assert hold(bert).ratio == pytest.approx(2)
-    assert hold(book).ratio == pytest.approx(1.5)
-    assert hold(bert).quantity == "bytes"
-
-
-def test_a_traced_network_waits_less_for_its_host():
-    step = Step("bert_base", 1, 32, "fp16", options=(("head", ""), ("embedded", False)))
-    traced, eager = (run(step._replace(traced=t), "V100")["seconds"] for t in (True, False))
-    assert 0.6 * eager < traced < 0.85 * eager
-
-
 # --- What others measured: all of the sample is understood, and the model is near it
-
-
-def test_nothing_was_fitted_on_the_operators(operators):
-    assert len(operators) == 3000 and all(map(held_out, operators))
 
 
 def test_operators_are_modelled_every_one(operators):
@@ -729,32 +551,12 @@ def test_a_resnet_whose_channels_stand_second_trains_on_an_a100_nearly_as_long(p
     assert all(abs(ratio - 1) <= NEAR for ratio in near)
 
 
-def test_a_model_that_is_half_as_fast_again_does_not_pass(operators, monkeypatch):
-    right = latency.seconds
-    monkeypatch.setattr(latency, "seconds", lambda work, profile: 1.5 * right(work, profile))
-    with pytest.raises(AssertionError):
-        test_most_operators_take_nearly_as_long_as_was_measured(operators)
-
-
 # --- The report
 
 
 def planted(ratio, kind="product", seconds=1e-3, profile="T4", quantity="seconds"):
     meaning = Reading(kind, Calls("add", (1,), "float32"))
     return Found(row(), meaning, profile, quantity, seconds, ratio * seconds)
-
-
-def test_groups_sum_up_what_was_planted():
-    found = [planted(r) for r in (0.5, 0.8, 1.05, 1.2, 2.0)] + [planted(3.0, seconds=1e-5)]
-    below, above = sorted(groups(found), key=lambda group: group.n)
-    assert (below.size, below.n, below.ratio) == ("below 0.1 ms", 1, 3.0)
-    assert (above.size, above.n, above.ratio) == ("0.1 ms and more", 5, 1.05)
-    assert above.error == pytest.approx(0.2)
-    assert (above.near, above.very_near) == (0.6, 0.2)
-
-
-def test_furthest_off_is_a_factor_in_either_direction():
-    assert [each.ratio for each in worst([planted(r) for r in (0.1, 1.0, 5.0)], 2)] == [0.1, 5.0]
 
 
 def test_the_report_names_what_it_left_out_and_how_often():
@@ -801,10 +603,3 @@ def test_a_part_is_what_is_modelled(tmp_path, capsys):
         assert command.main([str(path), "--part", part]) == 0
         counts.append(int(capsys.readouterr().out.split()[0]))
     assert sum(counts) == len(lines) and min(counts) > 0
-
-
-def test_long_work_says_how_far_it_is(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "PATIENCE", 0.0)
-    path = write(tmp_path / "p.csv", POINTS, POINT, POINT)
-    assert command.main([str(path)]) == 0
-    assert "1 of 2 rows" in capsys.readouterr().err

@@ -141,10 +141,6 @@ def epochs(resumed: list[str]) -> set[str]:
     return {text.split("epoch ")[1][0] for text in resumed}
 
 
-def test_the_uninterrupted_run_repeats_itself(trainer, whole, tmp_path):
-    assert equal(trainer.finish(tmp_path / "again"), whole[0])
-
-
 @pytest.mark.serial  # it kills by the time that a run takes alone
 def test_killed_at_twenty_random_moments(trainer, whole, tmp_path, capsys, record_property):
     weights, duration = whole
@@ -192,12 +188,9 @@ def test_killed_again_and_again(trainer, whole, tmp_path):
     assert equal(trainer.finish(folder), weights)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.00002, 0.2, 0.999])
-def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(
-    trainer, whole, finished, share
-):
+def test_a_truncated_checkpoint_is_refused_and_the_one_before_it_used(trainer, whole, finished):
     last = finished / "last.pt"
-    cut = last.read_bytes()[: int(share * last.stat().st_size)]
+    cut = last.read_bytes()[: last.stat().st_size // 5]
     last.write_bytes(cut)
 
     assert equal(trainer.finish(finished), whole[0])
@@ -236,14 +229,6 @@ def test_where_no_checkpoint_can_be_read_the_run_stops_and_says_so(trainer, fini
     process.join(60)
     assert process.exitcode == 1
     assert not (finished / "last.pt").exists(), "it went on from nothing"
-
-
-def test_rubbish_is_not_taken_for_a_checkpoint(trainer, whole, tmp_path):
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "last.pt.new").write_bytes(b"half a checkpoint")
-    assert equal(trainer.finish(folder), whole[0])
-    assert "start" in (folder / "output.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_the_script_is_made_of_the_cells_the_learner_reads(trainer):

@@ -305,13 +305,11 @@ def test_a_port_in_use_is_said(here, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("quiet", [False, True])
-def test_torchruns_own_failure_is_said(here, capfd, quiet):
-    done = go("plain", environment={"PET_NNODES": "many"}, quiet=quiet)
+def test_torchruns_own_failure_is_said(here, capfd):
+    done = go("plain", environment={"PET_NNODES": "many"})
     assert not done.ok and done.error is None
     printed = capfd.readouterr()
-    assert ("torchrun itself stopped: " in printed.out) is not quiet
-    assert (printed.err == "") is quiet
+    assert "torchrun itself stopped: " in printed.out and printed.err
 
 
 @pytest.mark.parametrize(("gpus", "ranks"), [(0, 2), (1, 2), (4, 4)])
@@ -330,21 +328,6 @@ def test_without_libuv_torchrun_is_told(monkeypatch, tmp_path):
     assert prepare.environment(2, str(tmp_path), {}).get("USE_LIBUV") in (None, "0")
     monkeypatch.setattr(torch.distributed, "TCPStore", refuse)
     assert prepare.environment(2, str(tmp_path), {})["USE_LIBUV"] == "0"
-
-
-@pytest.mark.slow
-def test_torchruns_own_stores_do_without_libuv():
-    code = (
-        "from course_lessons.shared.launch.agent import do_without_libuv; do_without_libuv()\n"
-        "from torch.distributed.elastic.rendezvous import c10d_rendezvous_backend as backend\n"
-        "import torch.distributed as dist\n"
-        "store = backend.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)\n"
-        "print(store.libuvBackend, isinstance(store, dist.TCPStore))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True"]
 
 
 def test_the_ranks_tracebacks_are_plain_where_a_kernel_asks_for_colours(monkeypatch, tmp_path):
@@ -370,29 +353,13 @@ def test_the_ranks_find_the_course_and_what_the_learner_adds(monkeypatch, tmp_pa
 # What was said, without processes
 
 
-@pytest.mark.parametrize(
-    ("said", "grouped"),
-    [
-        ([["a"], ["a"]], ["all ranks | a"]),
-        ([["a", "b"]], ["rank 0 | a", "rank 0 | b"]),
-        ([["a"], []], ["rank 0 | a"]),
-        ([[], []], []),
-        (
-            [["a", "1", "b", "b"], ["a", "2", "b"], ["0", "a", "b", "3"]],
-            [
-                "rank 2 | 0",
-                "all ranks | a",
-                "rank 0 | 1",
-                "rank 1 | 2",
-                "all ranks | b",
-                "rank 0 | b",
-                "rank 2 | 3",
-            ],
-        ),
-    ],
-)
-def test_lines_are_grouped(said, grouped):
-    assert group(said) == grouped
+def test_lines_are_grouped():
+    said = [["a", "1", "b", "b"], ["a", "2", "b"], ["0", "a", "b", "3"]]
+    shown = (
+        "rank 2 | 0, all ranks | a, rank 0 | 1, rank 1 | 2, all ranks | b, rank 0 | b, rank 2 | 3"
+    )
+    assert group(said) == shown.split(", ")
+    assert group([["a"], []]) == ["rank 0 | a"] and group([[], []]) == []
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from test_checkpoints import spoilt
 from torch import nn
 
 from course_lessons.lesson09 import ledger as module
-from course_lessons.lesson09.ledger import LEAD_IN, MARGIN, ROUNDS, Ledger
+from course_lessons.lesson09.ledger import MARGIN, ROUNDS, Ledger
 from course_lessons.lesson09.rung import described
 from course_utils import predictions, progress_file, todo
 
@@ -93,10 +93,6 @@ def test_what_is_no_gain_is_left_out_and_says_why(world, change, why):
     assert ledger.best == START
 
 
-def test_a_little_less_accuracy_is_within_the_margin(world):
-    assert tried(world.ledger(), "x", {"seconds": 0.5, "skill": 0.9 - MARGIN + 0.01}).kept
-
-
 def test_a_slower_loop_is_not_trained_to_see_whether_it_learns(world):
     assert tried(world.ledger(), "x", {"seconds": 3.0}).accuracy is None
 
@@ -113,21 +109,6 @@ def test_two_loops_take_turns_and_each_begins_half_of_the_rounds(world):
     ledger.compare(ledger.start, ledger.start | {"seconds": 0.03125})
     runs = [seconds for seconds, after in pairwise([*world.order, 0]) if seconds != after]
     assert len(runs) == 2 + 1 + ROUNDS  # calibration, then one change a round: neighbours join
-
-
-def test_the_lead_in_is_not_timed(world):
-    begun = []
-
-    def training(parts):
-        while True:
-            world.now += 50.0 if len(begun) % 40 < LEAD_IN else 1.0
-            begun.append(1)
-            yield nn.Linear(1, 1), 1
-
-    pace = module._Pace(training({}), torch.device("cpu"))
-    begun.clear()
-    pace._count = 40 - LEAD_IN
-    assert pace.turn() == pytest.approx(1.0)
 
 
 def test_a_busy_machine_does_not_move_the_ratio_of_neighbours(world):
@@ -184,11 +165,6 @@ def test_a_guess_after_the_answer_does_not_count(world, capsys):
     assert "does not count" in capsys.readouterr().out
 
 
-def test_what_is_not_tried_here_is_not_predicted_either(world, capsys):
-    assert tried(world.ledger(), "a", {}, 2.0, unless="not here.").predicted is None
-    assert "prediction" not in capsys.readouterr().out
-
-
 def test_the_whole_ladder_is_measured_at_once(world):
     ledger = world.ledger()
     ledger.try_out("a", {"seconds": 0.5})
@@ -200,11 +176,6 @@ def test_loops_are_closed(world):
     ledger = world.ledger()
     ledger.try_out("a", {"seconds": 0.5})
     assert world.closed == 4  # two that took turns, two that learned
-
-
-def test_a_loop_that_cannot_begin_closes_the_other(world):
-    world.ledger().try_out("fails", {"error": OSError("no compiler")})
-    assert world.closed == 2  # the one that learned for reference, and the old one
 
 
 def test_the_report_card_is_a_picture_and_json(world, capsys):
@@ -224,16 +195,6 @@ def test_the_report_card_is_a_picture_and_json(world, capsys):
     assert content["results"]["MFU"] == "12 % (of the best)"
     assert content["results"]["a run"]["median"] == 2.0
     assert content["accuracy of the first loop"] == 0.9
-
-
-def test_every_climb_has_a_file_of_its_own(world):
-    for seconds in (0.5, 0.25):
-        world.ledger().try_out("a", {"seconds": seconds})
-    found = {
-        json.loads(path.read_text(encoding="utf-8"))["rungs"][0]["change"]["seconds"]
-        for path in world.folder.iterdir()
-    }
-    assert found == {"0.5", "0.25"}
 
 
 def test_a_dead_session_goes_on_where_it_was(world, capsys):
@@ -301,16 +262,6 @@ def test_what_stood_on_a_rung_that_is_another_now_is_measured_anew(world):
     assert len(world.order) > steps  # its names are what they were, and a is not
 
 
-def test_a_file_in_which_a_rung_is_older_than_what_it_stands_on_does_not_give_it_back(world):
-    lost = world.ledger()
-    lost.try_out("a", {"seconds": 0.5})
-    lost.try_out("b", {"images": 20})
-    lost.try_out("a", {"seconds": 0.25})
-    ledger = world.ledger()
-    ledger.resume()
-    assert list(ledger._earlier) == ["a"]
-
-
 @pytest.mark.parametrize(
     ("again", "keep", "said"),
     [(None, None, False), ({"seconds": 0.5}, False, True), ({"seconds": 0.25}, None, True)],
@@ -372,11 +323,6 @@ def test_a_damaged_climb_is_not_taken_up(world, capsys, text):
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_with_no_climb_there_is_nothing_to_take_up(world, capsys):
-    world.ledger().resume()
-    assert "no earlier climb" in capsys.readouterr().out
-
-
 def test_a_folder_that_cannot_be_written_to_costs_no_measurement(world, capsys):
     world.folder.write_text("a file", encoding="utf-8")
     assert tried(world.ledger(), "a", {"seconds": 0.5}).kept
@@ -405,9 +351,8 @@ def test_the_table_and_the_picture_say_what_was_left_out(world, capsys):
 @pytest.mark.parametrize(
     ("ratios", "accuracy", "kept", "why"),
     [
-        ([1.5] * 9, 0.9, True, "faster, and it learns"),
+        ([1.5] * 9, 0.9 - MARGIN + 0.01, True, "faster, and it learns"),
         ([0.9] * 4 + [1.1] * 5, 0.9, False, "no gain beyond the spread"),
-        ([0.5] * 9, 0.9, False, "slower"),
         ([1.5] * 9, 0.9 - MARGIN - 0.01, False, "learns less"),
     ],
 )

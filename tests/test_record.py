@@ -111,18 +111,6 @@ def test_an_experiment_may_measure_by_itself(define, tmp_path):
     assert evidence.recorded("digits", folder=tmp_path)[0].median == 2.0
 
 
-def test_a_slow_call_is_repeated_a_few_times_only(define, monkeypatch):
-    calls = []
-
-    def slow(device):
-        return lambda: calls.append(0)
-
-    monkeypatch.setattr(experiments, "SLOW", 0.0)
-    (found,) = found_for(define(slow))
-    assert (found.n, len(calls)) == (5, 6)
-    assert found.q1 <= found.median <= found.q3 and found.quantity == "time"
-
-
 def test_a_second_run_measures_only_what_is_missing(tmp_path, capsys):
     run("--only", "launch", "--output", tmp_path)
     before = only_file(tmp_path).read_bytes()
@@ -168,14 +156,6 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
     assert results(tmp_path)[:2] == finished
     assert len(results(tmp_path)) == len(finished) + len(measured) == 5
     assert not list(tmp_path.glob("*.part"))
-
-
-def test_two_devices_share_one_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "working_devices", lambda: [CPU, torch.device("cpu", 0)])
-    run("--only", "launch", "--output", tmp_path)
-    assert [result["device"] for result in results(tmp_path)] == ["cpu", "cpu:0"]
-    assert run("--only", "launch", "--output", tmp_path) == 0
-    assert len(results(tmp_path)) == 2
 
 
 def test_a_note_stays_until_another_is_given(tmp_path):
@@ -460,15 +440,6 @@ def test_the_simulated_device_is_no_hardware_to_record(sim, tmp_path, monkeypatc
     assert devices[0] == "cpu" and not any(name.startswith("sim") for name in devices)
 
 
-def test_a_modelled_time_is_not_written_as_a_record(sim, tmp_path):
-    point = Point(records.EXPERIMENTS["launch"], {}, sim)
-    found = found_for(point.experiment, device=sim)
-    kept = records.Record(tmp_path / "machine_x.json", records.machine([CPU]))
-    with pytest.raises(ValueError, match=r"modelled, on Simulated .*nothing for machine_x"):
-        kept.add(point, found)
-    assert not list(tmp_path.iterdir())
-
-
 def test_modelled_numbers_have_a_file_of_their_own_and_are_the_same_twice(define, sim, tmp_path):
     def product(device, size):
         x = torch.ones(size, size, device=device)
@@ -548,15 +519,6 @@ def test_the_file_is_named_after_the_machine(device, cpu, name):
     assert records.file_name({"device": device, "cpu": cpu, "cores": 2}) == name
 
 
-def test_the_work_is_what_its_description_says():
-    prepare = {name: experiment.prepare for name, experiment in records.EXPERIMENTS.items()}
-    product = prepare["matmul"](CPU, 8)()
-    assert product.shape == (8, 8) and product.dtype == torch.float32
-    assert prepare["add"](CPU, 5)().shape == prepare["copy"](CPU, 5)().shape == (5,)
-    once = prepare["launch"](CPU)
-    assert once().item() == 1.0 and once().item() == 2.0
-
-
 def test_two_experiments_of_one_name_are_refused(define):
     define(sizes)
     with pytest.raises(ValueError, match="two experiments named sizes"):
@@ -599,6 +561,4 @@ def test_record_from_end_to_end_on_the_command_line(tmp_path):
     path = only_file(tmp_path / "out é")
     assert "Keep the machine quiet" in done.stdout and f"results in {path}" in done.stdout
     assert "launch on cpu" in done.stderr and "Traceback" not in done.stderr
-    again = call(*words)
-    assert again.returncode == 0 and "are in" in again.stdout
     assert call("--check", path).returncode == 0

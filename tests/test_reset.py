@@ -15,7 +15,7 @@ from harness import NOTEBOOKS, ROOT, git
 from course_utils.cli import reset, update
 from course_utils.cli.faults import SetupError
 from course_utils.course import load_course
-from course_utils.set_aside import is_dated, set_aside
+from course_utils.set_aside import is_dated
 from tools.authoring.links import link_problems
 from tools.commands import notebooks
 
@@ -158,26 +158,6 @@ def test_an_installed_course_resets_into_the_folder_one_is_in(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     assert reset._folder(argparse.Namespace(path=installed)) == tmp_path
     assert reset._folder(load_course()) == NOTEBOOKS
-
-
-def test_a_name_is_never_taken_twice(tmp_path, monkeypatch):
-    kept = {set_aside(write(tmp_path, LESSON, str(n))).name: str(n) for n in range(3)}
-    assert len(kept) == 3 and all(map(is_dated, kept))
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == kept
-
-    def refuse(self):
-        raise PermissionError(13, "open in another program")
-
-    path = write(tmp_path, LESSON, "open")
-    monkeypatch.setattr(Path, "unlink", refuse)
-    with pytest.raises(PermissionError):
-        set_aside(path)
-    assert path.read_text() == "open" and len(list(tmp_path.iterdir())) == 4, "no empty file"
-
-
-@pytest.mark.parametrize("name", [LESSON, "my_mine_notes.ipynb", "01_x_mine_2026-11-21.txt"])
-def test_other_files_are_not_taken_for_kept_notebooks(name):
-    assert not is_dated(name)
 
 
 def test_kept_notebooks_do_not_disturb_the_authors_checks(tmp_path, capsys):
@@ -356,11 +336,6 @@ def test_a_merge_that_is_under_way_is_named(home, clone):
     assert "git merge --abort" in refused(clone)
 
 
-def test_a_clone_on_no_branch_is_told_so(clone):
-    git(clone, "switch", "-q", "--detach")
-    assert "git switch main" in refused(clone)
-
-
 def test_the_command_line_knows_update(course):
     status, _, err = call(course, "update")
     assert status == 1 and "git switch main" in err and len(err.splitlines()) == 1
@@ -373,14 +348,6 @@ def test_a_copy_without_git_is_told_what_to_do(clone, monkeypatch):
     shutil.rmtree(clone / ".git")
     with pytest.raises(SetupError, match="did not come through git: fetch the newest zip"):
         update.main(argparse.Namespace(), clone)
-
-
-def test_what_git_cannot_write_is_put_back(home, clone):
-    publish(home, {f"notebooks/{LESSON}": "newer\n"})
-    write(clone, f"notebooks/{LESSON}", "mine\n")
-    (clone / ".git" / "index.lock").touch()  # another program works in the clone
-    assert "Nothing was changed: git says: Unable to create" in refused(clone)
-    assert read(clone, f"notebooks/{LESSON}") == "mine\n"
 
 
 # --- the workshop's way: nbgitpuller ----------------------------------------------------------

@@ -12,7 +12,6 @@ import nbformat
 import pytest
 import torch
 from harness import LESSONS, NOTEBOOKS, ROOT, command
-from support import skip
 
 from course_utils import cli, files, progress_file
 from course_utils.cli import preflight
@@ -167,17 +166,6 @@ def test_progress_files_of_a_server_are_read_by_the_name_of_their_folder(tmp_pat
     assert room.left_out == []
 
 
-def test_a_link_to_somebody_elses_file_is_not_followed(tmp_path):
-    theirs = write_hand_in(tmp_path, "ada", [entry()])
-    room_folder = tmp_path / "room"
-    room_folder.mkdir()
-    try:
-        (room_folder / "lin.json").symlink_to(theirs)
-    except OSError:  # on Windows that needs a right
-        skip("this account may not make links", until="2027-11-30")
-    assert collected(room_folder).learners == []
-
-
 def test_of_two_files_the_newest_counts(tmp_path):
     write_hand_in(tmp_path, "ada", [entry("01.speedup", "not_yet", "upside-down")], file="b.json")
     newer = (NOW + timedelta(minutes=5)).isoformat()
@@ -222,18 +210,6 @@ def test_the_commonest_misconceptions_count_learners_before_tries(tmp_path):
     assert (found[0].learners, found[0].times, found[1].times) == (("a", "b"), 2, 9)
     assert found[0].text == exercises_of("01").speedup.diagnoses["upside-down"]
     assert len(found) == 3
-
-
-def test_each_mark_tells_how_far_a_learner_is():
-    tries = [
-        ("not_yet", "upside-down"),
-        ("raised", "ValueError"),
-        ("right", ""),
-        ("not_yet", "gain"),
-    ]
-    made = [progress_file.Attempt(NOW.isoformat(), "01.speedup", *one) for one in tries]
-    tried = [class_progress.Learner("a", tuple(made[:n])).on("01.speedup") for n in range(1, 5)]
-    assert [standing.mark for standing in tried] == ["1?", "2!", "✓3", "✓3"]
 
 
 @pytest.mark.slow
@@ -290,18 +266,6 @@ def test_what_an_instructor_writes_as_a_name_is_shown_as_it_is(tmp_path):
     listed.write_text("seat-1,$x_1$ <b>张伟</b>\n", encoding="utf-8")
     assert run("class_report", tmp_path, "--names", listed, "--output", tmp_path) == 0
     assert "<b>张伟" not in (tmp_path / "class_report.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("words", "status"),
-    [(["nowhere"], 2), ([".", "--lesson", "42"], 2), ([".", "--names", "no"], 2), (["."], 1)],
-)
-def test_a_report_that_cannot_be_made_is_one_sentence(tmp_path, monkeypatch, capsys, words, status):
-    monkeypatch.chdir(tmp_path)
-    assert run("class_report", *words) == status
-    said = capsys.readouterr().err.strip()
-    assert said.endswith(".") and "\n" not in said
 
 
 # --- preflight ----------------------------------------------------------------------------------
@@ -417,12 +381,6 @@ def test_a_heading_within_a_cell_begins_a_slide_too(lesson):
     ]
 
 
-def test_slides_of_no_lesson_are_refused_in_one_sentence(tmp_path, capsys):
-    assert run("slides", "42", "--output", tmp_path) == 2
-    said = capsys.readouterr().err.strip()
-    assert said.endswith(".") and "\n" not in said
-
-
 def test_a_live_talk_is_the_fresh_lesson_and_keeps_what_the_speaker_wrote(tmp_path, capsys):
     assert run("slides", "00", "--output", tmp_path) == 0
     (path,) = tmp_path.glob("*_live.ipynb")
@@ -452,11 +410,6 @@ def test_answers_hold_every_reference_and_every_misconception(tmp_path, ident):
             assert exercise.source.strip() in text
     stubs = [cell.source for cell in nb.cells if "exercise" in cell.metadata.get("tags", ())]
     assert stubs and not any("todo()" in source for source in stubs)
-
-
-def test_answers_of_no_lesson_are_refused(tmp_path, capsys):
-    assert run("answers", "42", "--output", tmp_path) == 2
-    assert "There is no lesson '42'" in capsys.readouterr().err
 
 
 # --- the guide ----------------------------------------------------------------------------------
@@ -565,26 +518,9 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
     [
         ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 25 minutes in all"),
         ("(`weight_bytes`, 3 min)", "(`weight_byte`, 3 min)", "00: 'How do the exercises work?'"),
-        ("| Summary | – |  |\n", "", "00: its sections are"),
-        ("## 05 · Several", "## 05 · Some", "05: 0 minutes in all"),
         ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
-        ("(20 min)", "(21 min)", "01: what to cut"),
         ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
-        ("| 13:00 |  | End", "| 13:30 |  | End", "12:50: 10 minutes, and the next line is 40"),
-        ("`01.pick_device`", "`01.pick`", "09:30: lesson 01 has not all of"),
-        ("| Must a loss be moved? ·", "| Must it be moved? ·", "10:35: lesson 02 has not all of"),
         (" | Is it computing, or fetching? |", " |  |", "09:30: 50 minutes for what takes"),
-        ("| 11:40 | 55 |", "| 11:40 | 75 |", "09:00 to 13:00: too little slack"),
-        (
-            "| 10:20 | 15 | *Pause* |",
-            "| 10:20 | 15 | *Talk* |",
-            "150 minutes without a pause, up to 11:30",
-        ),
-        (
-            "| 16:05 | 10 | *Pause* |",
-            "| 16:05 | 10 | *Slack* |",
-            "140 minutes without a pause, up to 17:00",
-        ),
     ],
 )
 def test_a_fault_of_the_guide_is_named(right, wrong, said):

@@ -15,13 +15,12 @@ from torch import nn
 
 
 def plain():
-    """Return a network without buffers."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
 
 
 def with_batch_norm():
-    """Return a network whose BatchNorm keeps its means in buffers."""
+    """A network whose BatchNorm keeps its means in buffers."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2))
 
@@ -35,7 +34,6 @@ class WithTable(nn.Module):
         self.register_buffer("table", torch.ones(4), persistent=False)
 
     def forward(self, x):
-        """Add the table, and compute."""
         return self.layer(x + self.table)
 
 
@@ -47,12 +45,11 @@ class HalfUsed(nn.Module):
         self.used, self.idle = nn.Linear(4, 2), nn.Linear(4, 2)
 
     def forward(self, x):
-        """Use one of the layers."""
         return self.used(x)
 
 
 def rows(dist, step=0):
-    """Return rows that differ from rank to rank and from step to step."""
+    """Rows that differ from rank to rank and from step to step."""
     generator = torch.Generator().manual_seed(10 * step + dist.get_rank())
     return torch.randn(6, 4, generator=generator)
 
@@ -71,26 +68,51 @@ def validate(model, dist, batches=1):
     model.train()
 
 
-# --- Validation
+# --- What rank 0 alone does between training steps
 
 
-def rank_0_validates_without_buffers(dist, ddp):
-    model = ddp(plain())
-    train(model, dist)
-    train(model, dist)
-    if dist.get_rank() == 0:
-        validate(model, dist, batches=3)
-    dist.barrier()
-    train(model, dist)
+def rank_0(what, network=with_batch_norm, before=1, after=1, meet=True, **how):
+    """Train, let rank 0 alone do something, meet at a barrier, train again."""
+
+    def case(dist, ddp):
+        model = ddp(network(), **how)
+        for _ in range(before):
+            train(model, dist)
+        if dist.get_rank() == 0:
+            what(model, dist)
+        if meet:
+            dist.barrier()
+        for _ in range(after):
+            train(model, dist)
+
+    return case
 
 
-def rank_0_validates_with_batch_norm(dist, ddp):
-    model = ddp(with_batch_norm())
-    train(model, dist)
-    if dist.get_rank() == 0:
+def in_no_sync(model, dist):
+    with model.no_sync():
         validate(model, dist)
+
+
+def in_inference_mode(model, dist):
+    with torch.inference_mode():
+        model.eval()(rows(dist))
+
+
+def with_gradients(model, dist):
+    model(rows(dist))
+
+
+def both_ways(model, dist):
+    validate(model, dist)
+    model(rows(dist))
+
+
+def through_module(model, dist):
+    validate(model.module, dist)
+
+
+def barrier_alone(model, dist):
     dist.barrier()
-    train(model, dist)
 
 
 def rank_0_validates_and_nobody_meets_afterwards(dist, ddp):
@@ -101,59 +123,8 @@ def rank_0_validates_and_nobody_meets_afterwards(dist, ddp):
             validate(model, dist)
 
 
-def rank_0_validates_with_a_table(dist, ddp):
-    model = ddp(WithTable())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        validate(model, dist)
-    dist.barrier()
-
-
-def rank_0_validates_before_training(dist, ddp):
-    model = ddp(with_batch_norm())
-    if dist.get_rank() == 0:
-        validate(model, dist)
-    dist.barrier()
-
-
-def rank_0_validates_through_module(dist, ddp):
-    model = ddp(with_batch_norm())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        validate(model.module, dist)
-    dist.barrier()
-    train(model, dist)
-
-
-def rank_0_validates_in_inference_mode(dist, ddp):
-    model = ddp(with_batch_norm())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        with torch.inference_mode():
-            model.eval()(rows(dist))
-    dist.barrier()
-
-
-def rank_0_validates_in_no_sync(dist, ddp):
-    model = ddp(with_batch_norm())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        with model.no_sync():
-            validate(model, dist)
-    dist.barrier()
-
-
-def rank_0_validates_with_gradients(dist, ddp):
-    """After the first backward pass DDP orders its buckets anew, and tells all ranks in the next forward pass."""
-    model = ddp(plain())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        model(rows(dist))
-    dist.barrier()
-
-
 def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
-    """Rank 1 tells it in its next training pass, so the two calls meet by chance."""
+    """Rank 1 tells the order of its buckets in its next training pass, so the two calls meet by chance."""
     model = ddp(plain())
     train(model, dist)
     if dist.get_rank() == 0:
@@ -161,35 +132,6 @@ def rank_0_validates_with_gradients_and_nobody_meets(dist, ddp):
     train(model, dist, 1)
     train(model, dist, 2)
     return [p.grad for p in model.parameters()]
-
-
-def rank_0_validates_with_unused_parameters(dist, ddp):
-    model = ddp(HalfUsed(), find_unused_parameters=True)
-    train(model, dist)
-    if dist.get_rank() == 0:
-        validate(model, dist)
-        model(rows(dist))
-    dist.barrier()
-    train(model, dist)
-
-
-def rank_0_validates_with_gradients_later(dist, ddp):
-    model = ddp(plain())
-    train(model, dist)
-    train(model, dist)
-    if dist.get_rank() == 0:
-        model(rows(dist))
-    dist.barrier()
-    train(model, dist)
-
-
-def rank_0_validates_without_forward_sync(dist, ddp):
-    model = ddp(with_batch_norm(), broadcast_buffers=False)
-    train(model, dist)
-    if dist.get_rank() == 0:
-        validate(model, dist)
-    dist.barrier()
-    train(model, dist)
 
 
 def rank_0_validates_after_all_have(dist, ddp):
@@ -201,13 +143,6 @@ def rank_0_validates_after_all_have(dist, ddp):
         validate(model, dist)
     dist.barrier()
     train(model, dist)
-
-
-def all_validate(dist, ddp):
-    model = ddp(with_batch_norm())
-    for step in range(3):
-        train(model, dist, step)
-        validate(model, dist)
 
 
 def all_validate_with_unlike_numbers_of_batches(dist, ddp):
@@ -227,18 +162,14 @@ def one_has_nothing_to_validate(dist, ddp):
 # --- Training
 
 
-def buffers_after_three_steps(dist, ddp):
-    model = ddp(with_batch_norm())
-    for step in range(3):
-        train(model, dist, step)
-    return [*model.module.buffers(), *(p.grad for p in model.parameters())]
+def after_three_steps(**how):
+    def case(dist, ddp):
+        model = ddp(with_batch_norm(), **how)
+        for step in range(3):
+            train(model, dist, step)
+        return [*model.module.buffers(), *(p.grad for p in model.parameters())]
 
-
-def buffers_after_three_steps_without_forward_sync(dist, ddp):
-    model = ddp(with_batch_norm(), broadcast_buffers=False)
-    for step in range(3):
-        train(model, dist, step)
-    return list(model.module.buffers())
+    return case
 
 
 def buffers_in_no_sync(dist, ddp):
@@ -260,10 +191,8 @@ def rank_0_has_a_batch_more(dist, ddp):
 
 def each_rank_stops_when_it_likes(dist, ddp):
     model = ddp(plain())
-    for step in range(4):
+    for step in range(2 + dist.get_rank()):
         train(model, dist, step)
-        if step == 1 + dist.get_rank():
-            break
     dist.barrier()
 
 
@@ -295,14 +224,6 @@ def one_rank_forgets_no_sync(dist, ddp):
     dist.barrier()
 
 
-def a_barrier_on_one_rank(dist, ddp):
-    model = ddp(plain())
-    train(model, dist)
-    if dist.get_rank() == 0:
-        dist.barrier()
-    train(model, dist)
-
-
 def saving_through_the_wrapper(dist, ddp):
     model = ddp(with_batch_norm())
     train(model, dist)
@@ -323,70 +244,83 @@ def models_with_unlike_shapes(dist, ddp):
     ddp(nn.Linear(2, 2 + dist.get_rank()))
 
 
-def a_layer_without_gradient(dist, ddp):
-    model = ddp(HalfUsed())
-    train(model, dist)
-    train(model, dist)
+def a_layer_without_gradient(then):
+    def case(dist, ddp):
+        model = ddp(HalfUsed())
+        train(model, dist)
+        then(model, dist)
+
+    return case
 
 
-def a_layer_without_gradient_then_no_sync(dist, ddp):
-    model = ddp(HalfUsed())
-    train(model, dist)
+def train_in_no_sync(model, dist):
     with model.no_sync():
         train(model, dist)
 
 
-def a_layer_without_gradient_then_validation(dist, ddp):
-    model = ddp(HalfUsed())
-    train(model, dist)
-    validate(model, dist)
+def named(*functions):
+    return {function.__name__: function for function in functions}
 
 
-RUNS = (
-    rank_0_validates_without_buffers,
-    rank_0_validates_through_module,
-    rank_0_validates_with_gradients_and_nobody_meets,
-    rank_0_validates_with_unused_parameters,
-    rank_0_validates_with_gradients_later,
-    rank_0_validates_without_forward_sync,
-    rank_0_validates_after_all_have,
-    all_validate,
-    all_validate_with_unlike_numbers_of_batches,
-    buffers_after_three_steps,
-    buffers_after_three_steps_without_forward_sync,
-    buffers_in_no_sync,
-    all_stop_together,
-    saving_through_the_wrapper,
-    a_layer_without_gradient_then_validation,
-)
-STOPS = (
-    rank_0_validates_with_batch_norm,
-    rank_0_validates_and_nobody_meets_afterwards,
-    rank_0_validates_with_a_table,
-    rank_0_validates_before_training,
-    rank_0_validates_in_inference_mode,
-    rank_0_validates_in_no_sync,
-    rank_0_validates_with_gradients,
-    one_has_nothing_to_validate,
-    rank_0_has_a_batch_more,
-    each_rank_stops_when_it_likes,
-    one_rank_skips_backward,
-    one_rank_forgets_no_sync,
-    a_barrier_on_one_rank,
-)
+RUNS = {
+    "rank 0 validates without buffers": rank_0(validate, plain, before=2),
+    "rank 0 validates through module": rank_0(through_module),
+    "rank 0 validates with unused parameters": rank_0(
+        both_ways, HalfUsed, find_unused_parameters=True
+    ),
+    "rank 0 validates with gradients later": rank_0(with_gradients, plain, before=2),
+    "rank 0 validates without forward sync": rank_0(validate, broadcast_buffers=False),
+    "buffers after three steps": after_three_steps(),
+    "buffers after three steps without forward sync": after_three_steps(broadcast_buffers=False),
+    "a layer without gradient, then validation": a_layer_without_gradient(validate),
+    **named(
+        rank_0_validates_with_gradients_and_nobody_meets,
+        rank_0_validates_after_all_have,
+        all_validate_with_unlike_numbers_of_batches,
+        buffers_in_no_sync,
+        all_stop_together,
+        saving_through_the_wrapper,
+    ),
+}
+STOPS = {
+    "rank 0 validates with BatchNorm": rank_0(validate),
+    "rank 0 validates with a table": rank_0(validate, WithTable, after=0),
+    "rank 0 validates before training": rank_0(validate, before=0, after=0),
+    "rank 0 validates in inference mode": rank_0(in_inference_mode, after=0),
+    "rank 0 validates in no_sync": rank_0(in_no_sync, after=0),
+    # After the first backward pass DDP orders its buckets anew, and tells all ranks in the next forward pass.
+    "rank 0 validates with gradients": rank_0(with_gradients, plain),
+    "a barrier on one rank": rank_0(barrier_alone, plain, meet=False),
+    **named(
+        rank_0_validates_and_nobody_meets_afterwards,
+        one_has_nothing_to_validate,
+        rank_0_has_a_batch_more,
+        each_rank_stops_when_it_likes,
+        one_rank_skips_backward,
+        one_rank_forgets_no_sync,
+    ),
+}
 REFUSED = {
-    models_with_unlike_numbers_of_parameters: "DDP expects same model across all ranks, but Rank",
-    models_with_unlike_shapes: "appears not to match sizes of the same param in process 0",
-    a_layer_without_gradient: "Expected to have finished reduction in the prior iteration",
-    a_layer_without_gradient_then_no_sync: "Expected to have finished reduction",
+    "unlike numbers of parameters": "DDP expects same model across all ranks, but Rank",
+    "unlike shapes": "appears not to match sizes of the same param in process 0",
+    "a layer without gradient": "Expected to have finished reduction in the prior iteration",
+    "a layer without gradient, then no_sync": "Expected to have finished reduction",
+}
+CASES = {
+    **RUNS,
+    **STOPS,
+    "unlike numbers of parameters": models_with_unlike_numbers_of_parameters,
+    "unlike shapes": models_with_unlike_shapes,
+    "a layer without gradient": a_layer_without_gradient(train),
+    "a layer without gradient, then no_sync": a_layer_without_gradient(train_in_no_sync),
 }
 
 
-def main(folder: str, names: list[str]) -> None:
+def main(folder: str) -> None:
     """Run each case as two processes; ``folder/NAME.RANK`` is what a rank that came through returned."""
     import torch._dynamo  # noqa: F401  (which DDP needs, once before all forks)
 
-    for name in names:
+    for name in CASES:
         children = []
         for rank in range(2):
             child = os.fork()  # a case may end its process by a signal
@@ -406,7 +340,7 @@ def _live(name: str, rank: int, folder: str) -> int:
     patience = timedelta(seconds=2)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=patience)
     try:
-        result = {"values": globals()[name](dist, DistributedDataParallel)}
+        result = {"values": CASES[name](dist, DistributedDataParallel)}
     except RuntimeError as error:
         result = {"said": str(error)}
     torch.save(result, os.path.join(folder, f"{name}.{rank}"))
@@ -414,4 +348,4 @@ def _live(name: str, rank: int, folder: str) -> int:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main(sys.argv[1])

@@ -50,15 +50,7 @@ def ring(x, dist):
 # --- What it computes
 
 
-def test_a_run_gives_back_what_each_rank_returned_and_ends_its_threads():
-    done = cluster.run(
-        lambda dist, k: (dist.get_rank(), dist.get_world_size(), k), 3, arguments=(7,)
-    )
-    assert done.results == [(0, 3, 7), (1, 3, 7), (2, 3, 7)]
-    assert (done.seconds, done.sent, done.messages, done.steps) == (0, [0, 0, 0], 0, 0)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
@@ -83,7 +75,7 @@ def test_all_reduce_and_reduce_by_every_operation(n, name, expected):
         torch.testing.assert_close(somewhere, expected(given) if rank == n - 1 else given[rank])
 
 
-@pytest.mark.parametrize("n", [1, 2, 4])
+@pytest.mark.parametrize("n", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64])
 def test_the_other_collectives(n, dtype):
     def program(dist):
@@ -204,7 +196,7 @@ def test_messages_between_two_ranks_come_in_the_order_in_which_they_were_sent():
 # --- How long it takes
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 8])
+@pytest.mark.parametrize("n", [2, 5])
 def test_a_hand_written_ring_costs_what_all_reduce_costs(n):
     size = 24 * n
     by_hand = cluster.run(lambda dist: ring(mine(dist, size), dist), n)
@@ -217,28 +209,6 @@ def test_a_hand_written_ring_costs_what_all_reduce_costs(n):
         assert done.messages == 2 * (n - 1) * n
     sums = [sum(i + 10 * rank for rank in range(n)) for i in range(1, size + 1)]
     assert all(result.tolist() == sums for result in by_hand.results)
-
-
-def test_a_hand_written_chain_costs_what_broadcast_costs():
-    n = 4
-
-    def chain(dist):
-        rank, x = dist.get_rank(), mine(dist, 8)
-        coming = [dist.irecv(part, rank - 1) for part in x.chunk(n)] if rank else []
-        going = []
-        for k, part in enumerate(x.chunk(n)):
-            if rank:
-                coming[k].wait()
-            if rank < n - 1:
-                going.append(dist.isend(part, rank + 1))
-        for work in going:
-            work.wait()
-        return x.tolist()
-
-    by_hand, ready = cluster.run(chain, n), cluster.run(lambda d: d.broadcast(mine(d, 8), 0), n)
-    assert by_hand.results == [[1, 2, 3, 4, 5, 6, 7, 8]] * n
-    for name in ("seconds", "steps", "sent", "messages"):
-        assert getattr(by_hand, name) == pytest.approx(getattr(ready, name)), name
 
 
 @pytest.mark.parametrize(
@@ -451,12 +421,8 @@ def test_an_endless_loop_on_a_rank_is_stopped_with_its_line():
 
 
 def test_endless_communication_is_stopped():
-    def program(dist):
-        while True:
-            dist.barrier()
-
     with pytest.raises(TimeoutError):
-        cluster.run(program, 2, limit=0.3)
+        cluster.run(lambda dist: [dist.barrier() for _ in iter(int, 1)], 2, limit=0.3)
 
 
 def test_ranks_must_not_share_a_tensor():
@@ -517,12 +483,6 @@ def test_a_wrong_call_says_what_is_wrong(call, error, said):
 def test_a_wrong_cluster_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         cluster.run(lambda dist: None, **wrong)
-
-
-def test_nobody_can_use_a_rank_after_the_run():
-    dist = cluster.run(lambda dist: dist, 2).results[0]
-    with pytest.raises(RuntimeError, match="nobody after the run"):
-        dist.barrier()
 
 
 @pytest.mark.slow
@@ -634,27 +594,6 @@ def test_gradients_equal_those_of_the_whole_batch_and_stay_alike(n):
             torch.testing.assert_close(grad, parameter.grad, rtol=1e-5, atol=1e-7)
 
 
-def test_training_ends_in_the_weights_of_one_process_with_the_whole_batch():
-    x, y = rows()
-
-    def train(model, x, y):
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        for _ in range(5):
-            optimizer.zero_grad()
-            mse_loss(model(x), y).backward()
-            optimizer.step()
-        return [p.detach() for p in model.parameters()]
-
-    def program(dist):
-        rank = dist.get_rank()
-        return train(DistributedDataParallel(net(), dist), x[rank::2], y[rank::2])
-
-    done = cluster.run(program, 2)
-    for one, other, whole in zip(*done.results, train(net(), x, y), strict=True):
-        assert torch.equal(one, other)
-        torch.testing.assert_close(one, whole, rtol=1e-4, atol=1e-6)
-
-
 def reduces(run):
     return sum(
         s.name == "all_reduce" and s.kind == "communicate" and s.rank == 0 for s in run.spans
@@ -698,18 +637,6 @@ class Branches(nn.Module):
         return getattr(self, which)(x)
 
 
-def test_parameters_without_a_gradient_are_refused_in_the_next_forward_pass():
-    def program(dist):
-        model = DistributedDataParallel(Branches(), dist)
-        model(torch.ones(1, 2), "a").sum().backward()
-        model(torch.ones(1, 2), "a")
-
-    with pytest.raises(
-        RuntimeError, match=r"Expected to have finished reduction.*b\.weight.*c\.bias"
-    ):
-        cluster.run(program, 2)
-
-
 def test_unused_parameters_where_they_are_meant():
     def program(dist):
         model = DistributedDataParallel(Branches(), dist, find_unused_parameters=True)
@@ -720,40 +647,6 @@ def test_unused_parameters_where_they_are_meant():
 
     half = [[0.5, 0.5], [0.5]]
     assert cluster.run(program, 2).results == [[*half, *half, None, None]] * 2
-
-
-def test_the_forward_pass_after_a_training_one_sends_buffers_and_no_other_does():
-    def program(dist):
-        model = DistributedDataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), dist)
-        x = torch.randn(4, 2)
-        model(x).sum().backward()
-        model(x).sum().backward()
-        own = model.module[1].running_mean.clone()
-        with torch.no_grad():
-            before = dist._calls
-            model.eval()(x)
-            first = dist._calls - before
-            model(x)
-        return first, dist._calls - before, own, model.module[1].running_mean
-
-    (one, other) = cluster.run(program, 2).results
-    assert one[:2] == other[:2] == (2, 2), "two dtypes, once"
-    assert torch.equal(one[2], one[3]) and torch.equal(other[3], one[3])
-    assert not torch.equal(other[2], other[3]), "it was of rank 1's rows until then"
-
-
-def test_a_rank_that_leaves_out_backward_is_named_with_its_line():
-    def program(dist):
-        model = DistributedDataParallel(nn.Linear(2, 1), dist)
-        loss = model(torch.ones(1, 2)).sum()
-        if dist.get_rank() == 0:
-            loss.backward()
-
-    line = program_line(program, "loss.backward()")
-    with pytest.raises(
-        Deadlock, match=rf"rank 0 waits in all_reduce \(its 4th call, line {line}\)"
-    ):
-        cluster.run(program, 2)
 
 
 def test_models_without_parameters_are_refused():

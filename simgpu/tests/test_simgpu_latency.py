@@ -9,7 +9,6 @@ import torch
 
 from simgpu import cost, latency, profiles
 from simgpu.cost import Product, Work
-from simgpu.products import bytes_of, tiles_of
 
 aten = torch.ops.aten
 A100, T4 = profiles.load("A100"), profiles.load("T4")
@@ -56,11 +55,6 @@ def test_few_tiles_of_great_depth_are_split_among_the_processors(unit):
     """On one processor the time would grow as the depth does."""
     deep, shallow = of_product(1, 64, 64, 65536, unit=unit), of_product(1, 64, 64, 4096, unit=unit)
     assert deep < 12 * shallow  # for 16 times the depth
-
-
-def test_a_batch_in_float32_does_not_split_its_depth():
-    deep = of_product(2, 64, 64, 65536, unit="fp32", batched=True)
-    assert deep > 3 * of_product(1, 128, 64, 65536, unit="fp32")
 
 
 def test_small_products_reach_a_small_part_of_the_rate_and_tensor_cores_help_large_ones():
@@ -126,43 +120,6 @@ def test_a_convolution_of_3_by_3_goes_in_waves_over_the_processors(card):
     assert took == sorted(took)
 
 
-def test_a_card_without_tf32_convolves_the_same_way_whether_it_is_allowed():
-    short = convolve(56, 3)
-    fast = short._replace(unit="tf32")
-    for card in (T4, profiles.load("V100")):
-        assert latency.seconds(fast, card) == latency.seconds(short._replace(unit="fp32"), card)
-
-
-def test_a_convolution_of_1_by_1_is_a_product_of_pixels():
-    work = convolve(56, 1)
-    product = Work(work.flops, work.bytes, "fp32", "product", (Product(1, 32 * 56**2, 128, 128),))
-    assert work.kind == "pointwise"
-    assert latency.seconds(work, A100) == latency.seconds(product, A100)
-
-
-def test_single_channels_are_bound_by_their_bytes():
-    work = convolve(56, 3, groups=128)
-    assert work.kind == "depthwise" and not work.products
-    assert latency.seconds(work, A100) > work.bytes / A100.memory_rate
-    assert latency.seconds(work, A100) < latency.seconds(convolve(56, 3), A100)
-
-
-def test_the_backward_pass_of_a_convolution_is_two_of_them():
-    x = torch.empty(32, 64, 28, 28, device="meta", requires_grad=True)
-    w = torch.empty(96, 64, 3, 3, device="meta")
-    grad = torch.empty(32, 96, 28, 28, device="meta")
-
-    def work(mask):
-        args = (grad, x, w, [96], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, mask)
-        return work_of(aten.convolution_backward.default, *args)
-
-    both, first, second = work([True] * 3), work([True, False, False]), work([False, True, False])
-    pixels = 32 * 28 * 28
-    assert [p[:4] for p in first.products] == [(1, pixels, 64, 96 * 9)]
-    assert [p[:4] for p in second.products] == [(1, 96, 64 * 9, pixels)]
-    assert both.products == first.products + second.products
-
-
 def added(a, b, card=A100):
     return latency.seconds(work_of(aten.add.Tensor, a, b), card)
 
@@ -183,37 +140,6 @@ def test_rows_that_begin_between_the_loads_of_tensor_cores_are_slow():
 
     assert scores(50257, torch.bfloat16) > 3 * scores(50304, torch.bfloat16)
     assert scores(50257, torch.float32) == pytest.approx(scores(50304, torch.float32), rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("taps", "stride", "size", "turns"),
-    [(3, 1, 56, True), (1, 2, 56, True), (1, 1, 56, False), (1, 1, 7, True)],
-    ids=["3 x 3", "a stride", "a product as it lies", "rows of 98 bytes"],
-)
-def test_tensor_cores_turn_images_round_whose_channels_are_not_innermost(taps, stride, size, turns):
-    def work(layout, dtype=torch.float16):
-        x = torch.empty(8, 64, size, size, dtype=dtype).to(memory_format=layout)
-        weight = torch.empty(64, 64, taps, taps, dtype=dtype).to(memory_format=layout)
-        args = (x, weight, None, [stride] * 2, [taps // 2] * 2, [1, 1], False, [0, 0], 1)
-        out = torch.empty(8, 64, -(-size // stride), -(-size // stride), dtype=dtype)
-        return cost._work(aten.convolution.default, args, {}, out)
-
-    second, innermost = work(torch.contiguous_format), work(torch.channels_last)
-    places, moved = -(-size * size // 32), 2 * 2 * 64
-    tiles = ((8 * 2 * places, 8 * size * size * moved), (64 * 2, 64 * taps * taps * moved))
-    assert (second.turned, innermost.turned) == (tiles * turns, ())
-    if turns:
-        assert latency.seconds(second, A100) == pytest.approx(
-            latency.seconds(innermost, A100) + sum(latency._turning(*each, A100) for each in tiles)
-        )
-    plain = work(torch.contiguous_format, torch.float32)  # the T4 has ordinary cores for it
-    assert latency.seconds(plain, T4) == latency.seconds(plain._replace(turned=()), T4)
-
-
-def test_weights_of_one_tap_are_turned_round_as_slowly_as_if_there_were_32():
-    few, many = (torch.empty(512, 512, taps, dtype=torch.float16) for taps in (1, 32))
-    took = [latency._turning(tiles_of(x), 2 * bytes_of([x]), A100) for x in (few, many)]
-    assert tiles_of(few) == tiles_of(many) == 512 * 16 and took[0] > 0.6 * took[1]
 
 
 def test_a_convolution_of_1_x_1_of_images_as_they_lie_is_a_product_of_each():
@@ -243,18 +169,6 @@ def test_a_batch_norm_has_one_block_a_channel_where_channels_lie_second():
     assert took(64, torch.float16) == took(64, torch.float32)
     assert took(64, torch.float16, torch.channels_last) < took(64, torch.float16) / 2
     assert took(128, torch.float32) < 1.5 * took(64, torch.float32)
-
-
-def test_a_norm_with_kept_averages_reads_once_and_one_that_sums_reads_twice():
-    x, weight = torch.empty(8, 64, 56, 56), torch.ones(64)
-
-    def work(training):
-        args = (x, weight, weight, weight.clone(), weight.clone(), training, 0.1, 1e-5)
-        return work_of(aten.native_batch_norm.default, *args)
-
-    summed, kept = work(True), work(False)
-    assert kept.kind == "stream" and summed.kind == "reduce"
-    assert summed.bytes == pytest.approx(1.5 * kept.bytes, rel=0.01)
 
 
 def test_a_t4_gets_hot_and_an_a100_does_not():

@@ -99,21 +99,6 @@ def test_the_peak_counts_what_lives_at_once():
     assert torch.sim.max_memory_allocated() == start
 
 
-def test_activations_and_optimizer_state_show():
-    net = nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)).sim()
-    opt = torch.optim.Adam(net.parameters())
-    x = torch.ones(256, 512, device=SIM)
-    base = torch.sim.memory_allocated()
-    loss = net(x).sum()
-    assert torch.sim.memory_allocated() - base >= 256 * 512 * 4  # what backward needs
-    loss.backward()
-    del loss
-    base = torch.sim.memory_allocated()
-    opt.step()
-    state = torch.sim.memory_allocated() - base
-    assert state == pytest.approx(2 * sum(p.nbytes for p in net.parameters()), rel=0.01)
-
-
 def test_reserved_memory_stays_until_the_cache_is_emptied():
     torch.sim.empty_cache()
     before = torch.sim.memory_reserved()
@@ -383,12 +368,6 @@ def test_random_numbers_repeat_and_leave_the_hosts_alone():
         torch.sim.set_rng_state(torch.zeros(3))
 
 
-def test_fork_rng():
-    with torch.random.fork_rng(devices=[0], device_type="sim"):
-        a = torch.rand(4, device=SIM)
-    assert torch.equal(a, torch.rand(4, device=SIM))
-
-
 def test_a_generator_of_the_device_draws_for_it_alone():
     own = torch.Generator(device=SIM).manual_seed(1)
     assert own.device == torch.device("sim:0")
@@ -457,12 +436,6 @@ def test_data_is_shuffled_on_the_cpu_so_with_a_generator_of_the_cpu(use):
         assert use(data, torch.Generator(device=SIM))
         with pytest.raises(RuntimeError, match="Expected a 'sim' device type for generator"):
             use(data, torch.Generator())
-
-
-def test_the_default_device_is_not_for_normal_of_numbers_as_on_cuda():
-    with torch.device(SIM):  # PyTorch leaves it out of the functions that it tells a device
-        assert torch.rand(3, generator=torch.Generator(device=SIM)).is_sim
-        assert torch.normal(0.0, 1.0, (3,)).device.type == "cpu"
 
 
 def saved_and_loaded(thing):
@@ -572,18 +545,6 @@ def test_pytorchs_own_names_make_streams_and_events_of_the_device():
     assert torch.accelerator.current_stream() == side
     torch.accelerator.set_stream(torch.sim.default_stream())
     torch.sim.synchronize()
-
-
-@pytest.mark.parametrize(
-    "enter", [lambda side: side, lambda side: torch.sim.stream(side)], ids=["itself", "stream"]
-)
-def test_a_stream_may_be_entered_twice(enter):
-    before, side = torch.sim.current_stream(), torch.sim.Stream()
-    with enter(side):
-        with enter(side):
-            assert torch.sim.current_stream() == side
-        assert torch.sim.current_stream() == side
-    assert torch.sim.current_stream() == before
 
 
 def test_streams_of_other_devices_stay_pytorchs():
@@ -741,15 +702,6 @@ def test_a_copy_to_pinned_memory_arrives_when_somebody_waits():
     pageable = torch.zeros(4_000_000)
     pageable.copy_(source, non_blocking=True)
     assert pageable[0] == 3
-
-
-def test_other_dtypes_are_made_before_the_journey():
-    images = torch.zeros(64, 784, dtype=torch.uint8)
-    with simgpu.count() as converted_first:
-        images.to("sim", torch.float32)
-    with simgpu.count() as converted_there:
-        images.to("sim").float()
-    assert converted_first.bytes_to_device == 4 * converted_there.bytes_to_device == 4 * 64 * 784
 
 
 @pytest.mark.parametrize("source", ["pageable", "pinned", "transposed", "one for all"])

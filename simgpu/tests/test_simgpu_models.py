@@ -6,10 +6,8 @@ import time
 import pytest
 import torch
 from support import TABLE, skip
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils import _pytree as pytree
-
-from simgpu import tensor
 
 pytestmark = pytest.mark.everywhere
 
@@ -228,25 +226,3 @@ def test_a_training_step_equals_the_cpus(library_of, name, record_property):
     line = f"{library_of.__name__[5:]:<12} {name.rpartition('.')[2]:<36} {parameters:>11,}  {'  '.join(verdicts)}"
     record_property(TABLE + TITLE, f"{line}  {seconds:4.1f} s")
     assert not different, different
-
-
-@pytest.mark.parametrize(
-    ("kernel", "stage"),
-    [("gelu", "forward"), ("gelu_backward", "gradients"), ("_foreach_addcdiv_", "weights")],
-)
-def test_a_kernel_that_is_wrong_by_a_millionth_is_seen(kernel, stage, monkeypatch):
-    def wrong(op, args, kwargs):
-        right = tensor.compute(op, args, kwargs)
-        for x in pytree.tree_leaves(args[0] if right is None else right):
-            x._payload.mul_(1 + 1e-6)
-        return right
-
-    def build():
-        return nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)), (torch.ones(3, 4),), {}
-
-    assert list(differences(step(build, "cpu")[1], step(build, "sim")[1])) == []
-    packet = getattr(torch.ops.aten, kernel)
-    for overload in packet.overloads():
-        monkeypatch.setitem(tensor.SPECIAL, getattr(packet, overload), wrong)
-    (first, _), *_ = differences(step(build, "cpu")[1], step(build, "sim")[1])
-    assert first == stage

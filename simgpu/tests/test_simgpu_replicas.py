@@ -50,20 +50,6 @@ def test_the_gradients_equal_those_of_one_device(n, where):
         torch.testing.assert_close(given.grad.cpu(), expected.grad)
 
 
-def test_training_and_evaluation_go_as_on_one_device():
-    plain, both = pair(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 4))
-    x, y = rows(12)
-    for model, place in ((plain, "cpu"), (both, "sim:0")):
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-        for _ in range(4):
-            optimizer.zero_grad()
-            mse_loss(model(x), y.to(place)).backward()
-            optimizer.step()
-    with torch.no_grad():
-        torch.testing.assert_close(both.eval()(x).cpu(), plain.eval()(x), rtol=1e-4, atol=1e-5)
-    assert list(both.state_dict()) == [f"module.{key}" for key in plain.state_dict()]
-
-
 def test_both_devices_work_and_the_copies_between_them_are_counted():
     _, both = pair(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))
     x, _ = rows(10)
@@ -131,18 +117,6 @@ def test_keyword_arguments_and_nested_outputs_and_errors():
     assert both.module.seen == [torch.device("sim:0"), torch.device("sim:1")]
     with pytest.raises(ValueError, match="three rows"):
         both(rows(6)[0], scale=2.0)
-
-
-def test_the_parts_by_their_own_names():
-    x, _ = rows(6)
-    parts = nn.parallel.scatter(x.to("sim:0"), [0, 1])
-    assert [part.device.index for part in parts] == [0, 1]
-    assert torch.equal(nn.parallel.gather(parts, "sim:1").cpu(), x)
-    model = nn.Linear(16, 4).to("sim:0")
-    replicas = nn.parallel.replicate(model, [0, 1])
-    outputs = nn.parallel.parallel_apply(replicas, parts)
-    assert [out.device.index for out in outputs] == [0, 1]
-    torch.testing.assert_close(nn.parallel.gather(outputs, 0), model(x.to("sim:0")))
 
 
 def test_a_model_on_the_wrong_device_is_refused_as_on_cuda():

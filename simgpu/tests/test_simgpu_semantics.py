@@ -3,7 +3,6 @@
 import copy
 import io
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -276,13 +275,6 @@ def test_a_number_is_copied_as_on_the_cpu(dtype, number, recwarn):
     assert x.tolist() == torch.zeros(2, dtype=dtype).copy_(number).tolist()
 
 
-def test_views_share_an_address_and_say_so():
-    x = numbers()
-    assert x[1:].data_ptr() == x.data_ptr() + 16 and x[1:]._base is x
-    assert x.clone().data_ptr() != x.data_ptr()
-    assert x.untyped_storage().data_ptr() == x[2].untyped_storage().data_ptr()
-
-
 def test_autograd_watches_writes_in_place():
     leaf = torch.ones(3, device=SIM, requires_grad=True)
     y = leaf * 2
@@ -306,13 +298,6 @@ def test_out_takes_the_result_and_its_shape():
     values, places = torch.empty(3, device=SIM), torch.empty(3, dtype=torch.long, device=SIM)
     torch.max(x, 1, out=(values, places))
     assert values.tolist() == [3, 7, 11] and places.tolist() == [3, 3, 3]
-
-
-def test_resizing():
-    r = torch.arange(5, device=SIM)
-    assert r.resize_(20).shape == (20,) and r[:5].tolist() == [0, 1, 2, 3, 4]
-    assert r.squeeze_().unsqueeze_(0).shape == (1, 20)
-    assert r.t_().shape == (20, 1)
 
 
 def test_gradients_cross_devices():
@@ -367,14 +352,6 @@ def test_deepcopy():
     assert base[1].tolist() == [99] * 4 and x[1].tolist() == [4, 5, 6, 7]
     with pytest.raises(RuntimeError, match="graph leaves"):
         copy.deepcopy(net.weight * 2)
-
-
-def test_a_shallow_copy_shares():
-    x = numbers()
-    twin = copy.copy(x)
-    twin[0] = 7
-    assert twin.is_sim and x[0].tolist() == [7] * 4
-    assert isinstance(copy.copy(nn.Parameter(x)), nn.Parameter)
 
 
 def test_pickle():
@@ -503,31 +480,6 @@ def test_a_custom_function_and_second_derivatives():
     )
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-def test_function_transforms():
-    x = numbers()
-    assert torch.func.vmap(lambda row: row.sum())(x).tolist() == [6, 22, 38]
-    assert torch.equal(torch.func.grad(lambda a: (a * a).sum())(x).cpu(), 2 * numbers("cpu"))
-    assert torch.func.vmap(torch.func.grad(lambda a: (a * a).sum()))(x).is_sim
-    _, tangent = torch.func.jvp(lambda a: a * a, (x,), (x,))
-    assert torch.equal(tangent.cpu(), 2 * numbers("cpu") ** 2)
-    weights, net = {"weight": torch.ones(2, 4, device=SIM)}, nn.Linear(4, 2, False, SIM)
-    assert torch.func.functional_call(net, weights, x)[0, 0] == 6
-
-
-def test_torchscript_and_compile_of_cpu_code_still_work():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is deprecated, but PyTorch uses it itself
-
-        @torch.jit.script
-        def scripted(n: int):
-            return torch.zeros(n) + torch.ones(n)
-
-    assert scripted(2).tolist() == [1, 1]
-    compiled = torch.compile(lambda a: torch.ones(2) + a, backend="eager", fullgraph=True)
-    assert compiled(torch.ones(2)).tolist() == [2, 2]
-
-
 # --- In inference mode, where PyTorch hands over operations that are made of others
 
 MODULES = {
@@ -572,10 +524,3 @@ def test_inference_mode_does_what_no_grad_does(name, amp):
         waits = (counted.copies_to_host, counted.synchronizations)
         seen[mode] = (counted.launches, *waits, first.dtype)
     assert seen[torch.no_grad] == seen[torch.inference_mode]
-
-
-def test_what_inference_mode_made_can_be_used_and_read_after_it():
-    with torch.inference_mode():
-        made = nn.Linear(4, 3).to(SIM)(torch.ones(2, 4, device=SIM))
-    with torch.no_grad():
-        assert made.softmax(1).cpu().sum() == pytest.approx(2)
