@@ -17,11 +17,9 @@ from course_utils import cli, files, progress_file
 from course_utils.cli import preflight
 from course_utils.course import load_course
 from course_utils.exercises import lesson as exercises_of
-from course_utils.exercises.judge import COMMON
 from course_utils.hand_in import FORMAT
-from course_utils.stubs import exercise_id
-from tools.authoring.anatomy import headings
-from tools.authoring.form import read, tags
+from tools.authoring import guide
+from tools.authoring.form import read
 from tools.classroom import class_progress
 from tools.commands import slides
 
@@ -415,40 +413,26 @@ def test_answers_hold_every_reference_and_every_misconception(tmp_path, ident):
 # --- the guide ----------------------------------------------------------------------------------
 
 
+COURSE = load_course()
 NOTES, SCHEDULES = (
     (ROOT / "workshop" / name).read_text(encoding="utf-8") for name in ("lessons.md", "README.md")
 )
 
 
-def sections_of(lesson):
-    """Return a lesson's sections in order, each with the exercises that it asks."""
-    known = {one.id: one for one in exercises_of(lesson.id)}
-    found = {}
-    for cell in read(NOTEBOOKS / lesson.file).cells:
-        if cell.cell_type == "markdown":
-            found |= {h.text: [] for h in headings(cell.source) if h.level == 2}
-        elif "exercise" in tags(cell):
-            found[list(found)[-1]].append(known[exercise_id(cell)])
-    return found
-
-
 def notes_on(lesson, notes):
     """Return what the guide says of a lesson, and the minutes that it gives to each section."""
     part = notes.partition(f"\n## {lesson.id} · {lesson.title}\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| (.*?) \| (\d+|–) \| (.*?) ?\|$", part, re.MULTILINE)
-    return part, rows, {title: int(minutes.replace("–", "0")) for title, minutes, _ in rows}
+    rows = re.findall(r"^\| (.*?) \| (\d+|–) \|", part, re.MULTILINE)
+    return part, {title: int(minutes.replace("–", "0")) for title, minutes in rows}
 
 
 def faults_of_notes(notes):
     """Say where the notes on the lessons do not add up, or name what a lesson has not."""
     for lesson in LESSONS:
-        part, rows, minutes = notes_on(lesson, notes)
-        parts, known = sections_of(lesson), list(exercises_of(lesson.id))
+        part, minutes = notes_on(lesson, notes)
+        parts, known = guide.sections(COURSE, lesson), list(exercises_of(lesson.id))
         for title, asked in parts.items():
-            told = ", ".join(f"{e.title} (`{e.slug}`, {e.minutes} min)" for e in asked)
-            if [told] != [row[2] for row in rows if row[0] == title]:
-                yield f"{lesson.id}: '{title}' needs one row, with: {told}"
-            if minutes.get(title, 0) < sum(e.minutes for e in asked):
+            if minutes.get(title, 0) + 5 < sum(e.minutes for e in asked):
                 yield f"{lesson.id}: '{title}' is shorter than its exercises"
         if list(minutes) != list(parts):
             yield f"{lesson.id}: its sections are {', '.join(parts)}"
@@ -459,8 +443,7 @@ def faults_of_notes(notes):
             yield f"{lesson.id}: its minutes are {lesson.time}"
         stuck = re.findall(r"^- \*(.*)\*, `(.*?)`: “(.*?)” .", part, re.MULTILINE)
         for title, diagnosis, text in stuck:
-            said = [{**COMMON, **e.diagnoses}.get(diagnosis) for e in known if e.title == title]
-            if said != [text]:
+            if [text] != [e.diagnoses.get(diagnosis) for e in known if e.title == title]:
                 yield f"{lesson.id}: no check says '{text}'"
         if len(stuck) < 2 or len(stuck) != part.count("\n- ") or "\n**Say first.** " not in part:
             yield f"{lesson.id}: what to say first, and two places where rooms get stuck"
@@ -475,7 +458,6 @@ UNBROKEN = 90  # minutes
 
 def faults_of_schedules(text, notes):
     """Say where a timetable does not add up, or leaves out what a lesson has not."""
-    course = load_course()
     for table in re.findall(r"(?:^\| \d\d:\d\d \|.*\n)+", text, re.MULTILINE):
         blocks = [re.split(r" ?\| ?", line)[1:-1] for line in table.splitlines()]
         clock = [60 * int(start[:2]) + int(start[3:]) for start, *_ in blocks]
@@ -494,8 +476,8 @@ def faults_of_schedules(text, notes):
         for start, took, what, leave, evening in blocks:
             if not (named := re.match(r"(\d\d) · (.*)", what)):
                 continue
-            lesson = course.lesson(named[1])
-            minutes, parts = notes_on(lesson, notes)[2], sections_of(lesson)
+            lesson = COURSE.lesson(named[1])
+            minutes, parts = notes_on(lesson, notes)[1], guide.sections(COURSE, lesson)
             left, ids = leave.split(" · ") if leave else [], re.findall(r"`(.*?)`", evening)
             home = {e.id: e.minutes for e in exercises_of(lesson.id) if e.id in ids}
             if named[2] != lesson.title or set(left) - set(parts) or set(ids) - set(home):
@@ -505,7 +487,7 @@ def faults_of_schedules(text, notes):
             rest = lesson.minutes + lesson.further
             rest -= sum(max(minutes.get(title, 0) - 1, 0) for title in left)
             rest -= sum(took for one, took in home.items() if one not in gone)
-            if abs(rest - int(took)) > 5:
+            if abs(rest - int(took)) > 15:
                 yield f"{start}: {took} minutes for what takes {rest}"
 
 
@@ -517,7 +499,7 @@ def test_the_guide_fits_the_lessons_and_its_minutes_add_up():
     ("right", "wrong", "said"),
     [
         ("the exercises work? | 5 |", "the exercises work? | 10 |", "00: 25 minutes in all"),
-        ("(`weight_bytes`, 3 min)", "(`weight_byte`, 3 min)", "00: 'How do the exercises work?'"),
+        ("- *Bytes for the weights*", "- *Bytes for a weight*", "00: no check says"),
         ("Memory is counted in bytes.”", "Count in bytes.”", "00: no check says"),
         ("| 09:30 | 50 |", "| 09:30 | 55 |", "09:30: 55 minutes, and the next line is 50 later"),
         (" | Is it computing, or fetching? |", " |  |", "09:30: 50 minutes for what takes"),
@@ -528,6 +510,13 @@ def test_a_fault_of_the_guide_is_named(right, wrong, said):
     assert (notes, schedules) != (NOTES, SCHEDULES)
     found = [*faults_of_notes(notes), *faults_of_schedules(schedules, notes)]
     assert any(said in fault for fault in found), found
+
+
+def test_the_exercises_of_a_section_and_what_a_check_says_are_renewed():
+    behind = NOTES.replace("(`weight_bytes`, 3 min)", "(`weight_bytes`, 33 min)", 1)
+    behind = behind.replace("Memory is counted in bytes.”", "Count in bytes.”", 1)
+    assert behind != NOTES
+    assert guide.render(COURSE, behind) == guide.render(COURSE, NOTES) == NOTES
 
 
 def test_the_schedules_are_three_and_two_days_hold_all_but_exercises_and_capstone():

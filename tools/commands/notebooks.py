@@ -14,7 +14,7 @@ from course_utils.course import Course, Lesson, load_course
 from course_utils.files import write
 from course_utils.set_aside import is_dated
 from course_utils.stubs import AuthoringError
-from tools.authoring import claims, fidelity, lesson_map, outputs, templates
+from tools.authoring import claims, fidelity, guide, lesson_map, outputs, templates
 from tools.authoring.copies import LINE
 from tools.authoring.form import Problem, dumps, parse, read
 from tools.authoring.lesson import expected_outputs, mend, problems
@@ -64,6 +64,7 @@ def check(
         found += fidelity.problems(course.path.parent.parent)
         found += templates.problems(course)
         found += lesson_map.problems(course)
+        found += guide.problems(course)
     chosen = _chosen(course, files)
     for lesson, path in chosen:
         try:
@@ -114,6 +115,8 @@ def fix(
         print(f"{file}: renewed from what was modelled")
     for file in lesson_map.renew(course):
         print(f"{file}: renewed from course.yml")
+    for file in guide.renew(course):
+        print(f"{file}: renewed from the exercises")
     if left:
         print("Left to mend by hand:")
         for problem in left:

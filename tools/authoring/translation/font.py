@@ -7,20 +7,35 @@ package fonts-noto-cjk has that file, of four faces). matplotlib takes Latin let
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTCollection, TTFont
 
+from course_utils.cli.bootstrap import ROOT
 from tools.authoring.translation import catalogues
 
 NAME = "Course Sans"
 
 
 def signs(language: str) -> set[str]:
-    """Return the signs that a figure may need and matplotlib's own font lacks: letters of that script, its punctuation."""
-    texts = catalogues.translations(language).values()
-    return {sign for text in texts for sign in text if ord(sign) >= 0x2E80}
+    """Return the signs that a figure may need and matplotlib's own font lacks: letters and punctuation of that script."""
+    found: set[str] = set()
+    for path in sorted((catalogues.LANGUAGES / language).rglob("*.po")):
+        if path.relative_to(catalogues.LANGUAGES / language).parts[0] == "pages":
+            continue
+        for entry in catalogues.finished(catalogues.load(path, language)):
+            if not all(_is_exercise(place) for place, _ in entry.locations):
+                found |= {sign for sign in entry.string if ord(sign) >= 0x2E80}
+    return found
+
+
+@cache
+def _is_exercise(place: str) -> bool:
+    """Return whether a text comes from an exercise's file: its check, hints and diagnoses stand in no figure."""
+    path = ROOT / place
+    return path.suffix == ".py" and "\nEXERCISE = Exercise(" in path.read_text(encoding="utf-8")
 
 
 def covered(path: Path) -> set[str]:
