@@ -1,0 +1,79 @@
+"""The instructor's notes on the lessons, workshop/lessons.md: which exercises a section has, and what a check says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from course_utils import exercises, files
+from course_utils.course import Course, Lesson
+from course_utils.exercises import Exercise
+from course_utils.stubs import exercise_id
+from tools.authoring.anatomy import headings
+from tools.authoring.form import FIX, Problem, read, tags
+
+PAGE = "workshop/lessons.md"
+
+_ROW = re.compile(r"^\| (?P<title>[^|]+) \| (?P<minutes>\d+|–) \|.*\|$", re.MULTILINE)
+_QUOTE = re.compile(r"^- \*(?P<title>.*?)\*, `(?P<diagnosis>.*?)`: “.*?”", re.MULTILINE)
+
+
+def sections(course: Course, lesson: Lesson) -> dict[str, list[Exercise]]:
+    """Return a lesson's sections in their order, each with its exercises."""
+    known = {exercise.id: exercise for exercise in exercises.lesson(lesson.id)}
+    parts: dict[str, list[Exercise]] = {}
+    for cell in read(course.path.parent / lesson.file).cells:
+        if cell.cell_type == "markdown":
+            parts |= {h.text: [] for h in headings(cell.source) if h.level == 2}
+        elif "exercise" in tags(cell):
+            last = list(parts)[-1]
+            parts[last].append(known[exercise_id(cell)])
+    return parts
+
+
+def render(course: Course, text: str) -> str:
+    """Return the page with the exercises of each section, and each quoted diagnosis, as they are today."""
+    parts = re.split(r"(?=^## \d\d · )", text, flags=re.MULTILINE)
+    lessons = {f"## {lesson.id} · ": lesson for lesson in course.ready}
+    for number, part in enumerate(parts):
+        lesson = lessons.get(part[: len("## 00 · ")])
+        if lesson:
+            parts[number] = _lesson(part, sections(course, lesson), exercises.lesson(lesson.id))
+    return "".join(parts)
+
+
+def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercise]) -> str:
+    by_title = {exercise.title: exercise for exercise in known}
+
+    def row(match: re.Match[str]) -> str:
+        asked = parts.get(match["title"], [])
+        listed = ", ".join(f"{e.title} (`{e.slug}`, {e.minutes} min)" for e in asked)
+        return f"| {match['title']} | {match['minutes']} | {listed} |"
+
+    def quote(match: re.Match[str]) -> str:
+        exercise = by_title.get(match["title"])
+        said = exercise.diagnoses.get(match["diagnosis"]) if exercise else None
+        if said is None:
+            return match[0]
+        return f"- *{match['title']}*, `{match['diagnosis']}`: “{said}”"
+
+    return _QUOTE.sub(quote, _ROW.sub(row, text))
+
+
+def problems(course: Course) -> list[Problem]:
+    """Say whether the page is behind the lessons; a course without it has no problem."""
+    page = course.path.parent.parent / PAGE
+    if not page.exists():
+        return []
+    text = page.read_text(encoding="utf-8")
+    what = "is behind the lessons' exercises"
+    return [] if render(course, text) == text else [Problem(PAGE, "", what, FIX)]
+
+
+def renew(course: Course) -> list[str]:
+    """Write the page if it is behind the lessons; return which file was written."""
+    if not problems(course):
+        return []
+    page = course.path.parent.parent / PAGE
+    files.write(page, render(course, page.read_text(encoding="utf-8")))
+    return [PAGE]
