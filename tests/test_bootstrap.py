@@ -27,7 +27,7 @@ from support import skip
 
 from course_utils.cli import bootstrap, environment, faults, installer, lab, torch_build
 from course_utils.cli.bootstrap import SetupError
-from tools.commands import pairs, test
+from tools.commands import changed, pairs, test
 
 ROOT = Path(__file__).parents[1]
 EARLY = ("__init__.py", "__main__.py", "doctor.py", "machine_facts.py", "this_machine.py")
@@ -749,6 +749,37 @@ def options(*words: str):
 def test_the_options_choose_the_stages(words, stages):
     args = options(*words)
     assert list(test.stages_of(args, args.pair)) == stages
+
+
+def test_what_changed_chooses_the_tests(tmp_path):
+    def git(*words):
+        subprocess.run(
+            ["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True
+        )
+
+    def write(name, text=""):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+
+    git("init", "-q", "-b", "main")
+    write("tests/test_core.py", "from course_utils import timing\n")
+    for name in ("lesson01", "links", "as_shipped", "other"):
+        write(f"tests/test_{name}.py")
+    write("course_utils/timing.py")
+    git("add", "-A")
+    git("commit", "-qm", "first")
+    assert changed.changed_files(tmp_path) == []
+    git("switch", "-qc", "mine")
+    write("course_utils/timing.py", "more = 1\n")
+    git("commit", "-qam", "second")
+    write("course_lessons/lesson01/speedup.py")
+    write("notebooks/09_last.ipynb")
+    files, ids = changed.tests_of(tmp_path, changed.changed_files(tmp_path))
+    assert ids == ["01.speedup"]
+    assert files == [
+        f"{changed.LESSON}[09]",
+        *(f"tests/test_{name}.py" for name in ("core", "lesson01", "links")),
+    ]
 
 
 def test_one_pair_runs_the_lessons_in_the_other_languages():

@@ -17,6 +17,7 @@ from pathlib import Path
 from course_utils.cli import bootstrap
 from course_utils.cli.bootstrap import ROOT, SetupError
 from course_utils.cli.torch_build import add_torch_argument
+from tools.commands.changed import changed_files, tests_of
 from tools.commands.pairs import all_pairs, find_python
 
 NO_TESTS = 5  # pytest's status where it found no test
@@ -96,9 +97,31 @@ TRANSLATED = "colab"
 """The pair on which the lessons run in the other languages: a quick test sees that their code is the same."""
 
 
+def _changed(root: Path) -> tuple[Stage, ...]:
+    """Return the stages of `--changed`: ruff, the tests of what changed, and the checks of changed exercises."""
+    changed = changed_files(root)
+    if not changed:
+        raise SetupError("Nothing differs from the main branch: there is nothing to test.")
+    files, exercises = tests_of(root, changed)
+    stages = list(LINT) if files or exercises else [*LINT, *QUICK]
+    if files:
+        stages.append(
+            Stage("tests of what changed", ("pytest", *files, "-m", ALONE, *TOGETHER, "-x"))
+        )
+    if exercises:
+        call = ("pytest", "tests/test_exercises.py", "-k", " or ".join(exercises), "-x")
+        stages.append(Stage("exercises that changed", call))
+    return tuple(stages)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `test`."""
     which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--changed",
+        action="store_true",
+        help="only the tests of the files that differ from the main branch; for while you write",
+    )
     which.add_argument("--quick", action="store_true", help="leave out what takes long")
     which.add_argument(
         "--everywhere",
@@ -157,6 +180,8 @@ def main(args: argparse.Namespace) -> int:
 
 def stages_of(args: argparse.Namespace, pair: str | None = None) -> Sequence[Stage]:
     """Return the stages that the options ask for, for one pair or none."""
+    if args.changed:
+        return _changed(ROOT)
     if args.everywhere:
         return EVERYWHERE
     if args.compat or (pair and not args.quick and not args.full):
