@@ -24,17 +24,11 @@ def as_before():
     simgpu.enable("T4")
 
 
-def test_the_cards_there_are():
-    assert profiles.names() == (
-        *("T4", "L4", "V100", "A100", "A100-40GB", "H100", "H200"),
-        *("RTX 3090", "RTX 4090", "RTX 5090", "B200"),
-    )
-
-
 @pytest.mark.parametrize("name", ["V10", "", "RTX", "H 100 PCIe", None, ["T4"]])
 def test_an_unknown_profile_is_refused_with_the_names_there_are(name):
-    with pytest.raises(ValueError, match=r"no profile .*T4, L4, V100, .*RTX 4090.*, B200"):
+    with pytest.raises(ValueError, match="There is no profile") as refusal:
         profiles.load(name)
+    assert f"Choose one of {', '.join(profiles.names())}." in str(refusal.value)
 
 
 @pytest.mark.parametrize(

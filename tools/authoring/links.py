@@ -236,7 +236,7 @@ def _root(course: Course) -> Path:
 def _pages(course: Course) -> list[Path]:
     root = _root(course)
     found = {p for room in ("handbook", "workshop") for p in (root / room).rglob("*.md")}
-    return sorted({*(root / page for page in PAGES), *found})
+    return sorted({*(root / page for page in PAGES), *root.glob("*/README.md"), *found})
 
 
 def _notebooks(course: Course) -> list[Path]:
