@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from random import Random
 from typing import Any
 
@@ -67,20 +68,12 @@ _TWINS = {
 
 
 def _read(judge: Judge, got: Any) -> list[Any]:
-    rows = judge.listed(got, "a list of row numbers")
+    rows = [plain(row) for row in judge.listed(got, "a list of row numbers")]
     if isinstance(got, Tensor):
         judge.no(seen=got, expected="a list of row numbers")
-    return [plain(row) for row in rows]
-
-
-def _alike(got: list[Any], right: list[Any]) -> bool:
-    return got == right and not any(row is True for row in got)
-
-
-def _otherwise(rows: list[Any], right: list[int], labels: Tensor, *_: Any) -> str:
     if bool in map(type, rows):
-        return "mask"
-    return "wrong-value"
+        judge.no("mask", seen=rows, expected="a list of row numbers")
+    return rows
 
 
 def _situation(labels: Tensor, classes: int, ignore_index: int = -100) -> str:
@@ -108,8 +101,7 @@ would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 t
         twins_of(bad_labels, _TWINS),
         draw=_draw,
         read=_read,
-        alike=_alike,
-        otherwise=_otherwise,
+        alike=operator.eq,
         situation=_situation,
     ),
     why="Run it once over a new data set, before training. Labels that count from 1, and a 255 for “no label” in "

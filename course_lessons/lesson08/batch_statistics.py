@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
-
-from .checking import Mistakes, by_columns, twins_by_column
+from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.values import nearly
 
 
 def batch_statistics(x, dist):
@@ -25,8 +25,6 @@ def batch_statistics(x, dist):
     dist.all_reduce(squares)
     return mean, squares / count
 
-
-_Table = dict[str, dict[str, Tensor]]
 
 _CASES = (
     ((4, 4), torch.float32, 0.0),
@@ -44,10 +42,10 @@ def _own_rows(rank: int, sizes: Sequence[int], dtype: torch.dtype, shift: float)
     return rows * (rank + 1) + torch.tensor([0.5, -1.0, 2.0], dtype=dtype) * rank + shift
 
 
-def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., _Table]:
+def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., dict[str, list[Tensor]]]:
     """Return what gives each rank's mean and variance, where all of them call a function."""
 
-    def table(*case: Any) -> _Table:
+    def statistics(*case: Any) -> dict[str, list[Tensor]]:
         def program(dist: Any, call: Callable[..., Any]) -> Any:
             return call(_own_rows(dist.get_rank(), *case), dist)
 
@@ -56,61 +54,45 @@ def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., _Table]
             judge.is_a(pair, (tuple, list), "two tensors")
             if len(pair) != 2 or not all(isinstance(t, Tensor) for t in pair):
                 judge.no("wrong-type", seen=pair, expected="two tensors")
-        return {
-            f"rank {rank}": {"mean": mean, "variance": variance}
-            for rank, (mean, variance) in enumerate(run.results)
-        }
+        means, variances = zip(*run.results, strict=True)
+        return {"mean": list(means), "variance": list(variances)}
 
-    return table
+    return statistics
 
 
-def _ours(function: Callable[..., Any]) -> Callable[..., _Table]:
-    """Return the same for a function of the check, whose tables are remembered."""
+def _ours(function: Callable[..., Any]) -> Callable[..., dict[str, list[Tensor]]]:
+    """Return the same for a function of the check, whose results are remembered."""
     return functools.cache(_on_all(function, Judge()))
 
 
 _MEANS, _SQUARED = "dist.all_reduce(sums)", "dist.all_reduce(squares)"
-_MEAN, _VARIANCE = "total / count", "squares / count"
-_RANKS, _OWN_SQUARES = "dist.get_world_size()", "(x - mean).square().sum(0)"
-MISTAKES: Mistakes = {
-    "own": {"mean": ({_MEANS: ""},), "variance": ({_MEANS: "", _SQUARED: ""},)},
-    "mean-of-means": {
-        "mean": ({f"mean = {_MEAN}": f"mean = x.mean(0) / {_RANKS}\ndist.all_reduce(mean)"},)
-    },
-    "mean-of-variances": {
-        "variance": (
-            {"(x - mean)": "(x - x.mean(0))"},
-            {_OWN_SQUARES: "x.var(0, correction=0)", _VARIANCE: f"squares / {_RANKS}"},
-            {_OWN_SQUARES: "(x - x.mean(0)).square().sum(0) / (len(x) - 1) * len(x)"},
-        )
-    },
+_OWN_MEAN = "x.mean(0) / dist.get_world_size()\ndist.all_reduce(mean)"
+MISTAKES = {
+    "own": {_MEANS: "", _SQUARED: ""},
+    "mean-of-means": {"total / count": _OWN_MEAN},
+    "mean-of-variances": (
+        {"(x - mean)": "(x - x.mean(0))"},
+        {
+            "(x - mean).square().sum(0)": "x.var(0, correction=0)",
+            "squares / count": "squares / dist.get_world_size()",
+        },
+    ),
 }
+_TWINS = twins_of(batch_statistics, MISTAKES)
+_close = nearly(1e-3, 1e-5)
 
 
-def _close(got: Tensor, right: Tensor) -> bool:
-    got, right = got.double(), right.double()
-    return got.shape == right.shape and torch.allclose(got, right, 1e-3, 1e-5, equal_nan=True)
-
-
-def _otherwise(got: _Table, right: _Table, sizes: Sequence[int], dtype: Any, shift: float) -> str:
-    for name in ("mean", "variance"):
-        ok = [_close(got[rank][name], right[rank][name]) for rank in right]
-        if all(ok):
-            continue
-        if any(got[rank][name].shape != right[rank][name].shape for rank in right):
-            return "wrong-value"
-        if any(ok):
-            return "wrong-value"
-        return "loses-digits" if shift and name == "variance" else f"wrong-{name}"
-    return "wrong-value"
+def _otherwise(got: Any, right: Any, sizes: Sequence[int], dtype: Any, shift: float) -> str:
+    # The simplest cases come first: where the first wrong one is shifted, the others are right.
+    return "loses-digits" if shift and _close(got["mean"], right["mean"]) else "wrong-value"
 
 
 _STATISTICS = OverCases(
     _ours(batch_statistics),
     _CASES,
-    twins_by_column(batch_statistics, MISTAKES, _ours),
+    {name: tuple(map(_ours, several(twins))) for name, twins in _TWINS.items()},
     read=lambda judge, got: got,
-    alike=by_columns(_close),
+    alike=_close,
     otherwise=_otherwise,
     situation=lambda sizes, dtype, shift: (
         f"{list(sizes)} rows on the ranks" + (f", means near {shift:g}" if shift else "")

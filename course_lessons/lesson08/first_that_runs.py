@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-
-from .checking import unguarded
+from course_utils.exercises.forms import OverCases, several
+from course_utils.exercises.values import same
 
 
 def first_that_runs(work, devices):
@@ -38,6 +39,7 @@ class _Job:
 
     def __init__(self, result: Any = "result", bug: BaseException | None = None) -> None:
         self.result, self.bug = result, bug
+        self.does = f"raises {bug!r}" if bug else f"returns {result!r}"
         self.tried: list[str] = []
 
     def __call__(self, device: str) -> Any:
@@ -49,100 +51,72 @@ class _Job:
         return self.result
 
 
-def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
-    answer = unguarded(answer)
-    for devices in (
-        ["hpu", "cpu"],
-        ["cpu"],
-        *([name, "cpu"] for name in _REFUSALS),
-        ["cuda:1", "xpu", "npu", "cpu"],
-    ):
-        _judge_first(answer, devices, _Job(f"result of {devices}"), judge)
+def _cases() -> Iterator[tuple[_Job, list[str]]]:
+    for devices in (["hpu", "cpu"], ["cpu"], *([name, "cpu"] for name in _REFUSALS)):
+        yield _Job(), devices
     for result in (None, 0, [], False):
-        _judge_first(answer, ["xpu", "hpu", "cpu"], _Job(result), judge)
-    for bug in (ValueError("bad shape"), KeyError("label"), KeyboardInterrupt()):
-        _judge_bug(answer, bug, judge)
-    _judge_failure(answer, ["cuda", "sim"], judge)
-    _judge_failure(answer, ["cuda:1", "mps", "cuda"], judge)
-    _judge_failure(answer, ["mps"], judge)
-    _judge_bug(answer, AssertionError("no rows"), judge)
+        yield _Job(result), ["xpu", "hpu", "cpu"]
+    bugs = ValueError(), KeyError(1), KeyboardInterrupt(), AssertionError(), AssertionError("x")
+    for bug in bugs:
+        yield _Job(bug=bug), ["xpu", "hpu", "cpu"]
+    for devices in (["cuda:1", "xpu", "npu", "cpu"], ["cuda", "sim"], ["cuda:1", "mps", "cuda"]):
+        yield _Job(), devices
 
 
-def _judge_first(answer: Callable[..., Any], devices: list[str], job: _Job, judge: Judge) -> None:
-    first = next(device for device in devices if device not in _REFUSALS)
-    try:
-        got = answer(job, devices)
-    except (RuntimeError, AssertionError) as error:
-        got = f"{type(error).__name__}: {error}"
-        kind = "assertion" if isinstance(error, AssertionError) else "gives-up"
-    else:
-        kind = ""
-    tried = f"tried {job.tried} of {devices}"
-    if first in job.tried and not job.result and (kind or job.tried[-1] != first):
-        judge.no(
-            "false-result",
-            seen=f"{first} gave {job.result!r}, then: {got}",
-            expected=(first, job.result),
-        )
-    if kind:
-        judge.no(kind, seen=f"{got}, for {devices}", expected="on to the next device")
-    if len(job.tried) > len(set(job.tried)):
-        judge.no(seen=tried, expected="each device once")
-    if job.tried != devices[: len(job.tried)]:
-        judge.no(seen=tried, expected="one after the other, from the first")
-    if first != job.tried[-1]:
-        judge.no(
-            "tries-all" if first in job.tried else "wrong-value",
-            seen=tried,
-            expected=f"stop after {first}",
-        )
-    right = (first, job.result)
-    if isinstance(got, (tuple, list)) and tuple(got) == right:
-        return
-    for alone in right:
-        if got == alone and got is not None:
-            judge.no(seen=got, expected=right)
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        judge.is_a(got, tuple, "a pair: device, result")
-        judge.no("wrong-type", seen=got, expected="a pair: device, result")
-    if tuple(got) == right[::-1]:
-        judge.no(seen=got, expected=right)
-    judge.no(seen=got, expected=right)
+def _outcome(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that gives back what came out of a call, the work's errors too."""
+
+    def call(job: _Job, devices: list[str]) -> Any:
+        try:
+            return function(job, devices)
+        except BaseException as raised:
+            error = getattr(raised, "error", raised)
+            if error is job.bug or error in _REFUSALS.values():
+                return f"{error!r} came out"
+            if not isinstance(error, RuntimeError):
+                raise
+            text = str(error)
+            named = [d for d in devices if d in text and str(_REFUSALS.get(d)) in text]
+            return {"RuntimeError with the names and reasons of": named}
+
+    return call
 
 
-def _judge_bug(answer: Callable[..., Any], bug: BaseException, judge: Judge) -> None:
-    job = _Job(bug=bug)
-    try:
-        got = answer(job, ["xpu", "hpu", "cpu"])
-    except BaseException as error:  # noqa: BLE001  (a KeyboardInterrupt is one of the cases)
-        if error is bug:
-            return
-        got = f"{type(error).__name__}: {error}"
-    kind = "other-assertion" if isinstance(bug, AssertionError) else "hides-bugs"
-    judge.no(
-        kind if job.tried[-1] == "cpu" else "wrong-value",
-        seen=f"{got}, after work raised {bug!r}",
-        expected=f"{bug!r} itself",
-    )
+_KINDS = "(RuntimeError, AssertionError)"
+MISTAKES = {
+    "assertion": {_KINDS: "RuntimeError"},
+    "gives-up": {_KINDS: "(torch.OutOfMemoryError, NotImplementedError, AssertionError)"},
+    "false-result": {
+        "return device, work(device)": "result = work(device)\nif result:\n    return device, result"
+    },
+    "tries-all": {
+        "reasons = []": "reasons, results = [], []",
+        "return device, work(device)": "results.append((device, work(device)))",
+        "raise RuntimeError(": "if results:\n    return results[0]\nraise RuntimeError(",
+    },
+    "hides-bugs": (
+        {_KINDS: "Exception"},
+        {'if isinstance(error, AssertionError) and "CUDA" not in str(error):\n    raise\n': ""},
+    ),
+}
+_CHAINS = OverCases(
+    _outcome(first_that_runs),
+    _cases,
+    {
+        name: tuple(map(_outcome, several(twins)))
+        for name, twins in twins_of(first_that_runs, MISTAKES).items()
+    },
+    look=lambda got, job, devices: {"outcome": got, "tried": job.tried},
+    alike=same,
+    situation=lambda job, devices: f"devices {devices}; where it runs, work {job.does}",
+)
 
 
-def _judge_failure(answer: Callable[..., Any], devices: list[str], judge: Judge) -> None:
-    try:
-        got = answer(_Job(), devices)
-    except RuntimeError as error:
-        said = str(error)
-        if said.strip() == "":
-            said = "a RuntimeError without a text"
-        for device in devices:
-            if str(_REFUSALS[device]) not in said:
-                judge.no(seen=said, expected=f"{device}'s reason too: {_REFUSALS[device]}")
-        for device in devices:
-            if device not in said:
-                judge.no(seen=said, expected=f"the name {device} too")
-        return
-    except Exception as error:  # noqa: BLE001  (whatever else came out is the finding)
-        judge.no(seen=f"{type(error).__name__}: {error}", expected="RuntimeError")
-    judge.no(seen=f"{got}, though nothing works", expected="RuntimeError")
+def _check_first_that_runs(answer: Callable[..., Any], judge: Judge) -> None:
+    def pair(job: _Job, devices: list[str]) -> Any:
+        return tuple(judge.is_a(answer(job, devices), (tuple, list), "a pair: device, result"))
+
+    _CHAINS(_outcome(pair), judge)
 
 
 EXERCISE = Exercise(

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_language import word
 from course_lessons.shared.checking import Alive, one_thread
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.values import nearly
 
 
 def first_tokens(encoder, batches):
@@ -37,9 +37,7 @@ class _Meter(TorchDispatchMode):
         super().__init__()
         self._made: dict[int, tuple[weakref.ref[Any], int]] = {}
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         for tensor in out if isinstance(out, (tuple, list)) else (out,):
             if isinstance(tensor, Tensor):
@@ -54,13 +52,7 @@ class _Meter(TorchDispatchMode):
 
 
 class _Encoding:
-    """An encoder, and batches given out one at a time; notes what is held when the next is asked for.
-
-    Parameters
-    ----------
-    sizes
-        For each batch its rows and its tokens.
-    """
+    """An encoder, and batches of ``sizes``, rows and tokens, that are given out one at a time."""
 
     def __init__(self, sizes: Sequence[tuple[int, int]], dtype: torch.dtype) -> None:
         torch.manual_seed(len(sizes))
@@ -73,13 +65,13 @@ class _Encoding:
         self.encoder.register_forward_hook(self._note)
         self.encoder[1].register_forward_hook(lambda _, args, out: self.inner.add(out))
         self.trained = False
-        self.lengths: list[int] = []
+        self.tokens: set[int] = set()
         self.asked = 0
 
     def _note(self, module: nn.Module, args: Any, output: Tensor) -> None:
         self.outputs.add(output)
         self.trained |= module.training
-        self.lengths.append(args[0].shape[1])
+        self.tokens.add(args[0].shape[1])
 
     def batches(self) -> Iterator[Tensor]:
         """Give out copies of the batches, one at a time."""
@@ -89,8 +81,12 @@ class _Encoding:
             self.asked += 1
             yield copy
             del copy
-        alive = self.given, self.inner, self.outputs, self.meter
-        self.held = [one.bytes for one in alive]  # what is left at the end
+        self.held = {  # at the end
+            "graph": self.inner.bytes,
+            "keeps-batches": self.given.bytes,
+            "views": self.outputs.bytes,
+            "keeps-more": self.meter.bytes + self.given.bytes,
+        }
 
 
 @one_thread()
@@ -103,58 +99,22 @@ def _check_first_tokens(answer: Callable[..., Any], judge: Judge) -> None:
         with run.meter:
             got = answer(run.encoder, run.batches())
         judge.is_a(got, Tensor, "a tensor")
-        if run.asked < len(sizes):
-            judge.no(seen=f"{run.asked} batches asked for", expected=len(sizes))
-        if run.trained or any(part.training for part in run.encoder.modules()):
+        judge.expect("batches asked for", run.asked, len(sizes))
+        trained = run.trained or any(part.training for part in run.encoder.modules())
+        judge.expect("encoder in train mode", trained, False, "train-mode")
+        judge.expect("tokens of a row", run.tokens, {tokens for _, tokens in sizes})
+        largest = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
+        wanted = sum(x[:, 0].nbytes for x in run.right)
+        if run.held["keeps-more"] > 6 * largest + 2 * wanted:
+            kind = next(kind for kind, size in run.held.items() if size > 2 * largest)
             judge.no(
-                "train-mode", seen="an encoder in train mode", expected="in eval mode, as before"
+                kind,
+                seen=f"{run.held[kind]:,} bytes held at the end",
+                expected=f"little more than the {wanted:,} bytes of the first tokens",
             )
-        if set(run.lengths) != {tokens for _, tokens in sizes}:
-            judge.no(
-                seen=f"rows of {min(run.lengths)} tokens went in",
-                expected="whole rows",
-            )
-        _judge_held(run, sizes, judge)
-        _judge_tokens(got, run.right, judge)
-
-
-def _judge_held(run: _Encoding, sizes: Sequence[tuple[int, int]], judge: Judge) -> None:
-    one = max(x.nbytes for x in run.right)  # a loop's variables may hold the last batch's
-    wanted = sum(x[:, 0].nbytes for x in run.right)
-    inputs, inner, outputs, everything = run.held
-    if everything + inputs <= 6 * one + 2 * wanted:
-        return
-    kind, what, size = "keeps-more", word("tensors"), everything
-    if inner > 2 * one:
-        kind, what, size = "graph", "results of an inner layer", inner
-    elif inputs > 2 * one:
-        kind, what, size = "keeps-batches", word("batches"), inputs
-    elif outputs > 2 * one:
-        whole = outputs >= sum(x.nbytes for x in run.right)
-        kind, what, size = "views" if whole else "some-views", "encoder outputs", outputs
-    judge.no(
-        kind,
-        seen=f"{size:,} bytes of {what} held at the end",
-        expected=f"little more than the {wanted:,} bytes of the first tokens",
-    )
-
-
-def _judge_tokens(got: Tensor, outputs: Sequence[Tensor], judge: Judge) -> None:
-    right = torch.cat([x[:, 0] for x in outputs])
-    if got.dtype != right.dtype:
-        judge.no(seen=got.dtype, expected=right.dtype)
-    if got.shape != right.shape:
-        judge.no(seen=tuple(got.shape), expected=tuple(right.shape))
-    if torch.allclose(got, right):
-        return
-    twins = {
-        "last-tokens": torch.cat([x[:, -1] for x in outputs]),
-        "mean-of-tokens": torch.cat([x.mean(1) for x in outputs]),
-    }
-    like = [name for name, tokens in twins.items() if torch.allclose(got, tokens)]
-    if torch.allclose(got[got[:, 0].argsort()], right[right[:, 0].argsort()]):
-        like = ["other-order"]
-    judge.no(like[0] if like else "wrong-value", seen=got, expected=right)
+        right = torch.cat([x[:, 0] for x in run.right])
+        judge.expect("dtype", got.dtype, right.dtype)
+        judge.expect("first tokens", got, right, alike=nearly())
 
 
 EXERCISE = Exercise(
@@ -179,7 +139,7 @@ batch to batch only what is wanted may stay in memory.
     why="With 512 tokens a row, a list of views holds 512 times what you see in it. The same trap waits in "
     "`x[0]` kept as an example, and in `.cpu()` on a machine without a GPU, where it copies nothing.",
     diagnoses={
-        "views": "The whole outputs are still in memory: each slice looks into one, and holds it.",
+        "views": "Whole outputs are still in memory: a slice looks into one, and holds it.",
         "graph": "The graphs of the forward passes are held, and a graph holds activations.",
         "keeps-more": "More is held at the end than the first tokens. A slice of a copy, for example, holds the whole copy.",
         "keeps-batches": "All batches are in memory at the end. Something holds them: `list(batches)`, for "

@@ -56,13 +56,14 @@ def _draw(random: Random) -> tuple[float, int, Formats]:
 
 _PLANS = "parts * per_part + batch * seconds"
 _BYTES = "fixed + per_sample * rows"
-_RANGE = "range(1, batch + 1)"
+_FITS = f"{_BYTES} <= 0.9 * capacity"
 _MISTAKES = {
+    "does-not-fit": ({_FITS: "fixed <= 0.9 * capacity"}, {_FITS: "True"}),
+    "other-format": {_PLANS: "(parts, parts * per_part + batch * seconds)"},
     "no-fixed": {"fixed + ": ""},
     "part-free": ({_PLANS: "batch * seconds"}, {_PLANS: "per_part + batch * seconds"}),
-    "never-split": ({_RANGE: "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
+    "never-split": ({"range(1, batch + 1)": "[1]"}, {_BYTES: "fixed + per_sample * batch"}),
 }
-TWINS = twins_of(fit_the_card, _MISTAKES)
 
 
 def _read(judge: Judge, got: Any) -> Any:
@@ -73,34 +74,18 @@ def _read(judge: Judge, got: Any) -> Any:
     return name, *(int(n) if not isinstance(n, str) and n == int(n) else n for n in counts)
 
 
-def _why(got: Any, right: Any, capacity: float, batch: int, formats: Formats) -> str:
-    """Return what is wrong with a plan that follows no known mistake."""
-    if got is None or right is None:
-        return "wrong-value"
-    if len(got) != 3 or got[0] not in formats or str in map(type, got[1:]):
-        return "wrong-value"
-    name, rows, parts = got
-    if rows * parts != batch:
-        return "wrong-value"
-    used = formats[name][0] + formats[name][1] * rows
-    if used > 0.9 * capacity:
-        return "does-not-fit" if used > capacity else "wrong-value"
-    return "wrong-value" if name == right[0] else "other-format"
-
-
 def _situation(capacity: float, batch: int, formats: Formats) -> str:
     figures = "; ".join(f"{name}: {', '.join(f'{n:g}' for n in f)}" for name, f in formats.items())
     return f"{batch} samples a step, {capacity:g} bytes ({figures})"
 
 
-PLANS = OverCases(
+_CHOSEN = OverCases(
     fit_the_card,
     _CASES,
-    TWINS,
+    twins_of(fit_the_card, _MISTAKES),
     read=_read,
     draw=_draw,
     alike=operator.eq,
-    otherwise=_why,
     situation=_situation,
     shown=str,
 )
@@ -126,7 +111,7 @@ bytes of each row of a part, the seconds of each part, however small, and the se
         "`min` goes by the first entry.",
     ),
     reference=fit_the_card,
-    check_answer=PLANS,
+    check_answer=_CHOSEN,
     why="The batch belongs to the recipe: another one would need another learning rate. The card decides only the "
     "parts and the format. What counts is the time of a step, neither the largest part nor the fewest bytes: on a card "
     "without units for it, a 16-bit format can be the slow one.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import same
@@ -37,78 +39,59 @@ _CASES = (
 )
 
 
-def _held(
-    sizes: tuple[int, ...], shape: tuple[int, ...], dtype: torch.dtype
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return the rows of each rank, some of them all zeros, and the same with padding."""
-    held = []
-    for rank, size in enumerate(sizes):
-        values = torch.arange(1, 1 + size * torch.Size(shape).numel()) + 50 * rank
-        rows = values.view(size, *shape).to(dtype)
-        rows[1:2] *= 0
-        held.append(rows)
-    most = max(sizes)
-    return held, [torch.cat([rows, rows.new_zeros(most - len(rows), *shape)]) for rows in held]
+def _own_rows(rank: int, sizes: tuple[int, ...], shape: tuple[int, ...], dtype: Any) -> Tensor:
+    """Return the rows of a rank. One of them is all zeros."""
+    numbers = torch.arange(1, 1 + sizes[rank] * torch.Size(shape).numel()) + 50 * rank
+    rows = numbers.view(sizes[rank], *shape).to(dtype)
+    rows[1:2] = 0
+    return rows
 
 
-def _gathered(*case: Any) -> list[Tensor]:
-    """Return what each rank is to have."""
-    held, _ = _held(*case)
-    return [torch.cat(held)] * len(held)
+def _on_all(function: Callable[..., Any], judge: Judge) -> Callable[..., dict[str, Tensor]]:
+    """Return what gives each rank's result, where all of them call a function."""
+
+    def gathered(*case: Any) -> dict[str, Tensor]:
+        def program(dist: Any, call: Callable[..., Any]) -> Any:
+            return call(_own_rows(dist.get_rank(), *case), dist)
+
+        run = on_ranks(program, function, len(case[0]), judge, "hang", "unequal")
+        for rank, got in enumerate(run.results):
+            if got is None and rank:
+                judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
+            judge.is_a(got, Tensor, "a tensor")
+        return {f"rank {rank}": rows for rank, rows in enumerate(run.results)}
+
+    return gathered
 
 
-def _whole(rows: Tensor) -> Tensor:
-    return rows[rows.flatten(1).any(1) if rows.dim() > 1 else rows != 0]
+def _ours(function: Callable[..., Any]) -> Callable[..., dict[str, Tensor]]:
+    """Return the same for a function of the check, whose results are remembered."""
+    return functools.cache(_on_all(function, Judge()))
 
 
-def _alike(make: Callable[[list[Tensor], list[Tensor]], Any]) -> Callable[..., Any]:
-    """Return a wrong twin: what all ranks have, or, in a list, each."""
-
-    def twin(*case: Any) -> list[Tensor]:
-        made = make(*_held(*case))
-        return made if isinstance(made, list) else [made] * len(case[0])
-
-    return twin
-
-
-TWINS = {
-    "own-count": _alike(
-        lambda held, padded: [torch.cat([part[: len(own)] for part in padded]) for own in held]
-    ),
-    "zeros-lost": _alike(lambda held, padded: _whole(torch.cat(padded))),
-    "one-rank": _alike(lambda held, padded: [torch.cat(held), *held[1:]]),
-    "own-alone": _alike(lambda held, padded: held),
+_CAT = "return torch.cat("
+_CUT = f"{_CAT}[part[: counts[rank]] for rank, part in enumerate(parts)])"
+_ZEROS_OUT = """whole = torch.cat(parts)
+kept = whole.flatten(1).any(1) if whole.dim() > 1 else whole != 0
+return whole[kept]"""
+MISTAKES = {
+    "own-count": {"counts[rank]]": "len(rows)]"},
+    "zeros-lost": {_CUT: _ZEROS_OUT},
+    "one-rank": {_CAT: "return rows if dist.get_rank() else torch.cat("},
+    "own-alone": {_CUT: "return rows"},
 }
-
-
-GATHERED = OverCases(
-    _gathered,
+_GATHERED = OverCases(
+    _ours(gather_rows),
     _CASES,
-    TWINS,
+    {name: _ours(twin) for name, twin in twins_of(gather_rows, MISTAKES).items()},
+    read=lambda judge, got: got,
     alike=same,
-    look=lambda got, *case: {f"rank {rank}": rows for rank, rows in enumerate(got)},
     situation=lambda sizes, *_: f"ranks with {list(sizes)} rows",
 )
 
 
 def _check_gather_rows(answer: Callable[..., Any], judge: Judge) -> None:
-    def on_all(*case: Any) -> list[Any]:
-        held, _ = _held(*case)
-        run = on_ranks(
-            lambda dist, call: call(held[dist.get_rank()], dist),
-            answer,
-            len(held),
-            judge,
-            "hang",
-            "unequal",
-        )
-        for rank, got in enumerate(run.results):
-            if got is None and rank:
-                judge.no("one-rank", seen=f"None on rank {rank}", expected="all rows on all ranks")
-            judge.is_a(got, Tensor, "a tensor")
-        return run.results
-
-    GATHERED(on_all, judge)
+    _GATHERED(_on_all(answer, judge), judge)
 
 
 EXERCISE = Exercise(

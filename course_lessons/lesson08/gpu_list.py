@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import same
 
 from .checking import unguarded
 
@@ -60,57 +60,25 @@ class Cuda:
         return _CudaDeviceProperties(*self.cards[index])
 
 
-_CASES = [
-    (Cuda(cards),)
-    for cards in (
-        [("Tesla T4", 15_828_320_256)],
-        [("NVIDIA A100-SXM4-80GB", 85_095_874_560), ("Quadro RTX 4000", 8_361_345_024)],
-        [
-            ("NVIDIA H200", 150_000_000_000),
-            ("Tesla T4", 15_828_320_256),
-            ("Tesla T4", 15_843_721_216),
-        ],
-        [("Tesla V100", 32 * 2**30)],
-        [("NVIDIA L4", 22 * 2**30), ("NVIDIA L4", 22 * 2**30)],
-    )
-]
-
-_MISTAKES = {
-    "decimal": (
-        {"2**30": "1e9"},
-        {"2**30": "1e9", "GiB": "GB"},
-        {"2**30": "1e9", "card.name},": "card.name}"},
-    ),
+_CARDS: tuple[list[tuple[str, int]], ...] = (
+    [("Tesla T4", 15_828_320_256)],
+    [("NVIDIA A100-SXM4-80GB", 85_095_874_560), ("Quadro RTX 4000", 8_361_345_024)],
+    [("NVIDIA H200", 150_000_000_000), ("Tesla T4", 15_828_320_256), ("Tesla T4", 15_843_721_216)],
+    [("Tesla V100", 32 * 2**30)],
+    [("NVIDIA L4", 22 * 2**30), ("NVIDIA L4", 22 * 2**30)],
+)
+MISTAKES = {
+    "none-listed": {"range(cuda.device_count())": "()"},
+    "first-only": {"range(cuda.device_count())": "range(1)"},
+    "decimal": ({"2**30": "1e9"}, {"2**30": "1e9", "GiB": "GB"}),
     "no-index": ({"cuda:{index} ": ""}, {"cuda:{index}": "{index}"}, {"cuda:{index}": "cuda"}),
 }
-GPU_TWINS = twins_of(gpu_list, _MISTAKES)
-
-
-def _why(got: list[Any], right: list[str], cuda: Cuda) -> str:
-    """Return what is seen of texts that follow no known mistake."""
-    if len(got) != len(right):
-        if not got:
-            return "none-listed"
-        return "first-only" if got == right[:1] else "wrong-value"
-    if sorted(map(str, got)) == sorted(right):
-        return "wrong-value"
-    text, wanted, _ = next(
-        (str(g), r, card) for g, r, card in zip(got, right, cuda.cards, strict=True) if g != r
-    )
-    if not isinstance(got[0], str):
-        return "wrong-value"
-    if not text.startswith(wanted.split()[0]):
-        return "wrong-value" if text.startswith(f"cuda:{right.index(wanted) + 1} ") else "no-index"
-    return "wrong-value"
-
-
 _LINES = OverCases(
     gpu_list,
-    _CASES,
-    GPU_TWINS,
+    [(Cuda(cards),) for cards in _CARDS],
+    twins_of(gpu_list, MISTAKES),
     read=lambda judge, got: list(judge.is_a(got, (list, tuple), "a list of texts")),
-    alike=operator.eq,
-    otherwise=_why,
+    alike=same,
     situation=lambda cuda: f"the cards {cuda.cards}",
 )
 

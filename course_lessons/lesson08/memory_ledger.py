@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.values import nearly
 
 
 def memory_ledger():
@@ -29,19 +27,6 @@ LEDGER = (
     "f = e + 1",
 )
 """The lines of the ledger, one after another."""
-
-
-_LEDGER_WHY = (
-    "first",
-    "view",
-    "in-place",
-    "still-held",
-    "half",
-    "expand",
-    "let-go",
-    "view-holds",
-    "expanded",
-)
 
 
 @functools.cache
@@ -65,23 +50,15 @@ def ledger(device: str = "meta") -> tuple[float, ...]:
 
 def _check_memory_ledger(answer: Any, judge: Judge) -> None:
     given = judge.listed(answer, "a list of nine numbers")
-    if len(given) != len(LEDGER):
-        judge.no(seen=f"{len(given)} numbers", expected=f"{len(LEDGER)} numbers")
+    judge.expect("numbers", len(given), len(LEDGER))
     if None in given:
         judge.no(seen=given, expected="nine numbers")
-    guesses, right = [judge.number(guess) for guess in given], ledger()
-    first, *later = guesses
-    if later == [b - a for a, b in itertools.pairwise(right)]:
-        judge.no(seen=given, expected="what is there after each line")
-    if first not in (0, right[0]) and nearly(1e-2)(guesses, [first / right[0] * n for n in right]):
-        judge.no(seen=f"{first:g} after the first line", expected="4 MiB")
-    for at, why in enumerate(_LEDGER_WHY):
-        if guesses[at] != right[at]:
-            judge.no(
-                why,
-                seen=f"{guesses[at]:g} MiB after `{LEDGER[at]}`",
-                expected="another number there",
-            )
+    diagnoses = ["", "view", "in-place", "still-held", "", "", "", "view-holds", "expanded"]
+    guesses = map(judge.number, given)
+    for line, guess, right, diagnosis in zip(LEDGER, guesses, ledger(), diagnoses, strict=True):
+        if guess != right:
+            seen = f"{guess:g} MiB after `{line}`"
+            judge.no(diagnosis, seen=seen, expected="another number there")
 
 
 EXERCISE = Exercise(

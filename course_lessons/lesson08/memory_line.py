@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from course_lessons.shared.checking import quick_collection
-from course_lessons.shared.edited import edited, twins_of
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
+from course_utils.exercises.values import nearly
 
 
 def memory_line(make_step, batches, meter):
@@ -28,140 +29,90 @@ def memory_line(make_step, batches, meter):
 
 
 class _Meter:
-    """A device's memory: what is allocated now, and the most since the last reset. It rounds up, as an allocator does."""
+    """A device's memory: what is allocated now, and the most since the last reset. It rounds up to blocks."""
 
-    grain = 128
+    block = 128
 
     def __init__(self, fixed: int, per_sample: int) -> None:
         self.fixed, self.per_sample = fixed, per_sample
-        self.now = self.top = self.alive = 0
-        self.crowded = False
+        self.now = self.peak = 0
 
-    def take(self, size: int) -> None:
-        """Allocate; a negative size frees."""
+    def _change(self, size: int) -> None:
         self.now += size
-        self.top = max(self.top, self.now)
-
-    def free(self, held: list[int]) -> None:
-        """Free what a step that is gone had."""
-        self.alive -= 1
-        self.now -= sum(held)
+        self.peak = max(self.peak, self.now)
 
     def memory_allocated(self, *_: Any) -> int:
-        """Return what is allocated now."""
         return self.now
 
     def max_memory_allocated(self, *_: Any) -> int:
-        """Return the most since the last reset."""
-        return self.top
+        return self.peak
 
     def reset_peak_memory_stats(self, *_: Any) -> None:
-        """Begin a new peak at what is allocated now."""
-        self.top = self.now
+        self.peak = self.now
 
     def make_step(self, batch: int) -> Callable[[], None]:
-        """Return a training step: a third of the fixed part now, the rest with its first call."""
-        return _Step(self, batch)
+        """Return a training step: a third of the fixed part is allocated now, the rest in its first call."""
+        sizes = [self.fixed // 3]
+        self._change(sizes[0])
+
+        def step() -> None:
+            activations = -(-self.per_sample * batch // self.block) * self.block
+            self._change(activations)
+            self._change(-activations)
+            if len(sizes) == 1:
+                sizes.append(self.fixed - sizes[0])
+                self._change(sizes[1])
+
+        weakref.finalize(step, lambda: self._change(-sum(sizes)))
+        return step
 
 
-class _Step:
-    """A step whose memory goes when it does."""
-
-    def __init__(self, meter: _Meter, batch: int) -> None:
-        self.meter, self.batch, self.calls, self.held = meter, batch, 0, [meter.fixed // 3]
-        meter.take(self.held[0])
-        meter.alive += 1
-        weakref.finalize(self, meter.free, self.held)
-
-    def __call__(self) -> None:
-        self.calls += 1
-        self.meter.crowded |= self.meter.alive > 1
-        work = -(-self.meter.per_sample * self.batch // self.meter.grain) * self.meter.grain
-        self.meter.take(work)
-        self.meter.take(-work)
-        if self.calls == 1:  # the optimiser makes its state
-            self.held.append(self.meter.fixed - self.held[0])
-            self.meter.take(self.held[1])
-
-
-def _case(fixed: int, per_sample: int, batches: list[int]) -> tuple[Any, ...]:
-    meter = _Meter(fixed, per_sample)
-    return meter.make_step, batches, meter
-
-
-def _cases() -> list[tuple[Any, ...]]:
-    return [
-        _case(3000, 7, [64, 128, 250, 500]),
-        _case(900_000, 3, [400, 101, 1600]),
-        _case(6000, 50, [100, 10, 41]),
-    ]
+def _case(batches: list[int], *figures: int) -> tuple[Any, ...]:
+    return (meter := _Meter(*figures)).make_step, batches, meter
 
 
 def _draw(random: Random) -> tuple[Any, ...]:
     batches = random.sample(range(8, 400), random.randint(3, 5))
-    return _case(random.randint(1000, 90_000), random.randint(5, 90), batches)
+    return _case(batches, random.randint(1000, 90_000), random.randint(5, 90))
 
 
-_FIT = "per_sample, fixed = np.polyfit(batches, peaks, 1)"
+def _read(judge: Judge, got: Any) -> list[float]:
+    line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
+    judge.expect("numbers in the pair", len(line), 2)
+    return list(map(judge.number, line))
+
+
 _RESET = "meter.reset_peak_memory_stats()"
 _PEAK = "peaks.append(meter.max_memory_allocated())"
-_FIRST = "step = make_step(batch)\nstep()\n"
-
-
-def _let_go(edits: Mapping[str, str]) -> tuple[Callable[..., Any], ...]:
-    """Return two twins: the second one lets each step go before it makes the next."""
-    last = edits.get(_PEAK, _PEAK)
-    return edited(memory_line, edits), edited(memory_line, {**edits, _PEAK: f"{last}\ndel step"})
-
-
-_FITTED = {
-    name: edited(memory_line, {_FIT: line})
-    for name, line in {
-        "through-zero": "fixed, per_sample = 0.0, np.dot(batches, peaks) / np.dot(batches, batches)",
-    }.items()
-}
-_TWINS = {
+_LET_GO = {_PEAK: f"{_PEAK}\ndel step"}
+_WARM_UP = {"make_step(batch)\nstep()": "make_step(batch)"}
+MISTAKES = {
     "no-warm-up": (
-        *_let_go({"make_step(batch)\nstep()": "make_step(batch)"}),
-        *_let_go({_FIRST + _RESET: f"{_RESET}\nstep = make_step(batch)"}),
-        {f"{_RESET}\nstep()": f"{_RESET}\nmake_step(batch)()"},
-        {
-            "make_step(batch)\nstep()": "make_step(batch)",
-            "return fixed, per_sample": "return per_sample, fixed",
-        },
+        _WARM_UP,
+        {f"step = make_step(batch)\nstep()\n{_RESET}": f"{_RESET}\nstep = make_step(batch)"},
     ),
-    "not-the-peak": _let_go({_PEAK: "peaks.append(meter.memory_allocated())"}),
-    "never-reset": _let_go({_RESET: ""}),
-    **_FITTED,
+    "not-the-peak": {_PEAK: "peaks.append(meter.memory_allocated())"},
+    "never-reset": ({_RESET: ""}, {_RESET: "", **_LET_GO}),
+    "through-zero": {
+        "np.polyfit(batches, peaks, 1)": "np.dot(batches, peaks) / np.dot(batches, batches), 0.0"
+    },
+    "keeps-all": {
+        "peaks = []": "peaks, steps = [], {batch: make_step(batch) for batch in batches}",
+        "= make_step(batch)": "= steps[batch]",
+    },
 }
-
-
-class Line(NamedTuple):
-    """What an answer gave, and whether several steps were alive while one of them was called."""
-
-    fixed: float
-    per_sample: float
-    crowded: bool = False
-
-
-def _look(got: Any, make_step: Any, batches: Any, meter: _Meter) -> Line:
-    judge = Judge()
-    line = judge.listed(got, "a pair: fixed bytes, bytes a sample")
-    if len(line) != 2:
-        judge.no(seen=line, expected="two numbers")
-    return Line(judge.number(line[0]), judge.number(line[1]), meter.crowded)
-
-
-LINES = OverCases(
+_LINES = OverCases(
     memory_line,
-    _cases,
-    twins_of(memory_line, _TWINS),
-    look=_look,
+    lambda: [
+        _case([64, 128, 250, 500], 3000, 7),
+        _case([400, 101, 1600], 900_000, 3),
+        _case([100, 10, 41], 6000, 50),
+    ],
+    twins_of(memory_line, MISTAKES),
+    read=_read,
     draw=_draw,
-    alike=lambda got, right: np.allclose(got[:2], right[:2], rtol=1e-6, atol=1e-6),
-    otherwise=lambda got, *_: "keeps-all" if got.crowded else "wrong-line",
+    alike=nearly(1e-6, 1e-6),
     situation=lambda make_step, batches, meter: f"batches {batches}",
-    shown=lambda line: f"({line.fixed:,.1f}, {line.per_sample:,.1f}) bytes",
 )
 
 
@@ -184,7 +135,7 @@ least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
         "For each batch: make the step, call it once, reset, call it again, note `max_memory_allocated()`. Then fit.",
     ),
     reference=memory_line,
-    check_answer=quick_collection()(LINES),
+    check_answer=quick_collection()(_LINES),
     why="With the first step's peak, your program would fit the card and stop in the second step. An "
     "out-of-memory error in step 2 can have this cause.",
     diagnoses={

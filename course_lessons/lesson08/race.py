@@ -11,7 +11,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import simgpu
-from course_language import word
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
@@ -32,131 +31,90 @@ def race(sizes, devices, measure):
 _PRODUCTS = {"mm", "bmm", "matmul", "addmm", "baddbmm"}
 _FREE = {"t", "transpose", "permute", "expand", "view", "_unsafe_view", "unsqueeze", "squeeze"}
 _FREE |= {"select", "slice", "unbind", "split", "alias", "detach"}
+_CREATIONS = ("rand", "empty", "uniform", "normal", "ones", "zeros")
 
 
 class _Operations(TorchDispatchMode):
-    """Notes the operations that run within it: name, result and arguments."""
+    """Notes the operations that run within it: name, result and arguments. Views are left out."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.seen: list[tuple[str, Tensor, tuple[Any, ...]]] = []
+        self.seen: list[tuple[str, Any, tuple[Any, ...]]] = []
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = op(*args, **(kwargs or {}))
-        first = out[0] if isinstance(out, (tuple, list)) else out
-        self.seen.append((op.overloadpacket.__name__, first, args))
+        if op.overloadpacket.__name__ not in _FREE:
+            self.seen.append((op.overloadpacket.__name__, out, args))
         return out
 
 
 class _Timer:
-    """Stands in for ``measure``: looks at what the work does, and gives a time that the check chose."""
+    """Stands in for ``measure``: notes what the work does, and gives times that fit its size and device."""
 
-    def __init__(self, times: dict[tuple[str, int], float]) -> None:
-        self.times = times
-        self.timed: list[tuple[str, int]] = []
-        self.fault: tuple[str, str, str] | None = None
+    def __init__(self, seconds: Callable[[str, int], float]) -> None:
+        self.seconds = seconds
+        self.timed: list[tuple[Any, Any, Any, int]] = []
 
     def __call__(self, fn: Any, label: str = "", *, device: Any = None, **_: Any) -> Any:
-        self.fault = self.fault or self._look(fn, device)
-        t = self.times.get(self.timed[-1], 1.0) if self.timed else 1.0
+        with _Operations() as operations, simgpu.count() as counted:
+            if callable(fn):
+                fn()
+        self.timed.append((fn, device, operations.seen, counted.synchronizations))
+        result = operations.seen[-1][1] if operations.seen else torch.empty(())
+        is_square = result.dim() and result.numel() == result.shape[-1] ** 2
+        t = self.seconds(result.device.type, result.shape[-1]) if is_square else 1.0
         return SimpleNamespace(median=t, q1=0.9 * t, q3=1.2 * t, n=5, label=label, kind="measured")
 
-    def _look(self, fn: Any, device: Any) -> tuple[str, str, str] | None:
-        """Run the work once; return diagnosis, what was seen and what is expected, if it is wrong."""
-        if not callable(fn):
-            return "not-a-function-timed", word(f"a {type(fn).__name__}"), "a function"
-        with _Operations() as ops, simgpu.count() as counted:
-            fn()
-        names = [name for name, _, _ in ops.seen if name not in _FREE]
-        products = [entry for entry in ops.seen if entry[0] in _PRODUCTS]
-        did = f"the timed work did: {', '.join(names) or 'nothing'}"
-        if not products:
-            return "no-product", did, "a @ b"
-        for name in names:
-            if name in ("_to_copy", "copy_"):
-                return "times-copy", "a copy inside the timed work", "the product alone"
-            if name.startswith(("rand", "empty", "uniform", "normal", "ones", "zeros")):
-                return "times-creation", f"{name} inside the timed work", "the product alone"
-        if len(names) > 1:
-            return "times-more", did, "the product alone"
-        if counted.synchronizations:
-            return "times-wait", "a wait inside the timed work", "the product alone"
-        _, out, matrices = products[0]
-        if out.dtype != torch.float32:
-            return "other-dtype", f"a product in {out.dtype}", "torch.float32"
-        if device is not None and torch.device(device).type != out.device.type:
-            waits = f"work on {out.device}, and measure(…, device={str(device)!r})"
-            return "other-device", waits, "one and the same device"
-        place = out.device.type, out.shape[-1]
-        if place not in self.times or out.numel() != out.shape[-1] ** 2:
-            return "other-product", f"a result of {tuple(out.shape)} on {place[0]}", "n × n"
-        self.timed.append(place)
-        return _of_matrices([t for t in matrices if isinstance(t, Tensor)])
 
-
-def _of_matrices(matrices: list[Tensor]) -> tuple[str, str, str] | None:
-    """Return what is wrong with the two factors of a product."""
+def _judge_timed(fn: Any, device: Any, operations: Any, waits: int, judge: Judge) -> None:
+    if not callable(fn):
+        judge.no("not-a-function-timed", seen=type(fn).__name__, expected="a function")
+    names = [name for name, _, _ in operations]
+    copies = [name for name in names if name in ("_to_copy", "copy_")]
+    judge.expect("copies in the timed work", copies, [], "times-copy")
+    creations = [name for name in names if name.startswith(_CREATIONS)]
+    judge.expect("tensors made in the timed work", creations, [], "times-creation")
+    if len(names) != 1 or names[0] not in _PRODUCTS:
+        judge.no(seen=f"the timed work did: {', '.join(names) or 'nothing'}", expected="a @ b")
+    judge.expect("waits in the timed work", waits, 0)
+    _, product, arguments = operations[0]
+    judge.expect("dtype of the product", product.dtype, torch.float32)
+    if device is not None:
+        place = torch.device(device).type
+        judge.expect("device of the matrices", product.device.type, place, "other-device")
+    matrices = [t for t in arguments if isinstance(t, Tensor)]
     places = {(t.untyped_storage()._cdata, t.storage_offset()) for t in matrices}
-    if len(places) < len(matrices):
-        return "one-matrix", "both factors are one tensor", "two matrices"
-    for t in matrices:
-        if t.device.type != "meta" and t.numel() > 1 and bool((t == t.flatten()[0]).all()):
-            return "not-random", f"a matrix of {t.flatten()[0]:g} alone", "random numbers"
-    return None
+    judge.expect("matrices", len(places), len(matrices))
+    for matrix in matrices:
+        constant = matrix.device.type != "meta" and bool((matrix == matrix.flatten()[0]).all())
+        judge.expect("a matrix with one number only", constant and matrix.numel() > 1, False)
 
 
 def _check_race(answer: Callable[..., Any], judge: Judge) -> None:
     with other_device() as other:
-        for sizes, devices in (([8, 32], ("cpu", other)), ([5, 3, 24], (other, "cpu"))):
-            _judge_race(answer, sizes, devices, judge)
-        once = iter([4, 9])
-        if len(answer(once, ("cpu", other), _Timer({}))) != 2:
-            judge.no(seen="a generator of 2 sizes", expected="2 rows")
+        _judge_race(answer, "rows", [8, 32], list, ("cpu", other), judge)
+        _judge_race(answer, "rows of a generator", [5, 3, 24], iter, (other, "cpu"), judge)
 
 
 def _judge_race(
-    answer: Callable[..., Any], sizes: list[int], devices: tuple[Any, Any], judge: Judge
+    answer: Callable[..., Any], what: str, sizes: list[int], kind: Any, devices: Any, judge: Judge
 ) -> None:
-    first, second = (torch.device(device).type for device in devices)
-    times = {(first, n): 1e-9 * n**3 for n in sizes} | {
-        (second, n): 2e-6 + 1e-10 * n**3 for n in sizes
-    }
-    timer = _Timer(times)
-    got = judge.is_a(answer(sizes, devices, timer), (list, tuple), "a list of rows")
-    if timer.fault:
-        diagnosis, seen, expected = timer.fault
-        judge.no(diagnosis, seen=seen, expected=expected)
-    if len(got) != len(sizes):
-        judge.no(seen=f"{len(got)} rows", expected=f"{len(sizes)}, one a size")
-    for place in [(device, n) for n in sizes for device in (first, second)]:
-        if place not in timer.timed:
-            seen = f"never timed: {place[1]} × {place[1]} on {place[0]}"
-            judge.no(seen=seen, expected="each size on both devices")
-    pairs = [(n, times[first, n], times[second, n]) for n in sizes]
-    right = [(n, a, b, a / b) for n, a, b in pairs]
-    judge.closest(
-        [_read(row, expected, judge) for row, expected in zip(got, right, strict=True)],
-        right,
-        {
-            kind: [[twin(*pair) for pair in pairs] for twin in twins]
-            for kind, twins in _ROWS.items()
-        },
-        alike=nearly(1e-6, 0.0),
-    )
+    first = torch.device(devices[0]).type
 
+    def seconds(device: str, n: int) -> float:
+        return 1e-9 * n**3 if device == first else 2e-6 + 1e-10 * n**3
 
-_ROWS = {
-    "upside-down": [lambda n, a, b: (n, a, b, b / a)],
-}
-
-
-def _read(row: Any, expected: tuple[float, ...], judge: Judge) -> tuple[float, ...]:
-    judge.is_a(row, (tuple, list), "a row: size, two times, speed-up")
-    if len(row) != 4 or row[0] != expected[0]:
-        judge.no(seen=row, expected=expected)
-    if any(hasattr(value, "median") for value in row):
-        judge.no(seen="a Measurement in a row", expected="its median")
-    return tuple(judge.number(value) for value in row)
+    timer = _Timer(seconds)
+    rows = judge.is_a(answer(kind(sizes), devices, timer), (list, tuple), "a list of rows")
+    for work in timer.timed:
+        _judge_timed(*work, judge)
+    rows = [judge.is_a(row, (list, tuple), "a row: size, two times, speed-up") for row in rows]
+    rows = [[judge.number(value) for value in row] for row in rows]
+    times = [(n, seconds(first, n), seconds("other", n)) for n in sizes]
+    alike = nearly(1e-6, 0.0)
+    upside_down = alike(rows, [(n, a, b, b / a) for n, a, b in times])
+    right = [(n, a, b, a / b) for n, a, b in times]
+    judge.expect(what, rows, right, "upside-down" if upside_down else "wrong-value", alike)
 
 
 EXERCISE = Exercise(

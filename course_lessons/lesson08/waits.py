@@ -63,12 +63,10 @@ def count_waits() -> int:
 
 def _check_waits(answer: Any, judge: Judge) -> None:
     got, right = judge.number(plain(answer)), count_waits()
-    if got == right:
-        return
-    known = {-14: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few", -1: "one-few"}
-    known |= {1: "one-many", 2: "two-many", 4: "four-many", 8: "four-many", 12: "four-many"}
-    kind = known.get(got - right, "too-few" if got < right else "too-many")
-    judge.no(kind, seen=f"{got:g}")
+    diagnoses = {1 - right: "end-only", -8: "eight-few", -4: "four-few", -2: "two-few"}
+    diagnoses |= dict.fromkeys((4, 8, 12), "four-many")
+    if got != right:
+        judge.no(diagnoses.get(got - right, "wrong-value"), seen=f"{got:g}")
 
 
 EXERCISE = Exercise(

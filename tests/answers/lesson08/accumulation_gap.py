@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from course_lessons.lesson08.accumulation_gap import GAP_TWINS
+from course_lessons.lesson08.accumulation_gap import MISTAKES
 
 
 def _by_autograd(model, loss_fn, x, y, size):
@@ -27,7 +27,5 @@ def _by_autograd(model, loss_fn, x, y, size):
     return float((gradient([*range(0, n, size), n]) - whole).norm() / whole.norm())
 
 
-WRONG = {
-    **GAP_TWINS,
-}
+WRONG = MISTAKES
 RIGHT = {"by autograd": _by_autograd}

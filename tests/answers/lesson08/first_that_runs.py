@@ -1,16 +1,6 @@
 """Known answers to 08.first_that_runs."""
 
-from __future__ import annotations
-
-
-def _every(work, devices):
-    found = []
-    for device in devices:
-        try:
-            found.append((device, work(device)))
-        except (RuntimeError, AssertionError):
-            continue
-    return found[0]
+from course_lessons.lesson08.first_that_runs import MISTAKES
 
 
 def _with_a_dict(work, devices):
@@ -29,18 +19,5 @@ def _with_a_dict(work, devices):
     raise RuntimeError(f"nothing works: {said}")
 
 
-def _catching(kinds: str):
-    return {"(RuntimeError, AssertionError)": kinds}
-
-
-_IF_IT_COUNTS = """result = work(device)
-if result:
-    return device, result"""
-WRONG = {
-    "assertion": _catching("RuntimeError"),
-    "gives-up": _catching("(torch.OutOfMemoryError, NotImplementedError, AssertionError)"),
-    "tries-all": _every,
-    "false-result": {"return device, work(device)": _IF_IT_COUNTS},
-    "hides-bugs": _catching("Exception"),
-}
+WRONG = MISTAKES
 RIGHT = {"with a dict": _with_a_dict}

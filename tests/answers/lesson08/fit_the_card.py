@@ -25,9 +25,4 @@ def _by_arrays(capacity, batch, formats):
     return min(found)[1] if found else None
 
 
-_FITS = "fixed + per_sample * rows <= 0.9 * capacity"
-WRONG = {
-    "does-not-fit": {_FITS: "fixed <= 0.9 * capacity"},
-    "other-format": {"parts * per_part + batch * seconds": "(seconds, parts)"},
-}
 RIGHT = {"by divisors": _by_divisors, "by arrays": _by_arrays}

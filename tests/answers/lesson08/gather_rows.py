@@ -2,6 +2,8 @@
 
 import torch
 
+from course_lessons.lesson08.gather_rows import MISTAKES
+
 
 def _as_is(rows, dist):
     parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
@@ -32,21 +34,9 @@ def _by_broadcast(rows, dist):
     return torch.cat(parts)
 
 
-_PARTS = "[part[: counts[rank]] for rank, part in enumerate(parts)]"
-
-
 WRONG = {
+    **MISTAKES,
     "unequal": _as_is,
-    "own-count": {"counts[rank]]": "len(rows)]"},
-    "zeros-lost": {
-        f"return torch.cat({_PARTS})": "flat = torch.cat(parts)\n"
-        "kept = flat != 0\n"
-        "return flat[kept.flatten(1).any(1) if flat.dim() > 1 else kept]"
-    },
-    "one-rank": (
-        {"return torch.cat": "return rows if dist.get_rank() else torch.cat"},
-        {"return torch.cat": "return None if dist.get_rank() else torch.cat"},
-    ),
-    "own-alone": lambda rows, dist: rows,
+    "one-rank": {"return torch.cat": "return None if dist.get_rank() else torch.cat"},
 }
 RIGHT = {"by the longest": _by_longest, "by broadcast": _by_broadcast}

@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson08.gpu_list import GPU_TWINS, gpu_list
+from course_lessons.lesson08.gpu_list import MISTAKES, gpu_list
 
 
 def _by_name(cuda):
@@ -25,9 +25,7 @@ def _by_device(cuda):
 
 
 WRONG = {
-    **GPU_TWINS,
-    "none-listed": lambda cuda: [],
-    "first-only": lambda cuda: gpu_list(cuda)[:1],
+    **MISTAKES,
     "no-card": {"range(cuda.device_count())": "range(cuda.device_count() or 1)"},
 }
 RIGHT = {"by name": _by_name, "by device": _by_device, "a tuple": lambda cuda: (*gpu_list(cuda),)}

@@ -1,6 +1,6 @@
 """Known answers to 08.hottest."""
 
-from course_lessons.lesson08.hottest import HOT_TWINS, hottest
+from course_lessons.lesson08.hottest import MISTAKES, hottest
 
 
 def _by(time):
@@ -23,12 +23,12 @@ def _in_place(events, n):
 
 
 WRONG = {
-    **HOT_TWINS,
-    "children-too": (*HOT_TWINS["children-too"], _by(lambda event: event.cuda_time_total)),
-    "per-call": (
-        *HOT_TWINS["per-call"],
-        _by(lambda event: event.self_device_time_total / event.count),
-    ),
+    **MISTAKES,
+    "children-too": _by(lambda event: event.cuda_time_total),
     "changed-input": _in_place,
+    "wrong-value": {
+        "event.self_device": "event.self_cuda",
+        '"self_device_time_total" if': '"self_cuda_time_total" if',
+    },
 }
 RIGHT = {"by index": _by_index, "a tuple": lambda events, n: (*hottest(events, n),)}

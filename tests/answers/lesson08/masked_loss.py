@@ -1,9 +1,9 @@
-"""Known answers to 08.masked_loss: wrong ones by the diagnosis that each must get, and right ones."""
+"""Known answers to 08.masked_loss."""
 
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.masked_loss import TWINS
+from course_lessons.lesson08.masked_loss import MISTAKES
 
 
 def _by_index(logits, targets, mask):
@@ -34,8 +34,8 @@ def _where_too_late(logits, targets, mask):
 
 
 WRONG = {
-    **TWINS,
-    "nan-gradient": (TWINS["nan-gradient"], _where_too_late),
+    **MISTAKES,
+    "nan-gradient": (MISTAKES["nan-gradient"], _where_too_late),
     "waits": _by_index,
 }
 RIGHT = {"where": _by_where, "gather": _by_gather}

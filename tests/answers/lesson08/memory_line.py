@@ -1,15 +1,10 @@
-"""Known answers to 08.memory_line: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.memory_line."""
 
 import gc
 
 import numpy as np
 
-from course_lessons.lesson08.memory_line import memory_line
-
-
-def _line_all_at_once(make_step, batches, meter):
-    steps = {batch: make_step(batch) for batch in batches}
-    return memory_line(steps.get, batches, meter)
+from course_lessons.lesson08.memory_line import MISTAKES
 
 
 def _by_least_squares(make_step, batches, meter):
@@ -37,11 +32,5 @@ def _by_polynomial(make_step, batches, meter):
     return np.polynomial.Polynomial.fit([*peaks], [*peaks.values()], 1).convert().coef
 
 
-WRONG = {
-    "keeps-all": _line_all_at_once,
-    "not-the-peak": {
-        "peaks.append(meter.max_memory_allocated())": "peaks.append(meter.memory_allocated())"
-    },
-    "never-reset": {"meter.reset_peak_memory_stats()": ""},
-}
+WRONG = MISTAKES
 RIGHT = {"least squares": _by_least_squares, "polynomial": _by_polynomial}
