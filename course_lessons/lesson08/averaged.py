@@ -35,7 +35,8 @@ class _Course(Iterator[dict[str, Tensor]]):
     """
 
     def __init__(self, dtype: torch.dtype, values: Sequence[float]) -> None:
-        self.said = f"{len(values)} {str(dtype).removeprefix('torch.')} states, {values[0]:g} … {values[-1]:g}"
+        kind = str(dtype).removeprefix("torch.")
+        self.text = f"{len(values)} {kind} states, {values[0]:g} … {values[-1]:g}"
         self.changed = False
         self._to_come = list(enumerate(values, 1))
         self._state = {
@@ -135,7 +136,7 @@ their last value.
         read=_read,
         look=_look,
         alike=nearly(),
-        situation=lambda states, decay: f"{states.said}, decay {decay}",
+        situation=lambda states, decay: f"{states.text}, decay {decay}",
     ),
     why="In 16 bits the updates of a slow average are smaller than half a gap between two numbers, and it stays where it began. You would "
     "evaluate the network as it was at the start. (`torch.optim.swa_utils.AveragedModel` keeps its average in the "

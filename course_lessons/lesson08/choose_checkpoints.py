@@ -89,27 +89,27 @@ _Seen = tuple[str, float, set[int]] | None
 
 
 def _look(got: set[int] | None, blocks: Sequence[Any], budget: int) -> _Seen:
-    """Return whether a choice fits, the seconds or else the MB, and the choice."""
+    """Return what a choice is where it is not right, its seconds or else its MB, and the choice."""
     if got is None:
         return None
     if not got <= set(range(len(blocks))):
-        return "", 0, got
+        return "wrong-value", 0, got
     peak = peak_of(blocks, got)
     if peak > budget:
-        return "MB at the fullest", peak, got
-    return "s more", sum(blocks[number][2] for number in got), got
-
-
-def _otherwise(got: _Seen, *_: Any) -> str:
-    kinds = {"MB at the fullest": "does-not-fit", "s more": "too-dear"}
-    return kinds.get(got[0], "wrong-value") if got else "wrong-value"
+        return "does-not-fit", peak, got
+    return "too-dear", sum(blocks[number][2] for number in got), got
 
 
 def _shown(seen: _Seen) -> str:
     if seen is None:
         return "None"
-    unit, number, chosen = seen
-    return f"{chosen or 'set()'}" + (f" with {number:g} {unit}" if unit else "")
+    kind, number, chosen = seen
+    text = f"{chosen or 'set()'}"
+    more = {
+        "too-dear": f" with {number:g} s more",
+        "does-not-fit": f" with {number:g} MB at the fullest",
+    }
+    return text + more.get(kind, "")
 
 
 EXERCISE = Exercise(
@@ -139,13 +139,13 @@ use and the least time is added; None where no choice fits.
     reference=choose_checkpoints,
     check_answer=OverCases(
         choose_checkpoints,
-        _CASES,
+        lambda: [(list(blocks), budget) for blocks, budget in _CASES],
         twins_of(choose_checkpoints, _TWINS),
         draw=_draw,
         read=_read,
         look=_look,
         alike=lambda got, right: got == right or near(got[:2], right[:2]),
-        otherwise=_otherwise,
+        otherwise=lambda got, *_: got[0] if got else "wrong-value",
         situation=lambda blocks, budget: f"{budget} MB, blocks {blocks}",
         shown=_shown,
     ),

@@ -27,7 +27,7 @@ def prefetch(batches, bound):
 
 
 class _Source:
-    """Batches that are loaded one at a time, perhaps up to one that fails; knows how many, and by which threads."""
+    """Batches that are loaded one at a time, or fail; knows how many were, and by which threads."""
 
     def __init__(self, batches: Sequence[Any], fails_at: int | None = None) -> None:
         self.batches, self.fails_at = batches, fails_at
@@ -45,20 +45,17 @@ class _Source:
 
     def settle(self, at_least: int) -> int:
         """Wait until so many are loaded, and a moment longer; return how many there are."""
-        _wait_until(lambda: self.loaded >= at_least)
+        deadline = time.monotonic() + 0.4
+        while self.loaded < at_least and time.monotonic() < deadline:
+            time.sleep(0.001)
         time.sleep(0.01)
         return self.loaded
 
     def working(self) -> bool:
         """Whether a thread that loaded is still there, after a moment."""
-        return not _wait_until(lambda: not any(thread.is_alive() for thread in self.threads))
-
-
-def _wait_until(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 0.4
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return done()
+        for thread in self.threads:
+            thread.join(0.4)
+        return any(thread.is_alive() for thread in self.threads)
 
 
 def _in_loop(work: Callable[[], Any], judge: Judge | None = None) -> bool:

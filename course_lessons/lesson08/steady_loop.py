@@ -62,7 +62,7 @@ def _waits(loop: Callable[..., Any], device: torch.device) -> int:
 
 
 def _in_memory(loop: Callable[..., Any]) -> tuple[int, int, int]:
-    """Return a loop's peak in bytes, how many more it holds at the last step than at the second, and blocks freed."""
+    """Return a loop's peak, the bytes by which it grows after its second step, and the blocks freed."""
     held: list[int] = []
     with memory.spare_device("2 GB") as device, memory.Hollow():
         stats = functools.partial(torch.sim.memory_stats, device)

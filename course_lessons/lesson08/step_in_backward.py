@@ -48,7 +48,7 @@ class _Tower(nn.Module):
 def _trained(
     make_optimizer: Callable[..., Any], fuse: Callable[..., Any] | None = None
 ) -> SimpleNamespace:
-    """Train for three steps, by the plain loop or with ``fuse``; return the weights' changes and the gradients' memory."""
+    """Train for three steps, by the plain loop or with ``fuse``; return what that did."""
     torch.manual_seed(5)
     model = _Tower()
     parameters = list(model.parameters())

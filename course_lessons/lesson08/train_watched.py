@@ -55,7 +55,7 @@ def _trained(
     every: int,
     broken: tuple[tuple[int, float], ...],
 ) -> tuple[Any, ...]:
-    """Train with some broken batches, whose loss isn't finite; return the result, its steps, its weights, and the waits."""
+    """Train with some batches whose loss is not finite; return result, steps, weights and waits."""
     generator = torch.Generator().manual_seed(n)
     model = _Shifted().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -29,7 +29,7 @@ def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
 
 
 def _case(*overflows: str) -> tuple[Any, ...]:
-    """Return the arguments of a step, after others that were right; of each step, the part that overflows is named."""
+    """Return the arguments of the last of some steps; for each the part is named that overflows."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
     model.overflows, model.dtypes, model.backwards = overflows, set(), 0
