@@ -9,7 +9,6 @@ import types
 
 import pytest
 import torch
-from answers.lesson08.masked_loss import WRONG as WRONG_MASKED
 from support import skip
 from torch import nn
 from torch.nn import functional as F
@@ -18,8 +17,6 @@ from torch.utils.checkpoint import checkpoint
 import simgpu
 from course_lessons.lesson08 import drawings
 from course_lessons.lesson08 import exercises as in_order
-from course_lessons.lesson08 import masked_loss as in_masked_loss
-from course_lessons.lesson08 import prefetch as in_prefetch
 from course_lessons.lesson08 import waits as in_waits
 from course_lessons.lesson08.batch_statistics import batch_statistics
 from course_lessons.lesson08.drawings import (
@@ -32,9 +29,7 @@ from course_lessons.lesson08.drawings import (
 from course_lessons.lesson08.gather_rows import gather_rows
 from course_lessons.lesson08.hottest import _device_rows, hottest
 from course_lessons.lesson08.leaving import LEAVING, leaving, six_results, traced_dtypes
-from course_lessons.lesson08.masked_loss import _masked_case
 from course_lessons.lesson08.memory_ledger import LEDGER, ledger, memory_ledger
-from course_lessons.lesson08.prefetch import _Source
 from course_lessons.lesson08.save_on_one import save_on_one
 from course_lessons.lesson08.step_in_backward import step_in_backward
 from course_lessons.lesson08.waits import WAITS, count_waits, four_steps
@@ -135,11 +130,6 @@ def test_levels_are_mixed_and_rise_within_a_subject():
         assert mine == sorted(mine)
 
 
-def test_no_problem_repeats_the_name_of_another_lesson():
-    others = {e.slug for i in range(8) for e in lesson(f"0{i}")}
-    assert not others & {e.slug for e in EX}
-
-
 def test_the_ledger_is_what_a_device_counts(sim):
     with meters.spare_device("1 GB") as device:
         names = {"torch": torch, "device": device}
@@ -231,24 +221,6 @@ def test_the_faulty_rows_say_what_the_task_says():
     assert rows[0].key == "train_step"
     own = sum(row.self_device_time_total for row in rows)
     assert own == max(row.device_time_total for row in rows)
-
-
-def test_indexing_with_a_mask_waits_and_the_reference_does_not(sim):
-    case = [t.to(sim) for t in _masked_case((0, 3))]
-    for work, waits in ((WRONG_MASKED["waits"], True), (in_masked_loss.masked_loss, False)):
-        with simgpu.count() as counters:
-            work(*case)
-        assert bool(counters.synchronizations) is waits
-
-
-def test_prefetch_closes_its_thread_when_the_loop_is_left():
-    source = _Source(50)
-    for batch in in_prefetch.prefetch(source, 2):
-        if batch == 1:
-            break
-    gc.collect()
-    assert not source.working()
-    assert source.loaded < 10
 
 
 def test_collectives_are_those_of_torch_distributed(tmp_path):

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
 
 import simgpu
 from course_lessons.shared import memory
@@ -47,17 +46,6 @@ def plain(value: Any) -> Any:
     """Return a number of NumPy's, or a tensor of one element, as a number of Python's; other values as they are."""
     alone = hasattr(value, "item") and math.prod(value.shape) == 1
     return value.item() if alone else value
-
-
-def labelled(sizes: tuple[int, ...], factor: float = 1.0) -> list[tuple[Tensor, Tensor]]:
-    generator = torch.Generator().manual_seed(sum(sizes))
-    return [
-        (
-            factor * torch.randn(n, 6, generator=generator),
-            torch.randint(0, 3, (n,), generator=generator),
-        )
-        for n in sizes
-    ]
 
 
 Edits = Mapping[str, str]

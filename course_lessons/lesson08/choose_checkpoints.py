@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from random import Random
 from typing import Any
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
-from course_utils.exercises.values import brief
+from course_utils.exercises.forms import OverCases, near
 
 from .checking import plain
 
@@ -33,6 +31,20 @@ def choose_checkpoints(blocks, budget):
     return min((c for c in choices if peak(c) <= budget), key=seconds, default=None)
 
 
+_EQUAL = [(10, 40, 1.0)] * 6
+_MIXED = [(8, 60, 6.0), (8, 30, 1.0), (8, 60, 6.0), (8, 30, 1.0), (16, 20, 3.0), (8, 80, 2.0)]
+_CASES = (
+    *((_EQUAL, budget) for budget in (1000, 300, 299, 100, 99)),
+    *((_MIXED, budget) for budget in (290, 250, 200)),
+    ([(4, 9, 5.0), (4, 5, 2.0), (4, 5, 2.0), (4, 1, 1.0)], 26),
+    ([(4, 90, 1.0), (4, 10, 1.0), (4, 10, 9.0)], 94),
+    ([(1, 10, 2.0), (1, 10, 3.0), (1, 20, 9.0), (1, 30, 1.0)], 54),  # two blocks for one dear one
+    ([(2, 10, 4.0), (2, 8, 1.0), (2, 18, 7.0), (2, 40, 1.0)], 66),
+    ([(5, 7, 2.0)], 12),
+    ([(5, 7, 2.0)], 11),
+)
+
+
 def peak_of(blocks: Sequence[Any], chosen: set[int]) -> int:
     kept = most = 0
     for number, (entry, inside, _) in enumerate(blocks):
@@ -41,49 +53,18 @@ def peak_of(blocks: Sequence[Any], chosen: set[int]) -> int:
     return most
 
 
-def seconds_of(blocks: Sequence[Any], chosen: set[int]) -> float:
-    return sum(blocks[n][2] for n in chosen)
-
-
-_EQUAL = tuple((10, 40, 1.0) for _ in range(6))
-_MIXED = ((8, 60, 6.0), (8, 30, 1.0), (8, 60, 6.0), (8, 30, 1.0), (16, 20, 3.0), (8, 80, 2.0))
-_CASES = (
-    (_EQUAL, 1000),
-    (_EQUAL, 300),
-    (_EQUAL, 299),
-    (_MIXED, 290),
-    (_MIXED, 250),
-    (_MIXED, 200),
-    (_EQUAL, 100),
-    (_EQUAL, 99),
-    (((4, 9, 5.0), (4, 5, 2.0), (4, 5, 2.0), (4, 1, 1.0)), 26),
-    (((4, 90, 1.0), (4, 10, 1.0), (4, 10, 9.0)), 94),
-    (((1, 10, 2.0), (1, 10, 3.0), (1, 20, 9.0), (1, 30, 1.0)), 54),  # two blocks for one dear one
-    (((2, 10, 4.0), (2, 8, 1.0), (2, 18, 7.0), (2, 40, 1.0)), 66),
-    (((5, 7, 2.0),), 12),
-    (((5, 7, 2.0),), 11),
-)
-
-
 def _draw(rng: Random) -> tuple[list[tuple[int, int, float]], int]:
     blocks = [
         (rng.randint(1, 9), rng.randint(5, 40), float(rng.choice((1, 2, 3, 5, 8))))
         for _ in range(rng.randint(2, 5))
     ]
-    peaks = sorted({peak_of(blocks, chosen) for chosen in _choices(len(blocks))})
-    return blocks, rng.choice([*peaks, *peaks, peaks[0] - 1])
+    chosen = {number for number in range(len(blocks)) if rng.random() < 0.5}
+    return blocks, peak_of(blocks, chosen) - rng.choice((0, 0, 0, 1))
 
 
-def _choices(count: int) -> list[set[int]]:
-    return [{n for n in range(count) if bits >> n & 1} for bits in range(2**count)]
-
-
-def _changed(change):
-    def choose(blocks, budget):
-        right = choose_checkpoints(blocks, budget)
-        return None if right is None else change(right, set(range(len(blocks))))
-
-    return choose
+def _with_last_block(blocks: Sequence[Any], budget: int) -> set[int] | None:
+    right = choose_checkpoints(blocks, budget)
+    return right and right | {len(blocks) - 1}
 
 
 _TWINS = {
@@ -92,55 +73,42 @@ _TWINS = {
         "kept = most = 0": "kept = most = sum(block[0] for block in blocks)",
         "kept += entry": "",
     },
-    "last-block": _changed(lambda right, numbers: right and right | {max(numbers)}),
+    "last-block": _with_last_block,
 }
 
-_Seen = tuple[str, float, list[int]] | None
 
-
-def _look(got: list[int] | None, blocks: Sequence[Any], budget: int) -> _Seen:
-    """Return whether a choice fits, the seconds or else the MB, and the choice."""
-    if got is None:
-        return None
-    if not set(got) <= set(range(len(blocks))):
-        return "no-block", 0, sorted(got)
-    peak = peak_of(blocks, set(got))
-    return ("fits", seconds_of(blocks, set(got)), got) if peak <= budget else ("dear", peak, got)
-
-
-def _alike(got: _Seen, right: _Seen) -> bool:
-    if got is None or right is None or got[0] == "no-block":
-        return got == right
-    return got[0] == right[0] and math.isclose(got[1], right[1], abs_tol=1e-9)
-
-
-def _otherwise(got: _Seen, right: _Seen, blocks: Sequence[Any], budget: int) -> str:
-    if got is None:
-        return "wrong-value"
-    if right is None:
-        return "wrong-value"
-    if got[0] != "fits":
-        return "wrong-value" if got[0] == "no-block" else "does-not-fit"
-    return "wrong-value" if right and not right[2] else "too-dear"
-
-
-def _read(judge: Judge, got: Any) -> list[int] | None:
+def _read(judge: Judge, got: Any) -> set[int] | None:
     if got is None:
         return None
     if not isinstance(got, (set, frozenset)):
         got = judge.listed(got, "a set or a list of block numbers")
-    numbers = [plain(number) for number in got]
-    if len(set(numbers)) < len(numbers) and set(numbers) <= {0, 1}:
-        judge.no(seen=brief(got))
-    return sorted({judge.is_a(number, int, "whole block numbers") for number in numbers})
+    return {judge.is_a(plain(number), int, "whole block numbers") for number in got}
+
+
+_Seen = tuple[str, float, set[int]] | None
+
+
+def _look(got: set[int] | None, blocks: Sequence[Any], budget: int) -> _Seen:
+    """Return what a choice is where it is not right, its seconds or else its MB, and the choice."""
+    if got is None:
+        return None
+    if not got <= set(range(len(blocks))):
+        return "wrong-value", 0, got
+    peak = peak_of(blocks, got)
+    if peak > budget:
+        return "does-not-fit", peak, got
+    return "too-dear", sum(blocks[number][2] for number in got), got
 
 
 def _shown(seen: _Seen) -> str:
     if seen is None:
         return "None"
     kind, number, chosen = seen
-    text = f"{set(chosen) or 'set()'}"
-    more = {"fits": f" with {number:g} s more", "dear": f" with {number:g} MB at the fullest"}
+    text = f"{chosen or 'set()'}"
+    more = {
+        "too-dear": f" with {number:g} s more",
+        "does-not-fit": f" with {number:g} MB at the fullest",
+    }
     return text + more.get(kind, "")
 
 
@@ -176,8 +144,8 @@ use and the least time is added; None where no choice fits.
         draw=_draw,
         read=_read,
         look=_look,
-        alike=_alike,
-        otherwise=_otherwise,
+        alike=lambda got, right: got == right or near(got[:2], right[:2]),
+        otherwise=lambda got, *_: got[0] if got else "wrong-value",
         situation=lambda blocks, budget: f"{budget} MB, blocks {blocks}",
         shown=_shown,
     ),

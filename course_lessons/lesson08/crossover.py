@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import operator
 from random import Random
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
-
-from .checking import plain
 
 Row = tuple[int, float, float, float]
 
@@ -64,14 +60,7 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> float | None:
-    got = plain(got)
-    if got is None or (isinstance(got, float) and not math.isfinite(got)):
-        return got
-    return judge.number(got)
-
-
-def _situation(rows: list[tuple[int, float, float, float]]) -> str:
+def _situation(rows: list[Row]) -> str:
     pairs = ", ".join(f"{n}: {speedup}" for n, *_, speedup in rows)
     return f"speed-ups {pairs}"
 
@@ -95,7 +84,7 @@ the second device is faster, at this size **and at every larger one**, or `None`
         _CASES,
         twins_of(crossover, _TWINS),
         draw=_draw,
-        read=_read,
+        read=lambda judge, got: got if got is None else judge.number(got),
         alike=operator.eq,
         situation=_situation,
         shown=lambda n: "None" if n is None else f"{n:g}",

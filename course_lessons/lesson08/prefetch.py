@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,26 +27,17 @@ def prefetch(batches, bound):
 
 
 class _Source:
-    """Batches that are loaded one at a time; knows how many, and by which thread.
+    """Batches that are loaded one at a time, or fail; knows how many were, and by which threads."""
 
-    Parameters
-    ----------
-    batches
-        The batches; their number, where they are the numbers from 1 on.
-    fails_at
-        Which of them cannot be loaded; None for none.
-    """
-
-    def __init__(self, batches: int | Sequence[Any], fails_at: int | None = None) -> None:
-        self.batches = range(1, batches + 1) if isinstance(batches, int) else batches
-        self._fails_at = fails_at
+    def __init__(self, batches: Sequence[Any], fails_at: int | None = None) -> None:
+        self.batches, self.fails_at = batches, fails_at
         self.loaded = 0
         self.threads: set[threading.Thread] = set()
 
     def __iter__(self) -> Iterator[Any]:
         for i, batch in enumerate(self.batches):
             self.threads.add(threading.current_thread())
-            if i == self._fails_at:
+            if i == self.fails_at:
                 raise OSError("the fourth batch cannot be read")
             time.sleep(0.001)
             self.loaded += 1
@@ -54,125 +45,98 @@ class _Source:
 
     def settle(self, at_least: int) -> int:
         """Wait until so many are loaded, and a moment longer; return how many there are."""
-        _wait_until(lambda: self.loaded >= at_least)
+        deadline = time.monotonic() + 0.4
+        while self.loaded < at_least and time.monotonic() < deadline:
+            time.sleep(0.001)
         time.sleep(0.01)
         return self.loaded
 
     def working(self) -> bool:
         """Whether a thread that loaded is still there, after a moment."""
-        return not _wait_until(lambda: not any(thread.is_alive() for thread in self.threads))
+        for thread in self.threads:
+            thread.join(0.4)
+        return any(thread.is_alive() for thread in self.threads)
 
 
-def _wait_until(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + 0.4
-    while not done() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return done()
+def _in_loop(work: Callable[[], Any], judge: Judge | None = None) -> bool:
+    """Do the training loop's work in a thread of its own; return whether it was done in a second.
 
-
-END = object()
-
-
-class _Loop(threading.Thread):
-    """A thread that does the training loop's work."""
-
-
-def _in_time(work: Callable[[], Any]) -> Future[Any]:
-    """Do the loop's work in a thread of its own; come back after a second, also where it never ends."""
-    result: Future[Any] = Future()
+    With a judge, work that never ends is refused, and what the learner's generator raises is the learner's.
+    """
+    errors: list[Exception] = []
 
     def run() -> None:
         try:
-            result.set_result(work())
+            work()
         except Exception as error:  # noqa: BLE001
-            result.set_exception(error)
+            errors.append(error)
 
-    thread = _Loop(target=run, daemon=True)
+    thread = threading.Thread(target=run, name="loop", daemon=True)
     thread.start()
     thread.join(1.0)
-    return result
-
-
-def _pull(ahead: Iterator[Any], given: Sequence[Any], judge: Judge, kind: str = "waits") -> Any:
-    """Return the next batch, or `END`; what the learner's generator raises is the learner's."""
-    result = _in_time(functools.partial(next, ahead, END))
-    if not result.done():
-        wanted = "the OSError" if kind == "hangs" else "the next batch, or the end"
-        judge.no(kind, seen=f"{list(given)}, then the loop waits", expected=wanted)
-    if isinstance(error := result.exception(), OSError):
-        raise error
-    if isinstance(error, Exception):
-        raise Raised(without_this_frame(error))
-    return result.result()
+    done = not thread.is_alive()
+    if judge and not done:
+        judge.no(seen="the loop waits for ever", expected="the next batch, the end, or the error")
+    if judge and errors:
+        raise Raised(without_this_frame(errors[0]))
+    return done
 
 
 @contextmanager
-def _loop(answer: Callable[..., Any], source: _Source, bound: int, judge: Judge) -> Iterator[Any]:
+def _prefetched(
+    answer: Callable[..., Any], source: _Source, bound: int, judge: Judge
+) -> Iterator[Any]:
     """Give the learner's generator, and leave it where nobody waits for it."""
     ahead = judge.is_a(answer(source, bound), Generator, "a generator")
     try:
         yield ahead
     finally:
-        _in_time(ahead.close)
+        _in_loop(ahead.close)
 
 
-_BATCHES = ((6, 2), (3, 1), (0, 2), (2, 4), ([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1))
+_CASES = (
+    *(([1, 2, 3, 4, 5, 6], 2), ([1, 2, 3], 1), ([], 2), ([1, 2], 4)),
+    *(([7, 0, 8], 2), ([7, None, 8], 1), ([[], [3]], 1)),
+)
 
 
 def _check_prefetch(answer: Callable[..., Any], judge: Judge) -> None:
-    for batches, bound in _BATCHES:
-        source, got = _Source(batches), []
-        with _loop(answer, source, bound, judge) as ahead:
-            while (batch := _pull(ahead, got, judge)) is not END:
-                got.append(batch)
-        right = list(source.batches)
-        if got != right:
-            judge.no(_of_others(got, right), seen=f"{got}, bound {bound}", expected=f"{right}")
-    _judge_failure(answer, judge)
-    for bound in (3, 1):
-        source = _Source(20)
-        with _loop(answer, source, bound, judge) as ahead:
-            for taken in (1, 2):
-                _pull(ahead, range(1, taken), judge)
-                loaded = source.settle(taken + bound)
-                seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
-                if any(isinstance(thread, _Loop) for thread in source.threads) or loaded <= taken:
-                    judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
-                if loaded != taken + bound:
-                    kind = "one-more" if loaded > taken + bound else "too-few"
-                    if loaded > taken + bound + 1:
-                        kind = "no-bound" if source.settle(20) == 20 else "several-more"
-                    judge.no(kind, seen=seen, expected=f"{taken + bound}")
-            left = _in_time(ahead.close)
-        if not left.done() or source.working():
-            judge.no(
-                "thread-stays",
-                seen="the loading thread is still there after the loop was left",
-                expected="it ends",
-            )
-
-
-def _of_others(got: list[Any], right: list[Any]) -> str:
-    """Return the diagnosis of a loop that got other batches."""
-    if got == right[: len(got)]:
-        ended = right[len(got)]
-        if not ended:
-            return "none-ends" if ended is None else "false-ends"
-        return "last-missing"
-    return "other-order" if sorted(map(str, got)) == sorted(map(str, right)) else "other-batches"
-
-
-def _judge_failure(answer: Callable[..., Any], judge: Judge) -> None:
-    got: list[Any] = []
+    for batches, bound in _CASES:
+        got: list[Any] = []
+        with _prefetched(answer, _Source(batches), bound, judge) as ahead:
+            _in_loop(functools.partial(got.extend, ahead), judge)
+        judge.expect(f"batches with a bound of {bound}", got, batches)
+    got = []
     try:
-        with _loop(answer, _Source(6, fails_at=3), 2, judge) as ahead:
-            while (batch := _pull(ahead, got, judge, "hangs")) is not END:
-                got.append(batch)
-    except OSError:
-        if got != [1, 2, 3]:
-            judge.no(seen=f"{got}, then the error", expected="[1, 2, 3] first")
-        return
-    judge.no("error-lost", seen=f"{got}, and no error", expected="[1, 2, 3], then the OSError")
+        with _prefetched(answer, _Source(range(1, 7), fails_at=3), 2, judge) as ahead:
+            _in_loop(functools.partial(got.extend, ahead), judge)
+        judge.no("error-lost", seen=f"{got}, and no error", expected="[1, 2, 3], then the OSError")
+    except Raised as raised:
+        if not isinstance(raised.error, OSError):
+            raise
+    judge.expect("batches before the error", got, [1, 2, 3])
+    for bound in (3, 1):
+        source = _Source(range(1, 21))
+        with _prefetched(answer, source, bound, judge) as ahead:
+            for taken in (1, 2):
+                _in_loop(functools.partial(next, ahead), judge)
+                _judge_ahead(source, taken, bound, judge)
+            left = _in_loop(ahead.close)
+        if not left or source.working():
+            seen = "the loading thread is still there after the loop was left"
+            judge.no("thread-stays", seen=seen, expected="it ends")
+
+
+def _judge_ahead(source: _Source, taken: int, bound: int, judge: Judge) -> None:
+    loaded, right = source.settle(taken + bound), taken + bound
+    seen = f"{loaded} batches loaded by the time the loop had {taken}, bound {bound}"
+    if loaded <= taken or any(thread.name == "loop" for thread in source.threads):
+        judge.no("not-ahead", seen=seen, expected="loading goes on meanwhile")
+    if loaded == right + 1:
+        judge.no("one-more", seen=seen, expected=f"{right}")
+    if loaded != right:
+        everything = source.settle(20) == 20
+        judge.no("no-bound" if everything else "wrong-value", seen=seen, expected=f"{right}")
 
 
 EXERCISE = Exercise(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import random
 import re
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
@@ -25,12 +27,6 @@ def rank_of(environment):
 
 
 NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
-_CASES = (
-    {},
-    {"PATH": "/usr/bin", "MASTER_PORT": "29500"},
-    {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},
-    {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},
-)
 _HALVES = [{n: "1" for n in some} for k in (2, 1) for some in itertools.combinations(NAMES, k)]
 
 
@@ -42,100 +38,53 @@ def _drawn(source: random.Random) -> tuple[dict[str, str]]:
     return ({name: str(values[name]) for name in source.sample(NAMES, 3)},)
 
 
-_STARTS = re.compile(r"torchrun|torch\.distributed\.(run|launch)", re.IGNORECASE)
-
-
-def _tried(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that gives an error as a value: its kind, or of a ValueError what its text names."""
-
-    def tried(environment: dict[str, str]) -> Any:
-        try:
-            return function(dict(environment))
-        except (Raised, ValueError) as raised:
-            error = raised.error if isinstance(raised, Raised) else raised
-            there = sum(name in environment for name in NAMES)
-            kinds = (KeyError, TypeError) if there < 3 else ()
-            kinds += (RuntimeError, AssertionError, OSError) if there in (1, 2) else ()
-            if not isinstance(error, (ValueError, *kinds)):
-                raise
-            named = [n for n in NAMES if re.search(rf"(?<![A-Z_]){n}(?![A-Z_])", str(error))]
-            return type(error), str(error), named
-
-    return tried
-
-
-def _is_error(value: Any) -> bool:
-    return isinstance(value, tuple) and value[:1] != () and isinstance(value[0], type)
-
-
-def _read(judge: Judge, got: Any) -> Any:
-    if _is_error(got):
-        return got
+def _numbers(judge: Judge, got: Any) -> tuple[int, ...]:
     judge.is_a(got, (tuple, list), "three numbers, in a tuple")
     if any(isinstance(number, str) for number in got):
-        judge.no("strings", seen=got, expected=tuple(map(int, got)) if len(got) == 3 else None)
-    if any(isinstance(number, float) for number in got):
-        judge.no(seen=got, expected="whole numbers")
-    return tuple(got)
+        judge.no("strings", seen=got, expected="whole numbers")
+    return tuple(judge.is_a(number, Integral, "whole numbers") for number in got)
 
 
-def _alike(got: Any, right: Any) -> bool:
-    if _is_error(got) and _is_error(right):
-        return got[0] == right[0] and set(got[2]) >= set(right[2]) and bool(_STARTS.search(got[1]))
-    return got == right
-
-
-def _otherwise(got: Any, right: Any, environment: dict[str, str]) -> str:
-    if _is_error(right) and not _is_error(got):
-        return "half-set"
-    if _is_error(right):
-        return "wrong-value"
-    if _is_error(got):
-        return "wrong-value" if "RANK" in environment else "not-alone"
-    return "wrong-value"
-
-
-_ALONE = "len(missing) == len(names)"
-_TWINS = {
-    "made-up": _tried(
-        edited(
-            rank_of,
-            {
-                _ALONE: "False",
-                "if missing:": "if False:",
-                "environment[name]": "environment.get(name, name == 'WORLD_SIZE')",
-            },
-        )
-    ),
-    "not-alone": _tried(edited(rank_of, {_ALONE: "False"})),
-    "local-is-rank": _tried(
-        edited(
-            rank_of,
-            {
-                'names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")': 'names = ("RANK", "LOCAL_RANK", "WORLD_SIZE")',
-                "return tuple(int(environment[name]) for name in names)": "return int(environment['RANK']), int(environment['RANK']), int(environment['WORLD_SIZE'])",
-            },
-        )
-    ),
-}
-
-
-_VALUES = OverCases(
-    _tried(rank_of),
-    [(environment,) for environment in (*_CASES, *_HALVES)],
-    _TWINS,
-    read=_read,
+_STARTED = OverCases(
+    rank_of,
+    [
+        ({"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": "10.0.0.1"},),
+        ({"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"},),
+    ],
+    twins_of(rank_of, {"local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'}}),
+    read=_numbers,
     draw=_drawn,
-    alike=_alike,
-    otherwise=_otherwise,
-    situation=lambda environment: str(environment),
-    shown=lambda value: f"{value[0].__name__}: {value[1]}" if _is_error(value) else str(value),
+    alike=operator.eq,
 )
 
 
 def _check_rank_of(answer: Callable[..., Any], judge: Judge) -> None:
-    _VALUES(_tried(answer), judge)
-    texts = [_tried(answer)(half)[1] for half in _HALVES]
+    for environment in ({}, {"PATH": "/usr/bin", "MASTER_PORT": "29500"}):
+        try:
+            got = _numbers(judge, answer(environment))
+        except Raised as raised:
+            if not isinstance(raised.error, (KeyError, TypeError, ValueError)):
+                raise
+            seen = f"{type(raised.error).__name__} for {environment}"
+            judge.no("not-alone", seen=seen, expected="(0, 0, 1)")
+        judge.expect(f"result for {environment}", got, (0, 0, 1))
+    _STARTED(answer, judge)
+    texts = []
+    for environment in _HALVES:
+        missing = [name for name in NAMES if name not in environment]
+        expected = f"a ValueError that names {', '.join(missing)} and torchrun"
+        try:
+            got = answer(environment)
+        except Raised as raised:
+            if not isinstance(raised.error, ValueError):
+                raise
+            texts.append(str(raised.error))
+        else:
+            judge.no("half-set", seen=f"{got} for {environment}", expected=expected)
+        named = set(re.findall(r"[A-Z_]+", texts[-1]))
+        how = re.search(r"torchrun|torch\.distributed\.(run|launch)", texts[-1], re.IGNORECASE)
+        if not named >= set(missing) or not how:
+            judge.no(seen=f"{texts[-1]} for {environment}", expected=expected)
     if len(set(texts)) == 1:
         judge.no(seen=f"{texts[0]!r}, whichever is missing", expected="the missing ones")
 
@@ -166,7 +115,6 @@ start with `torchrun`.
     "over the others' checkpoints. No error says so.",
     diagnoses={
         "not-alone": "A script that was started without torchrun must go on, as rank 0 of 1.",
-        "made-up": "Some variables are missing, and a number was made up for each. Processes would not know of each other.",
         "half-set": "Some variables are missing, and there was no error.",
         "strings": "The environment holds texts. Ranks are whole numbers.",
         "local-is-rank": "The local rank has a variable of its own, `LOCAL_RANK`.",

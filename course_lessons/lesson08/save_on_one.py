@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.values import same
 from simgpu import cluster
 
 
@@ -28,63 +27,39 @@ class _Net(nn.Module):
         self.norm = nn.BatchNorm1d(4)
 
 
+def _program(dist: Any, answer: Callable[..., Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a rank saved, and the state of its model."""
+    saved: list[Any] = []
+
+    def save(values: Any) -> None:
+        cluster.compute(dist, 1.0, "save")
+        saved.append(values)
+
+    model = cluster.DistributedDataParallel(_Net(), dist)
+    dist.barrier()
+    answer(model, dist, save)
+    cluster.compute(dist, 0.1, "go on")
+    return saved, model.module.state_dict()
+
+
 def _check_save_on_one(answer: Callable[..., Any], judge: Judge) -> None:
     for ranks in (2, 1, 4):
-        saved: list[tuple[int, Any]] = []
-
-        def program(
-            dist: Any, call: Callable[..., Any], saved: list[tuple[int, Any]] = saved
-        ) -> dict[str, Tensor]:
-            model = cluster.DistributedDataParallel(_Net(), dist)
-            dist.barrier()
-
-            def save(values: Any) -> None:
-                cluster.compute(dist, 1.0, "save")
-                saved.append((dist.get_rank(), values))
-
-            call(model, dist, save)
-            cluster.compute(dist, 0.1, "go on")
-            return model.module.state_dict()
-
-        run = on_ranks(program, answer, ranks, judge, "hang")
-        writers = [rank for rank, _ in saved]
-        if writers != [0]:
-            several = "twice" if set(writers) == {0} else "every-rank"
-            judge.no(
-                several if len(writers) > 1 else "wrong-value",
-                seen=f"saved by ranks {writers} of {ranks}",
-                expected="saved by rank 0, once",
-            )
-        _judge_state(saved[0][1], run.results[0], judge)
+        run = on_ranks(_program, answer, ranks, judge, "hang")
+        saved, right = run.results[0]
+        writers = [rank for rank, (states, _) in enumerate(run.results) for _ in states]
+        several = "every-rank" if len(set(writers)) > 1 else "wrong-value"
+        judge.expect(f"of {ranks} ranks, those that saved", writers, [0], several)
+        state = judge.is_a(saved[0], Mapping, "a state_dict")
+        kind = "missing-keys" if set(state) < set(right) else "wrong-value"
+        if all(f"module.{key}" in state for key in right):
+            kind = "wrapped-keys"
+        judge.expect("keys", ", ".join(map(str, state)), ", ".join(right), kind)
+        judge.expect("state", dict(state), dict(right))
         done = max(span.end for span in run.spans if span.name == "save")
         early = [s.rank for s in run.spans if s.name == "go on" and s.start < done - 1e-6]
         if early:
-            judge.no(
-                "no-wait",
-                seen=f"ranks {early} of {ranks} went on before the file was there",
-                expected="all ranks wait for it",
-            )
-
-
-def _judge_state(state: Any, right: dict[str, Tensor], judge: Judge) -> None:
-    judge.is_a(state, Mapping, "a state_dict")
-    if list(state) != list(right):
-        kind = "other-keys"
-        if all(f"module.{key}" in state for key in right):
-            kind = "wrapped-keys"
-        elif set(state) < set(right):
-            kind = "missing-keys"
-        elif len(state) <= len(right) and all(
-            any(key.endswith(left) for key in right) for left in state
-        ):
-            kind = "cut-keys"
-        missing = [key for key in right if key not in state]
-        seen = (
-            f"without {', '.join(missing)}" if kind == "missing-keys" else f"{list(state)[:3]}, …"
-        )
-        judge.no(kind, seen=seen, expected=f"{list(right)[:3]}, …")
-    if not same(dict(state), dict(right)):
-        judge.no(seen=dict(state), expected=dict(right))
+            seen = f"ranks {early} of {ranks} went on before the file was there"
+            judge.no("no-wait", seen=seen, expected="all ranks wait for it")
 
 
 EXERCISE = Exercise(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
-from course_lessons.shared.edited import twins_of
+from course_lessons.shared.edited import edited
 from course_utils.exercises import Exercise, Judge
 
 
@@ -44,102 +45,67 @@ class _Tower(nn.Module):
         return self.last(x)
 
 
-class _Training:
-    """Trains the network for some steps; knows how many gradient bytes were alive at most.
-
-    Parameters
-    ----------
-    make_optimizer
-        Makes an optimizer of parameters.
-    fuse
-        What puts the step into backward; None for the plain loop.
-    """
-
-    def __init__(
-        self, make_optimizer: Callable[..., Any], fuse: Callable[..., Any] | None = None
-    ) -> None:
-        torch.manual_seed(5)
-        self.model = _Tower()
-        before = [p.detach().clone() for p in self.model.parameters()]
-        self.gradients = Alive()
-        for p in self.model.parameters():
-            if p.requires_grad:
-                p.register_post_accumulate_grad_hook(lambda p: self.gradients.add(p.grad))
-        self.left: list[Tensor] = []
-        self.first: list[Tensor] = []
-        if fuse:
-            fuse(self.model, make_optimizer)
-        optimizer = None if fuse else make_optimizer(self.model.parameters())
-        for rows in (4, 7, 3):
-            x, y = torch.randn(rows, 6), torch.randint(3, (rows,))
-            F.cross_entropy(self.model(x), y).backward()
-            if optimizer:
-                optimizer.step()
-                optimizer.zero_grad()
-            self.left += [p.grad.clone() for p in self.model.parameters() if p.grad is not None]
-            parameters = zip(self.model.parameters(), before, strict=True)
-            self.moved = [p.detach() - b for p, b in parameters]
-            self.first = self.first or self.moved
+def _trained(
+    make_optimizer: Callable[..., Any], fuse: Callable[..., Any] | None = None
+) -> SimpleNamespace:
+    """Train for three steps, by the plain loop or with ``fuse``; return what that did."""
+    torch.manual_seed(5)
+    model = _Tower()
+    parameters = list(model.parameters())
+    before = [p.detach().clone() for p in parameters]
+    gradients = Alive()
+    for p in parameters:
+        if p.requires_grad:
+            p.register_post_accumulate_grad_hook(lambda p: gradients.add(p.grad))
+    optimizer = fuse(model, make_optimizer) if fuse else make_optimizer(parameters)
+    moved, left = [], []
+    for rows in (4, 7, 3):
+        x, y = torch.randn(rows, 6), torch.randint(3, (rows,))
+        F.cross_entropy(model(x), y).backward()
+        if not fuse:
+            optimizer.step()
+            optimizer.zero_grad()
+        left += [p.grad.clone() for p in parameters if p.grad is not None]
+        moved.append([p.detach() - b for p, b in zip(parameters, before, strict=True)])
+    still = [not m.any() for p, m in zip(parameters, moved[0], strict=True) if p.requires_grad]
+    return SimpleNamespace(moved=moved[-1], still=still, left=left, peak=gradients.peak)
 
 
-_MAKERS = (
-    functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
-    functools.partial(torch.optim.Adam, lr=0.01),
+_FORGETFUL = edited(
+    step_in_backward, {"optimizers[parameter].step()": "make_optimizer([parameter]).step()"}
 )
-
-
-_STEP = "optimizers[parameter].step()"
-_MISTAKES = {
-    "forgets": {_STEP: "make_optimizer([parameter]).step()"},
-}
-_TWINS = twins_of(step_in_backward, _MISTAKES)
 
 
 @one_thread()
 def _check_step_in_backward(answer: Callable[..., Any], judge: Judge) -> None:
-    found, usual = [], [_Training(make_optimizer) for make_optimizer in _MAKERS]
-    trained = [p.requires_grad for p in usual[0].model.parameters()]
-    for make_optimizer in _MAKERS:
-        got = _Training(make_optimizer, answer)
-        found.append(got)
-        if any(bool(m.any()) and not t for t, m in zip(trained, got.moved, strict=True)):
-            judge.no(seen="a frozen parameter changed", expected="it stays")
-        still = [not m.any() for t, m in zip(trained, got.first, strict=True) if t]
-        if any(still):
-            alone = "late-names" if not still[-1] and sum(still) == len(still) - 1 else "some-moved"
-            judge.no(
-                "none-moved" if all(still) else alone,
-                seen=f"{sum(still)} of {sum(trained)} parameters are as before the first backward()",
-                expected="all of them trained",
-            )
+    largest = max(p.nbytes for p in _Tower().parameters())
+    for make_optimizer in (
+        functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9),
+        functools.partial(torch.optim.Adam, lr=0.01),
+    ):
+        got, right = _trained(make_optimizer, answer), _trained(make_optimizer)
+        seen = f"{sum(got.still)} of {len(got.still)} parameters are as before the first backward()"
+        if all(got.still):
+            judge.no("none-moved", seen=seen, expected="all of them trained")
+        if all(got.still[:-1]):
+            judge.no("late-names", seen=seen, expected="all of them trained")
         if got.left:
-            judge.no(
-                "gradients-stay" if any(bool(g.any()) for g in got.left) else "wrong-value",
-                seen="gradients after backward()",
-                expected="none is left",
-            )
-        most = max(p.nbytes for p in got.model.parameters())
-        if got.gradients.peak > 2 * most:
+            kind = "gradients-stay" if any(g.any() for g in got.left) else "wrong-value"
+            judge.no(kind, seen="gradients after backward()", expected="none is left")
+        if got.peak > 2 * largest:
             judge.no(
                 "all-at-once",
-                seen=f"{got.gradients.peak:,} bytes of gradients at once",
-                expected=f"about {most:,}, the largest one; all together are "
-                f"{usual[0].gradients.peak:,}",
+                seen=f"{got.peak:,} bytes of gradients at once",
+                expected=f"about {largest:,}, the largest one; all together are {right.peak:,}",
             )
-    right = [training.moved for training in usual]
-    moved = [training.moved for training in found]
-    offs = [how_far_off(got, expected) for got, expected in zip(moved, right, strict=True)]
-    if max(offs) > 1e-4:
-        judge.closest(
-            moved,
-            right,
-            {kind: [[_Training(m, twin).moved for m in _MAKERS]] for kind, twin in _TWINS.items()},
-            alike=lambda got, right: how_far_off(got, right) < 1e-4,
-            say=lambda at: (
-                f"weights whose change is {offs[at]:.0%} off after three steps",
-                "those of backward(), step() and zero_grad()",
-            ),
-        )
+        off = how_far_off(got.moved, right.moved)
+        if off > 1e-4:
+            forgetful = _trained(make_optimizer, _FORGETFUL).moved
+            judge.no(
+                "forgets" if how_far_off(got.moved, forgetful) < 1e-4 else "wrong-value",
+                seen=f"weights whose change is {off:.0%} off after three steps",
+                expected="those of backward(), step() and zero_grad()",
+            )
 
 
 EXERCISE = Exercise(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,10 +16,8 @@ from course_lessons.shared import memory
 from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
-
-from .checking import plain
 
 
 def train_logged(model, batches, optimizer, every, clock, log):
@@ -37,148 +36,94 @@ def train_logged(model, batches, optimizer, every, clock, log):
             total, samples, begin = 0, 0, now
 
 
-_CASES = (
-    ((8, 8, 8, 8, 3, 8, 5), 3),
-    ((6, 2, 6, 4), 2),
-    ((7, 9), 5),
-    ((5, 8, 2, 4, 6), 1),
-    ((3, 9), 2),
-)
-
-
-def _logged(train: Callable[..., Any], sizes: Sequence[int], every: int) -> tuple[Any, ...]:
-    """Train with a clock that moves in forward passes alone; return the lines of the log, and the weights."""
+def _logged(train: Callable[..., Any], sizes: list[int], every: int) -> dict[str, Any]:
+    """Return the lines of the log and the trained weights; the clock moves in forward passes alone."""
     torch.manual_seed(len(sizes))
-    lines: list[tuple[Any, ...]] = []
-    now = [40.0]
+    now = 40.0
 
     def tick(_: nn.Module, args: tuple[Tensor]) -> None:
-        now[0] += 0.25 + len(args[0]) / 64
+        nonlocal now
+        now += 0.25 + len(args[0]) / 64
 
+    def log(step: int, loss: float, rate: float) -> None:
+        lines.append({"step": step, "loss": loss, "rate": rate})
+
+    lines: list[dict[str, Any]] = []
     model = nn.Linear(4, 3)
     model.register_forward_pre_hook(tick)
     batches = [(torch.randn(n, 4), torch.randint(3, (n,))) for n in sizes]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.5)
-    train(model, batches, optimizer, every, lambda: now[0], lambda *line: lines.append(line))
-    return lines, [p.detach().clone() for p in model.parameters()]
+    train(model, batches, optimizer, every, lambda: now, log)
+    return {"lines": lines, "weights": list(model.parameters())}
 
 
-_MEAN = "total.item() / samples"
-_RESET = "total, samples, begin = 0, 0, now"
-_BY_STEP = {"loss.detach() * len(y)": "loss.detach()"}
-_DONE = "((step - 1) % every + 1)"
+def _read(judge: Judge, got: dict[str, Any]) -> dict[str, Any]:
+    for line in got["lines"]:
+        if isinstance(line["loss"], Tensor) or isinstance(line["rate"], Tensor):
+            judge.no(seen=line, expected="Python numbers")
+    return got
 
 
-_WRONG_STEPS = {}
-STEPS = twins_of(train_logged, _WRONG_STEPS)
-_WRONG_LOSSES = {
-    "mean-of-means": {**_BY_STEP, _MEAN: f"total.item() / {_DONE}"},
-    "since-start": {_RESET: ""},
-}
-LOSSES = twins_of(train_logged, _WRONG_LOSSES)
-_WRONG_RATES = {
-    "since-start": {_RESET: ""},
-}
-RATES = twins_of(train_logged, _WRONG_RATES)
-_FIELDS = (
-    ("other-steps", STEPS, "step"),
-    ("other-loss", LOSSES, "loss"),
-    ("other-rate", RATES, "rate"),
+TWINS = twins_of(
+    train_logged,
+    {
+        "mean-of-means": {
+            "loss.detach() * len(y)": "loss.detach()",
+            "total.item() / samples": "total.item() / ((step - 1) % every + 1)",
+        },
+        "since-start": {"total, samples, begin = 0, 0, now": ""},
+    },
+)
+_LINES = OverCases(
+    functools.partial(_logged, train_logged),
+    [([8, 8, 8, 8, 3, 8, 5], 3), ([6, 2, 6, 4], 2), ([7, 9], 5), ([5, 8, 2, 4, 6], 1)],
+    {name: functools.partial(_logged, twin) for name, twin in TWINS.items()},
+    read=_read,
+    alike=nearly(1e-4, 1e-5),
+    situation=lambda sizes, every: f"every={every}, batches of {sizes} rows",
 )
 
 
 @one_thread()
 def _check_train_logged(answer: Callable[..., Any], judge: Judge) -> None:
-    got = [_logged(keeps(answer, judge, 1), *case) for case in _CASES]
-    right = [_logged(train_logged, *case) for case in _CASES]
-    lines = [[_read(line, judge) for line in lines] for lines, _ in got]
-    for field, (otherwise, twins, name) in enumerate(_FIELDS):
-
-        def column(lines: Sequence[Any], field: int = field) -> list[float]:
-            return [line[field] for line in lines]
-
-        def say(at: int, name: str = name, column: Callable[..., Any] = column) -> tuple[str, str]:
-            sizes, every = _CASES[at]
-            case = f"every {every} of {len(sizes)} steps with {list(sizes)} samples"
-            values = (", ".join(f"{v:.4g}" for v in column(x)) for x in (lines[at], right[at][0]))
-            seen, expected = (f"{name} {text or 'never'}" for text in values)
-            return f"{seen}, {case}", expected
-
-        gave, wanted = list(map(column, lines)), [column(expected) for expected, _ in right]
-        if nearly(1e-4)(gave, wanted):
-            continue
-        judge.closest(
-            gave,
-            wanted,
-            {
-                kind: [
-                    [column(_logged(twin, *case)[0]) for case in _CASES] for twin in several(some)
-                ]
-                for kind, some in twins.items()
-            },
-            alike=nearly(1e-4),
-            otherwise=otherwise,
-            say=say,
-        )
-    for (_, weights), (_, expected) in zip(got, right, strict=True):
-        if not nearly(1e-3, 1e-5)(weights, expected):
-            judge.no(seen=weights, expected=expected)
+    _LINES(functools.partial(_logged, keeps(answer, judge, 1)), judge)
     if problem := simgpu.problem():
         print(f"Judged on the CPU alone, where nothing waits. {problem}")
         return
     _judge_waits(answer, judge)
 
 
-def _read(line: tuple[Any, ...], judge: Judge) -> tuple[float, ...]:
-    if len(line) != 3:
-        judge.no(seen=line, expected="step, loss and samples a second")
-    if any(isinstance(value, Tensor) for value in line[1:]):
-        judge.no(seen=line, expected="Python numbers")
-    return tuple(judge.number(plain(value)) for value in line)
-
-
 def _judge_waits(answer: Callable[..., Any], judge: Judge) -> None:
     """Refuse waits in every step, and rates that leave out what the device has still to do."""
-    lines: list[tuple[float, float]] = []
     steps, every, rows = 6, 4, 16384
-    with memory.spare_device("4 GB") as device:
+    ends: list[tuple[float, float]] = []
+
+    def log(step: int, loss: float, rate: float) -> None:
+        ends.append((clock.host, rate))
+
+    with memory.spare_device("4 GB") as device, memory.Hollow():
         clock = simgpu.clock(device)
-        with torch.device("meta"):
-            model = nn.Linear(1024, 1024)
-        with memory.Hollow():
-            model.to_empty(device=device)
-            x = torch.empty(rows, 1024, device=device)
-            y = torch.zeros(rows, dtype=torch.int64, device=device)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            torch.sim.synchronize(device)
-            start = clock.host
-            with simgpu.count() as counters:
-                answer(
-                    model,
-                    [(x, y)] * steps,
-                    optimizer,
-                    every,
-                    lambda: clock.host,
-                    lambda step, loss, rate: lines.append((clock.host, rate)),
-                )
-            torch.sim.synchronize(device)
-            del x, y, model, optimizer
-    logs = math.ceil(steps / every)
-    if counters.synchronizations > logs:
-        judge.no(
-            "waits-each-step" if counters.synchronizations >= steps else "wrong-value",
-            seen=f"the host waited {counters.synchronizations} times in {steps} steps",
-            expected=f"{logs} times, once for each line of the log",
-        )
-    begin = start
-    for number, (end, rate) in enumerate(lines):
-        right = (steps - every if number else every) * rows / (end - begin)
+        model = nn.Linear(1024, 1024, device="meta").to_empty(device=device)
+        x = torch.empty(rows, 1024, device=device)
+        y = torch.zeros(rows, dtype=torch.int64, device=device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        torch.sim.synchronize(device)
+        begin = clock.host
+        with simgpu.count() as counters:
+            answer(model, [(x, y)] * steps, optimizer, every, lambda: clock.host, log)
+        torch.sim.synchronize(device)
+        del x, y, model, optimizer
+    lines = math.ceil(steps / every)
+    if (waits := counters.synchronizations) > lines:
+        kind = "waits-each-step" if waits >= steps else "wrong-value"
+        seen = f"the host waited {waits} times in {steps} steps"
+        judge.no(kind, seen=seen, expected=f"{lines} times, once for each line of the log")
+    for number, (end, rate) in enumerate(ends, 1):
+        right = (steps - every if number > 1 else every) * rows / (end - begin)
         if not math.isclose(rate, right, rel_tol=0.02):
-            judge.no(
-                "begins-elsewhere" if number else "launch-rate",
-                seen=f"{rate:,.0f} samples a second (modelled) in line {number + 1}",
-                expected=f"{right:,.0f}",
-            )
+            kind = "begins-elsewhere" if number > 1 else "launch-rate"
+            seen = f"{rate:,.0f} samples a second (modelled) in line {number}"
+            judge.no(kind, seen=seen, expected=f"{right:,.0f}")
         begin = end
 
 

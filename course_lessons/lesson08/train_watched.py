@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,13 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.shared.checking import keeps, norm, one_thread
+from course_lessons.shared import memory
+from course_lessons.shared.checking import keeps, one_thread
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, several
 from course_utils.exercises.values import nearly
-
-from .checking import other_device, plain
 
 
 def train_watched(model, batches, optimizer, every):
@@ -48,135 +48,91 @@ class _Shifted(nn.Module):
         return torch.cat([logits[:, :1] + x[:, 6:], logits[:, 1:]], dim=1)
 
 
-class _Track:
-    """A model and its batches on a device; a batch that is broken gives a loss that is not finite."""
-
-    def __init__(self, device: torch.device, n: int, broken: Mapping[int, float]) -> None:
-        generator = torch.Generator().manual_seed(n)
-        self.model = _Shifted().to(device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
-        self.steps = 0
-        self.optimizer.register_step_post_hook(self._step)
-        self.batches = []
-        for i in range(n):
-            x = torch.randn(4, 7, generator=generator)
-            x[2, 6] = broken.get(i, x[2, 6])
-            self.batches.append((x.to(device), torch.tensor([1, 2, 0, 0]).to(device)))
-
-    def _step(self, *_: Any) -> None:
-        self.steps += 1
-
-    def run(self, train: Callable[..., Any], every: int) -> tuple[Any, int, list[Tensor]]:
-        """Train; return the result, how many steps were made, and the weights."""
-        got = train(self.model, self.batches, self.optimizer, every)
-        return got, self.steps, [p.detach().cpu() for p in self.model.parameters()]
-
-
-# Minus infinity makes its own loss infinite alone; nan and plus infinity spoil the weights, and so all losses after.
-_INF = math.inf
-_CASES = (
-    (5, 2, {}),
-    (4, 2, {}),
-    (7, 3, {1: math.nan}),
-    (6, 5, {1: -_INF, 3: -_INF}),
-    (3, 3, {0: -_INF}),
-    (3, 2, {2: -_INF}),
-    (5, 3, {3: _INF}),
-    (3, 10, {2: math.nan}),
-    (3, 1, {1: math.nan}),
-    (7, 3, {4: -_INF, 5: math.nan}),
-)
-
-
-def _on(device: torch.device, train: Callable[..., Any]) -> Callable[..., tuple[Any, int, Any]]:
-    return lambda n, every, broken: _Track(device, n, broken).run(train, every)
-
-
-def _once(train: Callable[..., Any]) -> Callable[..., tuple[Any, int, Any]]:
-    """Return what a function of ours does on the CPU; each case is run once, and remembered."""
-    known: dict[str, tuple[Any, int, Any]] = {}
-
-    def trained(n: int, every: int, broken: Mapping[int, float]) -> tuple[Any, int, Any]:
-        key = f"{n} {every} {broken}"
-        if key not in known:
-            known[key] = _on(_CPU, train)(n, every, broken)
-        return known[key]
-
-    return trained
-
-
-def _read(judge: Judge, got: tuple[Any, int, Any]) -> tuple[Any, int, Any]:
-    return got[0] if got[0] is None else judge.number(plain(got[0])), *got[1:]
-
-
-def _alike(got: tuple[Any, int, Any], right: tuple[Any, int, Any]) -> bool:
-    """Whether result and steps are the same, and, where no loss is broken, the weights."""
-    same = got[:2] == right[:2]
-    return same and (right[0] is not None or nearly(1e-4, 1e-5)(got[2], right[2]))
-
-
-def _otherwise(got: Any, right: Any, n: int, every: int, broken: Mapping[int, float]) -> str:
-    number, steps, _ = got
-    if number is not None and not broken:
-        return "wrong-value"
-    if number is None and broken and steps >= right[1]:
-        return "wrong-value"
-    if steps < right[1]:
-        return "wrong-value"
-    if steps > right[1]:
-        return "wrong-value" if steps == n else "stops-late"
-    return "wrong-value"
+def _trained(
+    train: Callable[..., Any],
+    device: torch.device,
+    n: int,
+    every: int,
+    broken: tuple[tuple[int, float], ...],
+) -> tuple[Any, ...]:
+    """Train with some batches whose loss is not finite; return result, steps, weights and waits."""
+    generator = torch.Generator().manual_seed(n)
+    model = _Shifted().to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    steps: list[int] = []
+    optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    batches = []
+    for i in range(n):
+        x = torch.randn(4, 7, generator=generator)
+        x[2, 6] = dict(broken).get(i, x[2, 6])
+        batches.append((x.to(device), torch.tensor([1, 2, 0, 0]).to(device)))
+    with simgpu.count() as counters:
+        got = train(model, batches, optimizer, every)
+    weights = [p.detach().cpu() for p in model.parameters()] if got is None else None
+    return got, len(steps), weights, counters.synchronizations
 
 
 _GOOD = "good = torch.stack(losses).isfinite().tolist()"
-_FOUND = "return good.index(False)"
-_NAN = "torch.stack(losses).isnan().logical_not()"
-_MISTAKES = {
-    "no-last-look": {" or step == len(batches)": ""},
-    "nan-alone": {"torch.stack(losses).isfinite()": _NAN},
-    "one-loss": tuple(
-        {_GOOD: "good = [bool(loss.isfinite())]", _FOUND: f"return {what}"}
-        for what in ("step - 1", "step")
-    ),
-}
-TWINS = twins_of(train_watched, _MISTAKES)
+TWINS = twins_of(
+    train_watched,
+    {
+        "stops-late": {"step % every": "step % (2 * every)"},
+        "no-last-look": {" or step == len(batches)": ""},
+        "nan-alone": {
+            "torch.stack(losses).isfinite()": "torch.stack(losses).isnan().logical_not()"
+        },
+        "one-loss": tuple(
+            {_GOOD: "good = [bool(loss.isfinite())]", "good.index(False)": number}
+            for number in ("step - 1", "step")
+        ),
+    },
+)
 _CPU = torch.device("cpu")
-_VALUES = OverCases(
-    _once(train_watched),
+# Minus infinity makes its own loss infinite alone; nan and plus infinity spoil the weights, and so all losses after.
+_INF, _NAN = math.inf, math.nan
+_CASES = (
+    *((5, 2, ()), (4, 2, ()), (7, 3, ((1, _NAN),)), (6, 5, ((1, -_INF), (3, -_INF)))),
+    *((3, 3, ((0, -_INF),)), (3, 2, ((2, -_INF),)), (5, 3, ((3, _INF),))),
+    *((3, 10, ((2, _NAN),)), (3, 1, ((1, _NAN),)), (7, 3, ((4, -_INF), (5, _NAN)))),
+)
+
+
+def _on_cpu(train: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that trains with ``train`` on the CPU, once for each case."""
+    return functools.cache(functools.partial(_trained, train, _CPU))
+
+
+_RESULTS = OverCases(
+    _on_cpu(train_watched),
     _CASES,
-    {name: tuple(_once(twin) for twin in several(twins)) for name, twins in TWINS.items()},
-    read=_read,
-    alike=_alike,
-    otherwise=_otherwise,
+    {name: tuple(map(_on_cpu, several(twins))) for name, twins in TWINS.items()},
+    read=lambda judge, got: (got[0] if got[0] is None else judge.number(got[0]), *got[1:]),
+    look=lambda got, *_: got[:3],
+    alike=nearly(1e-4, 1e-5),
     situation=lambda n, every, broken: (
         f"{n} steps, every={every}, "
-        + (f"broken: {', '.join(map(str, broken))}" if broken else "all good")
+        + (f"broken: {', '.join(str(step) for step, _ in broken)}" if broken else "all good")
     ),
-    shown=lambda value: (
-        f"{value[0] if value[0] is None else format(value[0], 'g')} after {value[1]} steps"
-        + ("" if value[0] is not None else f", weights of norm {norm(value[2]):.5g}")
+    shown=lambda seen: (
+        f"{seen[0] if seen[0] is None else format(seen[0], 'g')} after {seen[1]} steps"
     ),
 )
 
 
 @one_thread()
 def _check_train_watched(answer: Callable[..., Any], judge: Judge) -> None:
-    _VALUES(_on(_CPU, keeps(answer, judge, 1)), judge)
+    _RESULTS(functools.partial(_trained, keeps(answer, judge, 1), _CPU), judge)
     if simgpu.problem():
         print("Judged without the simulated device: the result, not the reads.")
         return
-    with other_device() as device:
+    with memory.spare_device("1 GB") as device:
         for n, every, broken in _CASES[1:4]:
-            track = _Track(device, n, broken)
-            with simgpu.count() as counted:
-                answer(track.model, track.batches, track.optimizer, every)
-            looks = math.ceil(track.steps / every)
-            if counted.synchronizations > looks:
-                judge.no(
-                    "reads-each-step" if counted.synchronizations >= track.steps else "wrong-value",
-                    seen=f"the host waited {counted.synchronizations} times in {track.steps} steps, every={every}",
-                    expected=f"at most {looks}, one for each look",
-                )
+            _, steps, _, waits = _trained(answer, device, n, every, broken)
+            looks = math.ceil(steps / every)
+            if waits > looks:
+                kind = "reads-each-step" if waits >= steps else "wrong-value"
+                seen = f"the host waited {waits} times in {steps} steps, every={every}"
+                judge.no(kind, seen=seen, expected=f"at most {looks}, one for each look")
 
 
 EXERCISE = Exercise(

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
+from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
-
-from .checking import labelled, unguarded
 
 
 def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
@@ -30,139 +28,65 @@ def two_steps(model, x, y, loss_fn, optimizers, scaler, dtype):
     return loss.detach()
 
 
-class _Pair:
-    """A network in two parts, an optimiser for each, and one scaler that changes its scale soon.
+def _case(*overflows: str) -> tuple[Any, ...]:
+    """Return the arguments of the last of some steps; for each the part is named that overflows."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    model.overflows, model.dtypes, model.backwards = overflows, set(), 0
+    for part, layer in (("first", model[0]), ("second", model[2])):
+        for p in layer.parameters():
+            p.register_hook(lambda g, part=part: g * (math.inf if model.now == part else 1.0))
+        layer.register_forward_hook(lambda *args: model.dtypes.add(str(args[2].dtype)))
 
-    Attributes
-    ----------
-    factors
-        What the gradients of the two parts are multiplied by: ``inf`` makes one overflow by itself.
-    backwards
-        How many backward passes went through the first part.
-    """
+    def count(_: Tensor) -> None:
+        model.backwards += 1
 
-    def __init__(self) -> None:
-        torch.manual_seed(0)
-        self.model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-        body, head = self.model[0], self.model[2]
-        self.optimizers = [
-            torch.optim.SGD(body.parameters(), lr=0.1),
-            torch.optim.SGD(head.parameters(), lr=0.05, momentum=0.5),
-        ]
-        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
-        self.factors = [1.0, 1.0]
-        self.backwards = 0
-        self.outputs: set[torch.dtype] = set()
-        for i, layer in enumerate((body, head)):
-            for p in layer.parameters():
-                p.grad = torch.full_like(p, 0.5)  # left over from an earlier step
-                p.register_hook(lambda g, i=i: g * self.factors[i])
-        body.bias.register_hook(self._count)
-        head.register_forward_hook(lambda *args: self.outputs.add(args[2].dtype))
-
-    def _count(self, _: Tensor) -> None:
-        self.backwards += 1
-
-    def state(self) -> tuple[float, list[Tensor]]:
-        """Return the scale and the weights."""
-        return self.scaler.get_scale(), [p.detach().clone() for p in self.model.parameters()]
+    optimizers = [
+        torch.optim.SGD(model[0].parameters(), lr=0.1),
+        torch.optim.SGD(model[2].parameters(), lr=0.05, momentum=0.5),
+    ]
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=2)
+    *earlier, (x, y) = made_batches((4, 5)[: len(overflows)])
+    for (x_before, y_before), model.now in zip(earlier, overflows, strict=False):
+        two_steps(model, x_before, y_before, F.cross_entropy, optimizers, scaler, torch.float16)
+    model.now = overflows[-1]
+    model[0].bias.register_hook(count)
+    model.dtypes.clear()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 0.5)  # left over from an earlier step
+    return model, x, y, F.cross_entropy, optimizers, scaler, torch.float16
 
 
-_REFUSED = {
-    "since the last update": "no-update",
-    "_scale is None": "not-scaled",
-    "prior to update": "nothing-stepped",
-    "for this optimizer": "no-gradients",
-}
+def _read(judge: Judge, got: Any) -> Tensor:
+    loss = judge.is_a(got, Tensor, "a tensor")
+    if loss.requires_grad:
+        judge.no(seen=loss, expected="the loss without its graph")
+    return loss
 
 
-_OVERFLOWS = ((1.0, 1.0), (math.inf, 1.0), (1.0, 1.0), (1.0, 1.0), (1.0, math.inf), (1.0, 1.0))
-_BATCHES = labelled((4, 5, 3, 4, 6, 4))
-
-
-def _run(step: Callable[..., Any], judge: Judge | None = None) -> list[Any]:
-    """Make the six steps; return scale and weights after each."""
-    pair, states = _Pair(), []
-    for (x, y), factors in zip(_BATCHES, _OVERFLOWS, strict=True):
-        pair.factors[:] = factors
-        before = pair.backwards
-        parts = pair.model, x, y, F.cross_entropy, pair.optimizers, pair.scaler, torch.float16
-        try:
-            with torch.no_grad(), torch.autocast("cpu", torch.float16):
-                loss = F.cross_entropy(pair.model(x), y)
-            pair.outputs.clear()
-            got = step(*parts)
-            if judge:
-                _judge_step(got, loss, pair, pair.backwards - before, judge)
-        except (RuntimeError, AssertionError) as error:
-            for words, kind in _REFUSED.items():
-                if judge and words in str(error):
-                    judge.no(kind, seen=str(error), expected="calls in their order")
-            if judge:
-                raise
-            break
-        states.append(pair.state())
-    return states + [None] * (len(_BATCHES) - len(states))
-
-
-def _judge_step(got: Any, loss: Tensor, pair: _Pair, backwards: int, judge: Judge) -> None:
-    if pair.outputs != {torch.float16}:
-        judge.no(seen=f"{pair.outputs}", expected="float16 out of the layers")
-    if backwards > 1:
-        judge.no(seen=f"{backwards} backward passes", expected="one pass")
-    judge.is_a(got, Tensor, "a tensor")
-    if got.requires_grad:
-        judge.no(seen=got, expected="the loss without its graph")
-    if not nearly(1e-3)(got, loss):
-        judge.no(seen=got, expected=loss)
-
-
-def _check_two_steps(answer: Callable[..., Any], judge: Judge) -> None:
-    states, right = _run(unguarded(answer), judge), _run(two_steps)
-    alike = nearly(1e-3, 1e-5)
-    if alike(states, right):
-        return
-
-    def say(at: int) -> tuple[str, str]:
-        parts = [part for part, f in zip(("first", "second"), _OVERFLOWS[at], strict=True) if f > 1]
-        case = f", step {at + 1}" + "".join(f", in which the {part} overflows" for part in parts)
-        (scale, weights), (usual, others) = states[at], right[at]
-        off = [
-            part
-            for part, a, b in zip(("first", "second"), weights[::2], others[::2], strict=True)
-            if not alike(a, b)
-        ]
-        which = f"other weights in the {' and the '.join(off)} part" if off else "the right weights"
-        return f"scale {scale:g}, {which}{case}", f"scale {usual:g}, and the right weights"
-
-    judge.closest(
-        states,
-        right,
-        {kind: [_run(twin) for twin in several(twins)] for kind, twins in TWO_TWINS.items()},
-        alike=alike,
-        say=say,
-    )
+def _look(got: Tensor, model: Any, *others: Any) -> dict[str, Any]:
+    *_, scaler, _ = others
+    return {
+        "loss": got,
+        "dtypes out of the layers": sorted(model.dtypes),
+        "backward passes": model.backwards,
+        "scale": scaler.get_scale(),
+        "first part": list(model[0].parameters()),
+        "second part": list(model[2].parameters()),
+    }
 
 
 _STEP = "scaler.step(optimizer)"
-_STEPS = f"for optimizer in optimizers:\n    {_STEP}"
-_BARE = "scaler.unscale_({0})\n{0}.step()"
 _FINITE = "all(p.grad.isfinite().all() for p in model.parameters())"
 _MISTAKES = {
     "update-each": {"scaler.update()": "    scaler.update()"},
     "skips-both": {_STEP: f"scaler.unscale_(optimizer)\nif {_FINITE}:\n    {_STEP}"},
-    "bare-step": (
-        {_STEP: _BARE.format("optimizer")},
-        {_STEPS: f"scaler.step(optimizers[0])\n{_BARE.format('optimizers[1]')}"},
-        {_STEPS: f"{_BARE.format('optimizers[0]')}\nscaler.step(optimizers[1])"},
-    ),
-    "still-scaled": (
-        {_STEPS: "scaler.step(optimizers[0])\noptimizers[1].step()"},
-        {_STEPS: "optimizers[0].step()\nscaler.step(optimizers[1])"},
-    ),
+    "bare-step": {_STEP: "scaler.unscale_(optimizer)\noptimizer.step()"},
+    "still-scaled": {
+        f"for optimizer in optimizers:\n    {_STEP}": "scaler.step(optimizers[0])\noptimizers[1].step()"
+    },
     "twice": {_STEP: f"{_STEP}\noptimizer.step()"},
 }
-TWO_TWINS: dict[str, Any] = twins_of(two_steps, _MISTAKES)
 
 
 EXERCISE = Exercise(
@@ -183,7 +107,20 @@ and without its graph.
         "Zero both, one scaled backward, `scaler.step` for each, and one `scaler.update()`.",
     ),
     reference=two_steps,
-    check_answer=_check_two_steps,
+    check_answer=OverCases(
+        two_steps,
+        lambda: [
+            *(_case("none"), _case("none", "none"), _case("first", "none")),
+            *(_case("first"), _case("none", "second")),
+        ],
+        twins_of(two_steps, _MISTAKES),
+        read=_read,
+        look=_look,
+        alike=nearly(1e-3, 1e-5),
+        situation=lambda model, *_: (
+            f"steps in which these parts overflow: {', '.join(model.overflows)}"
+        ),
+    ),
     why="`scaler.step` keeps its books by optimiser, so one part can skip and the other go on. `update()` closes the books of all of them: "
     "after it, a gradient that is still scaled would be divided by another scale.",
     diagnoses={

@@ -15,5 +15,4 @@ def _by_the_formula(states, decay):
     return average
 
 
-WRONG = {}
 RIGHT = {"by the formula": _by_the_formula}

@@ -9,42 +9,41 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from course_lessons.lesson08.prefetch import END, prefetch
+from course_lessons.lesson08.prefetch import prefetch
 from course_lessons.shared.edited import edited
 
+_END = object()
 
-def _prefetch_by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
+
+def _items(batches):
+    try:
+        yield from batches
+        yield _END
+    except OSError as error:
+        yield error
+
+
+def _by_queue(size: Callable[[int], int]) -> Callable[..., Any]:
     """Make a prefetcher of a queue and of a thread that does not notice when the loop is left."""
 
     def prefetch(batches, bound):
         waiting: queue.Queue[Any] = queue.Queue(size(bound))
 
-        def put(item):
-            with suppress(queue.Full):  # so that no test leaves a thread for ever
-                waiting.put(item, timeout=3)
-
         def load():
-            error = None
-            try:
-                for batch in batches:
-                    put((batch, None))
-            except Exception as problem:  # noqa: BLE001  (handed on)
-                error = problem
-            put((END, error))
+            with suppress(queue.Full):  # so that no test leaves a thread for ever
+                for item in _items(batches):
+                    waiting.put(item, timeout=3)
 
         threading.Thread(target=load, daemon=True).start()
-        while True:
-            batch, error = waiting.get()
-            if error is not None:
-                raise error
-            if batch is END:
-                return
+        while (batch := waiting.get()) is not _END:
+            if isinstance(batch, Exception):
+                raise batch
             yield batch
 
     return prefetch
 
 
-def _prefetch_swallowing(batches, bound):
+def _swallowing(batches, bound):
     def whole():
         with suppress(Exception):
             yield from batches
@@ -74,14 +73,14 @@ def _by_thread(batches, bound):
             while room.acquire() and not left.is_set():
                 loaded.put((next(source), None))
         except StopIteration:
-            loaded.put((END, None))
+            loaded.put((_END, None))
         except Exception as error:  # noqa: BLE001
-            loaded.put((END, error))
+            loaded.put((_END, error))
 
     thread = threading.Thread(target=load)
     thread.start()
     try:
-        while (item := loaded.get())[0] is not END:
+        while (item := loaded.get())[0] is not _END:
             room.release()
             yield item[0]
         if item[1] is not None:
@@ -102,11 +101,11 @@ def _pool_let_go(batches, bound):
 
 WRONG = {
     "not-ahead": (_in_line, _one_thread_a_batch),
-    "no-bound": _prefetch_by_queue(lambda bound: 0),
-    "one-more": ({"range(bound)": "range(bound + 1)"}, _prefetch_by_queue(lambda bound: bound)),
-    "error-lost": _prefetch_swallowing,
+    "no-bound": _by_queue(lambda bound: 0),
+    "one-more": ({"range(bound)": "range(bound + 1)"}, _by_queue(lambda bound: bound)),
+    "error-lost": _swallowing,
     "thread-stays": (
-        _prefetch_by_queue(lambda bound: bound - 1 or 1),
+        _by_queue(lambda bound: bound - 1 or 1),
         edited(
             _by_thread,
             {

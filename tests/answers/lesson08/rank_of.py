@@ -24,14 +24,10 @@ def _by_count(environment):
     return (int(there[0]), int(there[1]), int(there[2]))
 
 
-_RETURN = "return tuple(int(environment[name]) for name in names)"
 WRONG = {
     "not-alone": {"len(missing) == len(names)": "False"},
-    "made-up": _with_defaults,
-    "half-set": {"raise ValueError(": "return (-1, -1, -1) or ("},
+    "half-set": (_with_defaults, {"raise ValueError(": "return (-1, -1, -1) or ("}),
     "strings": _as_text,
-    "local-is-rank": {
-        _RETURN: "r, w = (int(environment[n]) for n in names[::2])\nreturn r, r % w, w"
-    },
+    "local-is-rank": {'"RANK", "LOCAL_RANK"': '"RANK", "RANK"'},
 }
 RIGHT = {"by count": _by_count}

@@ -3,7 +3,6 @@
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson08.steady_loop import TWINS, careful_loop
 from course_lessons.shared.edited import edited
 
 
@@ -36,9 +35,10 @@ _SUM = ".sum()\ndel probabilities"
 _READ = ".sum().item()\ndel probabilities"
 _RETURN = "return hits.item()"
 WRONG = {
-    **TWINS,
-    "emptied": careful_loop,
-    "collects": {"del probabilities": "del probabilities\ngc.collect()"},
+    "emptied": {
+        "del probabilities": "torch.get_device_module(device).empty_cache()\ndel probabilities"
+    },
+    "collects": {"del probabilities": "del probabilities\nimport gc\ngc.collect()"},
     "higher-peak": ({"del probabilities": ""}, {"del probabilities": "del x, y, logits, loss"}),
     "grows": {
         "hits = 0": "hits, kept = 0, []",

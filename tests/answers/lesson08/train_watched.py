@@ -43,7 +43,6 @@ WRONG = {
     "reads-each-step": {
         "losses.append(loss.detach())": "losses.append(loss.detach())\nloss.item()"
     },
-    "stops-late": {"step % every": "step % (2 * every)"},
     "changed-input": {"loss.backward()": "loss.backward()\nx.zero_()"},
 }
 RIGHT = {"counter": _by_a_counter, "arrays": _by_arrays}

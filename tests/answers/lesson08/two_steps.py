@@ -1,8 +1,6 @@
-"""Known answers to 08.two_steps: wrong ones by the diagnosis that each must get, and a right one."""
+"""Known answers to 08.two_steps."""
 
 import torch
-
-from course_lessons.lesson08.two_steps import TWO_TWINS
 
 
 def _unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
@@ -18,7 +16,4 @@ def _unscaling_first(model, x, y, loss_fn, optimizers, scaler, dtype):
     return loss.detach().clone()
 
 
-WRONG = {
-    **TWO_TWINS,
-}
 RIGHT = {"unscaling first": _unscaling_first}
