@@ -22,20 +22,10 @@ _RAW = yaml.safe_load(Path(__file__).with_name("practices.yml").read_text(encodi
 
 @dataclass(frozen=True)
 class Practice:
-    """One habit.
+    """One habit: what to do, and where it helps or what it costs.
 
-    Attributes
-    ----------
-    name, when
-        What to do, and where it helps or what it costs.
-    lesson
-        The lesson that builds it.
-    numbers
-        What speaks to it: times as fast, or times less memory.
-    said
-        What is known beside the numbers, with its source.
-    modelled
-        Whether modelled numbers of a T4 are shown, for want of others.
+    ``numbers`` speak to it, times as fast or times less memory; ``said`` is known beside them, with its source.
+    ``modelled`` numbers of a T4 are shown where they are asked for and a GPU has no others.
     """
 
     name: str
@@ -47,7 +37,7 @@ class Practice:
 
     @property
     def found(self) -> list[Found]:
-        """Its numbers: recorded, published and, where they are asked for and a GPU has no other, modelled."""
+        """Its numbers."""
         every = [found for number in self.numbers for found in number.found()]
         real = [f for f in every if f.kind != "modelled"]
         if self.modelled and not any(f.accelerator for f in real):

@@ -6,7 +6,6 @@ import itertools
 import json
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -101,7 +100,8 @@ class Record:
                     "all of it with --again, which keeps the old file under another name, or "
                     "elsewhere with --output FOLDER."
                 )
-            put_aside(path)
+            asides = (path.with_name(f"{path.name}.old{i or ''}") for i in itertools.count())
+            path.rename(next(aside for aside in asides if not aside.exists()))
         else:
             for result in content["results"]:
                 place = key(result["experiment"], result["parameters"], result["device"])
@@ -121,14 +121,7 @@ class Record:
         ------
         RecordError
             Where the file would be refused with these results in it. They are not kept.
-        ValueError
-            Where what is modelled would get among what is recorded, or the other way round.
         """
-        for m in found:
-            if (m.kind == "modelled") != self._modelled:
-                raise ValueError(
-                    f"{m.label} is {m.kind}, on {m.machine}: nothing for {self.path.name}."
-                )
         results = [as_result(m) for m in found]
         if problems := faults(self.path, self._content(results)):
             raise RecordError(problems[0])
@@ -162,18 +155,8 @@ class Record:
         files.write(self.path, json.dumps(content, indent=1) + "\n")
 
 
-def put_aside(path: Path) -> Path:
-    """Give a file a free name beside it, ``….json.old``, and return that."""
-    names = (path.with_name(f"{path.name}.old{i or ''}") for i in itertools.count())
-    aside = next(name for name in names if not name.exists())
-    return path.rename(aside)
-
-
 def _driver() -> str | None:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
