@@ -69,20 +69,8 @@ SIMULATED = "Simulated "
 class Record:
     """One machine's file: what it holds already, and what is added to it, result by result.
 
-    Parameters
-    ----------
-    path
-        The file; it need not exist yet.
-    description
-        The machine, as `machine` describes it.
-    again
-        Whether a file that another version of PyTorch wrote may be put aside, as ``….json.old``.
-
-    Raises
-    ------
-    RecordError
-        Where there is a file that ``record`` did not write, or that another machine or version of
-        PyTorch wrote. It is left as it is.
+    A file that ``record`` did not write, or that another machine or version of PyTorch wrote, is left as it is,
+    with a RecordError; ``again`` puts the second kind aside, as ``….json.old``.
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any], again: bool = False) -> None:
@@ -117,10 +105,7 @@ class Record:
     def add(self, point: Point, found: Sequence[Measurement]) -> None:
         """Keep a point's results, and write the file: an interruption loses nothing that is finished.
 
-        Raises
-        ------
-        RecordError
-            Where the file would be refused with these results in it. They are not kept.
+        Where the file would be refused with them in it, they are not kept: a RecordError.
         """
         results = [as_result(m) for m in found]
         if problems := faults(self.path, self._content(results)):

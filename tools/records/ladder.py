@@ -47,20 +47,11 @@ def tutorial_cnn() -> nn.Module:
 
 @dataclass(frozen=True)
 class Network:
-    """A network, its images and where its ladder begins.
+    """A network, its synthetic images and where its ladder begins.
 
-    Attributes
-    ----------
-    make
-        Makes it.
-    pixels, count
-        The side of its synthetic images, and how many there are: a multiple of each batch.
-    shifted
-        Whether images are shifted by up to four pixels each way and flipped, as well as normalised.
-    small, large, larger
-        The batch of the slow script, the large one on a CPU, and that on an accelerator.
-    accelerator
-        Why it needs an accelerator, if it does.
+    There are ``count`` images, a multiple of each batch; where ``shifted``, by up to four pixels each way and
+    flipped, as well as normalised. ``small`` is the batch of the slow script, ``large`` the large one on a CPU,
+    ``larger`` that on an accelerator. ``accelerator`` says why it needs one, if it does.
     """
 
     make: Callable[[], nn.Module]
