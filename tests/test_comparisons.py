@@ -16,11 +16,6 @@ IN_PROSE = {"NVIDIA H200": "H200", "AMD EPYC, 2 threads": "AMD server CPU"}
 """What a recorded machine is called in a sentence."""
 
 
-def selection(raw):
-    """Return what a side of an entry selects; a list means any of its values."""
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in (raw or {}).items()}
-
-
 def paragraphs(page):
     """Return the paragraphs, list items and table rows of a page or of a lesson's prose, each as one line."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -40,10 +35,10 @@ def contradictions(entry):
         return [f"{entry['page']} no longer says: {said}"]
     ratio = Ratio(
         entry["experiment"],
-        selection(entry["worse"]),
-        selection(entry["better"]),
+        entry["worse"],
+        entry["better"],
         entry.get("quantity", "time"),
-        where=selection(entry.get("where")),
+        where=entry.get("where") or {},
     )
     real = [found for found in ratio.found() if found.kind == "recorded"]
     if not real:

@@ -112,7 +112,7 @@ def test_an_experiment_may_measure_by_itself(define, tmp_path):
 
 
 def test_a_second_run_measures_only_what_is_missing(tmp_path, capsys):
-    run("--only", "launch", "--output", tmp_path)
+    run("--only", "launch", "--note", "a shared machine", "--output", tmp_path)
     before = only_file(tmp_path).read_bytes()
     run("--only", "launch", "--output", tmp_path)
     assert only_file(tmp_path).read_bytes() == before
@@ -120,6 +120,7 @@ def test_a_second_run_measures_only_what_is_missing(tmp_path, capsys):
     run("--only", "copy", "--only", "launch", "--quick", "--output", tmp_path)
     assert results(tmp_path)[0] == json.loads(before)["results"][0]
     assert [result["experiment"] for result in results(tmp_path)] == ["launch", "copy"]
+    assert content(tmp_path)["note"] == "a shared machine"
 
 
 def test_again_replaces_and_keeps_the_rest(tmp_path, monkeypatch):
@@ -156,13 +157,6 @@ def test_an_interruption_loses_nothing_that_is_finished(tmp_path, monkeypatch):
     assert results(tmp_path)[:2] == finished
     assert len(results(tmp_path)) == len(finished) + len(measured) == 5
     assert not list(tmp_path.glob("*.part"))
-
-
-def test_a_note_stays_until_another_is_given(tmp_path):
-    run("--only", "launch", "--note", "a shared machine", "--output", tmp_path)
-    run("--only", "copy", "--quick", "--output", tmp_path)
-    assert content(tmp_path)["note"] == "a shared machine"
-    assert len(results(tmp_path)) == 2
 
 
 def test_switches_and_seed_are_the_same_for_every_experiment(define):
@@ -232,72 +226,51 @@ def test_what_does_not_fit_into_memory_is_left_out(define, error, tmp_path, caps
     assert "huge size 1 on cpu and 1 more: it does not fit into the" in capsys.readouterr().out
 
 
-def test_a_missing_package_is_named_and_the_rest_is_measured(define, tmp_path, capsys):
+def test_what_lacks_a_package_or_declines_a_device_is_left_out(define, tmp_path, capsys):
     def lacking(device):
         """Wait."""
         pytest.fail("it ran")
 
-    define(lacking, needs=("no_such_package",))
-    define(well, needs=("torch",))
-    assert run("--output", tmp_path) == 0
-    assert "lacking on cpu: it needs no_such_package: pip install" in capsys.readouterr().out
-    assert [result["experiment"] for result in results(tmp_path)] == ["well"]
-    run("--list")
-    assert "needs no_such_package (missing: no_such_package)" in capsys.readouterr().out
-
-
-def test_an_experiment_may_decline_a_device(define, tmp_path, capsys):
     def picky(device, size):
+        """Wait."""
         if size == 1:
             raise Unsuitable("a size of 1 says nothing")
         return lambda: None
 
-    define(picky, sweep=[{"size": 1}, {"size": 2}])
+    define(lacking, needs=("no_such_package",))
+    define(picky, sweep=[{"size": 1}, {"size": 2}], needs=("torch",))
     assert run("--output", tmp_path) == 0
-    assert "Left out: picky size 1 on cpu: a size of 1 says nothing." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "lacking on cpu: it needs no_such_package: pip install" in said
+    assert "Left out: picky size 1 on cpu: a size of 1 says nothing." in said
     assert [result["parameters"] for result in results(tmp_path)] == [{"size": 2}]
+    run("--list")
+    assert "needs no_such_package (missing: no_such_package)" in capsys.readouterr().out
 
 
-def test_one_broken_experiment_does_not_lose_the_rest(define, tmp_path, capsys):
+def test_what_fails_or_would_be_refused_does_not_lose_the_rest(define, tmp_path, capsys):
     def broken(device):
         raise RuntimeError("a kernel is wrong\nand more")
 
-    define(broken)
-    define(well)
+    def odd(device):
+        return {"time": Samples([float("nan")])}
+
+    for function in (broken, odd, well):
+        define(function)
     assert run("--output", tmp_path) == 1
     said = capsys.readouterr().out
     assert re.search(
         r"Failed: broken on cpu: RuntimeError: a kernel is wrong \(test_rec.*, line", said
     )
+    assert re.search("Failed: odd on cpu: machine_.* is not a finite number", said)
     assert [result["experiment"] for result in results(tmp_path)] == ["well"]
-
-
-@pytest.mark.parametrize(
-    ("samples", "says"),
-    [
-        (Samples([0.0]), "q1 0 s is not above zero"),
-        (Samples([float("nan")]), "is not a finite number"),
-        (Samples([1.0], "images"), "'images' is not one of"),
-    ],
-)
-def test_what_would_be_refused_is_not_written(define, samples, says, tmp_path, capsys):
-    def odd(device):
-        return {"time": samples}
-
-    define(odd)
-    define(well)
-    assert run("--output", tmp_path) == 1
-    said = capsys.readouterr().out
-    assert "Failed: odd on cpu: machine_" in said and says in said
-    assert [m.experiment for m in evidence.read_records(only_file(tmp_path))] == ["well"]
 
 
 # --- what is refused --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["{", '{"results": [{}]}', "[]", '{"schema": 1, "results": []}'])
-def test_a_file_of_another_kind_is_refused_and_left_alone(text, tmp_path, capsys):
-    path = tmp_path / records.file_name(records.machine([CPU]))
+def test_a_file_of_another_kind_is_refused_and_left_alone(tmp_path, capsys):
+    path, text = tmp_path / records.file_name(records.machine([CPU])), '{"results": [{}]}'
     path.write_text(text, encoding="utf-8")
     assert run("--only", "launch", "--output", tmp_path) == 1
     assert path.read_text(encoding="utf-8") == text

@@ -34,7 +34,7 @@ BEHIND = """\
 # The numbers behind each claim
 
 [What is claimed, and how far it is true](claims.md) has the verdicts in a table, and says what they mean. *Related* numbers, of another task or a CPU,
-are not weighed. `notebooks --fix` writes both pages from [the claims](../course_lessons/shared/claims/listed.py) and
+are not weighed. `notebooks --fix` writes both pages from [the claims](../course_lessons/shared/claims/claims.yml) and
 [the records](../course_lessons/recorded/); no number found is typed by hand.
 """
 

@@ -14,7 +14,6 @@ from .experiments import (
     Point,
     Samples,
     Unsuitable,
-    experiment,
     points,
     run_points,
 )
@@ -28,7 +27,6 @@ __all__ = [
     "Record",
     "Samples",
     "Unsuitable",
-    "experiment",
     "file_name",
     "machine",
     "points",

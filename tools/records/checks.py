@@ -31,13 +31,7 @@ def problems(path: Path) -> list[str]:
 
 
 def checked(path: Path) -> dict[str, Any]:
-    """Return the content of a file that has no problem.
-
-    Raises
-    ------
-    RecordError
-        Where it has one: the message names the first, and says how to see the others.
-    """
+    """Return the content of a file; raise a RecordError where it has a problem, with the first in its message."""
     if found := problems(path):
         more = f" ({len(found) - 1} more: `record --check {path.name}`)" if len(found) > 1 else ""
         raise RecordError(found[0] + more)
@@ -176,17 +170,7 @@ CACHE = 256e6
 
 
 def ceiling(machine: Mapping[str, Any] | None, device: str, matrix_units: bool) -> Ceiling:
-    """Return the most that a device of a machine can do.
-
-    Parameters
-    ----------
-    machine
-        The machine as its file describes it; None for a published number.
-    device
-        The device as the result names it.
-    matrix_units
-        Whether tensor cores, or a CPU's matrix units, may have done the arithmetic.
-    """
+    """Return the most that a device can do, of a machine as its file has it; None is that of a published number."""
     if machine is not None and device.startswith("cpu"):
         cycle = MATRIX_FLOPS_A_CYCLE if matrix_units else FLOPS_A_CYCLE
         cores = machine["cores"]

@@ -131,11 +131,6 @@ def experiment(**how: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     The function takes ``device`` and the parameters, and returns work to time, a function without
     arguments; or it measures by itself and returns `Samples` by quantity, for which it takes the time
     with ``host_clock(device)``. ``how`` are the fields of `Experiment`.
-
-    Raises
-    ------
-    ValueError
-        Where there is an experiment of that name already.
     """
 
     def register(prepare: Callable[..., Any]) -> Callable[..., Any]:
@@ -212,14 +207,10 @@ class LeftOut:
 
 
 def run_points(todo: Sequence[Point]) -> Iterator[tuple[Point, list[Measurement] | LeftOut]]:
-    """Measure point by point.
+    """Measure point by point; yield each with its measurements, or with why there are none.
 
-    Yields
-    ------
-    tuple
-        The point, and its measurements or why there are none. After a point that took too long or did
-        not fit into memory, the larger ones of its sweep are left out. An experiment that fails does
-        not stop the others.
+    After a point that took too long or did not fit into memory, the larger ones of its sweep are left out.
+    An experiment that fails does not stop the others.
     """
     ends: list[tuple[Point, LeftOut]] = []
     for point in todo:
@@ -278,7 +269,8 @@ def _measure(point: Point) -> list[Measurement]:
         times = [once, *(_call(prepared, clock, device)[0] for _ in range(more))]
         timed = _summary(point, "time", Samples(times))
     else:
-        timed = _identify(measure(prepared, point.label, device=device), point)
+        timed = measure(prepared, point.label, device=device)
+        timed = replace(timed, experiment=experiment.name, parameters=dict(point.parameters))
     peak = meter.max_memory_allocated(device) if meter else 0
     return [timed, *([_summary(point, "peak memory", Samples([peak], "B"))] if peak else [])]
 
@@ -286,13 +278,7 @@ def _measure(point: Point) -> list[Measurement]:
 def _call(
     work: Work, clock: Callable[[], float], device: torch.device, limit: float = math.inf
 ) -> tuple[float, float]:
-    """Return how long a call took by the device's clock, and by the wall's.
-
-    Raises
-    ------
-    _TooLong
-        Where the wall's clock says more than ``limit``.
-    """
+    """Return how long a call took by the device's clock, and by the wall's, which has the limit."""
     wall, start = perf_counter(), clock()
     work()
     synchronize(device)
@@ -300,10 +286,6 @@ def _call(
     if took > limit:
         raise _TooLong(f"one call takes {took:.1f} s, and {limit:g} s is the limit")
     return seconds, took
-
-
-def _identify(m: Measurement, point: Point) -> Measurement:
-    return replace(m, experiment=point.experiment.name, parameters=dict(point.parameters))
 
 
 def _summary(point: Point, quantity: str, samples: Samples) -> Measurement:

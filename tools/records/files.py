@@ -6,7 +6,6 @@ import itertools
 import json
 import platform
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -70,20 +69,8 @@ SIMULATED = "Simulated "
 class Record:
     """One machine's file: what it holds already, and what is added to it, result by result.
 
-    Parameters
-    ----------
-    path
-        The file; it need not exist yet.
-    description
-        The machine, as `machine` describes it.
-    again
-        Whether a file that another version of PyTorch wrote may be put aside, as ``….json.old``.
-
-    Raises
-    ------
-    RecordError
-        Where there is a file that ``record`` did not write, or that another machine or version of
-        PyTorch wrote. It is left as it is.
+    A file that ``record`` did not write, or that another machine or version of PyTorch wrote, is left as it is,
+    with a RecordError; ``again`` puts the second kind aside, as ``….json.old``.
     """
 
     def __init__(self, path: Path, description: Mapping[str, Any], again: bool = False) -> None:
@@ -101,7 +88,8 @@ class Record:
                     "all of it with --again, which keeps the old file under another name, or "
                     "elsewhere with --output FOLDER."
                 )
-            put_aside(path)
+            asides = (path.with_name(f"{path.name}.old{i or ''}") for i in itertools.count())
+            path.rename(next(aside for aside in asides if not aside.exists()))
         else:
             for result in content["results"]:
                 place = key(result["experiment"], result["parameters"], result["device"])
@@ -117,18 +105,8 @@ class Record:
     def add(self, point: Point, found: Sequence[Measurement]) -> None:
         """Keep a point's results, and write the file: an interruption loses nothing that is finished.
 
-        Raises
-        ------
-        RecordError
-            Where the file would be refused with these results in it. They are not kept.
-        ValueError
-            Where what is modelled would get among what is recorded, or the other way round.
+        Where the file would be refused with them in it, they are not kept: a RecordError.
         """
-        for m in found:
-            if (m.kind == "modelled") != self._modelled:
-                raise ValueError(
-                    f"{m.label} is {m.kind}, on {m.machine}: nothing for {self.path.name}."
-                )
         results = [as_result(m) for m in found]
         if problems := faults(self.path, self._content(results)):
             raise RecordError(problems[0])
@@ -162,18 +140,8 @@ class Record:
         files.write(self.path, json.dumps(content, indent=1) + "\n")
 
 
-def put_aside(path: Path) -> Path:
-    """Give a file a free name beside it, ``….json.old``, and return that."""
-    names = (path.with_name(f"{path.name}.old{i or ''}") for i in itertools.count())
-    aside = next(name for name in names if not name.exists())
-    return path.rename(aside)
-
-
 def _driver() -> str | None:
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return None
-    command = [tool, "--query-gpu=driver_version", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):

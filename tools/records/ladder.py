@@ -47,20 +47,11 @@ def tutorial_cnn() -> nn.Module:
 
 @dataclass(frozen=True)
 class Network:
-    """A network, its images and where its ladder begins.
+    """A network, its synthetic images and where its ladder begins.
 
-    Attributes
-    ----------
-    make
-        Makes it.
-    pixels, count
-        The side of its synthetic images, and how many there are: a multiple of each batch.
-    shifted
-        Whether images are shifted by up to four pixels each way and flipped, as well as normalised.
-    small, large, larger
-        The batch of the slow script, the large one on a CPU, and that on an accelerator.
-    accelerator
-        Why it needs an accelerator, if it does.
+    There are ``count`` images, a multiple of each batch; where ``shifted``, by up to four pixels each way and
+    flipped, as well as normalised. ``small`` is the batch of the slow script, ``large`` the large one on a CPU,
+    ``larger`` that on an accelerator. ``accelerator`` says why it needs one, if it does.
     """
 
     make: Callable[[], nn.Module]
@@ -149,13 +140,7 @@ def lacks(device: torch.device, rung: str) -> str:
 
 
 def climbed(device: torch.device, rung: str) -> Parts:
-    """Return the loop after a rung, with all those below it that the device has.
-
-    Raises
-    ------
-    Unsuitable
-        Where the device lacks the rung itself.
-    """
+    """Return the loop after a rung, with all those below it that the device has."""
     if why := lacks(device, rung):
         raise Unsuitable(why)
     parts = Parts()
@@ -188,20 +173,7 @@ class Samples(Dataset):
 
 
 def shift(padded: Tensor, side: int) -> Tensor:
-    """Return a window of each image, at a place of its own, every second one flipped.
-
-    Parameters
-    ----------
-    padded
-        Images (n, c, h, w).
-    side
-        Height and width of the windows.
-
-    Returns
-    -------
-    Tensor
-        (n, c, side, side), on the same device.
-    """
+    """Return a window (n, c, side, side) of each image (n, c, h, w), at a place of its own, every second one flipped."""
     n, c, high, wide = padded.shape
     device = padded.device
     top = torch.randint(high - side + 1, (n, 1), device=device)
@@ -289,13 +261,7 @@ def training(
 
 
 def turn(network: str, parts: Parts, device: torch.device) -> Turn:
-    """Return a turn of a loop, in seconds an image.
-
-    Raises
-    ------
-    Unsuitable
-        Where the network needs an accelerator, or cannot be compiled here.
-    """
+    """Return a turn of a loop, in seconds an image."""
     kind = NETWORKS[network]
     if kind.accelerator:
         need_accelerator(device, kind.accelerator)

@@ -45,12 +45,7 @@ def mlp_step(device: torch.device, batch: int, precision: str) -> Work:
 
 
 @experiment(
-    sweep=[
-        *_each((64,), channels_last=False),
-        *_each((64,), channels_last=True),
-        *_each((512,), channels_last=False),
-        *_each((512,), channels_last=True),
-    ],
+    sweep=[p for b in (64, 512) for last in (False, True) for p in _each((b,), channels_last=last)],
     quick=[*_each((64,), channels_last=False), *_each((64,), channels_last=True)],
     seconds=5,
     longest=10.0,

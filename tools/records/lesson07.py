@@ -122,28 +122,10 @@ def make_step(
 ) -> Work:
     """Return one training step of an MLP on random data.
 
-    Parameters
-    ----------
-    device
-        Where it trains.
-    sizes
-        Inputs, hidden layers, classes.
-    batch
-        Samples in a step.
-    load
-        Seconds for which the host is busy with the data of each step.
-    ask
-        Whether the host asks for the norm of each gradient.
-    by_hand
-        Whether GELU is nine small operations, or PyTorch's own.
-    update
-        Options of AdamW that say how it updates: none for PyTorch's default.
-    half
-        Whether it trains in 16 bits: in bfloat16 where there are units for it, else in float16.
-    pieces
-        The pieces of the batch whose gradients are accumulated.
-    times
-        How many times as large to make the batch, and with it the loading.
+    ``sizes`` are inputs, hidden layers and classes. The host is busy for ``load`` seconds with the data of each
+    step, and may ``ask`` for the norm of each gradient. GELU is nine small operations ``by_hand``, else PyTorch's
+    own; ``update`` are options of AdamW; ``half`` is bfloat16 where there are units for it, else float16. The
+    gradients of ``pieces`` of the batch are accumulated; ``times`` makes the batch larger, and the loading.
     """
     net = Mlp(sizes, gelu_by_hand if by_hand else nn.GELU(approximate="tanh")).to(device)
     optimizer = torch.optim.AdamW(net.parameters(), **update)

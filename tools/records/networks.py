@@ -27,13 +27,7 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 def optional(name: str) -> ModuleType:
-    """Import a package that is not the course's own.
-
-    Raises
-    ------
-    Unsuitable
-        Where it is installed and does not load, as when it was built for another PyTorch.
-    """
+    """Import a package that is not the course's own; it may have been built for another PyTorch, and not load."""
     try:
         return importlib.import_module(name)
     except (ImportError, OSError, RuntimeError) as error:
@@ -60,14 +54,7 @@ def bert(size: str) -> nn.Module:
 
 
 def need_precision(device: torch.device, precision: str) -> None:
-    """Refuse a precision that a device does not have.
-
-    Raises
-    ------
-    Unsuitable
-        For TF32 without its units, and for float16 on a CPU. Emulated bfloat16 is not refused: that it
-        is slow is worth a number.
-    """
+    """Refuse a precision that a device does not have; not emulated bfloat16: that it is slow is worth a number."""
     if precision == "tf32" and not abilities(device).tf32:
         raise Unsuitable("it has no TF32 units")
     if precision == "fp16" and device.type == "cpu":
@@ -75,13 +62,7 @@ def need_precision(device: torch.device, precision: str) -> None:
 
 
 def need_accelerator(device: torch.device, why: str) -> None:
-    """Refuse the CPU, and say why.
-
-    Raises
-    ------
-    Unsuitable
-        Where the device is the CPU.
-    """
+    """Refuse the CPU, and say why."""
     if device.type == "cpu":
         raise Unsuitable(f"it needs an accelerator: {why}")
 
@@ -106,19 +87,7 @@ def training_step(
     device: torch.device,
     precision: str = "fp32",
 ) -> Work:
-    """Return one step of training: forward, loss, backward, update.
-
-    Parameters
-    ----------
-    loss_of
-        Runs the model on its batch and returns the loss.
-    optimizer
-        Holds the model's parameters.
-    device
-        Where the model is.
-    precision
-        One of `PRECISIONS`.
-    """
+    """Return one step of training in one of `PRECISIONS`; ``loss_of`` runs the model on its batch."""
     dtype = DTYPES.get(precision)
     # The usual first scale, 2**16, may overflow, and then the first steps change nothing.
     scaler = torch.amp.GradScaler(device.type, init_scale=2.0**10, enabled=precision == "fp16")

@@ -12,7 +12,6 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,34 +26,12 @@ SOURCES = json.loads((Path(__file__).parent / "trace_sources.json").read_text(en
 _KEPT = ("bytes", "stream", "Collective name", "In msg nelems", "dtype", "Group size")
 
 
-@dataclass(frozen=True)
-class Part:
-    """The events of some steps of a trace, and when these begin and end, in microseconds."""
-
-    events: list[dict[str, Any]]
-    begin: Decimal
-    end: Decimal
-
-
 def slim(full: Mapping[str, Any], steps: slice = slice(None)) -> dict[str, Any]:
-    """Return a slimmed copy of a trace.
-
-    Parameters
-    ----------
-    full
-        What the full file holds, its numbers read as `decimal.Decimal` so that no digit is lost.
-    steps
-        Which of the profiler's steps to keep.
-
-    Raises
-    ------
-    ValueError
-        Where the trace has no such steps.
-    """
-    part = cut(full["traceEvents"], steps)
+    """Return a slimmed copy of some steps of a trace, its numbers read as `decimal.Decimal` so that no digit is lost."""
+    inside, origin = cut(full["traceEvents"], steps)
     threads: dict[Any, int] = {}
     events = []
-    for event in part.events:
+    for event in inside:
         on_device = event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
         details = {k: _plain(v) for k, v in event.get("args", {}).items() if k in _KEPT}
         thread = threads.setdefault((on_device, event["tid"]), len(threads))
@@ -63,7 +40,7 @@ def slim(full: Mapping[str, Any], steps: slice = slice(None)) -> dict[str, Any]:
                 "ph": "X",
                 "cat": event["cat"],
                 "name": short(event["name"]) if event["cat"] == "kernel" else event["name"],
-                "ts": _plain(Decimal(event["ts"]) - part.begin),
+                "ts": _plain(Decimal(event["ts"]) - origin),
                 "dur": _plain(Decimal(event["dur"])),
                 "pid": int(on_device),
                 "tid": thread,
@@ -78,8 +55,8 @@ def slim(full: Mapping[str, Any], steps: slice = slice(None)) -> dict[str, Any]:
     return {"displayTimeUnit": "ms", "traceEvents": [*named, *events]}
 
 
-def cut(events: Iterable[dict[str, Any]], steps: slice = slice(None)) -> Part:
-    """Return what the lessons read of some steps: all that begins before their end and ends after their begin."""
+def cut(events: Iterable[dict[str, Any]], steps: slice) -> tuple[list[dict[str, Any]], Decimal]:
+    """Return what the lessons read of some steps, all that begins before their end and ends after their begin, and that begin."""
     taken = list(traces.meant(events))
     kept = sorted((e for e, _, kind in taken if kind == "step"), key=lambda e: Decimal(e["ts"]))
     kept = kept[steps]
@@ -91,7 +68,7 @@ def cut(events: Iterable[dict[str, Any]], steps: slice = slice(None)) -> Part:
         for event, _, kind in taken
         if (event in kept if kind == "step" else _end(event) > begin and Decimal(event["ts"]) < end)
     ]
-    return Part(inside, begin, end)
+    return inside, begin
 
 
 def short(kernel: str) -> str:
@@ -111,13 +88,7 @@ def short(kernel: str) -> str:
 
 
 def figures(trace: traces.Trace) -> dict[str, float]:
-    """Return what is to be the same in the full file and in the slimmed one, of whole steps.
-
-    Parameters
-    ----------
-    trace
-        A trace that has steps. Figures are a step's, times in seconds, `busy` and the like shares.
-    """
+    """Return what is to be the same in the full file and the slimmed one, of a whole step: seconds and shares."""
     steps = trace.whole_steps()
     n = len(steps.steps)
     found = facts_of(steps, n)

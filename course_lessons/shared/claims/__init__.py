@@ -1,18 +1,18 @@
 """What the documents that set the subject claim in numbers, and how far it is true.
 
-``listed.py`` and ``tuning.py`` hold the claims; ``numbers.py`` says how numbers are formed from records, and ``weighing.py`` how they are weighed. The page
-``handbook/claims.md`` and the card in a lesson are made from these and from ``recorded/`` alone.
+``claims.yml`` holds the claims; ``numbers.py`` says how numbers are formed from records, and ``weighing.py``
+how they are weighed. The page ``handbook/claims.md`` and the card in a lesson are made from these and from
+``recorded/`` alone.
 """
 
 from __future__ import annotations
 
 from course_utils.show import show
 
-from .listed import CLAIMS
-from .numbers import Found, Rate, Ratio, Value
-from .weighing import WORDS, Claim, card, weigh
+from .numbers import Found, Ratio, Value
+from .weighing import CLAIMS, WORDS, Claim, card, weigh
 
-__all__ = ["CLAIMS", "WORDS", "Claim", "Found", "Rate", "Ratio", "Value", "card", "claim", "weigh"]
+__all__ = ["CLAIMS", "WORDS", "Claim", "Found", "Ratio", "Value", "card", "claim", "weigh"]
 
 
 def claim(id: str) -> None:

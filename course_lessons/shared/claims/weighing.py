@@ -1,40 +1,30 @@
-"""What a claim is, and how numbers are weighed against it."""
+"""What a claim is, how numbers are weighed against it, and the card that `claim` shows."""
 
 from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from course_language import say, spoken, word
 from course_utils import evidence
 from course_utils.number_format import amount
 from course_utils.show import Bundle, table
 
-from .numbers import Found, Rate, Ratio, Value, on_cpu
+from .numbers import Found, Ratio, Value, numbers, on_cpu
 
+FILE = Path(__file__).with_name("claims.yml")
+TOLD = ("group", "text", "document", "section", "verdict", "short")
+"""The fields of a claim that are shown in the reader's language."""
 WORDS = spoken("Holds", "Depends", "Not seen", "Open")
 """The verdicts, as `weigh` gives them."""
-
 spoken("cores", "images/s")
 MEMORY, ERROR = "memory", "error"
 """Units of claims: of memory that is saved, of an error that is made."""
-
-ONLY_PUBLISHED = frozenset(
-    [
-        "amp_training",
-        "cifar10_training",
-        "cores",
-        "free_gpu_time",
-        "kernels",
-        "loading",
-        "loop_with_copies",
-        "memory_bandwidth",
-        "pure_bf16_training",
-        "training",
-    ]
-)
-"""What others have measured and no command of the course does: `Claim.experiments` leaves it out."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +32,14 @@ class Claim:
     """One claim in numbers, what speaks to it, and the verdict.
 
     ``low`` and ``high`` are what was claimed, in ``unit``: ``"×"`` times as fast; ``"memory"`` times less
-    memory, written as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or ``"error"``. None is an open
-    end. ``tolerance`` is the factor by which a number may miss the range and still count as inside.
-    ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how many: ``{count}``, ``{inside}``; ``word`` must be what `weigh`
-    finds.
+    memory, written, here and in the file, as the share saved; ``"images/s"``, ``"cores"``, ``"h"`` or
+    ``"error"``. None is an open end. ``tolerance`` is the factor by which a number may miss the range and
+    still count as inside. ``verdict`` may hold ``{least}``, ``{most}``, ``{range}``, ``{claimed}``, and how
+    many: ``{count}``, ``{inside}``; ``word`` must be what `weigh` finds. ``gpu`` says whether it is about one.
     """
 
     id: str
+    group: str
     text: str
     quote: str
     document: str
@@ -56,15 +47,13 @@ class Claim:
     low: float | None
     high: float | None
     needs: str
-    numbers: Sequence[Ratio | Rate | Value]
     word: str
     verdict: str
+    short: str
+    numbers: Sequence[Ratio | Value] = ()
     unit: str = "×"
-    short: str = ""
     tolerance: float = 1.15
-    group: str = ""
     gpu: bool = True
-    more: Sequence[str] = ()
 
     @property
     def found(self) -> list[Found]:
@@ -76,8 +65,8 @@ class Claim:
     @property
     def experiments(self) -> list[str]:
         """The experiments that a machine can run for it."""
-        names = [*(number.experiment for number in self.numbers), *self.more]
-        return [name for name in dict.fromkeys(names) if name not in ONLY_PUBLISHED]
+        names = dict.fromkeys(number.experiment for number in self.numbers)
+        return [name for name in names if name not in ONLY_PUBLISHED]
 
     @property
     def command(self) -> str:
@@ -118,6 +107,26 @@ class Claim:
         return self.verdict.format(claimed=self.claimed, **ends)
 
 
+def read(raw: dict[str, Any]) -> tuple[Claim, ...]:
+    """Return the claims of a file like ``claims.yml``."""
+    found = []
+    for group, entries in raw["claims"].items():
+        for entry in entries:
+            low, high = entry.pop("claimed")
+            if entry.get("unit") == MEMORY:
+                low, high = 1 / (1 - low), 1 / (1 - high)
+            entry["numbers"] = numbers(entry.get("numbers", ()))
+            entry["document"] = raw["documents"][entry["document"]]
+            one = Claim(**entry, group=group, low=low, high=high)
+            found.append(replace(one, **{name: say(getattr(one, name)) for name in TOLD}))
+    return tuple(found)
+
+
+_RAW = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+ONLY_PUBLISHED = frozenset(_RAW["only_published"])
+CLAIMS = read(_RAW)
+
+
 def weighed(claim: Claim) -> list[Found]:
     """Return the numbers that decide: recorded or published, and of the thing that was claimed."""
     return [f for f in claim.found if f.weighed and f.kind != "modelled"]
@@ -125,10 +134,9 @@ def weighed(claim: Claim) -> list[Found]:
 
 def weigh(claim: Claim) -> str:
     """Return the verdict that the records give: one of `WORDS`."""
-    values = [f.value for f in weighed(claim)]
-    if not values:
+    inside = [is_inside(claim, f.value) for f in weighed(claim)]
+    if not inside:
         return "Open"
-    inside = [is_inside(claim, value) for value in values]
     if all(inside):
         return "Holds"
     return "Depends" if any(inside) else "Not seen"
@@ -181,15 +189,13 @@ def card(claim: Claim) -> Bundle:
     title = f"Claimed: {claim.text} ({claim.document}, {claim.section})"
     stop = word(". ")
     verdict = f"{say(claim.word)}{stop}{claim.sentence}"
-    todo = f"Not measured yet: needs a GPU. {claim.command}" if claim.lacks_gpu else ""
-    more = (
-        f"Each number with its source: handbook/claims_numbers.md, {claim.short or claim.id}."
-        if rows
-        else ""
-    )
-    all_count = len(weighed(claim)) == len(claim.found)
-    aside = "" if all_count else "The verdict counts no number that is modelled or related."
-    last = [line for line in (aside, todo, more) if line]
+    last = []
+    if len(weighed(claim)) < len(claim.found):
+        last.append("The verdict counts no number that is modelled or related.")
+    if claim.lacks_gpu:
+        last.append(f"Not measured yet: needs a GPU. {claim.command}")
+    if rows:
+        last.append(f"Each number with its source: handbook/claims_numbers.md, {claim.short}.")
     return Bundle(
         text="\n".join(line for line in (title, verdict, text, *last) if line),
         html='<div style="border:1px solid #8888;border-radius:6px;padding:.5em 1em">'

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import datetime as dt
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -22,6 +23,7 @@ from babel.messages.pofile import read_po, write_po
 
 import course_language
 from course_language import AUTHORING, texts
+from course_lessons.shared.claims import weighing
 from course_utils import files
 from course_utils.cli.bootstrap import ROOT
 from course_utils.course import load_course
@@ -39,6 +41,8 @@ _SIMULATED = ("__init__", "backend", "clock", "counters", "elsewhere", "timeline
 _SIMULATED += ("cluster/__init__", "cluster/ranks", "cluster/scheduler")
 """What simgpu says in lessons. Its errors repeat PyTorch's words, and its tools are not a learner's."""
 _TOOLS = tuple(f"{name.replace('.', '/')}.py" for name in AUTHORING)
+_CLAIMED = "course_lessons.shared"
+"""The package whose catalogue has the claims."""
 _PAGES = ("README.md", "colab_links.md", "workshop/*.md", "handbook/*.md", "handbook/errors/*.md")
 _PAGES += ("site/*.md",)
 
@@ -59,7 +63,9 @@ def sources(root: Path = ROOT) -> dict[str, Callable[[], Iterator[Text]]]:
     for path in sorted((root / "notebooks").glob("[0-9][0-9]_*.ipynb")):
         found[f"notebooks/{path.stem}"] = lambda path=path: _notebook(path)
     for name, paths in sorted(_packages(root).items()):
-        found[f"packages/{name}"] = lambda paths=paths: _programs(root, paths)
+        found[f"packages/{name}"] = lambda name=name, paths=paths: itertools.chain(
+            _programs(root, paths), _claims(root) if name == _CLAIMED else ()
+        )
     for pattern in _PAGES:
         for path in sorted(root.glob(pattern)):
             name = path.relative_to(root).as_posix()
@@ -125,6 +131,14 @@ def _published(root: Path) -> Iterator[str]:
     results = json.loads((folder / "published.json").read_text(encoding="utf-8"))["results"]
     yield from (result["parameters"].get("work", "") for result in results)
     yield from (result["device"] for result in results)
+
+
+def _claims(root: Path) -> Iterator[Text]:
+    """Yield what the claims say to a reader."""
+    path = weighing.FILE.relative_to(ROOT).as_posix()
+    for claim in weighing.read(yaml.safe_load((root / path).read_text(encoding="utf-8"))):
+        told = (getattr(claim, name) for name in weighing.TOLD)
+        yield from (Text(text, path) for text in told if texts.reads_as_text(text))
 
 
 def _notebook(path: Path) -> Iterator[Text]:
