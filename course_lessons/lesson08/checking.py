@@ -73,39 +73,3 @@ def combined(
         ):
             made[name] = (*made.get(name, ()), edited(function, {**edits, **more}))
     return made
-
-
-Mistakes = Mapping[str, Mapping[str, tuple[Edits, ...]]]
-"""For each diagnosis, and for each column of a table that the mistake is in, its edits."""
-
-
-def twins_by_column(
-    function: Callable[..., Any],
-    mistakes: Mistakes,
-    tabled: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> dict[str, tuple[Callable[..., Any], ...]]:
-    """Return wrong twins whose tables have nothing but the column that their mistake is in.
-
-    ``tabled`` makes of a function what gives its results as a table: for each row a dict of its columns.
-    """
-
-    def twin(column: str, edits: Edits) -> Callable[..., Any]:
-        table = tabled(edited(function, edits))
-        return lambda *case: {name: {column: row[column]} for name, row in table(*case).items()}
-
-    return {
-        name: tuple(twin(column, edits) for column, some in columns.items() for edits in some)
-        for name, columns in mistakes.items()
-    }
-
-
-def by_columns(alike: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
-    """Compare tables by the columns that both have, value by value with ``alike``."""
-
-    def compared(got: Any, right: Any) -> bool:
-        if not isinstance(right, dict):
-            return alike(got, right)
-        both = got.keys() & right.keys()
-        return bool(both) and all(compared(got[key], right[key]) for key in both)
-
-    return compared
