@@ -59,21 +59,13 @@ RUN = {
         (LESSON, "00_start_here.ipynb#summary", "00_start_here.ipynb#summary"),
         (LESSON, "../README.md#course-map", "index.md#course-map"),
         (LESSON, "../colab_links.md", "colab_links.md"),
-        (LESSON, "../CONTRIBUTING.md#tests", f"{HOME}/CONTRIBUTING.md#tests"),
         (LESSON, "course.yml", f"{HOME}/notebooks/course.yml"),
-        (
-            "handbook/claims.md",
-            "../course_lessons/recorded/",
-            f"{HOME.replace('blob', 'tree')}/course_lessons/recorded",
-        ),
+        ("handbook/claims.md", "../simgpu/", f"{HOME.replace('blob', 'tree')}/simgpu"),
         ("handbook/claims.md", "../images/claims.svg", "../images/claims.svg"),
-        ("site/about.md", "../handbook/claims.md", "handbook/claims.md"),
-        ("site/index.md", "../handbook/fidelity.md", "handbook/fidelity.md"),
         ("site/index.md", "about.md", "about.md"),
         (LESSON, f"{HOME}/handbook/templates.md#a", "handbook/templates.md#a"),
         ("handbook/templates.md", f"{HOME}/handbook/claims.md", "claims.md"),
         ("site/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
-        ("handbook/claims.md", "#claim-amp-speed", "#claim-amp-speed"),
         ("handbook/claims.md", "https://example.org/a.md", "https://example.org/a.md"),
         ("handbook/claims.md", "gone.md", "gone.md"),
     ],
@@ -82,19 +74,10 @@ def test_a_link_leads_to_the_site_or_to_the_repository(at, target, leads_to):
     assert site.page_text(NAMED, f"see [x]({target}).", at, FILES) == f"see [x]({leads_to})."
 
 
-@pytest.mark.parametrize(
-    ("target", "leads_to"),
-    [
-        ("../CONTRIBUTING.md#tests", "x"),
-        ("course.yml", "x"),
-        (site.REPOSITORY, "x"),
-        ("../handbook/templates.md#a", "[x](handbook/templates.md#a)"),
-        ("https://example.org/a.md", "[x](https://example.org/a.md)"),
-    ],
-)
-def test_without_a_name_only_what_is_on_the_site_is_linked(target, leads_to):
-    text = site.page_text(UNNAMED, f"[a](b.ipynb) [x]({target}).", LESSON, [])
-    assert text == f"[a](b.ipynb) {leads_to}."
+def test_without_a_name_only_what_is_on_the_site_is_linked():
+    there = "[a](handbook/templates.md#a) [b](https://example.org/a.md)"
+    text = f"[x](course.yml) [y]({site.REPOSITORY}) {there.replace('(h', '(../h', 1)}"
+    assert site.page_text(UNNAMED, text, LESSON, []) == f"x y {there}"
 
 
 def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
@@ -105,14 +88,11 @@ def test_a_lesson_that_the_site_lacks_is_linked_in_the_repository():
 @pytest.mark.parametrize(
     ("at", "target", "leads_to"),
     [
-        (CHINESE, "00_start_here.ipynb", "00_start_here.ipynb"),
         (CHINESE, "../../handbook/zh/templates.md", "handbook/templates.md"),
         (CHINESE, "../../images/map.svg", "images/map.svg"),
         (CHINESE, "../../README.zh-CN.md#course-map", "site:index.html#course-map"),
         ("handbook/zh/templates.md", "../fidelity.md", "site:../../handbook/fidelity.html"),
         ("handbook/zh/templates.md", "../templates/train_amp.py", "templates/train_amp.py"),
-        ("handbook/zh/templates.md", f"{HOME}/LICENSE", f"{HOME}/LICENSE"),
-        ("site/zh/about.md", site.REPOSITORY, "https://github.com/ada/gpu"),
     ],
 )
 def test_a_chinese_page_leads_to_chinese_pages_and_else_to_english_ones(at, target, leads_to):
@@ -166,13 +146,8 @@ def test_a_page_says_on_what_it_ran_and_leaves_out_what_is_not_for_readers():
     before = copy.deepcopy(nb)
     page = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES)
     assert nb == before
-    assert [cell.id for cell in page.cells] == [
-        "header",
-        "about-run",
-        "setup",
-        "figure",
-        "exercise",
-    ]
+    ids = [cell.id for cell in page.cells]
+    assert ids == ["header", "about-run", "setup", "figure", "exercise"]
     said = page.cells[1].source
     for words in ("2026-11-03", "PyTorch 2.13.0", "NVIDIA H200 on AMD EPYC, 2 cores"):
         assert words in said
@@ -181,10 +156,6 @@ def test_a_page_says_on_what_it_ran_and_leaves_out_what_is_not_for_readers():
         assert words in told
     assert "hide-input" in page.cells[2].metadata.tags
     assert set(page.cells[4].outputs[0].data) == {"text/html", "text/plain"}
-
-
-def test_the_processor_is_named_once_where_it_is_the_device():
-    nb = executed_notebook()
     nb.metadata.course.run |= {"device": "AMD EPYC", "cores": 1}
     said = site.lesson_page(COURSE, nb, "01_devices.ipynb", FILES).cells[1].source
     assert said.count("AMD EPYC") == 1 and "1 core." in said
@@ -193,8 +164,6 @@ def test_the_processor_is_named_once_where_it_is_the_device():
 def test_each_picture_has_its_text():
     nb = executed_notebook()
     assert site.alternatives(nb) == {hashlib.sha256(b"a picture").hexdigest(): "It rises."}
-    nb.cells[2].outputs[0].metadata = {}
-    assert site.alternatives(nb) == {}
 
 
 # --- executed copies --------------------------------------------------------------------------
@@ -224,13 +193,8 @@ def small(tmp_path, monkeypatch):
     def call(device=""):
         return copies.executed_copy(course, lesson, kept, device)
 
-    return SimpleNamespace(
-        call=call,
-        runs=runs,
-        facts=facts,
-        file=tmp_path / "notebooks" / lesson.file,
-        kept=kept / lesson.file,
-    )
+    file = tmp_path / "notebooks" / lesson.file
+    return SimpleNamespace(call=call, runs=runs, facts=facts, file=file, kept=kept / lesson.file)
 
 
 def test_a_lesson_runs_once_and_its_place_is_not_published(small):
@@ -241,6 +205,7 @@ def test_a_lesson_runs_once_and_its_place_is_not_published(small):
     assert first.metadata["course"]["run"]["device"] == "best"
     assert Path(env["COURSE_PROGRESS"]).parent == folder.parent
     assert "COURSE_DEVICE" not in env
+    small.facts["date"] = "2026-11-04"
     assert small.call() == first and len(small.runs) == 1
 
 
@@ -256,13 +221,6 @@ def test_a_lesson_runs_again_where_something_has_changed(small, change):
     small.call("cpu" if change == "device" else "")
     assert len(small.runs) == 2
     assert small.runs[1][1].get("COURSE_DEVICE") == ("cpu" if change == "device" else None)
-
-
-def test_the_next_day_alone_changes_nothing(small):
-    small.call()
-    small.facts["date"] = "2026-11-04"
-    assert small.call().metadata["course"]["run"]["date"] == "2026-11-03"
-    assert len(small.runs) == 1
 
 
 # --- what is wrong with a site ----------------------------------------------------------------
@@ -289,12 +247,7 @@ def pages(tmp_path):
         ('<a href="#nowhere">x</a>', "dead link #nowhere"),
         ('<a href="../other.html">x</a>', "it leads out of the site"),
         ('<img src="p.png">', "picture without alternative text: p.png"),
-        ('<img src="p.png" alt=" ">', "picture without alternative text: p.png"),
         ('<img src="gone.png" alt="x">', "loads what is not there: gone.png"),
-        (
-            '<img src="https://example.org/p.png" alt="x">',
-            "loads from another site: https://example.org",
-        ),
         ('<script src="//cdn.example.org/x.js"></script>', "loads from another site: //cdn"),
         ('<link rel="stylesheet" href="https://x.org/a.css">', "loads from another site"),
     ],
@@ -308,10 +261,6 @@ def test_a_fault_of_a_page_is_named(pages, html, said):
 def test_a_style_that_loads_from_elsewhere_is_named(pages):
     (pages / "a.css").write_text("@import url('https://fonts.example.org/x');", encoding="utf-8")
     assert "a.css: loads from another site" in built_problems(pages)[0]
-
-
-def test_a_folder_without_pages_is_no_site(tmp_path):
-    assert built_problems(tmp_path) == ["There is no page."]
 
 
 # --- the command ------------------------------------------------------------------------------
@@ -447,11 +396,8 @@ def test_colabs_list_becomes_constraints(torch):
         "torch==2.11.0", "cloudpickle==3.1.2", "numpy==2.1.3", "matplotlib==3.10.0", "tqdm==4.67.3",
         "ipython==7.34.0", "pyyaml==6.0.3", "setuptools==75.2.0", "ipykernel==6.17.1", "ipywidgets==7.7.1",
     ]  # fmt: skip
-
-
-def test_a_list_without_torch_is_refused():
     with pytest.raises(ValueError, match="no version of torch"):
-        COLAB_VERSIONS["constraints"](re.sub(r"torch @.*", "", FREEZE))
+        COLAB_VERSIONS["constraints"](FREEZE.replace("torch @", "other @"))
 
 
 def test_colabs_list_covers_what_lessons_may_import():
@@ -467,18 +413,9 @@ def test_colabs_list_covers_what_lessons_may_import():
 RUNNABLE = ("00", "02")  # the others are built as they are stored, without outputs
 WIDTHS = {1280: 900, 390: 844}
 LOOKED_AT = (
-    "index",
-    "00_start_here",
-    "02_moving_data",
-    "08_exercises",
-    "handbook/claims",
-    "handbook/fidelity",
-    "colab_links",
-    "handbook/cheatsheet",
-    "handbook/practices",
-    "zh/index",
-    "zh/02_moving_data",
-)
+    "index", "00_start_here", "02_moving_data", "08_exercises", "handbook/claims", "handbook/fidelity",
+    "colab_links", "handbook/cheatsheet", "handbook/practices", "zh/index", "zh/02_moving_data",
+)  # fmt: skip
 CONTRAST = """
 () => {
   const rgb = text => text.match(/[\\d.]+/g).map(Number);
@@ -510,11 +447,10 @@ def built(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
     notebooks = {}
     for lesson in command.every_lesson(COURSE):
-        notebooks[lesson.file] = (
-            copies.executed_copy(COURSE, lesson, EXECUTED / "site", "sim")
-            if lesson.id in RUNNABLE
-            else read(NOTEBOOKS / lesson.file)
-        )
+        notebooks[lesson.file] = read(NOTEBOOKS / lesson.file)
+        if lesson.id in RUNNABLE:
+            kept = EXECUTED / "site"
+            notebooks[lesson.file] = copies.executed_copy(COURSE, lesson, kept, "sim")
     assert command.build(COURSE, notebooks, folder / "out") == 0
     return folder / "out"
 
@@ -579,11 +515,8 @@ def test_a_reader_finds_the_way(browser, address):
     page.goto(f"{address}/index.html")
     page.get_by_role("table").get_by_role("link", name="01 · Devices").click()
     assert page.url.endswith("/01_devices.html")
-    assert (
-        page.locator("a.prev-page, a.left-prev")
-        .first.get_attribute("href")
-        .endswith("00_start_here.html")
-    )
+    before = page.locator("a.prev-page, a.left-prev").first.get_attribute("href")
+    assert before.endswith("00_start_here.html")
     page.locator("a.next-page, a.right-next").first.click()
     assert page.url.endswith("/02_moving_data.html")
     launch = page.locator(".dropdown-launch-buttons a[href*='colab']")
@@ -633,9 +566,8 @@ def test_every_figure_of_an_executed_lesson_is_described(built):
     texts = set(site.alternatives(nb).values())
     html = (built / "02_moving_data.html").read_text(encoding="utf-8")
     shown = re.findall(r'<img alt="([^"]*)" src="_images/[0-9a-f]{64}\.png"', html)
-    assert len(shown) >= 5 and len(shown) == len(
-        re.findall(r'src="_images/[0-9a-f]{64}\.png"', html)
-    )
+    assert len(shown) >= 5
+    assert len(shown) == len(re.findall(r'src="_images/[0-9a-f]{64}\.png"', html))
     assert {text.split(" ")[0] for text in shown} == {text.split(" ")[0] for text in texts}
 
 

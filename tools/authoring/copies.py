@@ -11,7 +11,6 @@ import re
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -109,22 +108,20 @@ def executed_copies(
     from course_utils import bar
 
     sizes = [len(read(course.path.parent / lesson.file).cells) for lesson in lessons]
-    copies, before = {}, 0
+    copies: dict[str, NotebookNode] = {}
     with bar(total=sum(sizes), bar_format=LINE) as progress:
-        for lesson, size in zip(lessons, sizes, strict=True):
+
+        def on_cell(cell: int) -> None:
+            progress.update(sum(sizes[: len(copies)]) + cell - progress.n)
+
+        for lesson in lessons:
             progress.set_description(lesson.file)
-            on_cell = partial(_on_cell, progress, before)
             try:
                 copies[lesson.file] = executed_copy(course, lesson, KEPT, device, on_cell)
             except AuthoringError as error:
                 raise AuthoringError(f"{lesson.file}: {error}") from None
-            before += size
-            _on_cell(progress, before, 0)
+            on_cell(0)
     return copies
-
-
-def _on_cell(progress: Any, before: int, cell: int) -> None:
-    progress.update(before + cell - progress.n)
 
 
 def _run(nb: NotebookNode, device: str, on_cell: Callable[[int], None]) -> NotebookNode:

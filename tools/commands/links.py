@@ -73,16 +73,16 @@ def move(
 ) -> int:
     """Name the repository, or none, in course.yml, every notebook and every page."""
     from course_utils import exercises, files
+    from course_utils.course import load_course
     from tools.authoring.cells import site
     from tools.authoring.links import moved
     from tools.commands import notebooks
 
-    new_course, texts = moved(course, repository, branch)
-    for path, text in texts.items():
+    for path, text in moved(course, repository, branch).items():
         files.write(path, text)
         print(f"{path.name}: {repository or 'no repository'}, branch {branch}")
-    status = notebooks.fix(new_course, (), exercises_of or exercises.lesson)
-    if ((root := new_course.path.parent.parent) / "course_language").is_dir():
+    status = notebooks.fix(load_course(course.path), (), exercises_of or exercises.lesson)
+    if ((root := course.path.parent.parent) / "course_language").is_dir():
         status = _translations(root) or status
     if repository:
         print(

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,29 +76,32 @@ def main(args: argparse.Namespace) -> int:
         return refuse("There is no clone here: call this from a clone of the course.", 2)
     if args.source and not args.source.is_dir():
         return refuse(f"{args.source} is no folder: name that of the executed lessons.", 2)
-    if args.sheets and importlib.util.find_spec("nbconvert"):
-        return _print_all(args.sheets)
-    if not _replaceable(output):
+    empty = output.is_dir() and not any(output.iterdir())
+    if output.exists() and not empty and not (output / MARK).is_file():
         return refuse(
             f"{args.output} holds something else: name another place with --output FOLDER.", 2
         )
-    if any(importlib.util.find_spec(name) is None for name in PACKAGES):
+    needed = ("nbconvert",) if args.sheets else PACKAGES
+    if any(importlib.util.find_spec(name) is None for name in needed):
         python = bootstrap.prepare("everywhere")
         return bootstrap.hand_over([str(python), "-m", "course_utils", *sys.argv[1:]])
     if args.sheets:
         return _print_all(args.sheets)
     from course_utils.course import load_course
     from tools.authoring.copies import executed_copies
+    from tools.authoring.form import read
 
     try:
         course = load_course()
         lessons = every_lesson(course)
         if args.source:
-            copies = _taken(lessons, args.source)
+            copies = {lesson.file: read(args.source / lesson.file) for lesson in lessons}
         else:
             copies = executed_copies(course, lessons, args.device)
     except ValueError as error:
-        return refuse(error, 2 if args.source else 1)
+        if args.source:
+            return refuse(f"{args.source} lacks an executed lesson: {error}", 2)
+        return refuse(error, 1)
     return build(course, copies, output, visit=args.visit)
 
 
@@ -138,12 +141,9 @@ def build(
                 faults += _sphinx("linkcheck", source, Path(scratch) / "visited" / below)
         if (pages / MARK).is_file():
             faults += built_problems(pages)
-            output.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=output.parent, prefix=".site") as beside:
-                shutil.copytree(pages, new := Path(beside) / "new")
-                if output.exists():
-                    output.rename(Path(beside) / "old")
-                new.rename(output)
+            if output.exists():
+                shutil.rmtree(output)
+            shutil.copytree(pages, output)
             print(f"{len(copies)} lessons: open {output / 'index.html'} in a browser.")
     return refuse("\n".join(faults), 1) if faults else 0
 
@@ -160,13 +160,6 @@ def _print_all(folder: Path) -> int:
         faults += print_sheet(ROOT, page, pdf)
         print(pdf)
     return refuse("\n".join(faults), 1) if faults else 0
-
-
-def _replaceable(output: Path) -> bool:
-    """Return whether nothing is lost with this folder."""
-    if not output.exists() or (output / MARK).is_file():
-        return True
-    return output.is_dir() and not any(output.iterdir())
 
 
 def _sphinx(builder: str, source: Path, output: Path) -> list[str]:
@@ -195,13 +188,3 @@ def every_lesson(course: Course) -> list[Lesson]:
     for name in languages()[1:]:
         lessons += [dataclasses.replace(one, file=f"{name}/{one.file}") for one in course.ready]
     return [lesson for lesson in lessons if (course.path.parent / lesson.file).is_file()]
-
-
-def _taken(lessons: Sequence[Lesson], folder: Path) -> dict[str, NotebookNode]:
-    from course_utils.stubs import AuthoringError
-    from tools.authoring.form import read
-
-    try:
-        return {lesson.file: read(folder / lesson.file) for lesson in lessons}
-    except AuthoringError as error:
-        raise AuthoringError(f"{folder} lacks an executed lesson: {error}") from None
