@@ -54,12 +54,7 @@ _UNWANTED = re.compile(
 def kernel_env(folder: Path, **extra: str) -> dict[str, str]:
     """Return the environment for a kernel: guarded, with nothing of the user's own set-up.
 
-    Parameters
-    ----------
-    folder
-        Where the kernel's progress, settings and refused connections are kept.
-    extra
-        Further variables, such as ``COURSE_DEVICE="cpu"``.
+    Its progress, settings and refused connections are kept in ``folder``; ``extra`` are further variables.
     """
     env = {name: value for name, value in os.environ.items() if not _UNWANTED.match(name)}
     path = [str(GUARD), *filter(None, [env.get("PYTHONPATH")])]
@@ -125,15 +120,9 @@ def notebook(*sources: str) -> NotebookNode:
 
 def execute(nb: NotebookNode, folder: Path, **extra: str) -> NotebookNode:
     """Run a small notebook in a real kernel in ``folder``; an error in a cell is kept as output."""
-    client = nbclient.NotebookClient(
-        nb,
-        timeout=60,
-        kernel_name="python3",
-        allow_errors=True,
-        resources={"metadata": {"path": str(folder)}},
-    )
-    client.execute(env=kernel_env(folder, **extra))
-    return nb
+    where = {"metadata": {"path": str(folder)}}
+    client = nbclient.NotebookClient(nb, timeout=60, allow_errors=True, resources=where)
+    return client.execute(env=kernel_env(folder, **extra))
 
 
 @dataclass
@@ -165,21 +154,14 @@ def nbval(
         raise AssertionError(f"nbval did not run:\n{done.stdout}{done.stderr}")
     found = {path.stem: Nbval() for path in paths}
     for case in ET.parse(xml).iter("testcase"):
-        report = found[_stem(case.attrib["classname"], found)]
+        report = next(found[stem] for stem in found if stem in case.attrib["classname"])
         if len(case) and any(part.tag in ("failure", "error", "skipped") for part in case):
             said = "\n".join(part.text or part.get("message", "") for part in case)
-            report.others.append(f"{case.attrib['name']}:\n{_plain(said)}")
+            plain = re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", said).strip()
+            report.others.append(f"{case.attrib['name']}:\n{plain}")
         else:
             report.passed += 1
     return found
-
-
-def _stem(classname: str, stems: dict[str, Nbval]) -> str:
-    return next(stem for stem in stems if stem in classname)
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m|#x1B\[[0-9;]*m", "", text).strip()
 
 
 def nbval_problems(nb: NotebookNode, found: Nbval) -> Iterator[str]:

@@ -168,18 +168,13 @@ def test_see_leads_to_an_entry():
 # --- the links
 
 
-def bare(nb):
-    nb = copy.deepcopy(nb)
-    for cell in nb.cells:
-        cell.source = glossary.without_links(cell.source)
-    return nb
-
-
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
 def test_first_uses_have_their_links_and_no_word_changes(lesson):
     nb = NOTEBOOK[lesson.id]
     assert list(glossary.glossary_problems(nb, COURSE, lesson)) == []
-    without = bare(nb)
+    without = copy.deepcopy(nb)
+    for cell in without.cells:
+        cell.source = glossary.without_links(cell.source)
     assert glossary.linked(without, COURSE, lesson) == nb
     said = [p.what for p in glossary.glossary_problems(without, COURSE, lesson)]
     assert 3 <= len(said) <= glossary.LINKED
@@ -217,16 +212,9 @@ def written(*sources, lesson="03"):
 @pytest.mark.parametrize(
     "source",
     [
-        "# Pinned memory",
-        "`pinned memory`",
-        "```\npinned memory\n```",
-        "| pinned memory | 3 |",
-        "<b>\npinned memory</b>",
-        "[pinned memory](x.md)",
-        "<code>pinned memory</code> is",
-        "$pinned memory$",
-        "unpinned memory, pinned-memory-like",
-        "a device and a stage",
+        *("# Pinned memory", "`pinned memory`", "```\npinned memory\n```", "| pinned memory | 3 |"),
+        *("<b>\npinned memory</b>", "[pinned memory](x.md)", "<code>pinned memory</code> is"),
+        *("$pinned memory$", "unpinned memory, pinned-memory-like", "a device and a stage"),
     ],
 )
 def test_what_is_no_prose_is_not_linked(source):
@@ -235,11 +223,10 @@ def test_what_is_no_prose_is_not_linked(source):
 
 def test_the_longest_name_is_linked_once_and_its_own_lesson_does_not():
     text = "*Activation checkpointing* is no checkpoint; checkpointing costs time."
-    linked = "*[Activation checkpointing](#activation-checkpointing)* is no checkpoint; checkpointing costs time."
-    assert written(text) == [linked]
-    assert written(text, lesson="06") == [
-        text.replace("no checkpoint;", "no [checkpoint](#checkpoint);")
-    ]
+    name = "Activation checkpointing"
+    assert written(text) == [text.replace(name, f"[{name}](#activation-checkpointing)")]
+    own = text.replace("no checkpoint;", "no [checkpoint](#checkpoint);")
+    assert written(text, lesson="06") == [own]
 
 
 def test_terms_of_later_lessons_come_first_then_the_latest_and_no_cell_is_full_of_them():
@@ -254,10 +241,7 @@ def test_terms_of_later_lessons_come_first_then_the_latest_and_no_cell_is_full_o
 def test_a_link_where_none_belongs_is_taken_away():
     nb = example(f"A [bus](https://example.org/{glossary.PAGE}#bus), and a bus.", "The bus")
     lesson = COURSE.lesson("01")
-    assert [p.what for p in glossary.glossary_problems(nb, COURSE, lesson)] == [
-        "links *bus* to the glossary, by no rule"
-    ]
-    assert [c.source for c in glossary.linked(nb, COURSE, lesson).cells] == [
-        "A bus, and a bus.",
-        "The bus",
-    ]
+    (problem,) = glossary.glossary_problems(nb, COURSE, lesson)
+    assert problem.what == "links *bus* to the glossary, by no rule"
+    without = [cell.source for cell in glossary.linked(nb, COURSE, lesson).cells]
+    assert without == ["A bus, and a bus.", "The bus"]

@@ -15,6 +15,7 @@ import grimp
 import pytest
 from harness import NOTEBOOKS, ROOT
 
+import course_utils
 from course_utils import cli
 
 ROOMS = ("simgpu", "course_utils", "course_lessons", "tools")
@@ -149,15 +150,10 @@ def code_of(notebook: Path) -> str:
 def unreached(graph: grimp.ImportGraph) -> set[str]:
     """Return the modules of the wheel that neither a notebook nor a learner's command comes to."""
     starts = {"course_utils.__main__", "course_utils.session", "course_utils.catchup"}
-    starts |= {
-        f"course_utils.{home}"
-        for home in vars(sys.modules["course_utils"])["_HOME"].values()
-        if home
-    }
+    starts |= {f"course_utils.{home}" for home in course_utils._HOME.values() if home}
     starts |= {cli.module_of(n).__name__ for n in cli.COMMANDS if n not in cli.FOR_MAINTAINERS}
-    starts |= {
-        m for m in graph.modules if re.fullmatch(r"course_lessons\.lesson\d\d\.exercises", m)
-    }
+    exercises = re.compile(r"course_lessons\.lesson\d\d\.exercises")
+    starts |= {m for m in graph.modules if exercises.fullmatch(m)}
     for notebook in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"):
         starts |= set(named_by(code_of(notebook)))
     starts |= {"course_lessons.shared.launch.agent"}  # torchrun's own process, called by its name
@@ -181,12 +177,8 @@ def test_every_module_of_the_wheel_is_reached(graph):
 
 def test_a_notebook_reaches_its_own_lesson_only():
     for notebook in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"):
-        others = {
-            name
-            for name in named_by(code_of(notebook))
-            if re.match(rf"course_lessons\.lesson(?!{notebook.name[:2]})", name)
-            or name.startswith("tools")
-        }
+        strange = re.compile(rf"course_lessons\.lesson(?!{notebook.name[:2]})|tools")
+        others = {name for name in named_by(code_of(notebook)) if strange.match(name)}
         assert not others, f"{notebook.name}: {others}"
 
 
@@ -229,18 +221,10 @@ def test_no_module_takes_another_ones_private_names():
 def rooms_on_the_map() -> set[str]:
     """Return what CONTRIBUTING's map names, as paths."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    block = text.split("```")[1]
     found, folder = set(), ""
-    for line in block.splitlines():
-        match = re.match(r"( *)([\w./]+)", line)
-        if match is None:
-            continue
-        name = match[2]
-        if match[1]:
-            found.add(folder + name)
-        else:
-            folder = name
-            found.add(name)
+    for indent, name in re.findall(r"(?m)^( *)([\w./]+)", text.split("```")[1]):
+        found.add(folder + name if indent else name)
+        folder = folder if indent else name
     return found
 
 

@@ -1,6 +1,7 @@
 """Predict first: what a learner types, what comes back, and what is kept."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +9,7 @@ import pytest
 from harness import execute, notebook
 
 from course_utils import course_map, predict, predictions, progress_file, todo
-from course_utils.predictions import Found, figure, score
+from course_utils.predictions import Found, score
 from course_utils.timing import Measurement
 from tools.authoring.anatomy import anatomy_problems
 
@@ -63,15 +64,12 @@ class Odd:
     ("guess", "says"),
     [
         (["4x"], "'4x' is a text"),
-        (["4"], "'4' is a text"),
         ([None], "None is no number"),
         ([lambda: 4], "a function is no number"),
         ([float("nan")], "nan is no finite number"),
-        ([float("inf")], "inf is no finite number"),
         ([-3], "-3 is negative"),
         ([[1, 2]], "[1, 2] is no number"),
         ([True], "True is no number"),
-        ([3 + 2j], "is no number"),
         ([10**400], "is no number"),
         ([Odd()], "is no number"),
         ([0, 5], "a decimal point is a point"),
@@ -102,22 +100,19 @@ def test_the_newest_guess_before_the_answer_counts(capsys):
     predict("04.x", "5x", unit="×")
     assert "Until then 4× stands" in capsys.readouterr().out
     made.reveal(4)
-    assert "Close" in capsys.readouterr().out
+    predict("04.x", 4, unit="×").reveal(4)  # the same cells again
+    out = capsys.readouterr().out
+    assert out.count("Close") == 2 and "already" not in out
     assert [line["guess"] for line in kept()] == [4.0]
-
-
-def test_todo_put_back_takes_the_guess_back(capsys):
-    predict("04.x", 10, unit="×")
-    predict("04.x", todo(), unit="×").reveal(4)
+    predict("04.y", 10, unit="×")
+    predict("04.y", todo(), unit="×").reveal(4)  # takes it back
     assert "You made no prediction" in capsys.readouterr().out
 
 
 def test_a_guess_after_the_answer_does_not_count(capsys):
     predict("04.x", 10, unit="×").reveal(4)
     again = predict("04.x", 4, unit="×")
-    assert (
-        "seen the answer already, so your first prediction, 10×, stays" in capsys.readouterr().out
-    )
+    assert "the answer already, so your first prediction, 10×, stays" in capsys.readouterr().out
     again.reveal(4.05)
     assert "You predicted 10×. Found: 4.05×." in capsys.readouterr().out
     assert [line["guess"] for line in kept()] == [10.0]
@@ -126,15 +121,6 @@ def test_a_guess_after_the_answer_does_not_count(capsys):
     predict("04.y", 4).reveal(4)
     out = capsys.readouterr().out
     assert "this guess does not count" in out and "Close" not in out
-    assert len(kept()) == 1
-
-
-def test_running_the_same_cells_again_scolds_nobody(capsys):
-    predict("04.x", 4).reveal(4)
-    capsys.readouterr()
-    predict("04.x", 4).reveal(4)
-    out = capsys.readouterr().out
-    assert "already" not in out and out.count("Close") == 1
     assert len(kept()) == 1
 
 
@@ -169,10 +155,8 @@ def test_scores(unit, guess, low, high, verdict, says):
 def test_measurements_bring_their_range_kind_and_unit(capsys):
     predict("04.t", 2, unit="ms").reveal(measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled"))
     out = capsys.readouterr().out
-    low, high = (
-        figure(end * 1e3) for end in measurement(2e-3, 1.9e-3, 2.2e-3, kind="modelled").ends
-    )
-    assert f"Found: 2 ms ({low} to {high}), modelled." in out and "Inside" in out
+    low, high = re.search(r"Found: 2 ms \((\S+) to (\S+)\), modelled\.", out).groups()
+    assert "Inside" in out
     assert float(low) < 1.9 and float(high) > 2.2, "where real cards would be"
     several = [measurement(1e-3, 0.9e-3, 1.1e-3), measurement(4e-3, 3e-3, 5e-3)]
     predict("04.r", 2, unit="ms").reveal(several)
@@ -181,9 +165,8 @@ def test_measurements_bring_their_range_kind_and_unit(capsys):
     assert "Found: 64 MiB" in capsys.readouterr().out
     predict("04.a", 97, unit="%").reveal(measurement(0.97, 0.96, 0.98, unit="1"))
     assert "Found: 97 % (96 to 98)" in capsys.readouterr().out
-    predict("04.p", 65, unit="TFLOP/s").reveal(
-        measurement(65e12, None, None, "FLOP/s", "published")
-    )
+    rate = measurement(65e12, None, None, "FLOP/s", "published")
+    predict("04.p", 65, unit="TFLOP/s").reveal(rate)
     assert "Found: 65 TFLOP/s, published." in capsys.readouterr().out
 
 
@@ -272,8 +255,6 @@ def test_after_a_restart_the_guess_on_file_is_found(monkeypatch, capsys):
 
 
 def test_the_picture_holds_guess_and_range_in_the_right_order():
-    import re
-
     text = predictions.scale(100, Found(4, 3, 5), "×")
     rect = float(re.search(r'<rect x="([\d.]+)', text)[1])
     guess = float(re.search(r'<path d="M([\d.]+)', text)[1])

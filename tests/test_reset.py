@@ -53,43 +53,26 @@ def everything(folder):
 @pytest.fixture
 def course(tmp_path):
     """A clone that can reset its lessons: the notebooks, and the code that a reset needs."""
-    names = (
-        "__init__.py",
-        "__main__.py",
-        "course.py",
-        "files.py",
-        "set_aside.py",
-        "this_machine.py",
-        "cli",
-    )
-    for name in names:
-        source, target = ROOT / "course_utils" / name, tmp_path / "course_utils" / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            target.parent.mkdir(exist_ok=True)
-            shutil.copy(source, target)
+    package = tmp_path / "course_utils"
+    package.mkdir()
+    for name in ("__init__", "__main__", "course", "files", "set_aside", "this_machine"):
+        shutil.copy(ROOT / "course_utils" / f"{name}.py", package)
+    shutil.copytree(ROOT / "course_utils" / "cli", package / "cli")
     shutil.copytree(ROOT / "course_language", tmp_path / "course_language")
     (tmp_path / "notebooks").mkdir()
     for path in [NOTEBOOKS / "course.yml", *NOTEBOOKS.glob("0[01]_*.ipynb")]:
         if not is_dated(path.name):
             shutil.copy(path, tmp_path / "notebooks")
     shutil.copy(ROOT / ".gitignore", tmp_path)
-    git(tmp_path, "init", "-q", "-b", "main")
-    git(tmp_path, "add", "-A")
-    git(tmp_path, "commit", "-qm", "one")
+    for words in ("init -q -b main", "add -A", "commit -qm one"):
+        git(tmp_path, *words.split())
     return tmp_path
 
 
 def call(folder, *words):
     env = {name: text for name, text in os.environ.items() if not name.startswith("PYTHON")}
-    done = subprocess.run(
-        [sys.executable, "-m", "course_utils", *words],
-        cwd=folder,
-        env=env,
-        capture_output=True,
-        encoding="utf-8",
-    )
+    command = [sys.executable, "-m", "course_utils", *words]
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, encoding="utf-8")
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
 
@@ -263,14 +246,8 @@ def test_a_notebook_that_both_sides_made_or_one_took_away(home, clone, capsys):
     git(clone, "add", "notebooks/03_new.ipynb")
     write(clone, "notebooks/02_moving.ipynb", "mine\n")
     (clone / "notebooks" / LESSON).unlink()
-    publish(
-        home,
-        {
-            "notebooks/03_new.ipynb": "lesson 3\n",
-            "notebooks/02_moving.ipynb": None,
-            f"notebooks/{LESSON}": "newer\n",
-        },
-    )
+    news = {"notebooks/03_new.ipynb": "lesson 3\n", "notebooks/02_moving.ipynb": None}
+    publish(home, news | {f"notebooks/{LESSON}": "newer\n"})
     out = bring(clone, capsys)
     assert read(clone, "notebooks/03_new.ipynb") == "lesson 3\n"
     assert read(clone, f"notebooks/03_new_mine_{TODAY}.ipynb") == "my lesson 3\n"
@@ -367,9 +344,8 @@ def test_nbgitpuller_keeps_the_learners_cells_and_brings_the_others(home, tmp_pa
     folder = tmp_path / "student"
     monkeypatch.chdir(tmp_path)
     pull()
-    both, one = [
-        i for i, cell in enumerate(mine.cells) if "exercise" in cell.metadata.get("tags", ())
-    ][:2]
+    exercises = [i for i, c in enumerate(mine.cells) if "exercise" in c.metadata.get("tags", ())]
+    both, one = exercises[:2]
     mine.cells[both].source += "\nmine = 1"
     theirs.cells[both].source += "\ntheirs = 1"
     mine.cells[one].source += "\nmine = 2"
@@ -380,9 +356,7 @@ def test_nbgitpuller_keeps_the_learners_cells_and_brings_the_others(home, tmp_pa
     pull()
     merged = nbformat.read(path, as_version=4)
     nbformat.validate(merged)
-    assert merged.cells[both].source == mine.cells[both].source, (
-        "a cell of both sides: the learner's"
-    )
+    assert merged.cells[both].source == mine.cells[both].source, "of both sides: the learner's"
     assert merged.cells[one].source == mine.cells[one].source
     assert merged.cells[0].source.endswith("News.")
 

@@ -384,13 +384,16 @@ def test_a_sharded_model_is_killed_goes_on_and_loads_at_one_and_four_ranks(tmp_p
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ranks", [1, 3])
-def test_what_two_ranks_saved_another_number_takes_and_counts_each_sample_once(ranks, tmp_path):
-    said = Run(tmp_path, "train_ddp", "--epochs", 1, ranks=2).end()
+def test_what_two_ranks_saved_another_number_takes_and_counts_each_sample_once(tmp_path):
+    two = tmp_path / "2"
+    two.mkdir()
+    said = Run(two, "train_ddp", "--epochs", 1, ranks=2).end()
     still = changed(tmp_path, "train_ddp", STILL)
-    found = Run(tmp_path, "", "--epochs", 2, ranks=ranks, program=still).end()
-    assert f"training on {ranks} x cpu, 1 epochs are done" in found
-    assert accuracies(found) == accuracies(said)
+    for ranks in (1, 3):
+        folder = shutil.copytree(two, tmp_path / str(ranks))
+        found = Run(folder, "", "--epochs", 2, ranks=ranks, program=still).end()
+        assert f"training on {ranks} x cpu, 1 epochs are done" in found
+        assert accuracies(found) == accuracies(said)
 
 
 @pytest.mark.slow
@@ -614,7 +617,7 @@ def test_rank_0_alone_says_what_is_wrong_on_all_ranks(name, wrong, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["train_resume", *SEVERAL])
+@pytest.mark.parametrize("name", ["train_resume", "train_fsdp"])
 def test_a_checkpoint_of_other_arguments_is_refused_and_epochs_may_change(name, tmp_path):
     ranks, cpu = (2, ()) if name in SEVERAL else (0, ("--device", "cpu"))
     said = Run(tmp_path, name, *cpu, "--epochs", 1, "--lr", 0.002, ranks=ranks).end()
@@ -629,13 +632,6 @@ def test_a_checkpoint_of_other_arguments_is_refused_and_epochs_may_change(name, 
     assert "Nothing is left to train" in said
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["train_amp", "train_accumulate"])
-def test_clipping_at_0_is_off(name, tmp_path):
-    said = Run(tmp_path, name, "--device", "cpu", "--epochs", 2, "--clip", 0).end()
-    assert accuracies(said)[-1] > 60
-
-
 TWO_GROUPS = (
     "torch.optim.AdamW(model.parameters(), lr=args.lr)",
     "torch.optim.AdamW([{'params': [p for p in model.parameters() if p.ndim > 1], 'lr': 0.004},"
@@ -647,15 +643,6 @@ SHOWN = (
 )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*ONE, *SEVERAL])
-def test_the_rates_of_all_groups_follow_the_schedule(name, tmp_path):
-    program = changed(tmp_path, name, TWO_GROUPS, SHOWN)
-    words = ("--epochs", 2, "--batch-size", 500)
-    said = Run(tmp_path, "", *words, ranks=int(name in SEVERAL), program=program).end()
-    assert re.findall(r"rates .*", said) == ["rates [0.004, 0.001]", "rates [0.002, 0.0005]"]
-
-
 JUDGED = (
     "    for epoch in range(",
     "    evaluate(model, test_loader, device{})\n    for epoch in range(",
@@ -664,13 +651,19 @@ JUDGED = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*ONE, *SEVERAL])
-def test_a_model_may_be_judged_before_the_first_step(name, tmp_path):
-    """A sharded one could not be trained after it, once."""
-    old, new = JUDGED
-    new = new.format(", dtype" if name in ("train_amp", "train_accumulate") else "")
-    program = changed(tmp_path, name, (old, new))
+def test_the_rates_of_all_groups_follow_the_schedule_of_a_model_that_was_judged_before(
+    name, tmp_path
+):
+    """A sharded model could not be trained after its judgement, once; clipping at 0 is off."""
+    has_clip = name in ("train_amp", "train_accumulate")
+    judged = JUDGED[0], JUDGED[1].format(", dtype" if has_clip else "")
+    program = changed(tmp_path, name, TWO_GROUPS, SHOWN, judged)
+    words = ("--epochs", 2, "--batch-size", 500, *(["--clip", 0] if has_clip else []))
     ranks = 2 if name in SEVERAL else 0
-    assert accuracies(Run(tmp_path, "", "--epochs", 1, ranks=ranks, program=program).end())
+    said = Run(tmp_path, "", *words, ranks=ranks, program=program).end()
+    rates = re.findall(r"rates .*", said)
+    assert sorted(set(rates)) == ["rates [0.002, 0.0005]", "rates [0.004, 0.001]"]
+    assert len(rates) == 2 * max(ranks, 1) and accuracies(said)[-1] > 30
 
 
 @pytest.mark.slow
@@ -732,9 +725,7 @@ INIT = """
         ("", "order, place, scale, used"),
         (INIT, ""),
         (INIT.replace("nn.init.normal_(self.place)", "self.place.to_local()[:2] = 0"), "place"),
-        (INIT.replace("self.order = torch.arange(8)", "pass"), "order"),
         (INIT.replace("self.order = torch.arange(8)", "self.order[:4] = 0"), "order"),
-        (INIT.replace("self.used.fill_(True)", "pass"), "used"),
         (INIT.replace("part._reset_parameters()", "pass"), "layers.0.self_attn.in_proj_bias, "),
     ],
 )

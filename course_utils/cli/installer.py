@@ -27,6 +27,8 @@ PIP_TO_UV = {
     "trusted-host": "UV_INSECURE_HOST",
     "cert": "SSL_CERT_FILE",
     "proxy": "HTTPS_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
     "no-index": "",  # an option of uv without a variable
 }
 # uv's variables that could lead it to another Python, project or build.

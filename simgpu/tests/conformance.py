@@ -9,27 +9,21 @@ of the report.
 from __future__ import annotations
 
 import argparse
-import difflib
-import json
 import math
 import multiprocessing
-import platform
 import queue
 import random
 import sys
-import time
 import types
 import unittest
 import warnings
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,28 +68,16 @@ SAMPLE = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one operator or module.
-
-    Attributes
-    ----------
-    name
-        As PyTorch's database has it.
-    verdict
-        ``equal`` (bit for bit), ``close`` (but for rounding), ``differs``, ``raises``, ``crashes``,
-        ``hangs``, or ``not run`` where the CPU itself runs no sample of it.
-    samples
-        How many samples the CPU ran.
-    message
-        The first sample that is not equal, and why.
-    seconds
-        Time it took.
-    """
+    """What came of one operator or module."""
 
     name: str
     verdict: str
+    """``equal`` (bit for bit), ``close`` (but for rounding), ``differs``, ``raises``, ``crashes``, ``hangs``, or
+    ``not run`` where the CPU itself runs no sample of it."""
     samples: int = 0
+    """How many the CPU ran."""
     message: str = ""
-    seconds: float = 0.0
+    """The first sample that is not equal, and why."""
 
     @property
     def good(self) -> bool:
@@ -121,11 +103,7 @@ class Trial:
 
 
 def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
-    """Run every sample on the CPU and on the device under test, and compare.
-
-    The outcome is the worst of all samples, with the first message of that kind.
-    """
-    started = time.perf_counter()
+    """Run every sample on the CPU and on the device under test; the outcome is the worst of all."""
     ran = 0
     verdict, message, refused = "equal", "", ""
     for trial in trials:
@@ -145,7 +123,7 @@ def judge(name: str, trials: Iterable[Trial], device: str = "sim") -> Outcome:
             break
     if not ran and verdict == "equal":
         verdict, message = "not run", refused or "there is no sample"
-    return Outcome(name, verdict, ran, message, round(time.perf_counter() - started, 3))
+    return Outcome(name, verdict, ran, message)
 
 
 def _attempt(trial: Trial, device: str) -> dict[str, Any]:
@@ -203,36 +181,22 @@ def _compare(
 def difference(
     wanted: Any, got: Any, device: str, *, exact: bool = True, values: bool = True
 ) -> str:
-    """Say how results of a device differ from what the CPU returned.
+    """Say in one line how results of a device differ from the CPU's; nothing where they do not.
 
-    Parameters
-    ----------
-    wanted
-        What the CPU returned: tensors and plain values in tuples, lists and dicts.
-    got
-        What the device returned.
-    device
-        Type of the device that the tensors must lie on.
-    exact
-        Bit for bit; False allows the rounding that ``torch.testing.assert_close`` allows.
-    values
-        Whether the values of tensors count; False compares structure, shape, dtype and device.
-
-    Returns
-    -------
-    str
-        The first difference, in one line; empty where there is none.
+    Unless ``exact``, the rounding that ``torch.testing.assert_close`` allows is no difference. Unless ``values``,
+    structure, shape, dtype and device are compared, and no numbers.
     """
     wanted_leaves, wanted_structure = pytree.tree_flatten(wanted)
     got_leaves, got_structure = pytree.tree_flatten(got)
     if wanted_structure != got_structure:
         return f"the structure is {got_structure}, not {wanted_structure}"
     for a, b in zip(wanted_leaves, got_leaves, strict=True):
-        if not isinstance(a, torch.Tensor):
-            found = _plain_difference(a, b, device)
-        else:
-            found = _tensor_difference(a, b, device, exact, values)
-        if found:
+        tensor = isinstance(a, torch.Tensor)
+        if found := (
+            _tensor_difference(a, b, device, exact, values)
+            if tensor
+            else _plain_difference(a, b, device)
+        ):
             return found
     return ""
 
@@ -452,14 +416,9 @@ def work(connection: Any) -> None:
 
 
 class Worker:
-    """A process that judges one case at a time, and is replaced when it dies or takes too long.
+    """A process that judges one case at a time, and is replaced when it dies or takes longer than ``limit``.
 
-    Parameters
-    ----------
-    target
-        What runs in the process, with its end of a connection: see ``work``.
-    limit
-        Seconds for one case.
+    ``target`` runs in it, with its end of a connection: see ``work``.
     """
 
     def __init__(self, target: Callable[[Any], None] = work, limit: float = LIMIT) -> None:
@@ -476,18 +435,13 @@ class Worker:
         self._process = context.Process(target=self._target, args=(theirs,), daemon=True)
         self._process.start()
         theirs.close()
-        try:
-            if not self._connection.poll(START):
-                raise TimeoutError
-            self.names = self._connection.recv()
-        except (EOFError, OSError) as error:
-            self.stop()
-            raise RuntimeError("A worker stopped before its first case; see above why.") from error
+        if not self._connection.poll(START):
+            raise TimeoutError("A worker did not come to its first case.")
+        self.names = self._connection.recv()
 
     def judge(self, name: str) -> Outcome:
         """Judge one case; one that takes the process down is an outcome, too."""
         self.start()
-        started = time.perf_counter()
         try:
             self._connection.send(name)
             if self._connection.poll(self._limit):
@@ -497,10 +451,9 @@ class Worker:
             self._process.join(5)
             verdict, message = "crashes", f"the process ended with {self._process.exitcode}"
         self.stop()
-        return Outcome(name, verdict, 0, message, round(time.perf_counter() - started, 3))
+        return Outcome(name, verdict, 0, message)
 
     def stop(self) -> None:
-        """End the process."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -509,10 +462,7 @@ class Worker:
 
 
 def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
-    """Judge cases, as many at a time as there are workers, and say on a terminal how far it is.
-
-    The outcomes are in the order of the names; the caller stops the workers.
-    """
+    """Judge cases in the order of their names, as many at a time as there are workers."""
     idle: queue.Queue[Worker] = queue.Queue()
     for worker in workers:
         idle.put(worker)
@@ -529,71 +479,49 @@ def run(names: Sequence[str], workers: Sequence[Worker]) -> list[Outcome]:
         for outcome in pool.map(one, names):
             outcomes.append(outcome)
             if sys.stderr.isatty():
-                done = f"\r{len(outcomes)} of {len(names)}"
-                print(done, end="", file=sys.stderr, flush=True)
+                print(f"\r{len(outcomes)} of {len(names)}", end="", file=sys.stderr, flush=True)
     return outcomes
 
 
 # ---------------------------------------------------------------------------- report
 
 
-def share(outcomes: Iterable[Outcome]) -> float:
-    """Return the percentage that is equal of what the CPU runs; 100 where it runs none."""
+def passed(outcomes: Sequence[Outcome]) -> bool:
+    """Whether the goal is reached, and every exception has its reason in ``REASONS``."""
+    bad = [o for o in _run_ones(outcomes) if not o.good]
+    return _share(outcomes) >= GOAL and all(o.name in REASONS for o in bad)
+
+
+def _share(outcomes: Sequence[Outcome]) -> float:
+    """Return the percentage that is equal of what the CPU runs."""
     ran = _run_ones(outcomes)
     return 100 * sum(outcome.good for outcome in ran) / len(ran) if ran else 100.0
 
 
-def _run_ones(outcomes: Iterable[Outcome]) -> list[Outcome]:
+def _run_ones(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.verdict != "not run"]
-
-
-def passed(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the goal is reached, and every exception has its reason in ``REASONS``."""
-    return share(outcomes) >= GOAL and all(o.good or o.name in REASONS for o in _run_ones(outcomes))
 
 
 def report(family: str, outcomes: Sequence[Outcome]) -> str:
     """Return the summary of operators or of modules, as text."""
-    counts = Counter(outcome.verdict for outcome in outcomes)
-    good = counts["equal"] + counts["close"]
+    ran = _run_ones(outcomes)
     samples = sum(outcome.samples for outcome in outcomes)
     lines = [
-        f"{family}: {len(_run_ones(outcomes))} of {len(outcomes)} run on the CPU ({samples} samples), "
-        f"{good} equal = {share(outcomes):.2f} % (the goal is {GOAL} %)"
+        f"{family}: {len(ran)} of {len(outcomes)} run on the CPU ({samples} samples), "
+        f"{sum(o.good for o in ran)} equal = {_share(outcomes):.2f} % (the goal is {GOAL} %)"
     ]
-    lines += [
-        f"  {o.verdict:<8} {o.name}: {o.message}\n"
-        f"           {REASONS.get(o.name, 'no reason on record')}"
-        for o in _run_ones(outcomes)
-        if not o.good
-    ]
+    for o in ran:
+        if not o.good:
+            reason = REASONS.get(o.name, "no reason on record")
+            lines.append(f"  {o.verdict:<8} {o.name}: {o.message}\n           {reason}")
     told = {"close": "equal but for rounding", "not run": "do not run on the CPU"}
     for verdict, text in told.items():
         names = [outcome.name for outcome in outcomes if outcome.verdict == verdict]
         if names:
             lines.append(f"  {text} ({len(names)}): {', '.join(names)}")
-    healed = [o.name for o in outcomes if o.good and o.name in REASONS]
-    if healed:
+    if healed := [o.name for o in outcomes if o.good and o.name in REASONS]:
         lines.append(f"  no longer an exception: {', '.join(healed)}")
     return "\n".join(lines)
-
-
-def _select(known: dict[str, list[str]], args: argparse.Namespace) -> dict[str, list[str]]:
-    """Return the cases that the command line asks for, by family."""
-    wanted = {
-        family: names for family, names in known.items() if not args.family or args.family == family
-    }
-    if args.sample:
-        wanted = {family: [n for n in names if _in_sample(n)] for family, names in wanted.items()}
-    if args.only:
-        everything = [name for names in wanted.values() for name in names]
-        for name in args.only:
-            if name not in everything:
-                close = difflib.get_close_matches(name, everything, n=3)
-                hint = f" Did you mean {' or '.join(close)}?" if close else ""
-                raise SystemExit(f"There is no operator or module {name} here.{hint}")
-        wanted = {family: [n for n in names if n in args.only] for family, names in wanted.items()}
-    return {family: names for family, names in wanted.items() if names}
 
 
 def _in_sample(name: str) -> bool:
@@ -604,50 +532,30 @@ def _in_sample(name: str) -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; 1 below the goal, or where a difference has no reason on record."""
     parser = argparse.ArgumentParser(prog="python -m simgpu.tests.conformance", description=__doc__)
-    only = parser.add_mutually_exclusive_group()
-    for option, family in (("--ops", "operators"), ("--modules", "modules")):
-        choice = {"dest": "family", "action": "store_const", "const": family}
-        only.add_argument(option, **choice, help=f"{family} only")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these operators or modules only")
     parser.add_argument("--sample", action="store_true", help="the fixed sample that the tests run")
     parser.add_argument("--jobs", type=int, default=2, help="processes at a time (default: 2)")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write every outcome as JSON")
     args = parser.parse_args(argv)
-    if args.output and not args.output.parent.is_dir():
-        parser.error(f"There is no folder {args.output.parent} to write to.")
     if problem := simgpu.problem():
         print(problem)
         return 1
-    started = time.perf_counter()
     workers = [Worker() for _ in range(max(1, args.jobs))]
+    found = []
     try:
         workers[0].start()
-        chosen = _select(workers[0].names, args)
-        outcomes = run([name for names in chosen.values() for name in names], workers)
+        known = workers[0].names
+        if missing := set(args.only or ()).difference(*known.values()):
+            parser.error(f"There is no operator or module {', '.join(sorted(missing))} here.")
+        for family, names in known.items():
+            chosen = [n for n in names if not args.only or n in args.only]
+            chosen = [n for n in chosen if not args.sample or _in_sample(n)]
+            if chosen:
+                found.append(run(chosen, workers))
+                print(report(family, found[-1]))
     finally:
         for worker in workers:
             worker.stop()
-    by_name = {outcome.name: outcome for outcome in outcomes}
-    families = {family: [by_name[name] for name in names] for family, names in chosen.items()}
-    for family, found in families.items():
-        print(report(family, found))
-    seconds = time.perf_counter() - started
-    print(f"{seconds:.0f} s, torch {torch.__version__}, Python {platform.python_version()}")
-    if args.output:
-        write(args.output, families, seconds)
-    return 0 if all(passed(found) for found in families.values()) else 1
-
-
-def write(path: Path, families: dict[str, list[Outcome]], seconds: float) -> None:
-    """Write every outcome to a JSON file."""
-    data = {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "seconds": round(seconds, 1),
-        "equal_percent": {family: round(share(found), 3) for family, found in families.items()},
-        "outcomes": {family: [asdict(o) for o in found] for family, found in families.items()},
-    }
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    return 0 if all(passed(outcomes) for outcomes in found) else 1
 
 
 if __name__ == "__main__":

