@@ -504,6 +504,7 @@ def test_a_mistyped_command_gets_a_suggestion():
 @pytest.mark.parametrize(
     ("missing", "choice", "sentence"),
     [
+        ("ensurepip", TORCH, r"sudo apt install python3\.\d+-venv"),
         ("venv", TORCH, r"sudo apt install python3\.\d+-venv"),
         ("torch", "keep", "has none: install it there"),
         ("", "gpu", "--torch gpu is no choice: use auto, cpu"),
@@ -530,6 +531,7 @@ def test_what_is_missing_is_one_sentence(tmp_path, monkeypatch, missing, choice,
     ("number", "sentence"),
     [
         (errno.EROFS, "may not be written to: clone the course into a folder of your own"),
+        (errno.EACCES, "may not be written to: clone the course into a folder of your own"),
         (errno.ENOSPC, r"The disk is full: 2\.0 GB are free"),
     ],
 )
@@ -660,6 +662,11 @@ def test_a_wheelhouse_says_for_which_python_it_is(tmp_path):
         (tmp_path / f"{name}.whl").touch()
     systems = ["Python 3.11 on manylinux_2_28_x86_64", "Python 3.12 on macosx_14_0_arm64"]
     assert bootstrap.pythons(tmp_path) == systems
+
+
+def test_windows_has_its_python_in_scripts(monkeypatch):
+    monkeypatch.setattr(environment, "WINDOWS", True)
+    assert bootstrap.venv_python(Path("v")) == Path("v/Scripts/python.exe")
 
 
 # ---------------------------------------------------------------------------------------------------

@@ -78,14 +78,18 @@ def _titles():
 @IN
 def test_a_section_or_an_exercise_is_called_by_the_name_that_it_has_in_that_language(language):
     titles, wrong = {title for title in _titles() if len(title.split()) > 2}, []
-    said = catalogues.translations(language, "packages/")
-    said |= catalogues.translations(language, "notebooks/")
+    said = {
+        **catalogues.translations(language, "packages/"),
+        **catalogues.translations(language, "notebooks/"),
+    }
     for name in catalogues.sources():
         entries = catalogues.load(catalogues.catalogue(name, language)) if "/" in name else ()
         for english, other in ((entry.id, entry.string) for entry in entries if entry.id):
             text = re.sub("`[^`]*`", "`", english)
             named = {title for title in titles - {english} if title in text}
-            named &= {t for t in named if re.search(rf"(?<!\w){re.escape(t)}(?!\w)", text)}
+            named = {
+                title for title in named if re.search(rf"(?<!\w){re.escape(title)}(?!\w)", text)
+            }
             named -= {title for title in named for longer in named if title in longer != title}
             wrong += [
                 f"{name}: {title}: {other[:80]}"
@@ -154,8 +158,12 @@ def course(tmp_path, monkeypatch):
     terms = catalogues.LANGUAGES / "zh" / "terms.tsv"
     terms.write_text("English\tChinese\tnot\nbatch\t批次\t批量\n", encoding="utf-8")
     made = catalogues.fresh(sources()["notebooks/01_one"]())
-    said = {"What is a batch?": "什么是批次？", "It has 64 images.": "它有 64 张图像。"}
-    said |= {"loss of the batch": "这个批次的损失", "one number": "一个数"}
+    said = {
+        "What is a batch?": "什么是批次？",
+        "It has 64 images.": "它有 64 张图像。",
+        "loss of the batch": "这个批次的损失",
+        "one number": "一个数",
+    }
     for entry in made:
         entry.string = said.get(entry.id, entry.string)
     catalogues.save(made, catalogues.catalogue("notebooks/01_one", "zh"))
@@ -290,7 +298,9 @@ def test_the_programs_on_a_page_are_the_same_but_for_their_comments(language):
     texts_of = [[fence.findall(editions._read(ROOT / path)) for path in pair] for pair in both]
     assert sum(len(english) for english, _ in texts_of) > 150
     for english, other in texts_of:
-        plain = [[ast.dump(ast.parse(code.plain(t))) for t in one] for one in (english, other)]
+        plain = [
+            [ast.dump(ast.parse(code.plain(text))) for text in one] for one in (english, other)
+        ]
         assert plain[0] == plain[1]
     written = "".join(text for _, other in texts_of for text in other)
     assert not re.search(r"# [a-z]+ [a-z]+ [a-z]+", re.sub("# torchrun.*", "", written))
@@ -304,18 +314,21 @@ def test_a_key_that_a_cell_shows_has_one_translation_wherever_it_stands():
     ]
     said = {"no wait": "不等"}
     assert code.keys(cells) == {"no wait"}
-    made = [code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells]
-    assert made == [
-        'runs = {"不等": 1}',
-        'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")',
-    ]
+    assert [
+        code.rewrite(cell, lambda text: said.get(text, text), {"no wait"}) for cell in cells
+    ] == ['runs = {"不等": 1}', 'f(runs["不等"], "不等" in runs, f"{n} no wait", "no wait, then")']
 
 
 @TODAY
 def test_markdown_is_taken_apart_and_put_together():
-    text = "# Title\n\n1. One\n   more\n- [ ] two `x`\n\n| ab cd | 3 |\n|---|---|\n\n```\ncode here\n```\n\n![alt](a.png)\n"
-    pieces = ["Title", "One more", "two `x`", "| ab cd | 3 |", "![alt](a.png)"]
-    assert prose.pieces(text) == pieces
+    text = "# Title\n\n1. One\n   more\n- [ ] two `x`\n\n| ab cd | 3 |\n|---|---|\n\n```\ncode here\n```\n\n![alt text](a.png)\n"
+    assert prose.pieces(text) == [
+        "Title",
+        "One more",
+        "two `x`",
+        "| ab cd | 3 |",
+        "![alt text](a.png)",
+    ]
     assert prose.rewrite(text, lambda piece: piece) == text.replace("One\n   more", "One more")
 
 
@@ -356,12 +369,15 @@ def test_a_module_is_compiled_with_its_texts_replaced():
     ("said", "written"),
     [
         ("结果: 2.34×, 实测. 再猜: 下次", "结果：2.34×，实测。再猜：下次"),
+        ("主机（忙碌）, sim:0; 拷贝", "主机（忙碌），sim:0；拷贝"),
         ("445 µs (可能 365 µs), n = 5, 估算; f(x)", "445 µs（可能 365 µs），n = 5，估算；f(x)"),
         ("结果: 1×, 实测. 你没有做 预测  可能", "结果：1×，实测。你没有做预测  可能"),
         ("2. 驱动, torch 2.15: a, b; 3.5 ms. End", "2. 驱动，torch 2.15: a, b; 3.5 ms. End"),
         ('"model": 无法加载 (RuntimeError)', '"model"：无法加载（RuntimeError）'),
         ("8 步, 每步都 .item(): 23.4 ms (估算)", "8 步，每步都 .item()：23.4 ms（估算）"),
+        ("最多 33 MiB; step() 之后, 4 B, 其余", "最多 33 MiB；step() 之后，4 B，其余"),
         ("形状 (3, 4); 得到 {'a': 3, 4: 5}", "形状 (3, 4)；得到 {'a': 3, 4: 5}"),
+        ("去掉, 快; last: 10 字符, 保留", "去掉，快；last：10 字符，保留"),
         ("x: int = 3  # 三, 或四", "x: int = 3  # 三，或四"),
         ("停下了 <pre>TypeError: a, b</pre>", "停下了 <pre>TypeError: a, b</pre>"),
     ],
@@ -376,11 +392,16 @@ def test_joined_texts_have_the_languages_own_marks(monkeypatch, said, written):
 
 
 def _said(*words: str, root: Path = ROOT, **env: str) -> str:
-    chosen = ("LC_ALL", "LC_MESSAGES", "LANG", "COURSE_LANGUAGE")
-    inherited = {name: value for name, value in os.environ.items() if name not in chosen}
-    inherited |= {"PYTHONUTF8": "1", "PYTHONPATH": str(root), **env}
-    call = [sys.executable, "-m", "course_utils", *words]
-    done = subprocess.run(call, env=inherited, cwd=root, capture_output=True, encoding="utf-8")
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("LC_ALL", "LC_MESSAGES", "LANG")
+    }
+    inherited.pop("COURSE_LANGUAGE", None)
+    done = subprocess.run(
+        [sys.executable, "-m", "course_utils", *words],
+        env={**inherited, "PYTHONUTF8": "1", "PYTHONPATH": str(root), **env}, cwd=root, capture_output=True, encoding="utf-8",
+    )  # fmt: skip
     return done.stdout + done.stderr
 
 
@@ -391,6 +412,7 @@ def _said(*words: str, root: Path = ROOT, **env: str) -> str:
         ({"LANG": "zh_CN.UTF-8"}, True),
         ({"LANG": "de_DE.UTF-8"}, False),
         ({"LANG": "zh_CN.UTF-8", "LC_ALL": "C"}, False),
+        ({"COURSE_LANGUAGE": "zh"}, True),
         ({"COURSE_LANGUAGE": "zh-CN"}, True),
         ({"COURSE_LANGUAGE": "en", "LANG": "zh_CN.UTF-8"}, False),
         ({"COURSE_LANGUAGE": "xx", "LANG": "zh_CN.UTF-8"}, False),
@@ -400,10 +422,11 @@ def test_commands_speak_the_chosen_or_the_systems_language(env, chinese):
     assert bool(re.search("[\u4e00-\u9fff]", _said("--help", **env))) is chinese
 
 
-@pytest.mark.parametrize("words", ["显存不足", "CUDA out of memory"])
+@pytest.mark.parametrize("words", ["显存不足", "显存溢出", "端口被占用", "CUDA out of memory"])
 def test_an_error_is_found_by_chinese_words_and_by_its_own_message(words):
     told = _said("explain", words, COURSE_LANGUAGE="zh")
-    assert "解决办法" in told and "CUDA out of memory" in told
+    assert "解决办法" in told
+    assert ("Address already in use" if "端口" in words else "CUDA out of memory") in told
 
 
 @pytest.mark.slow
@@ -413,8 +436,9 @@ def test_progress_is_shared_between_languages(tmp_path):
     for language in ("zh", "en"):
         env = kernel_env(tmp_path, COURSE_LANGUAGE=language, COURSE_DEVICE="cpu")
         env["PYTHONPATH"] = os.pathsep.join([str(ROOT), env["PYTHONPATH"]])
-        call = [sys.executable, "-c", check.format(slug)]
-        subprocess.run(call, env=env, cwd=tmp_path, check=True)
+        subprocess.run(
+            [sys.executable, "-c", check.format(slug)], env=env, cwd=tmp_path, check=True
+        )
     lines = (tmp_path / "progress.jsonl").read_text(encoding="utf-8").splitlines()
     chinese, english = (re.sub('"time": "[^"]*"', "", line) for line in lines)
     assert chinese == english

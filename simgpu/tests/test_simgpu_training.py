@@ -19,9 +19,9 @@ SIM = "sim"
 
 
 class Recurrent(nn.Module):
-    def __init__(self):
+    def __init__(self, kind):
         super().__init__()
-        self.inner = nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True)
+        self.inner = kind(4, 6, 2, batch_first=True, bidirectional=True)
         self.head = nn.Linear(12, 3)
 
     def forward(self, x):
@@ -61,7 +61,16 @@ NETS = {
         *(nn.Conv2d(6, 3, 1), nn.Flatten()),
     ),
     "embedding": lambda: nn.Sequential(Whole(), nn.EmbeddingBag(8, 3)),
-    "lstm": Recurrent,
+    "batch norm": lambda: nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.PReLU(), nn.Linear(8, 3)
+    ),
+    "transposed": lambda: nn.Sequential(
+        *(nn.Unflatten(1, (1, 2, 2)), nn.ConvTranspose2d(1, 3, 2), nn.GroupNorm(1, 3)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten()),
+    ),
+    "lstm": lambda: Recurrent(nn.LSTM),
+    "gru": lambda: Recurrent(nn.GRU),
+    "rnn": lambda: Recurrent(nn.RNN),
     "attention": Attention,
     "pieces": Pieces,
 }
@@ -147,6 +156,8 @@ MASK = torch.rand(4, 5, 6, generator=torch.Generator().manual_seed(3)) > 0.4
 @pytest.mark.parametrize(
     ("heads", "mask", "settings"),
     [
+        (4, None, {"is_causal": True}),
+        (4, MASK, {}),
         (4, MASK.float(), {}),  # which is added
         (4, MASK[0], {"dropout_p": 0.3}),
         (1, MASK, {}),
