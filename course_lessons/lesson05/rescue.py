@@ -57,13 +57,12 @@ def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
     """Return, for each key of a result, which tensor of the checkpoint it has."""
     if not isinstance(got, Mapping):
         return "None" if got is None else type(got).__name__
-    names = {id(value): key for key, value in state.items()}
-
-    def source(value: Any) -> str:
-        copies = [f"a copy of {key}" for key, kept in state.items() if same(value, kept)]
-        return names.get(id(value)) or next(iter(copies), "no tensor of the checkpoint")
-
-    return {key: source(value) for key, value in got.items()}
+    sources = {}
+    for key, value in got.items():
+        itself = [name for name, kept in state.items() if kept is value]
+        copies = [f"a copy of {name}" for name, kept in state.items() if same(value, kept)]
+        sources[key] = [*itself, *copies, "no tensor of the checkpoint"][0]
+    return sources
 
 
 class _OrRefused(OverCases):
@@ -80,33 +79,33 @@ class _OrRefused(OverCases):
 
 _FITS = "{prefix + key for key in wanted} == set(state)"
 _REFUSAL = 'raise ValueError("this checkpoint is of another model")'
-_RESULT = "return {key: state[prefix + key] for key in wanted}"
-_BOTH_WRAPPERS = ', "module._orig_mod.", "_orig_mod.module."'
+_FIVE = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")'
 
 
-def _changing_keys(change: str) -> tuple[dict[str, str], ...]:
-    """Return edits that change each key for itself, without and with a look at what comes out."""
-    found = "found = {" + change + ": value for key, value in state.items()}\n"
-    return tuple(
-        {"for prefix in": f"{found}for prefix in", _FITS: fits, _RESULT: "return found"}
-        for fits in ("True", "found.keys() == wanted.keys()")
-    )
+def _changing_keys(change: Callable[[str], str]) -> Callable[..., Any]:
+    """Return a wrong answer that changes each key for itself."""
+
+    def rescue(state, model):
+        changed = {change(key): value for key, value in state.items()}
+        if changed.keys() != model.state_dict().keys():
+            raise ValueError("this checkpoint is of another model")
+        return changed
+
+    return rescue
 
 
 _TWINS = {
-    "everywhere": (*_changing_keys('key.replace("module.", "").replace("_orig_mod.", "")'),),
+    "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
     "key-by-key": (
-        *_changing_keys('key.removeprefix("module.").removeprefix("_orig_mod.")'),
-        *_changing_keys('key.removeprefix("_orig_mod.").removeprefix("module.")'),
-        *_changing_keys('key.split(".", 1)[-1]'),
+        _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
+        _changing_keys(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
     ),
     "two-wrappers": (
-        {_BOTH_WRAPPERS: ""},
-        {_BOTH_WRAPPERS: ', "module._orig_mod."'},
+        {_FIVE: '("", "module.", "_orig_mod.")'},
+        {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
     ),
     "not-refused": (
         {_REFUSAL: "return state"},
-        {_REFUSAL: ""},
         {_FITS: "all(prefix + key in state for key in wanted)"},
     ),
     "copied": {"key: state[prefix + key] for": "key: state[prefix + key].clone() for"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -23,114 +24,78 @@ def average_loss(model, batches, loss_fn):
     return total / count
 
 
+def _mean_of_means(model, batches, loss_fn):
+    with torch.no_grad():
+        losses = [loss_fn(model(x), y).item() for x, y in batches]
+    return sum(losses) / len(losses)
+
+
 class _Evaluation:
-    """Batches made one at a time, a model and a loss; notes what is alive when the next is asked for.
+    """An answer's call, what it gave, and what was in memory each time that a batch was asked for."""
 
-    Parameters
-    ----------
-    sizes
-        The rows of each batch.
-    """
-
-    def __init__(self, sizes: Sequence[int]) -> None:
-        generator = torch.Generator().manual_seed(len(sizes))
+    def __init__(self, answer: Callable[..., Any], sizes: Sequence[int]) -> None:
         torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
-        self.model.register_forward_hook(lambda _, args, out: self._note(out))
-        self.given, self.outputs, self.graph = Alive(), Alive(), Alive()
+        self.pairs = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in sizes]
+        whats = "saved activations", "batches", "outputs"
+        self.alive = {what: Alive() for what in whats}
         self.held: list[dict[str, int]] = []
         self.graphs = self.trained = 0
-        self._pairs = [
-            (torch.randn(n, 6, generator=generator), torch.randint(3, (n,), generator=generator))
-            for n in sizes
-        ]
+        hook = self.model.register_forward_hook(lambda _, args, out: self._note(out))
+        with torch.autograd.graph.saved_tensors_hooks(self._saved, lambda kept: kept):
+            self.result = answer(self.model, self._batches(), F.cross_entropy)
+        hook.remove()
 
     def _note(self, output: Tensor) -> None:
-        self.outputs.add(output)
+        self.alive["outputs"].add(output)
         self.graphs += output.requires_grad
         self.trained += self.model.training
 
-    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Give out copies of the batches, one at a time."""
-        for x, y in self._pairs:
-            self.held.append(
-                {
-                    "batches": self.given.bytes,
-                    "outputs": self.outputs.bytes,
-                    "saved activations": self.graph.bytes,
-                }
-            )
+    def _saved(self, tensor: Tensor) -> Tensor:
+        kept = tensor.detach().clone()
+        self.alive["saved activations"].add(kept)
+        return kept
+
+    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y in self.pairs:
+            self.held.append({what: tensors.bytes for what, tensors in self.alive.items()})
             pair = x.clone(), y.clone()
-            self.given.add(*pair)
+            self.alive["batches"].add(*pair)
             yield pair
             del pair
-
-    def loss_fn(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean cross-entropy of a batch."""
-        return F.cross_entropy(outputs, targets)
-
-    def run(self, answer: Callable[..., Any]) -> Any:
-        """Call an answer, and watch what autograd saves for it."""
-
-        def pack(tensor: Tensor) -> Tensor:
-            kept = tensor.detach().clone()
-            self.graph.add(kept)
-            return kept
-
-        with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept):
-            return answer(self.model, self.batches(), self.loss_fn)
-
-    def growth(self, what: str) -> tuple[int, int]:
-        """Return what was alive when the third batch was asked for, and when the last was."""
-        return self.held[2][what], self.held[-1][what]
-
-    def expected(self) -> float:
-        """Return the mean over all rows."""
-        x, y = (torch.cat(part) for part in zip(*self._pairs, strict=True))
-        with torch.no_grad():
-            return F.cross_entropy(self.model(x), y).item()
-
-
-_SIZES = ((8, 8, 8, 8, 8, 8, 8, 3), (5, 9, 2, 7, 4), (1, 6, 6, 2))
 
 
 @one_thread()
 def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    runs = [_Evaluation(sizes) for sizes in _SIZES]
-    got = []
-    for on, run, sizes in zip((True, True, False), runs, _SIZES, strict=True):
+    for on, sizes in (
+        (True, (8, 8, 8, 8, 8, 8, 8, 3)),
+        (True, (5, 9, 2, 7, 4)),
+        (False, (1, 6, 6, 2)),
+    ):
         with torch.set_grad_enabled(on):
-            result = run.run(answer)
+            run = _Evaluation(answer, sizes)
             judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")
         judge.expect("batches asked for", min(len(run.held), len(sizes)), len(sizes))
-        whats = {"saved activations": "leak", "batches": "keeps-batches", "outputs": "wrong-value"}
-        for what, diagnosis in whats.items():
-            early, late = run.growth(what)
+        diagnoses = {"saved activations": "leak", "batches": "keeps-batches"}
+        for what in run.alive:
+            early, late = run.held[2][what], run.held[-1][what]
             if late > 1.5 * early + 100:
                 seen = f"{what} in memory: {early:,} bytes at batch 3, {late:,} at the last"
-                judge.no(diagnosis, seen=seen, expected="no more at the last than before")
+                wanted = "no more at the last than before"
+                judge.no(diagnoses.get(what, "wrong-value"), seen=seen, expected=wanted)
         frozen = sum(not p.requires_grad for p in run.model.parameters())
         judge.expect("parameters that need no gradient", frozen, 0)
         trained = run.trained or any(part.training for part in run.model.modules())
         judge.expect("a model in training mode", bool(trained), False)
         judge.expect("outputs that require a gradient", run.graphs, 0, "graph")
-        if isinstance(result, Tensor):
+        if isinstance(run.result, Tensor):
             judge.no("wrong-type", seen="a tensor", expected="a Python number")
-        got.append(judge.number(result))
-    right = [run.expected() for run in runs]
-    means = [_mean_of_means(run.model, run.batches(), run.loss_fn) for run in runs]
-
-    def say(at: int) -> tuple[str, str]:
-        rows = ", ".join(map(str, _SIZES[at]))
-        return f"{got[at]:.9g} for batches of {rows} rows", f"{right[at]:.9g}"
-
-    judge.closest(got, right, {"mean-of-means": [means]}, alike=nearly(1e-4), say=say)
-
-
-def _mean_of_means(model, batches, loss_fn):
-    with torch.no_grad():
-        losses = [loss_fn(model(x), y).item() for x, y in batches]
-    return sum(losses) / len(losses)
+        got = judge.number(run.result)
+        right = average_loss(run.model, run.pairs, F.cross_entropy)
+        means = _mean_of_means(run.model, run.pairs, F.cross_entropy)
+        diagnosis = "mean-of-means" if math.isclose(got, means, rel_tol=1e-4) else "wrong-value"
+        rows = ", ".join(map(str, sizes))
+        judge.expect(f"loss for batches of {rows} rows", got, right, diagnosis, nearly(1e-4))
 
 
 EXERCISE = Exercise(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Sequence
 from typing import Any
 
 from course_lessons.shared import memory
@@ -31,32 +30,22 @@ def _sentence(
     allocated: float,
     unallocated: float,
     context: float = 300.0,
-    others: Sequence[float] = (),
-    container: bool = False,
-    pools: float = 0.0,
+    others: float = 0.0,
 ) -> str:
-    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's.
-
-    In a container the program's own process is listed by a number, like the others. ``pools`` is what CUDA
-    graphs hold.
-    """
+    """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's."""
 
     def size(mib: float) -> str:
         return _size(round(mib * 2**20))
 
     own = size(allocated + unallocated + context)
-    listed = [size(n) for n in others] + [own] * container
-    processes = "".join(f"Process {4100 + n} has {m} memory in use. " for n, m in enumerate(listed))
-    if not container:
-        processes += f"Including non-PyTorch memory, this process has {own} memory in use. "
-    graphs = f"with {size(pools)} allocated in private pools (e.g., CUDA Graphs), " if pools else ""
+    process = f"Process 4100 has {size(others)} memory in use. " if others else ""
     return (
         f"CUDA out of memory. Tried to allocate {size(requested)}. GPU 0 has a total capacity of "
-        f"{size(capacity)} of which {size(free)} is free. {processes}Of the allocated memory "
-        f"{size(allocated)} is allocated by PyTorch, {graphs}and {size(unallocated)} is reserved by PyTorch but "
-        "unallocated. If reserved but unallocated memory is large try setting "
-        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for "
-        "Memory Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)"
+        f"{size(capacity)} of which {size(free)} is free. {process}Including non-PyTorch memory, "
+        f"this process has {own} memory in use. Of the allocated memory {size(allocated)} is allocated by "
+        f"PyTorch, and {size(unallocated)} is reserved by PyTorch but unallocated. "
+        "If reserved but unallocated memory is large try setting "
+        "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
     )
 
 
@@ -74,17 +63,11 @@ _MESSAGES = (
     _sentence(512, 15360, 256, 14548, 256),  # fragmented
     _sentence(300, 15360, 10, 14650, 400),  # fragmented
     _sentence(0.5, 15360, 0.25, 15058.5, 1.25),  # fragmented
-    _sentence(4096, 15360, 512, 1024, 100, others=[13424]),  # someone else
-    _sentence(1024, 24576, 256, 11908, 112, others=[6000, 6000]),  # someone else
-    _sentence(2048, 8192, 256, 5844, 0, others=[1792]),  # someone else
-    _sentence(1024, 15360, 512, 8192, 2260, others=[4096]),  # fragmented
-    _sentence(8192, 15360, 512, 10240, 212, others=[4096]),  # too large
-    _sentence(600, 15360, 100, 14650, 110, others=[200]),  # too large
-    _sentence(200, 300, 20, 270, 10, context=0),  # too large
-    _sentence(40, 300, 20, 240, 40, context=0),  # fragmented
-    _sentence(20, 15104, 15.06, 14817, 2, context=270, container=True),  # too large
-    _sentence(4096, 15360, 512, 1024, 100, others=[13424], container=True),  # someone else
-    _sentence(2048, 15360, 1024, 9728, 4308, pools=1.38),  # fragmented
+    _sentence(4096, 15360, 512, 1024, 100, others=13424),  # someone else
+    _sentence(2048, 8192, 256, 5844, 0, others=1792),  # someone else
+    _sentence(1024, 15360, 512, 8192, 2260, others=4096),  # fragmented
+    _sentence(8192, 15360, 512, 10240, 212, others=4096),  # too large
+    _sentence(600, 15360, 100, 14650, 110, others=200),  # too large
 )
 
 
@@ -95,21 +78,12 @@ def _draw(source: random.Random) -> tuple[str]:
     near = (reach, reach + others, free, unallocated, others, free + others)
     requested = max(source.choice(near) + source.choice((-10, 0, 0, 10)), 5)
     capacity = free + unallocated + others + allocated
-    return (
-        _sentence(requested, capacity, free, allocated, unallocated, context=0, others=[others]),
-    )
+    return (_sentence(requested, capacity, free, allocated, unallocated, 0, others),)
 
 
-_FIRST = 'found["requested"] <= within_reach:'
 _REACH = 'found["free"] + found["unallocated"]'
 _TWINS = {
-    "half-the-reach": (
-        {_FIRST: _FIRST.replace("within_reach", 'found["free"]')},
-        {_FIRST: _FIRST.replace("within_reach", 'found["unallocated"]')},
-        {_FIRST: _FIRST.replace("within_reach", 'max(found["free"], found["unallocated"])')},
-        {_REACH: 'found["free"]'},
-        {_REACH: 'found["unallocated"]'},
-    ),
+    "half-the-reach": ({_REACH: 'found["free"]'}, {_REACH: 'found["unallocated"]'}),
     "allocated": {_REACH: 'found["free"] + found["allocated"]'},
 }
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 import simgpu
@@ -15,7 +15,6 @@ from course_lessons.shared import memory
 from course_lessons.shared.checking import Alive, how_far_off, keeps, one_thread
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
 from simgpu import elsewhere
@@ -46,113 +45,9 @@ def plain_step(model, x, y, loss_fn, optimizer):
     return loss.detach()
 
 
-@one_thread()
-def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
-    for sizes in ((10, 13, 11), (ROWS,)):
-        _judge_values(answer, sizes, judge)
-    if simgpu.problem():
-        print("Judged without the simulated device: the result, and the activations that are kept.")
-        return
-    usual, most = _plain_cost()
-    try:
-        seconds, _ = step_cost(answer, ROOM)
-    except Raised as problem:
-        if not isinstance(problem.error, torch.OutOfMemoryError):
-            raise
-        first = str(problem.error).split(" GPU ")[0]
-        judge.no(
-            "does-not-fit", seen=first, expected=f"a step in {ROOM}; plain takes {most:,} bytes"
-        )
-    if seconds > TIME * usual:
-        seen = f"{seconds / usual:.2f} times the modelled time of the plain step"
-        judge.no("too-dear", seen=seen, expected=f"at most {TIME} times")
-
-
-def _judge_values(answer: Callable[..., Any], sizes: tuple[int, ...], judge: Judge) -> None:
-    """Train a narrow network on the CPU with batches of these sizes, and compare with the plain steps."""
-    right = _plain_steps(sizes)
-    got = _steps(keeps(answer, judge, 1, 2), sizes)
-    if got["passes"] > MOST_PASSES * len(sizes) and sizes == (ROWS,):
-        seen = f"{got['passes']} passes through the first block for {ROWS:,} rows"
-        judge.no("too-dear", seen=seen, expected=f"at most {MOST_PASSES}")
-    for what in ("dtypes of the weights", "losses with a graph"):
-        judge.expect(what, got[what], right[what])
-    off = how_far_off(got["moved"], right["moved"])
-    if off > TOLERANCE:
-        rows = ", ".join(f"{n:,}" for n in sizes)
-        judge.no(
-            "many-steps" if got["updates"] > len(sizes) else _mistake(got["moved"], sizes),
-            seen=f"weights whose change is {off:.1%} off that of the plain steps ({rows} rows)",
-            expected=f"at most {TOLERANCE:.0%} off",
-        )
-    most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
-    losses = [judge.number(loss) for loss in got["losses"]]
-    usual = [judge.number(loss) for loss in right["losses"]]
-    judge.expect("losses", losses, usual, alike=nearly(most, 0.0))
-    if simgpu.problem() and sizes == (ROWS,) and got["peak"] > 0.5 * right["peak"]:
-        seen = f"at most {got['peak']:,} bytes of activations at once"
-        judge.no("does-not-fit", seen=seen, expected=f"at most {0.5 * right['peak']:,.0f} bytes")
-
-
-MOST_PASSES = 12  # a step of more cannot be quick enough
-TOLERANCE = 0.02
-"""How far the change of the weights may be from the plain steps': 16-bit formats round."""
-
-
-def _mistake(moved: list[Tensor], sizes: tuple[int, ...]) -> str:
-    """Return the known mistake that changes the weights like this."""
-    for diagnosis, twins in FRUGAL_TWINS.items():
-        for twin in several(twins):
-            if how_far_off(moved, _steps(twin, sizes)["moved"]) < TOLERANCE:
-                return diagnosis
-    return "wrong-value"
-
-
-def _steps(step: Callable[..., Any], sizes: tuple[int, ...]) -> dict[str, Any]:
-    """Return what steps of so many rows do to a narrow network, and what they take."""
-    torch.manual_seed(0)
-    watch = Alive()
-    model = challenge_model(4, 8) if sizes == (ROWS,) else challenge_model(8, 16)
-    before = [p.detach().clone() for p in model.parameters()]
-    for block in model[:-1]:
-        block.watch = watch
-    model[0].calls = passes = []
-    # With momentum, several small updates do not add up to a large one.
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    losses, updates = [], []
-    optimizer.register_step_post_hook(lambda *_: updates.append(1))
-    for size in sizes:
-        x, y = torch.randn(size, model[-1].in_features), torch.randint(10, (size,))
-        losses.append(step(model, x, y, F.cross_entropy, optimizer))
-    return {
-        "losses": losses,
-        "losses with a graph": sum(getattr(loss, "requires_grad", False) for loss in losses),
-        "moved": [p.detach() - b for p, b in zip(model.parameters(), before, strict=True)],
-        "peak": watch.peak,
-        "updates": len(updates),
-        "passes": len(passes),
-        "dtypes of the weights": ", ".join(sorted({str(p.dtype) for p in model.parameters()})),
-    }
-
-
-@functools.cache
-def _plain_steps(sizes: tuple[int, ...]) -> dict[str, Any]:
-    return _steps(plain_step, sizes)
-
-
 @elsewhere.there
 def step_cost(step: Callable[..., Any], room: str) -> tuple[float, int]:
-    """Return what one step of the challenge costs on a simulated T4: modelled seconds, bytes at most.
-
-    Memory and time are those of the full size. The tensors have no values, so it takes neither here.
-
-    Parameters
-    ----------
-    step
-        ``frugal_step`` or ``plain_step``.
-    room
-        The device's memory, such as ``"300 MB"``.
-    """
+    """Return what one step of the challenge costs on a simulated T4: modelled seconds, bytes at most. Tensors have no values."""
     with memory.spare_device(room) as device:
         with torch.device("meta"):
             model = challenge_model()
@@ -175,16 +70,91 @@ def _plain_cost() -> tuple[float, int]:
 
 _SHARE, _CHUNKS = " * len(rows) / len(x)", "x.chunk(4), y.chunk(4)"
 _ZERO_EACH = {"optimizer.zero_grad()": "", "loss = ": "optimizer.zero_grad()\nloss = "}
-_UNWEIGHTED = (("chunk(N)", ""), ("chunk(N)", " / N"), (f"split({ROWS} // N)", " / N"))
-_MISTAKES = {
-    "mean-of-means": tuple(
-        {_CHUNKS: f"x.{cut}, y.{cut}".replace("N", n), _SHARE: share.replace("N", n)}
-        for cut, share in _UNWEIGHTED
-        for n in "428"
+_TWINS = {
+    "mean-of-means": (
+        {_SHARE: " / 4"},
+        {_CHUNKS: "x.chunk(2), y.chunk(2)", _SHARE: " / 2"},
+        {_SHARE: ""},
     ),
     "last-part": ({**_ZERO_EACH, _SHARE: ""}, _ZERO_EACH),
 }
-FRUGAL_TWINS = twins_of(frugal_step, _MISTAKES)
+FRUGAL_TWINS = twins_of(frugal_step, _TWINS)
+MOST_PASSES = 12  # a step of more cannot be quick enough
+TOLERANCE = 0.02
+"""How far the change of the weights may be from the plain step's: 16-bit formats round."""
+
+
+def _after(step: Callable[..., Any], size: int) -> SimpleNamespace:
+    """Return what a step of so many rows does to a narrow network on the CPU, and what it takes."""
+    torch.manual_seed(size)
+    model = challenge_model(4, 8) if size == ROWS else challenge_model(8, 16)
+    x, y = torch.randn(size, model[-1].in_features), torch.randint(10, (size,))
+    F.cross_entropy(model(x[:9]), y[:9]).backward()  # gradients that zero_grad() must clear
+    before = [p.detach().clone() for p in model.parameters()]
+    watch, passes, updates = Alive(), [], []
+    for block in model[:-1]:
+        block.watch = watch
+    model[0].calls = passes
+    # With momentum, several small updates do not add up to a large one.
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    optimizer.register_step_post_hook(lambda *_: updates.append(1))
+    loss = step(model, x, y, F.cross_entropy, optimizer)
+    change = [p.detach() - b for p, b in zip(model.parameters(), before, strict=True)]
+    dtypes = {p.dtype for p in model.parameters()}
+    return SimpleNamespace(
+        loss=loss,
+        change=change,
+        dtypes=dtypes,
+        peak=watch.peak,
+        passes=len(passes),
+        updates=len(updates),
+    )
+
+
+@functools.cache
+def _plain(size: int) -> SimpleNamespace:
+    return _after(plain_step, size)
+
+
+@one_thread()
+def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
+    for size in (10, 13, 11, ROWS):
+        right, got = _plain(size), _after(keeps(answer, judge, 1, 2), size)
+        if size == ROWS and got.passes > MOST_PASSES:
+            seen = f"{got.passes} passes through the first block for {ROWS:,} rows"
+            judge.no("too-dear", seen=seen, expected=f"at most {MOST_PASSES}")
+        judge.expect("dtypes of the weights", got.dtypes, {torch.float32})
+        judge.expect("a loss with a graph", getattr(got.loss, "requires_grad", False), False)
+        if (off := how_far_off(got.change, right.change)) > TOLERANCE:
+            twins = ((name, twin) for name, several in FRUGAL_TWINS.items() for twin in several)
+            like = [
+                n for n, t in twins if how_far_off(got.change, _after(t, size).change) < TOLERANCE
+            ]
+            judge.no(
+                "many-steps" if got.updates > 1 else [*like, "wrong-value"][0],
+                seen=f"weights whose change is {off:.1%} off that of the plain step ({size:,} rows)",
+                expected=f"at most {TOLERANCE:.0%} off",
+            )
+        most = TOLERANCE if off > 1e-4 else 1e-4  # no 16 bits in the change: none in the loss
+        judge.expect("loss", judge.number(got.loss), float(right.loss), alike=nearly(most, 0.0))
+    if simgpu.problem():
+        print("Judged without the simulated device: the result, and the activations that are kept.")
+        if got.peak > 0.5 * right.peak:
+            seen = f"at most {got.peak:,} bytes of activations at once"
+            judge.no("does-not-fit", seen=seen, expected=f"at most {0.5 * right.peak:,.0f} bytes")
+        return
+    usual, most_bytes = _plain_cost()
+    try:
+        seconds, _ = step_cost(answer, ROOM)
+    except Raised as problem:
+        if not isinstance(problem.error, torch.OutOfMemoryError):
+            raise
+        first = str(problem.error).split(" GPU ")[0]
+        wanted = f"a step in {ROOM}; plain takes {most_bytes:,} bytes"
+        judge.no("does-not-fit", seen=first, expected=wanted)
+    if seconds > TIME * usual:
+        seen = f"{seconds / usual:.2f} times the modelled time of the plain step"
+        judge.no("too-dear", seen=seen, expected=f"at most {TIME} times")
 
 
 EXERCISE = Exercise(

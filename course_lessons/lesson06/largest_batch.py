@@ -39,6 +39,10 @@ def largest_batch(works, start=1, limit=None):
     return good
 
 
+class _Activations(list):
+    """What takes memory; like nothing, where one asks whether it is true."""
+
+
 class _Card:
     """A make-believe card on which a batch of ``most`` fits; notes what is tried and what is left over.
 
@@ -48,22 +52,20 @@ class _Card:
     def __init__(self, most: int) -> None:
         self.most = most
         self.tried: list[int] = []
-        self.left_over: list[str] = []
+        self.left_over: set[str] = set()
         self._held: dict[str, weakref.ref[Any]] = {}
 
     def works(self, batch: int) -> Any:
         """Train with a batch, or run out of memory."""
         self.tried.append(batch)
-        self.left_over += [name for name, ref in self._held.items() if ref() is not None]
+        self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
         if len(self.tried) > 200:
             raise RuntimeError("more than 200 tries")
         activations, cycle, result = _Activations(), _Activations(), _Activations()
         cycle.append(cycle)
-        self._held = {
-            "held-by-error": weakref.ref(activations),
-            "not-collected": weakref.ref(cycle),
-            "result-kept": weakref.ref(result),
-        }
+        parts = {"result-kept": result, "held-by-error": activations, "not-collected": cycle}
+        self._held = {name: weakref.ref(part) for name, part in parts.items()}
+        del parts
         if not isinstance(batch, int) or batch < 1:
             raise ValueError(f"works({batch!r}): a batch is a whole number from 1 on")
         if batch > self.most:
@@ -72,81 +74,52 @@ class _Card:
         return result
 
 
-class _Activations(list):
-    """What takes memory; like nothing, where one asks whether it is true."""
+_UNLIMITED = ((37, 1), (64, 1), (63, 8), (5, 16), (1, 1), (0, 1), (0, 4))
+_LIMITED = ((500, 1, 100), (70, 1, 100), (500, 1, 64), (500, 3, 48), (30, 64, 40), (1, 1, 1))
+_SEARCHES = (*((most, start, None) for most, start in _UNLIMITED), *_LIMITED)
+"""The largest batch that fits, ``start`` and ``limit``."""
+
+
+def _judge_tries(
+    tried: list[int], most: int, start: int, limit: float, where: str, judge: Judge
+) -> None:
+    """Refuse tries that don't double at first and then halve the gap."""
+    doubled, batch = [], start
+    while batch <= limit and (not doubled or doubled[-1] <= most):
+        doubled.append(batch)
+        batch *= 2
+    judge.expect(f"first tries, {where}", tried[: len(doubled)], doubled)
+    wasted = [b for i, b in enumerate(tried) if b in tried[:i] or b > limit]
+    judge.expect(f"batches tried again, or above the limit, {where}", wasted, [])
+    gap = min(doubled[-1] if doubled else start, limit + 1)
+    allowed = len(doubled) + 1 + math.ceil(math.log2(max(gap, 2)))
+    if len(tried) > allowed:
+        judge.no(seen=f"{len(tried)} tries, {where}: {tried}", expected=f"at most {allowed}")
 
 
 @quick_collection()
 def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
-    for most, *arguments in _SEARCHES:
+    for most, start, limit in _SEARCHES:
         card = _Card(most)
+        where = f"start={start}, limit={limit}, {most} fit"
         try:
-            got = answer(card.works, *arguments)
+            got = answer(card.works, start, limit)
         except Raised as problem:
             if not isinstance(problem.error, torch.OutOfMemoryError):
                 raise
-            seen = f"OutOfMemoryError, {_situation(card, *arguments)}"
-            judge.no("not-caught", seen=seen, expected="a number")
-        _judge_search(card, got, *arguments, judge=judge)
-    for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
-        _judge_other_error(answer, error, judge)
+            judge.no("not-caught", seen=f"OutOfMemoryError, {where}", expected="a number")
+        for diagnosis in ("result-kept", "held-by-error", "not-collected"):
+            if diagnosis in card.left_over:
+                seen = f"still there at the next try, {where}"
+                judge.no(diagnosis, seen=seen, expected="nothing of the try before")
+        largest = judge.number(got), min(most, limit or most)
+        judge.expect(f"largest batch, {where}", *(f"{value:g}" for value in largest))
+        _judge_tries(card.tried, most, start, limit or math.inf, where, judge)
+    card = _Card(11)
+    judge.expect("largest batch where 11 fit", answer(card.works), 11)
+    judge.expect("first tries where no start is given", card.tried[:2], [1, 2])
+    error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-
-_SEARCHES = (
-    (37, 1, None),
-    (1000, 1, None),
-    (64, 1, None),
-    (63, 8, None),
-    (5, 16, None),
-    (9, 32, None),
-    (1, 1, None),
-    (0, 1, None),
-    (0, 4, None),
-    (500, 1, 100),
-    (70, 1, 100),
-    (500, 1, 64),
-    (500, 3, 48),
-    (30, 64, 40),
-    (1, 1, 1),
-    (11,),
-)
-"""The largest batch that fits, and the arguments ``start`` and ``limit``, where given."""
-
-
-def _situation(card: _Card, start: int = 1, limit: int | None = None) -> str:
-    tried = f"{card.tried[:12]}{' …' if len(card.tried) > 12 else ''}"
-    return f"tried {tried} with start={start}, limit={limit}, where {card.most} fit"
-
-
-def _judge_search(
-    card: _Card, got: Any, start: int = 1, limit: int | None = None, *, judge: Judge
-) -> None:
-    """Refuse a result, or a series of tries, that is not what the task asks for."""
-    situation = _situation(card, start, limit)
-    for diagnosis in ("result-kept", "held-by-error", "not-collected"):
-        if diagnosis in card.left_over:
-            seen = f"still there at the next try, {situation}"
-            judge.no(diagnosis, seen=seen, expected="nothing of the try before")
-    judge.number(got)
-    right = min(card.most, limit or card.most)
-    rises = 1 + max(0, math.ceil(math.log2((right + 1) / start)))
-    doubled = [start * 2**i for i in range(rises) if limit is None or start * 2**i <= limit]
-    over = sum(batch > (limit or math.inf) for batch in card.tried)
-    for what, seen, expected in (
-        ("largest batch", got, right),
-        ("tries above the limit", over, 0),
-        ("batches tried again", len(card.tried) - len({*card.tried}), 0),
-        ("first tries", card.tried[: len(doubled)], doubled),
-    ):
-        if seen != expected:
-            judge.no(seen=f"{what}: {seen}; {situation}", expected=f"{what}: {expected}")
-    gap = start if right < start else min(2 ** (rises - 1) * start, (limit or math.inf) + 1)
-    most = rises + math.ceil(math.log2(max(gap, 2)))
-    if len(card.tried) > most:
-        judge.no(seen=f"{len(card.tried)} tries; {situation}", expected=f"at most {most}")
-
-
-def _judge_other_error(answer: Callable[..., Any], error: Exception, judge: Judge) -> None:
     def works(batch: int) -> None:
         if batch > 3:
             raise error

@@ -11,12 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 
 class Operations(TorchDispatchMode):
-    """Counts operations, and notes those for which the host would have to wait."""
+    """Counts operations, and those for which the host would have to wait."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
-        self.waits: list[str] = []
+        self.waits = 0
 
     def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.count += 1
@@ -24,10 +24,7 @@ class Operations(TorchDispatchMode):
         by_mask = name in ("index", "index_put_", "index_put") and any(
             isinstance(index, Tensor) and index.dtype == torch.bool for index in args[1]
         )
-        if by_mask or name in ("nonzero", "masked_select"):
-            self.waits.append("waits")
-        if name == "_local_scalar_dense":
-            self.waits.append("waits")
+        self.waits += by_mask or name in ("nonzero", "masked_select", "_local_scalar_dense")
         return op(*args, **(kwargs or {}))
 
 
@@ -49,8 +46,3 @@ def candidates(images: Tensor, pad: int) -> Tensor:
         for left in range(2 * pad + 1)
     ]
     return torch.stack([torch.stack([cut, cut.flip(3)]) for cut in cuts])
-
-
-def found(crops: Tensor, got: Tensor) -> Tensor:
-    """Return for each place and coin whether it gives an image: (places, 2, n)."""
-    return (crops == got).flatten(3).all(3)

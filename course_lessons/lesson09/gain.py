@@ -43,15 +43,12 @@ class _Shared:
         self._seconds = {"o": old, "n": new}
 
     def clock(self) -> float:
-        """Return the time in seconds."""
         return self.now
 
     def old(self) -> None:
-        """Run the old loop."""
         self._run("o")
 
     def new(self) -> None:
-        """Run the new loop."""
         self._run("n")
 
     def _run(self, which: str) -> None:
@@ -64,26 +61,24 @@ class _Shared:
         self.now += took
 
 
-_MACHINES = (
-    ({"old": 2.0, "new": 1.6, "load": (1, 1, 3, 1.5, 1), "second": 1.1}, 5),
-    ({"old": 1.0, "new": 4.0, "load": (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), "second": 1.3}, 7),
-    ({"old": 3.0, "new": 3.0, "load": (1, 2, 4, 8), "second": 1.25}, 8),
-)
+def _case(rounds: int, *settings: Any) -> tuple[Any, ...]:
+    machine = _Shared(*settings)
+    return machine.old, machine.new, rounds, machine.clock
+
+
+def _cases() -> list[tuple[Any, ...]]:
+    return [
+        _case(5, 2.0, 1.6, (1, 1, 3, 1.5, 1), 1.1),
+        _case(7, 1.0, 4.0, (1.0, 1.2, 5.0, 1.1, 1.3, 1.0, 2.0), 1.3),
+        _case(8, 3.0, 3.0, (1, 2, 4, 8), 1.25),
+    ]
 
 
 def _draw(random: Random) -> tuple[Any, ...]:
     rounds = random.randrange(4, 12)
     load = [random.choice((1, 1, 1.5, 3, 6)) for _ in range(rounds)]
     old, new = random.uniform(1, 4), random.uniform(0.5, 4)
-    return _case(_Shared(old, new, load, random.uniform(1.1, 1.5)), rounds)
-
-
-def _case(machine: _Shared, rounds: int) -> tuple[Any, ...]:
-    return machine.old, machine.new, rounds, machine.clock
-
-
-def _cases() -> list[tuple[Any, ...]]:
-    return [_case(_Shared(**settings), rounds) for settings, rounds in _MACHINES]
+    return _case(rounds, old, new, load, random.uniform(1.1, 1.5))
 
 
 def _look(got: Any, old: Any, *_: Any) -> tuple[str, Any]:

@@ -103,28 +103,25 @@ def _check(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no("whole-first", seen=f"numbers in whole layers {when}", expected="only shards")
         names = {each: name for name, each in net.named_modules()}
         parts = [*map(_layers, net.blocks), [net.first, net.last]]
-        outside = [names[e] for e in parts[-1] if not any(e in group for group in shard.groups)]
-        blocks = [e for part in parts[:-1] for e in part]
-        if all(any(e in group for group in shard.groups) for e in blocks):
-            judge.expect("layers outside the blocks that are whole", outside, [], "no-root")
-        mixed = any(sum(any(e in part for e in g) for part in parts) > 1 for g in shard.groups)
-        judge.expect(
-            "groups",
-            sorted([names[e] for e in group] for group in shard.groups),
-            sorted([names[e] for e in part] for part in parts),
-            "one-group" if mixed else "wrong-value",
+        part_of = {layer: at for at, part in enumerate(parts) for layer in part}
+        taken = [layer for group in shard.groups for layer in group]
+        left = [names[layer] for layer in part_of if layer not in taken]
+        mixed = any(len({part_of[layer] for layer in group}) > 1 for group in shard.groups)
+        diagnosis = "one-group" if mixed else "wrong-value"
+        if left == ["first", "last"]:
+            diagnosis = "no-root"
+        groups, wanted = (
+            sorted([names[layer] for layer in group] for group in each)
+            for each in (shard.groups, parts)
         )
+        judge.expect("groups", groups, wanted, diagnosis)
         layers = _layers(net)
         meta = [names[e] for e in layers if e.weight.is_meta or e.scale.is_meta]
         judge.expect("layers on meta", meta, [], "still-meta")
         empty = [names[e] for e in layers if not e.ready]
         judge.expect("layers whose reset_parameters() did not run", empty, [], "not-initialised")
-        other = [names[e] for e in layers if not _filled(e)]
+        other = [names[e] for e in layers if (e.weight != 0.5).any() or (e.scale != 2.0).any()]
         judge.expect("layers with other numbers than reset_parameters() sets", other, [])
-
-
-def _filled(layer: _Layer) -> bool:
-    return bool((layer.weight == 0.5).all() and (layer.scale == 2.0).all())
 
 
 EXERCISE = Exercise(

@@ -23,23 +23,6 @@ def ring_by_rank_0(x, dist):
         dist.send(x, other)
 
 
-def _ring_of_whole_tensors(x, dist):
-    n, rank = dist.get_world_size(), dist.get_rank()
-    passed = x.clone()
-    for _ in range(n - 1):
-        received = torch.empty_like(x)
-        sending = dist.isend(passed, (rank + 1) % n)
-        dist.recv(received, (rank - 1) % n)
-        sending.wait()
-        passed = received
-        x += received
-
-
-def _ring_rounding_down(x, dist):
-    n = dist.get_world_size()
-    ring_all_reduce(x.view(-1)[: x.numel() // n * n], dist)
-
-
 def ring_averaging(x, dist):
     ring_all_reduce(x, dist)
     x.copy_(x / dist.get_world_size())
@@ -120,7 +103,7 @@ _WAITS = "for work in works:\n    work.wait()"
 _ADD = "if step < n - 1:\n    part += received\nelse:\n    part.copy_(received)"
 WRONG = {
     "deadlock": {"sending = dist.isend": "dist.send", "sending.wait()": ""},
-    "whole-tensors": (ring_by_rank_0, _ring_of_whole_tensors),
+    "whole-tensors": ring_by_rank_0,
     "too-many-steps": _ring_taking_turns,
     "half-way": {"2 * (n - 1)": "n - 1", _ADD: "part += received"},
     "no-wait": (
@@ -128,7 +111,7 @@ WRONG = {
         {"empty_like": "zeros_like", "dist.recv": "dist.irecv"},
         edited(_swapped_ring, {_WAITS: _ADD, _ADD: _WAITS}),
     ),
-    "wrong-value": (ring_averaging, _ring_rounding_down),
+    "wrong-value": ring_averaging,
 }
 RIGHT = {
     "both begun": _swapped_ring,

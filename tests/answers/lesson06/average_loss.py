@@ -27,5 +27,4 @@ WRONG = {
         {"total = count": "model.requires_grad_(False)\ntotal = count"},
         {"return": "model.train()\nreturn"},
     ),
-    "rounded": {"total / count": "round(total / count, 4)"},
 }

@@ -3,7 +3,7 @@
 import torch
 from torch.nn import functional as F
 
-from course_lessons.lesson10.column_parallel import TWINS, column_parallel
+from course_lessons.lesson10.column_parallel import column_parallel
 
 
 def _whole(x, weight, bias, dist):
@@ -36,13 +36,15 @@ def _gathers_weights(x, weight, bias, dist):
     return F.linear(x, *whole)
 
 
+_CAT = "torch.cat(parts, dim=-1)"
 WRONG = {
-    **TWINS,
+    "not-gathered": {_CAT: "own"},
+    "wrong-way": ({_CAT: "torch.cat(parts)"}, {_CAT: "torch.cat(parts, dim=1)"}),
     "one-rank": _gathers_on_one,
     "sends-weights": _gathers_weights,
     "whole-layer": _whole,
     "wrong-value": (
-        {"torch.cat(parts, dim=-1)": "torch.cat(parts[::-1], dim=-1)"},
+        {_CAT: "torch.cat(parts[::-1], dim=-1)"},
         {"weight.chunk(ranks)[rank]": "weight.chunk(ranks)[0]"},
     ),
 }
