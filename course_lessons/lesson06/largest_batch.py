@@ -74,7 +74,7 @@ class _Card:
         return result
 
 
-_UNLIMITED = ((37, 1), (64, 1), (63, 8), (5, 16), (1, 1), (0, 1), (0, 4))
+_UNLIMITED = ((37, 1), (1000, 1), (64, 1), (9, 32), (63, 8), (5, 16), (1, 1), (0, 1), (0, 4))
 _LIMITED = ((500, 1, 100), (70, 1, 100), (500, 1, 64), (500, 3, 48), (30, 64, 40), (1, 1, 1))
 _SEARCHES = (*((most, start, None) for most, start in _UNLIMITED), *_LIMITED)
 """The largest batch that fits, ``start`` and ``limit``."""
@@ -118,19 +118,20 @@ def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
     card = _Card(11)
     judge.expect("largest batch where 11 fit", answer(card.works), 11)
     judge.expect("first tries where no start is given", card.tried[:2], [1, 2])
-    error = RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
 
-    def works(batch: int) -> None:
-        if batch > 3:
-            raise error
+        def works(batch: int, error: Exception = error) -> None:
+            if batch > 3:
+                raise error
 
-    try:
-        got = answer(works, 1, 50)
-    except Raised as problem:
-        if problem.error is not error:
-            raise
-    else:
-        judge.no("swallows", seen=f"{got!r}, although works raised {error!r}", expected=repr(error))
+        try:
+            got = answer(works, 1, 50)
+        except Raised as problem:
+            if problem.error is not error:
+                raise
+        else:
+            seen = f"{got!r}, although works raised {error!r}"
+            judge.no("swallows", seen=seen, expected=repr(error))
 
 
 EXERCISE = Exercise(
