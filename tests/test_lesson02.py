@@ -438,7 +438,7 @@ def _never_ends(batch, device):
         ("one_step_bytes", (50_176 + 256, 4), "no-model", "right in it: the images"),
         ("mean_loss", _waits_now_and_then, "wrong-value", "Seen: "),
         ("mean_loss", _loads_then_reads_at_the_end, "loads-first", "All batches are loaded"),
-        ("mean_loss", _one_tensor_for_all, "wrong-value", "step was called 1 times"),
+        ("mean_loss", _one_tensor_for_all, "wrong-value", "calls of step: 1"),
         ("normaliser", _buffers_but_a_batch_on_the_cpu, "wrong-value", "a result on"),
         ("weighted_loss", _weights_from_numpy, "wrong-value", "float64"),
         ("weighted_loss", _weights_that_sum_to_one, "not-scaled", "factor"),

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -20,20 +19,6 @@ def pick_device(available, works):
 
 
 _KINDS = ("cuda", "xpu", "mps")
-_CASES = tuple(
-    (available.split(), broken.split())
-    for available, broken in (
-        *(("cuda", ""), ("mps", ""), ("xpu", ""), ("", "")),
-        *(("cuda", "cuda"), ("mps", "mps"), ("xpu", "xpu")),
-        *(("mps xpu cuda", ""), ("mps xpu", ""), ("cuda xpu", "cuda"), ("cuda mps", "cuda")),
-        *(("mps xpu cuda", "cuda xpu"), ("mps cuda", "mps cuda"), ("xpu cuda mps", "xpu")),
-    )
-)
-
-
-def _draw(random: Random) -> tuple[list[str], list[str]]:
-    available = random.sample(_KINDS, random.randrange(4))
-    return available, [kind for kind in available if random.random() < 0.4]
 
 
 class _Probe:
@@ -49,74 +34,58 @@ class _Probe:
         return kind not in self.broken
 
 
-def _on_machine(pick: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    """Return what lets a function choose on a machine; a judge looks at the name, and at what was tried."""
-
-    def run(available: list[str], broken: list[str]) -> Any:
-        works = _Probe(available, broken)
-        got = pick(available, works)
-        if judge is not None:
-            where = _situation(available, broken)
-            if works.asked_absent:
-                judge.no(
-                    seen=f"works({works.asked_absent[0]!r}) was called for {where}",
-                    expected="works() only for kinds that are in the list",
-                )
-            if got is None and not set(available) - set(broken):
-                judge.no("no-fallback", seen=f"None for {where}", expected="'cpu'")
-            judge.is_a(got, str, "a string such as 'cuda'")
-            if got not in (*_KINDS, "cpu"):
-                judge.no(
-                    seen=f"{got!r} for {where}",
-                    expected="'cuda', 'xpu', 'mps', 'cpu'",
-                )
-        return got
-
-    return run
+def _cases() -> list[tuple[list[str], _Probe]]:
+    machines = (
+        *(("cuda", ""), ("mps", ""), ("xpu", ""), ("", "")),
+        *(("cuda", "cuda"), ("mps", "mps"), ("xpu", "xpu")),
+        *(("mps xpu cuda", ""), ("mps xpu", ""), ("cuda xpu", "cuda"), ("cuda mps", "cuda")),
+        *(("mps xpu cuda", "cuda xpu"), ("mps cuda", "mps cuda"), ("xpu cuda mps", "xpu")),
+    )
+    pairs = [(available.split(), broken.split()) for available, broken in machines]
+    return [(available, _Probe(available, broken)) for available, broken in pairs]
 
 
-def _situation(available: list[str], broken: list[str]) -> str:
-    return f"available {available}" + (f", but {' and '.join(broken)} fails" if broken else "")
+def _draw(random: Random) -> tuple[list[str], _Probe]:
+    available = random.sample(_KINDS, random.randrange(4))
+    return available, _Probe(available, [kind for kind in available if random.random() < 0.4])
 
 
-_ORDER, _BOTH = '("cuda", "xpu", "mps")', "kind in available and works(kind)"
-_GIVES_UP = {
-    f"if {_BOTH}:\n    return kind": 'if kind in available:\n    return kind if works(kind) else "cpu"'
-}
+def _read(judge: Judge, got: Any) -> Any:
+    return got if got is None else judge.is_a(got, str, "a string such as 'cuda'")
 
 
-def _of(*edits: dict[str, str]) -> tuple[Callable[..., Any], ...]:
-    return tuple(edited(pick_device, each) for each in edits)
+def _look(got: Any, available: list[str], works: _Probe) -> tuple[Any, list[str]]:
+    return got, works.asked_absent
 
 
-PICK_TWINS = {
-    "order": _of({_ORDER: "available"}),
-    "available-is-not-works": _of(
-        {f"{_BOTH}": "kind in available"}, {_BOTH: "kind in available", _ORDER: "available"}
-    ),
-    "gave-up": _of(_GIVES_UP),
-}
-_OVER_MACHINES = OverCases(
-    _on_machine(pick_device),
-    _CASES,
-    {name: tuple(map(_on_machine, several)) for name, several in PICK_TWINS.items()},
-    draw=_draw,
-    read=lambda judge, got: got,
-    alike=operator.eq,
-    otherwise=lambda got, right, available, broken: (
-        "not-there"
-        if got not in [*available, "cpu"]
-        else "available-is-not-works"
-        if got in broken
-        else "passed-over"
-    ),
-    situation=_situation,
-    shown=repr,
+def _shown(seen: tuple[Any, list[str]]) -> str:
+    got, absent = seen
+    return f"{got!r} after works({absent[0]!r})" if absent else repr(got)
+
+
+def _situation(available: list[str], works: _Probe) -> str:
+    fails = f", but {' and '.join(works.broken)} fails" if works.broken else ""
+    return f"available {available}{fails}"
+
+
+def _otherwise(seen: tuple[Any, list[str]], _: object, available: list[str], works: _Probe) -> str:
+    return "not-there" if seen[0] in _KINDS and seen[0] not in available else "wrong-value"
+
+
+_BOTH = "kind in available and works(kind)"
+_GIVES_UP = 'if kind in available:\n    return kind if works(kind) else "cpu"'
+_TWINS = twins_of(
+    pick_device,
+    {
+        "order": {'("cuda", "xpu", "mps")': "available"},
+        "available-is-not-works": (
+            {_BOTH: "kind in available"},
+            {_BOTH: "kind in available", '("cuda", "xpu", "mps")': "available"},
+        ),
+        "gave-up": {f"if {_BOTH}:\n    return kind": _GIVES_UP},
+        "no-fallback": {'return "cpu"': "return None"},
+    },
 )
-
-
-def _check_pick_device(answer: Callable[..., Any], judge: Judge) -> None:
-    _OVER_MACHINES(_on_machine(answer, judge), judge)
 
 
 EXERCISE = Exercise(
@@ -135,7 +104,18 @@ EXERCISE = Exercise(
         "the loop?",
     ),
     reference=pick_device,
-    check_answer=_check_pick_device,
+    check_answer=OverCases(
+        pick_device,
+        _cases,
+        _TWINS,
+        read=_read,
+        look=_look,
+        draw=_draw,
+        alike=operator.eq,
+        otherwise=_otherwise,
+        situation=_situation,
+        shown=_shown,
+    ),
     why="This is what `get_device()` does. All the rest of a program needs only its answer.",
     diagnoses={
         "order": "The preference decides, not the order in which the kinds are reported: CUDA, then "

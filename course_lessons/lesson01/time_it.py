@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
@@ -28,7 +27,7 @@ class _FakeDevice:
     """An asynchronous device with a clock of its own: nothing is really computed, time is counted.
 
     ``launch`` puts one job into the queue and costs the host a little; ``synchronize`` waits until the
-    queue is empty. The first job is slow, as a first job is; some later ones are too.
+    queue is empty. The first job is slow, and so are some later ones.
     """
 
     HOST = 20e-6
@@ -37,9 +36,7 @@ class _FakeDevice:
         self.now = 5.0
         self.idle_at = self.now + queued
         self.jobs, self.first = jobs, first
-        self.durations: list[float] = []
         self.launches = 0
-        self.clock_calls = 0
 
     def launch(self) -> None:
         """Queue one job."""
@@ -47,7 +44,6 @@ class _FakeDevice:
         job = self.first if self.launches == 0 else self.jobs[self.launches % len(self.jobs)]
         self.launches += 1
         self.idle_at = max(self.now, self.idle_at) + job
-        self.durations.append(self.HOST + job)
 
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
@@ -55,84 +51,53 @@ class _FakeDevice:
 
     def clock(self) -> float:
         """Read the time, in seconds."""
-        self.clock_calls += 1
         return self.now
 
 
-_CASES = (
-    ([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
-    ([4e-3, 5e-3], 0.6, 0.0, 1),
-    ([3e-3, 4e-3], 0.05, 2.0, 1),
-    ([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
-    ([1e-3, 1.4e-3, 1.1e-3, 9e-3, 1.2e-3, 1.3e-3, 8e-3], 0.02, 0.1, 7),
-)
+Case = tuple[Callable[[], None], Callable[[], None], Callable[[], float], int]
 
 
-def _draw(random: Random) -> tuple[list[float], float, float, int]:
+def _case(jobs: list[float], first: float, queued: float, repeats: int) -> Case:
+    device = _FakeDevice(jobs, first, queued)
+    return device.launch, device.synchronize, device.clock, repeats
+
+
+def _cases() -> list[Case]:
+    return [
+        _case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
+        _case([4e-3, 5e-3], 0.6, 0.0, 1),
+        _case([3e-3, 4e-3], 0.05, 2.0, 1),
+        _case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
+        _case([1e-3, 1.4e-3, 1.1e-3, 9e-3, 1.2e-3, 1.3e-3, 8e-3], 0.02, 0.1, 7),
+    ]
+
+
+def _draw(random: Random) -> Case:
     jobs = [random.uniform(1e-3, 5e-3) for _ in range(random.randrange(9, 13))]
     jobs[random.randrange(9)] = 0.04
-    return jobs, random.uniform(0.05, 0.3), random.choice((0.0, 0.7)), random.randrange(2, 7)
-
-
-def _on_device(time_it: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    """Return what runs a function on a device; a judge looks at what was called."""
-
-    def run(jobs: list[float], first: float, queued: float, repeats: int) -> Any:
-        device = _FakeDevice(jobs, first, queued)
-        got = time_it(device.launch, device.synchronize, device.clock, repeats)
-        if judge is not None:
-            if isinstance(got, (list, tuple)):
-                judge.no(seen=got, expected="one number, the median")
-            got = judge.number(got)
-            launched = f"{device.launches} launches for repeats={repeats}"
-            if device.launches != repeats + 1:
-                few = "too-few" if device.launches <= repeats else "too-many"
-                judge.no(few, seen=launched, expected=f"{repeats + 1} launches")
-            if not device.clock_calls:
-                judge.no(seen="clock() was never called", expected="two times a launch")
-            if got < 0:
-                judge.no(seen=_ms(got), expected="a time above 0")
-        return got
-
-    return run
+    first, queued = random.uniform(0.05, 0.3), random.choice((0.0, 0.7))
+    return _case(jobs, first, queued, random.randrange(2, 7))
 
 
 _MEDIAN = "statistics.median(times)"
 _START = "synchronize()\nstart = clock()"
-_MISTAKES = {
-    "no-sync": {"launch()\nsynchronize()": "launch()"},
-    "queue-not-empty": ({_START: "start = clock()"}, {_START: "start = clock()\nsynchronize()"}),
-    "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
-    "warm-up-counted": {
-        "launch()\ntimes = []": "times = []",
-        "range(repeats)": "range(repeats + 1)",
-    },
-    "mean": {_MEDIAN: "sum(times) / len(times)"},
-    "rounded": {_MEDIAN: f"round({_MEDIAN}, 3)"},
-}
-TIME_TWINS = twins_of(time_it, _MISTAKES)
-
-
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.4g} ms"
-
-
-_OVER_DEVICES = OverCases(
-    _on_device(time_it),
-    _CASES,
+_TWINS = twins_of(
+    time_it,
     {
-        name: tuple(map(_on_device, twins)) if isinstance(twins, tuple) else _on_device(twins)
-        for name, twins in TIME_TWINS.items()
+        "no-sync": {"launch()\nsynchronize()": "launch()"},
+        "queue-not-empty": (
+            {_START: "start = clock()"},
+            {_START: "start = clock()\nsynchronize()"},
+        ),
+        "clock-late": {"start = clock()\nlaunch()": "launch()\nstart = clock()"},
+        "warm-up-counted": {
+            "launch()\ntimes = []": "times = []",
+            "range(repeats)": "range(repeats + 1)",
+        },
+        "mean": {_MEDIAN: "sum(times) / len(times)"},
+        "rounded": {_MEDIAN: f"round({_MEDIAN}, 3)"},
     },
-    draw=_draw,
-    read=lambda judge, got: got,
-    situation=lambda jobs, first, queued, repeats: f"repeats={repeats}",
-    shown=_ms,
 )
-
-
-def _check_time_it(answer: Callable[..., Any], judge: Judge) -> None:
-    _OVER_DEVICES(_on_device(answer, judge), judge)
 
 
 EXERCISE = Exercise(
@@ -153,7 +118,16 @@ EXERCISE = Exercise(
         "each difference, and return `statistics.median` of them.",
     ),
     reference=time_it,
-    check_answer=_check_time_it,
+    check_answer=OverCases(
+        time_it,
+        _cases,
+        _TWINS,
+        read=Judge.number,
+        look=lambda seconds, launch, *_: (seconds, launch.__self__.launches),
+        draw=_draw,
+        situation=lambda launch, synchronize, clock, repeats: f"repeats={repeats}",
+        shown=lambda seen: f"{seen[0] * 1e3:.4g} ms, {seen[1]} launches",
+    ),
     why="Warm up, wait, repeat, take the median: `measure()` does that for you. It differs from your timer in one "
     "thing. Short work it times in blocks of several calls, and it waits only at the end of a block. So Python "
     "launches one call while the device works on the one before, and a call looks cheaper. Your timer finds the "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 
 import simgpu
 from course_utils.exercises import Judge
@@ -28,7 +28,9 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
     return torch.allclose(got.detach().cpu().double(), expected.detach().double(), atol=1e-5)
 
 
-def run_once(module: nn.Module, x: torch.Tensor, diagnosis: str, judge: Judge) -> torch.Tensor:
+def run_once(
+    module: Callable[..., Any], x: torch.Tensor, diagnosis: str, judge: Judge
+) -> torch.Tensor:
     """Run a module; two devices in one operation are a refusal, any other error the learner's."""
     try:
         got = module(x)

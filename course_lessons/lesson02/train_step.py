@@ -12,8 +12,7 @@ from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, nearly, several
-from simgpu.counters import Counters
+from course_utils.exercises.forms import OverCases, nearly
 
 from .checking import TOO_EARLY, counted_copies, second
 
@@ -30,20 +29,18 @@ def train_step(model, optimizer, images, labels, device):
     return logits.detach().cpu().numpy()
 
 
-_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
-_LOSS, _RETURN = "F.cross_entropy(logits, labels)", "logits.detach().cpu().numpy()"
-
-
 def _on_cpu(step):
     """The same step on the CPU: the same numbers, in a tenth of the time."""
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
-LEARNS = {
-    "piles-up": {_ZERO: ""},
-    "softmax-twice": {_LOSS: "F.cross_entropy(logits.softmax(1), labels)"},
-}
-GIVES = {}
+TWINS = twins_of(
+    train_step,
+    {
+        "piles-up": {"optimizer.zero_grad()": ""},
+        "softmax-twice": {"cross_entropy(logits,": "cross_entropy(logits.softmax(1),"},
+    },
+)
 
 
 def _place() -> torch.device:
@@ -70,28 +67,19 @@ def _count(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
-def _learnt(got: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, Any]:
-    return {"steps": optimizer.steps, "weights": [p.detach().cpu() for p in model.parameters()]}
+def _look(logits: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, Any]:
+    weights = [p.detach().cpu() for p in model.parameters()]
+    return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
 
-def _over(mistakes: Any, **more: Any) -> OverCases:
-    twins = twins_of(train_step, mistakes)
-    return OverCases(
-        _on_cpu(train_step),
-        _made,
-        {name: tuple(map(_on_cpu, several(twin))) for name, twin in twins.items()},
-        alike=nearly(1e-4, 1e-4),
-        situation=lambda model, optimizer, images, *_: f"a batch of {len(images)}",
-        **more,
-    )
-
-
-_WEIGHTS = _over(
-    LEARNS,
-    look=_learnt,
-    otherwise=lambda got, right, *_: "steps" if got["steps"] != right["steps"] else "not-trained",
+_STEPS = OverCases(
+    _on_cpu(train_step),
+    _made,
+    {name: _on_cpu(twin) for name, twin in TWINS.items()},
+    look=_look,
+    alike=nearly(1e-4, 1e-4),
+    situation=lambda model, optimizer, images, *_: f"a batch of {len(images)}",
 )
-_LOGITS = _over(GIVES, read=lambda judge, got: got)
 
 
 def _check_train_step(answer: Any, judge: Judge) -> None:
@@ -102,36 +90,26 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
         right = copy.deepcopy(model).cpu()(images).detach().numpy()
         with counted_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
-        if isinstance(got, torch.Tensor):
-            judge.no(seen=f"a tensor on {got.device}", expected="a NumPy array")
         judge.is_a(got, np.ndarray, "a NumPy array")
         at = next(model.parameters()).device
         if at != device:
             judge.no("stays", seen=f"model on {at}", expected=f"model on {device}")
-        if counted is not None:
-            early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
-            if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
-                judge.no("too-early", seen="a copy to the host that is not waited for")
-    _WEIGHTS(answer, judge)
-    _LOGITS(answer, judge)
-    if counted is not None:
-        _judge_journeys(counted, images, labels, got.nbytes, judge)
-
-
-def _judge_journeys(
-    counted: Counters, images: torch.Tensor, labels: torch.Tensor, logits: int, judge: Judge
-) -> None:
-    """Judge what the second step sent, when the model was there already; ``logits`` is their bytes."""
-    there, back = counted.bytes_to_device, counted.bytes_to_host
-    batch = images.nbytes + labels.nbytes
-    if back >= 2 * logits:
-        judge.no(seen=f"{back} bytes to the host", expected=f"{logits} bytes")
-    if there > batch:
-        judge.no(
-            "loss-on-host" if there == images.nbytes + logits else "wrong-value",
-            seen=f"{there} bytes to the device in the second step",
-            expected=f"{batch} bytes",
-        )
+        copies = counted.copies if counted is not None else []
+        early = any(c.code == "d2h" and c.non_blocking for c in copies)
+        if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
+            judge.no("too-early", seen="a copy to the host that is not waited for")
+    _STEPS(answer, judge)
+    if counted is not None:  # in the second step, when the model was there already
+        there, back = counted.bytes_to_device, counted.bytes_to_host
+        batch = images.nbytes + labels.nbytes
+        if back >= 2 * got.nbytes:
+            judge.no(seen=f"{back} bytes to the host", expected=f"{got.nbytes} bytes")
+        if there > batch:
+            judge.no(
+                "loss-on-host" if there == images.nbytes + got.nbytes else "wrong-value",
+                seen=f"{there} bytes to the device in the second step",
+                expected=f"{batch} bytes",
+            )
 
 
 EXERCISE = Exercise(

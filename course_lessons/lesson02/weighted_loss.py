@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,23 +82,12 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
             judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected="none")
         logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
         expected = F.cross_entropy(logits, labels, right)
-        value = run_once(_Applied(loss, labels.to(place)), logits.to(place), "stays", judge)
+        applied = partial(loss, target=labels.to(place))
+        value = run_once(applied, logits.to(place), "stays", judge)
         if not equal(value, expected):
             judge.no(seen=value.cpu(), expected=expected)
         if place.type != "meta" and loss.to(cpu).weight.device != cpu:
             judge.no("stays", seen="a weight that .to() does not move")
-
-
-class _Applied(nn.Module):
-    """A loss with its labels: a module of one argument."""
-
-    def __init__(self, loss: nn.Module, labels: torch.Tensor) -> None:
-        super().__init__()
-        self.loss, self.labels = loss, labels
-
-    def forward(self, logits: torch.Tensor) -> torch.Tensor:
-        """Apply the loss."""
-        return self.loss(logits, self.labels)
 
 
 EXERCISE = Exercise(

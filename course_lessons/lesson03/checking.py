@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,7 @@ from torch import nn
 
 from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import OverCases, nearly, several
-from course_utils.exercises.values import agree
+from course_utils.exercises.forms import OverCases, nearly
 
 _ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
 _LOSS, _LOOP = "F.cross_entropy(model(x), y)", "for x, y in batches:"
@@ -66,39 +64,13 @@ def over(
     n: int,
     twins: Mapping[str, Any],
     **more: Any,
-) -> Callable[..., None]:
-    """`OverCases` for what takes long: it asks a twin for all cases only where one does not rule it out.
-
-    Parameters
-    ----------
-    reference, twins, more
-        As for `OverCases`.
-    case
-        Makes a case anew, by its number: of `n`.
-    """
+) -> OverCases:
+    """`OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": said, **more}
-    form = OverCases(reference, lambda: [case(at) for at in range(n)], {}, **more)
-
-    def check(answer: Callable[..., Any], judge: Judge) -> None:
-        for at in range(n):
-            one = replace(form, cases=lambda at=at: [case(at)])
-            (right,), (got,) = one.values(reference), one.values(answer)
-            if form.read:
-                got = form.read(judge, got)
-            if agree(form.alike, got, right):
-                continue
-            kept: dict[str, list[Any]] = {}
-            for diagnosis, each in twins.items():
-                for twin in several(each):
-                    (value,) = one.values(twin, safe=True)
-                    if any(agree(form.alike, value, like) for like in (got, right)):
-                        kept.setdefault(diagnosis, []).append(twin)
-            replace(form, twins={name: tuple(few) for name, few in kept.items()})(answer, judge)
-
-    return check
+    return OverCases(reference, lambda: [case(at) for at in range(n)], twins, **more)
 
 
-def weights_after(reference: Any, case: Any, n: int, twins: Any) -> Callable[..., None]:
+def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
     """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
 
     An answer is called with a model, batches, an optimiser, and whatever else a case holds.

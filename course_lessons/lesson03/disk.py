@@ -42,8 +42,6 @@ class Watch:
         What the files beside the checkpoint that are synced held, at each sync before the first rename.
     call
         The last of these syncs.
-    saves
-        How many calls of ``torch.save`` had begun at the last of them.
     direct
         The files, by their numbers, that were opened so that each write waits for the disk.
     left
@@ -54,10 +52,10 @@ class Watch:
         self.path, self.crash = path, crash
         self.renames: list[tuple[Path, object]] = []
         self.synced: list[dict[str, object]] = []
-        self.begun, self.saves, self.call = 0, 0, ""
+        self.call = ""
         self.direct: set[int] = set()
         self.left: dict[Path, bytes] = {}
-        self._open, self._replace, self._save = os.open, os.replace, torch.save
+        self._open, self._replace = os.open, os.replace
 
     def open(self, file: Any, flags: int, *args: Any, **more: Any) -> int:
         fd = self._open(file, flags, *args, **more)
@@ -78,13 +76,9 @@ class Watch:
                 files = [p for p in files if p.stat().st_ino == at]
             if not self.renames:
                 self.synced.append({p.name: value_in(p) for p in files})
-                self.saves, self.call = self.begun, f"os.{call}"
+                self.call = f"os.{call}"
 
         return sync
-
-    def save(self, *args: Any, **more: Any) -> None:
-        self.begun += 1
-        self._save(*args, **more)
 
     def kill(self, how: str) -> NoReturn:
         self.left = {p: p.read_bytes() for p in self.path.parent.iterdir() if p.is_file()}
@@ -100,7 +94,7 @@ class Watch:
         source, target = (Path(os.fsdecode(name)).resolve() for name in (src, dst))
         if not self.renames and source.exists() and source.stat().st_ino in self.direct:
             self.synced.append({source.name: value_in(source)})
-            self.saves, self.call = self.begun, "os.O_SYNC"
+            self.call = "os.O_SYNC"
         if source != target:
             self.renames.append((source, held))
         if self.crash:
@@ -116,7 +110,6 @@ class Watch:
         with (
             mock.patch.multiple("os", **{call: self.syncing(call) for call in _SYNCS}),
             mock.patch("os.open", self.open),
-            mock.patch("torch.save", self.save),
             mock.patch("os.replace", self.replace),
             mock.patch("os.rename", self.replace),
             mock.patch("pathlib.Path.replace", lambda path, target: self.moved(path, target)),

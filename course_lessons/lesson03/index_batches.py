@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import several
 
 
 def index_batches(n, size, seed, epoch, start):
@@ -21,112 +20,42 @@ def index_batches(n, size, seed, epoch, start):
 def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
     torch.manual_seed(12)
     random.seed(12)
+
+    def batches(*arguments: int) -> list[list[int]]:
+        return _index_lists(answer(*arguments), judge)
+
     for n, size, seed in ((23, 5, 7), (24, 4, 3), (40, 16, 11), (9, 20, 5)):
         case = f"n = {n}, size = {size}"
         with judge.own_generator():
             got = answer(n, size, seed, 0, 0)
         whole = _index_lists(got, judge)
-        _judge_whole(whole, n, size, judge)
-        if _index_lists(answer(n, size, seed, 0, 0), judge) != whole:
+        order = [i for batch in whole for i in batch]
+        sizes = [size] * (n // size) + [n % size] * (n % size > 0)
+        judge.expect(f"{case}, start = 0: batches of", [len(batch) for batch in whole], sizes)
+        judge.expect(f"{case}, start = 0: the indices, sorted", sorted(order), list(range(n)))
+        ascending = all(batch == sorted(batch) for batch in whole)
+        if ascending or order == sorted(order, reverse=True):
+            judge.no(seen=f"{case}, start = 0: {whole[:2]}", expected="a random order")
+        if batches(n, size, seed, 0, 0) != whole:
             judge.no("not-repeatable", seen=f"{case}: another order at the second call")
-        if _index_lists(answer(n, size, seed, 1, 0), judge) == whole:
+        if batches(n, size, seed, 1, 0) == whole:
             judge.no("same-each-epoch", seen=f"{case}: epochs 0 and 1 in the same order")
-        starts = range(1, len(whole))
-        rests = [_index_lists(answer(n, size, seed, 0, start), judge) for start in starts]
-        if rests != [whole[start:] for start in starts]:
-            _judge_rests(rests, whole, size, judge)
-        if past := _index_lists(answer(n, size, seed, 0, len(whole)), judge):
-            told = "empty-batch" if past == [[]] else "past-the-end"
-            judge.no(told, seen=f"{case}, start = {len(whole)}: {past}", expected="no batch")
+        for start in range(1, len(whole) + 1):
+            rest = batches(n, size, seed, 0, start)
+            diagnosis = "wrong-value"
+            if rest == [order[i : i + size] for i in range(start, n, size)]:
+                diagnosis = "start-in-indices"
+            elif start < len(whole) and not any(batch in whole for batch in rest):
+                diagnosis = "not-the-rest"
+            judge.expect(f"{case}, start = {start}", rest, whole[start:], diagnosis)
         for one, other in (((7, 0), (3, 4)), ((5, 3), (6, 2))):  # the same sum
-            wanted, got = (_index_lists(answer(n, size, *pair, 0), judge) for pair in (one, other))
-            if got != wanted:
+            if batches(n, size, *one, 0) != batches(n, size, *other, 0):
                 judge.no(
                     seen="seed {}, epoch {}: another order than seed {}, epoch {}".format(
                         *other, *one
                     ),
                     expected="the same order, because seed + epoch is the same",
                 )
-
-
-def _judge_whole(whole: list[Any], n: int, size: int, judge: Judge) -> None:
-    """Judge an epoch from its first batch on."""
-    flat = [i for batch in whole for i in batch]
-    said = f"n = {n}, size = {size}, start = 0"
-    sizes = [len(batch) for batch in whole]
-    due = [size] * (n // size) + [n % size] * (n % size > 0)
-    shown = {"seen": f"{said}: batches of {sizes}", "expected": f"{due}"}
-    if not whole:
-        judge.no(**shown)
-    if min(flat) > 0 and max(flat) == n:
-        judge.no(
-            seen=f"{said}: indices {min(flat)} to {max(flat)}",
-            expected=f"0 to {n - 1}",
-        )
-    if len(flat) > len(set(flat)):
-        judge.no(
-            seen=f"{said}: {len(flat)} indices, {len(set(flat))} of them unlike",
-            expected=f"{n}",
-        )
-    if max(flat) >= n:
-        judge.no(seen=f"{said}: an index {max(flat)}", expected=f"0 to {n - 1}")
-    if set(flat) != set(range(n)):
-        told = "missing"
-        if n % size and sizes == due[:-1]:
-            told = "last-dropped"
-        if len(flat) == n - size:
-            told = "first-dropped"
-        judge.no(told, seen=f"{said}: {len(set(flat))} of {n} indices", expected="each once")
-    if sorted(sizes, reverse=True) == due != sizes:
-        judge.no(**shown)
-    if sizes != due:
-        judge.no(**shown)
-    if sorted(flat) in (flat, flat[::-1]):
-        judge.no(seen=f"{said}: {whole[:2]}", expected="a random order")
-    shown = {"seen": f"{said}: {whole[:2]}", "expected": "a random order of all indices"}
-    if size < n and all(batch == list(range(batch[0], batch[0] + len(batch))) for batch in whole):
-        judge.no(**shown)
-    if size < n and all(batch == sorted(batch) for batch in whole):
-        judge.no(**shown)
-
-
-def _judge_rests(rests: list[Any], whole: list[Any], size: int, judge: Judge) -> None:
-    """Refuse what came from later batches on: `rests` from the first on, from the second, ..."""
-    flat = [i for batch in whole for i in batch]
-
-    def cut(order: list[int]) -> list[list[int]]:
-        return [order[i : i + size] for i in range(0, len(order), size)]
-
-    starts = range(1, len(whole))
-    patterns = {
-        "start-ignored": lambda start: whole,
-        "start-in-indices": lambda start: cut(flat[start:]),
-        "off-by-one": lambda start: whole[start + 1 :],
-        "one-early": lambda start: whole[start - 1 :],
-        "only-one": lambda start: whole[start : start + 1],
-        "up-to-start": lambda start: whole[:start],
-        "begins-again": (
-            lambda start: whole[start:] + whole[:start],
-            lambda start: cut(flat[start * size :] + flat[: start * size]),
-        ),
-    }
-    first = {i for batch in rests[0] for i in batch}
-    other = "left-out-first" if first == set(range(size, len(flat))) else "not-the-rest"
-    if all(batch in whole for rest in rests for batch in rest):
-        other = "other-part"
-    right = [whole[start:] for start in starts]
-    judge.closest(
-        rests,
-        right,
-        {told: [list(map(one, starts)) for one in several(by)] for told, by in patterns.items()},
-        otherwise=other,
-        say=lambda at: (f"start = {at + 1}: {_few(rests[at])}", _few(right[at])),
-    )
-
-
-def _few(batches: list[Any]) -> str:
-    first = f", the first {batches[0]}" if batches else ""
-    return f"{len(batches)} batch{'es' * (len(batches) != 1)}" + first
 
 
 def _index_lists(got: object, judge: Judge) -> list[list[int]]:

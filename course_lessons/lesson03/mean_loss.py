@@ -37,13 +37,10 @@ def _mean(model, batches):
     return (total / count).item()
 
 
-_SUM, _GIVEN, _LOOP = ', reduction="sum"', "(total / count)", "for x, y in batches:"
-_MISTAKES = {
-    "ragged-mean": {_SUM: "", _GIVEN: "(total / len(batches))"},
-}
-_TWINS = twins_of(_mean, _MISTAKES)
-
-
+_TWINS = twins_of(
+    _mean,
+    {"ragged-mean": {', reduction="sum"': "", "total / count": "total / len(batches)"}},
+)
 _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
 
 

@@ -35,19 +35,16 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
-_ADDED, _GIVEN = "loss.item() * len(y)", "total / seen"
-_WRONG_WEIGHTS = {
-    **SLIPS,
-    "not-train-mode": {"model.train()": ""},
-}
-_LEARNS = twins_of(train_epoch, _WRONG_WEIGHTS)
-_COUNT = "total / len(batches)"
-_WRONG_NUMBERS = {
-    "ragged-mean": {_ADDED: "loss.item()", _GIVEN: _COUNT},
-}
-_GIVES = twins_of(train_epoch, _WRONG_NUMBERS)
-
-
+_LEARNS = twins_of(train_epoch, {**SLIPS, "not-train-mode": {"model.train()": ""}})
+_GIVES = twins_of(
+    train_epoch,
+    {
+        "ragged-mean": {
+            "loss.item() * len(y)": "loss.item()",
+            "total / seen": "total / len(batches)",
+        }
+    },
+)
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 

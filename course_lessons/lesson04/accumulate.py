@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of, variants
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases, several
 
 from ..shared.checking import made_batches, one_thread
-from .checking import Play, judge_precision, judge_runs, judge_scaler
+from .checking import judge_precision, judge_scaler, last_step, same_steps
 from .runs import Run, watched
 
 
@@ -28,83 +29,76 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
-_ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
+def _two_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what makes two steps and says what came of each; a judge looks at how they are made."""
 
-
-_weighted = variants(accumulate, " * len(y) / count")
-_MISTAKES = {
-    "by-batches": _weighted(" / len(batches)", " / count"),
-    "not-divided": _weighted(" * len(y)"),
-    "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
-}
-TWINS = twins_of(accumulate, _MISTAKES)
-
-
-def _play(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> Play:
-    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
+    def run_case(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> list[dict[str, Any]]:
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
             batches[1] = (batches[1][0] * 1e6, batches[1][1])
         run = Run(use_scaler=dtype is torch.float16, interval=2)
+        steps = []
         for _ in range(2):
-            run.sizes.clear()
-            with watched(run) if watch else nullcontext():
+            with watched(run) if judge else nullcontext():
                 step(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
-            yield run, None
+            if judge:
+                judge_precision(run, dtype, judge)
+                _judge_order(run, sizes, judge)
+                judge_scaler(run, judge)
+            steps.append(run.step_made())
+        return steps
 
-    return play
-
-
-@one_thread()
-def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
-    cases = (
-        (torch.bfloat16, (4, 2, 5), False),
-        (torch.float16, (6, 1, 3), False),
-        (torch.float16, (5,), False),
-        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
-    )
-    turns = iter([case for case in cases for _ in range(2)])
-
-    def look(run: Run, _: Any) -> None:
-        dtype, sizes, overflow = next(turns)
-        judge_precision(run, dtype, judge)
-        _judge_order(run, sizes, overflow, judge)
-        judge_scaler(run, judge)
-
-    plays = [_play(*case) for case in cases]
-    judge_runs(answer, judge, accumulate, TWINS, plays[:-1], look)
-    judge_runs(answer, judge, accumulate, {}, plays[-1:], look)
+    return run_case
 
 
-def _judge_order(run: Run, sizes: Sequence[int], overflow: bool, judge: Judge) -> None:
+def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
     if max(run.sizes) > max(sizes):
-        judge.no(
-            seen=f"a batch of {max(run.sizes)} went through the model",
-            expected=f"at most {max(sizes)} at a time",
-        )
-    if sum(run.sizes) < sum(sizes):
-        judge.no(
-            seen=f"{sum(run.sizes)} of {sum(sizes)} examples went through the model",
-            expected="all of them",
-        )
-    steps = run.log.count("step") + run.log.count("bare step")
-    if steps != 1 and not (overflow and steps == 0):
-        judge.no(seen=f"{steps} steps", expected="one step")
+        seen = f"a batch of {max(run.sizes)} went through the model"
+        judge.no(seen=seen, expected=f"at most {max(sizes)} at a time")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
     passes = [what for what in run.log if what in ("forward", "backward")]
-    missing = passes.count("backward") < passes.count("forward")
-    if missing or ("forward", "forward") in pairwise(passes):
-        judge.no(
-            seen=", ".join(passes),
-            expected="a backward pass after each forward pass",
-        )
+    if ("forward", "forward") in pairwise(passes):
+        judge.no(seen=", ".join(passes), expected="a backward pass after each forward pass")
     if "held" in run.log:
         judge.no(
             "graph-kept",
             seen="the activations of the micro-batch before, at a forward pass",
             expected="memory that backward() has freed",
         )
+
+
+_ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
+_SHARE = " * len(y) / count"
+TWINS = twins_of(
+    accumulate,
+    {
+        "by-batches": ({_SHARE: " / len(batches)"}, {_SHARE: " / count"}),
+        "not-divided": {_SHARE: " * len(y)"},
+        "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
+    },
+)
+_FORM = OverCases(
+    _two_steps(accumulate),
+    (
+        (torch.bfloat16, (4, 2, 5), False),
+        (torch.float16, (6, 1, 3), False),
+        (torch.float16, (5,), False),
+        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
+    ),
+    {name: tuple(map(_two_steps, several(twin))) for name, twin in TWINS.items()},
+    read=lambda judge, got: got,
+    alike=same_steps,
+    situation=lambda dtype, sizes, overflow: (
+        f"{dtype}, micro-batches of {', '.join(map(str, sizes))}{', one of which overflows' * overflow}"
+    ),
+    shown=last_step,
+)
+
+
+@one_thread()
+def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
+    _FORM(_two_steps(answer, judge), judge)
 
 
 EXERCISE = Exercise(

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
-from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases
 
 from ..shared.checking import made_batches, one_thread
-from .checking import (
-    PRECISION,
-    REFUSED,
-    Play,
-    judge_back,
-    judge_precision,
-    judge_runs,
-    judge_scaler,
-)
+from .checking import PRECISION, REFUSED, judge_precision, judge_scaler, last_step, same_steps
 from .runs import Run, watched
 
 
@@ -34,50 +26,48 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-_MISTAKES = {}
-TWINS = twins_of(amp_step, _MISTAKES)
-_BACK_MISTAKES = {}
-BACK = twins_of(amp_step, _BACK_MISTAKES)
+def _steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what makes five steps and says what came of each; a judge looks at how they are made."""
 
-
-def _play(dtype: torch.dtype) -> Play:
-    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
+    def run_case(dtype: torch.dtype) -> list[dict[str, Any]]:
         run = Run(use_scaler=dtype is torch.float16)
+        steps = []
         for number, (x, y) in enumerate(made_batches((4, 5, 3, 4, 4))):
             if number == 2 and dtype is torch.float16:
                 x = x * 1e6  # float16 overflows: this step is to be left out
-            with watched(run) if watch else nullcontext():
+            with watched(run) if judge else nullcontext():
                 got = step(run.model, x, y, run.loss_fn, run.optimizer, run.scaler, dtype)
-            yield run, got
+            if judge:
+                judge_precision(run, dtype, judge)
+                if "get_scale" in run.log and run.scaler.is_enabled():
+                    run.waits.append("get_scale")
+                if run.waits:
+                    judge.no("waits", seen=f"{run.waits[0]}()", expected="no call that waits")
+                judge_scaler(run, judge)
+                judge.is_a(got, torch.Tensor, "a tensor")
+                if got.requires_grad:
+                    judge.no(seen=repr(got), expected="the loss without its graph")
+                if got.dtype not in (torch.float32, torch.float64):
+                    judge.no(seen=got.dtype, expected=torch.float32)
+            steps.append(run.step_made(got.item()))
+        return steps
 
-    return play
+    return run_case
+
+
+_FORM = OverCases(
+    _steps(amp_step),
+    ((torch.bfloat16,), (torch.float16,)),
+    {},
+    read=lambda judge, got: got,
+    alike=same_steps,
+    shown=last_step,
+)
 
 
 @one_thread()
 def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
-    waits: list[str] = []
-    for dtype in (torch.bfloat16, torch.float16):
-
-        def look(run: Run, got: Any, dtype: torch.dtype = dtype) -> Any:
-            judge_precision(run, dtype, judge)
-            waits.extend(run.waits)
-            if "get_scale" in run.log and run.scaler.is_enabled():
-                waits.append("get_scale")
-            judge_scaler(run, judge)
-            if isinstance(got, torch.Tensor) and got.requires_grad:
-                judge.no(seen=repr(got), expected="the loss without its graph")
-            if waits:
-                return got
-            judge.is_a(got, torch.Tensor, "a tensor")
-            if got.dtype not in (torch.float32, torch.float64):
-                judge.no(seen=got.dtype, expected=torch.float32)
-            return got
-
-        plays = (_play(dtype),)
-        back = judge_runs(answer, judge, amp_step, TWINS, plays, look)
-        if waits:
-            judge.no("waits", seen=f"{waits[0]}()", expected="no call that waits")
-        judge_back(judge, back, BACK, plays, "other-loss", rel=1e-5)
+    _FORM(_steps(answer, judge), judge)
 
 
 EXERCISE = Exercise(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy
 import torch
 
 from course_utils.exercises import Judge
-from course_utils.exercises.forms import several
 
 from .runs import Run
 
@@ -29,143 +27,52 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
         )
     if not run.outputs or set(run.outputs) != {dtype}:
         found = ", ".join(sorted({str(d) for d in run.outputs})) or "nothing"
-        judge.no("no-autocast", seen=f"{found} out of the linear layers", expected=str(dtype))
+        judge.no(seen=f"{found} out of the linear layers", expected=str(dtype))
     if run.low_loss:
-        judge.no("loss-outside", seen="the loss outside autocast", expected="inside")
+        judge.no(seen="the loss outside autocast", expected="inside")
     if "backward" in run.inside:
-        judge.no("backward-inside", seen="backward() inside autocast", expected="after it")
+        judge.no(seen="backward() inside autocast", expected="after it")
 
 
 def judge_scaler(run: Run, judge: Judge) -> None:
     """Refuse a run that passed a scaler by that is enabled."""
     if run.own_scalers:
-        judge.no("own-scaler", seen="a scaler made by the answer", expected="the one that is given")
-    if "backward" not in run.log:
-        judge.no("no-backward", seen="no backward pass", expected="a backward pass too")
-    if "empty step" in run.log:
-        judge.no("zeroed-late", seen="no gradients at the step", expected="those of backward()")
+        judge.no(seen="a scaler made by the answer", expected="the one that is given")
     if run.log.count("made step") > 1:
-        steps = f"{run.log.count('made step')} steps"
-        judge.no("steps-twice", seen=steps, expected="one step")
-    if not run.scaler.is_enabled():
-        return
-    if run.overflowed and "made step" in run.log and "blind step" not in run.log:
-        judge.no("overflow-kept", seen="a step", expected="a step that is left out")
-    if "scale" not in run.log and "get_scale" in run.log:
-        judge.no(
-            "reads-scale", seen="the scale is read, and nothing scaled", expected="scale(loss)"
-        )
-    if "bare step" in run.log:
-        used = {"scale", "unscale", "step", "update"} & set(run.log)
-        diagnosis = "step-bypassed" if "scale" in used else "no-scaler"
-        if "step" in used:
-            diagnosis = "steps-twice"
-        elif "unscale" in used or "get_scale" in run.log:
-            diagnosis = "steps-anyway"
-        if diagnosis != "steps-anyway" or "blind step" in run.log:  # one who looks may step by hand
-            judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
-    if "scale" not in run.log:
-        judge.no("not-scaled", seen="the backward pass of the loss itself", expected="scaled")
-    if "step" in run.log and "update" in run.log[: run.log.index("step")]:
-        judge.no("update-early", seen="`update()` before `step()`", expected="after it")
-    if "step" in run.log and "update" not in run.log:
-        judge.no("no-update", seen="the scaler's step, no update", expected="both")
+        judge.no(seen=f"{run.log.count('made step')} steps", expected="one step")
+    if run.scaler.is_enabled() and "bare step" in run.log:
+        looked = "unscale" in run.log or "get_scale" in run.log
+        used = not {"scale", "unscale", "step", "update"}.isdisjoint(run.log)
+        if (
+            not looked or "step" in run.log or "blind step" in run.log
+        ):  # else it looks, and steps by hand
+            told = "wrong-value" if used else "no-scaler"
+            told = "steps-anyway" if looked and "blind step" in run.log else told
+            judge.no(told, seen="optimizer.step() by itself", expected="by the scaler")
     if run.scaler.refusal:
-        judge.no("refused-by-scaler", seen=run.scaler.refusal, expected="calls in their order")
+        judge.no(seen=run.scaler.refusal, expected="calls in their order")
 
 
-Play = Callable[[Callable[..., Any], bool], Iterator[tuple[Run, Any]]]
-"""Makes a run with a function, watched where told, and gives the run and what came back after each step."""
-
-
-def judge_runs(
-    answer: Callable[..., Any],
-    judge: Judge,
-    right: Callable[..., Any],
-    twins: Mapping[str, Any],
-    plays: Sequence[Play],
-    look: Callable[[Run, Any], Any],
-) -> tuple[list[Any], list[Any]]:
-    """Refuse runs after which weights and scale are not the right run's; say which twin they follow.
-
-    ``look`` judges a step of the answer by what was noted, and makes of what came back what is compared
-    later. Returned is that, of the answer and of the right function.
-    """
-    got, expected, back = [], [], ([], [])
-    for play in plays:
-        for (run, value), (other, gave) in zip(play(answer, True), play(right, False), strict=True):
-            back[0].append(look(run, value))
-            back[1].append(gave)
-            got.append(run.moved())
-            expected.append(other.moved())
-
-    def moves(twin: Callable[..., Any]) -> list[Any]:
-        """Return what a twin does, or nothing where the answer does not follow it."""
-        found: list[Any] = []
-        for play in plays:
-            for run, _ in play(twin, False):
-                found.append(run.moved())
-                case = got[len(found) - 1], expected[len(found) - 1]
-                if not any(_alike(found[-1], one) for one in case):
-                    return []
-        return found
-
-    def say(at: int) -> tuple[str, str]:
-        way, off = (float(w.abs().max()) for w in (expected[at][0], got[at][0] - expected[at][0]))
-        texts = (
-            f"weights that are off by {off / way if way else off:.0%} of the step",
-            "the weights of a right step",
+def same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two runs went the same way, step by step, but for 16-bit rounding; infinite results don't count."""
+    return all(
+        got["scale"] == right["scale"]
+        and float((got["moved"] - right["moved"]).abs().max())
+        <= 0.02 * float(right["moved"].abs().max())
+        and (
+            not math.isfinite(right["back"])
+            or math.isclose(got["back"], right["back"], rel_tol=1e-4)
         )
-        scales = [found[at][1] for found in (got, expected)]
-        if scales[0] == scales[1]:
-            return texts
-        return f"{texts[0]}, scale {scales[0]:g}", f"{texts[1]}, scale {scales[1]:g}"
-
-    if not all(map(_alike, got, expected)):
-        known = {name: [moves(one) for one in several(twin)] for name, twin in twins.items()}
-        judge.closest(
-            got,
-            expected,
-            {name: [found for found in all_of if found] for name, all_of in known.items()},
-            alike=_alike,
-            say=say,
-        )
-    return back
+        for got, right in zip(a, b, strict=True)
+    )
 
 
-def _near(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Whether weights have come the same way, but for 16-bit rounding."""
-    return float((a - b).abs().max()) <= 0.02 * float(b.abs().max())
-
-
-def _alike(a: tuple[torch.Tensor, float], b: tuple[torch.Tensor, float]) -> bool:
-    return a[1] == b[1] and _near(a[0], b[0])
-
-
-def judge_back(
-    judge: Judge,
-    back: tuple[list[Any], list[Any]],
-    twins: Mapping[str, Any],
-    plays: Sequence[Play],
-    otherwise: str,
-    rel: float = 1e-3,
-) -> None:
-    """Refuse what came back where it is not what the right function gave; infinite values do not count."""
-    finite = [at for at, value in enumerate(back[1]) if math.isfinite(value)]
-    right = [float(back[1][at]) for at in finite]
-    got = [back[0][at] for at in finite]
-    got = [judge.number(g.item() if isinstance(g, numpy.generic) else g) for g in got]
-
-    def values(twin: Callable[..., Any]) -> list[float]:
-        found = [value for play in plays for _, value in play(twin, False)]
-        return [float(found[at]) for at in finite]
-
-    def alike(a: float, b: float) -> bool:
-        return math.isclose(a, b, rel_tol=rel)
-
-    if not all(map(alike, got, right)):
-        known = {name: [values(one) for one in several(twin)] for name, twin in twins.items()}
-        judge.closest(got, right, known, alike=alike, otherwise=otherwise)
+def last_step(steps: Sequence[Mapping[str, Any]]) -> str:
+    """Write where a run stands after its last step."""
+    last = steps[-1]
+    back = f", {last['back']:.5g} returned" if last["back"] else ""
+    number = f"after step {len(steps)}" if len(steps) > 1 else "after the step"
+    return f"{number} a weight has moved by {float(last['moved'][0]):.4g}, scale {last['scale']:g}{back}"
 
 
 def listed(values: torch.Tensor) -> str:
@@ -186,4 +93,4 @@ REFUSED = {
     "infinite ones is made.",
     "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
 }
-"""What ``judge_scaler`` and ``judge_runs`` say."""
+"""What ``judge_scaler`` says."""

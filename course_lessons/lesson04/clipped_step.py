@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from course_lessons.shared.edited import twins_of, variants
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
+from course_utils.exercises.forms import OverCases, several
 
 from ..shared.checking import made_batches, one_thread
-from .checking import REFUSED, Play, judge_back, judge_runs, judge_scaler
+from .checking import REFUSED, judge_scaler, last_step, same_steps
 from .runs import Run, watched
 
 
@@ -27,58 +29,62 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
     return norm
 
 
-_UNSCALE = "scaler.unscale_(optimizer)"
-_DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
-_CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
-_NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
-
-
-_clips = variants(clipped_step, _CLIP)
-_gives = variants(clipped_step, "return norm", "return {}")
-_MISTAKES = {
-    "clips-scaled": {_UNSCALE: ""},
-    "divided-twice": {_UNSCALE: _DIVIDE},
-    "by-value": _clips(f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"),
-}
-TWINS = twins_of(clipped_step, _MISTAKES)
-BACK = {
-    "norm-after": _gives(_NORM, "min(norm, max_norm)"),
-}
-
-
-def _play(use_scaler: bool, max_norm: float, factor: float) -> Play:
+def _one_step(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+    """Return what makes a step and says what came of it; a judge looks at how it is made."""
     (x, y), *_ = made_batches((8,))
 
-    def play(step: Callable[..., Any], watch: bool) -> Iterator[tuple[Run, Any]]:
+    def run_case(use_scaler: bool, max_norm: float, factor: float) -> list[dict[str, Any]]:
         run = Run(use_scaler=use_scaler, interval=1)  # each good step doubles the scale
         loss = F.cross_entropy(run.model(x), y) * factor
-        with watched(run) if watch else nullcontext():
-            got = step(loss, run.model, run.optimizer, run.scaler, max_norm)
-        yield run, got
+        with watched(run) if judge else nullcontext():
+            norm = step(loss, run.model, run.optimizer, run.scaler, max_norm)
+        if judge:
+            judge_scaler(run, judge)
+            if factor == math.inf and "made step" in run.log:
+                judge.no(seen="a step", expected="a step that is left out")
+            norm = norm if factor == math.inf else judge.number(norm)
+        return [run.step_made(float(norm))]
 
-    return play
+    return run_case
+
+
+_UNSCALE, _RETURN = "scaler.unscale_(optimizer)", "return norm"
+_CLIP = "torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
+_NORM = "torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])"
+_DIVIDE = "for parameter in model.parameters():\n    parameter.grad /= scaler.get_scale()"
+_BY_VALUE = f"{_NORM}\ntorch.nn.utils.clip_grad_value_(model.parameters(), max_norm)"
+TWINS = twins_of(
+    clipped_step,
+    {
+        "clips-scaled": ({_UNSCALE: ""}, {_UNSCALE: "", _CLIP: f"{_CLIP} / scaler.get_scale()"}),
+        "divided-twice": {_UNSCALE: _DIVIDE},
+        "by-value": {_CLIP: _BY_VALUE},
+        "norm-after": ({_RETURN: f"return {_NORM}"}, {_RETURN: "return min(norm, max_norm)"}),
+    },
+)
+_FORM = OverCases(
+    _one_step(clipped_step),
+    (
+        (True, 10.0, 1.0),  # only scaled gradients are above the limit
+        (True, 0.1, 1.0),
+        (True, 1e4, 1.0),
+        (True, 0.1, math.inf),  # the gradients overflow: this step is to be left out
+        (True, 2.0, 30.0),
+        (False, 0.1, 1.0),
+    ),
+    {name: tuple(map(_one_step, several(twin))) for name, twin in TWINS.items()},
+    read=lambda judge, got: got,
+    alike=same_steps,
+    situation=lambda use_scaler, max_norm, factor: (
+        f"max_norm={max_norm:g}, a loss times {factor:g}{', a disabled scaler' * (not use_scaler)}"
+    ),
+    shown=last_step,
+)
 
 
 @one_thread()
 def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
-    plays = [
-        _play(*case)
-        for case in (
-            (True, 10.0, 1.0),  # only scaled gradients are above the limit
-            (True, 0.1, 1.0),
-            (True, 1e4, 1.0),
-            (True, 0.1, float("inf")),  # the gradients overflow: this step is to be left out
-            (True, 2.0, 30.0),
-            (False, 0.1, 1.0),
-        )
-    ]
-
-    def look(run: Run, got: Any) -> Any:
-        judge_scaler(run, judge)
-        return got
-
-    back = judge_runs(answer, judge, clipped_step, TWINS, plays, look)
-    judge_back(judge, back, BACK, plays, "wrong-norm")
+    _FORM(_one_step(answer, judge), judge)
 
 
 EXERCISE = Exercise(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import torch
-from torch import nn
 
-from course_lessons.shared.edited import twins_of, variants
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
@@ -25,39 +22,17 @@ def logits_loss(logits, targets):
     return torch.nn.functional.binary_cross_entropy_with_logits(logits, targets)
 
 
-@contextmanager
-def _made_from_tensors() -> Iterator[list[str]]:
-    """Note where a loss is made with the values it is to be called with, and make it without them."""
-    made: list[str] = []
-    original = nn.BCEWithLogitsLoss.__init__
-
-    def note(self: Any, *args: Any, **kwargs: Any) -> None:
-        if len(args) > 1 and isinstance(args[1], torch.Tensor):
-            made.append("nn.BCEWithLogitsLoss(logits, targets)")
-            args = ()
-        original(self, *args, **kwargs)
-
-    with mock.patch.object(nn.BCEWithLogitsLoss, "__init__", note):
-        yield made
-
-
-_CALL = "with_logits(logits, targets)"
-
-
-of = variants(logits_loss, _CALL, "with_logits({})")
-"""Makes the loss of other arguments."""
-
-
-def _summed_too(*arguments: str) -> tuple[Any, ...]:
-    """The loss of other arguments, as the mean and as the sum: of the two faults the arguments are told."""
-    return of(*arguments, *(f'{one}, reduction="sum"' for one in arguments))
-
-
-_MISTAKES = {
-    "sum": of('logits, targets, reduction="sum"'),
-    "sigmoid-twice": _summed_too("torch.sigmoid(logits), targets"),
-}
-TWINS = twins_of(logits_loss, _MISTAKES)
+_ARGUMENTS, _TWICE = "with_logits(logits, targets)", "with_logits(logits.sigmoid(), targets"
+TWINS = twins_of(
+    logits_loss,
+    {
+        "sum": {_ARGUMENTS: 'with_logits(logits, targets, reduction="sum")'},
+        "sigmoid-twice": (
+            {_ARGUMENTS: f"{_TWICE})"},
+            {_ARGUMENTS: f'{_TWICE}, reduction="sum")'},
+        ),
+    },
+)
 
 
 def _cases() -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -85,25 +60,18 @@ def _read(judge: Judge, got: Any) -> float:
 
 
 def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    def call(logits: torch.Tensor, targets: torch.Tensor) -> Any:
-        with _made_from_tensors() as made:
-            got = answer(logits, targets)
-        if made:
-            judge.no(seen=made[0], expected="a loss, made and then called")
-        return got
-
-    def by_values(logits: torch.Tensor, targets: torch.Tensor) -> Any:
-        low: list[str] = []  # what was called under autocast
+    def under_autocast_too(logits: torch.Tensor, targets: torch.Tensor) -> Any:
+        called: list[str] = []
 
         def note(name: str, *_: Any) -> None:
             if torch.is_autocast_enabled("cpu"):
-                low.append(name)
+                called.append(name)
 
         with torch.autocast("cpu", dtype=torch.float16), Calls(note):
-            call(logits, targets)
-        if "binary_cross_entropy" in low:  # which CUDA refuses there
+            answer(logits, targets)
+        if "binary_cross_entropy" in called:  # which CUDA refuses there
             judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
-        return call(logits, targets)
+        return answer(logits, targets)
 
     OverCases(
         logits_loss,
@@ -114,37 +82,34 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
         alike=nearly(2e-5, 1e-6),
         situation=_said,
         shown=lambda value: f"{value:.6g}",
-    )(by_values, judge)
-    _judge_large(call, judge)
+    )(under_autocast_too, judge)
+    _judge_large(answer, judge)
 
 
-def _judge_large(call: Callable[..., Any], judge: Judge) -> None:
+def _judge_large(answer: Callable[..., Any], judge: Judge) -> None:
     """Refuse a loss that is not the formula's for large logits, with and without autocast; and its gradient."""
-    values = torch.tensor([200.0, -200.0, 200.0, -30.0]), torch.tensor([0.0, 1.0, 1.0, 1.0])
-    for dtype in (None, torch.float16, torch.bfloat16):
-        logits, targets = (
-            values[0].to(dtype or torch.float32, copy=True).requires_grad_(),
-            values[1],
-        )
-        with torch.autocast("cpu", dtype=dtype or torch.float16, enabled=dtype is not None):
-            got = call(logits, targets)
-        found, expected = _read(judge, got), logits_loss(*values).item()
-        if not math.isclose(found, expected, rel_tol=1e-5 if dtype is None else 2e-2):
-            diagnosis = "saturates" if found < expected else "large-wrong"
+    values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
+    right = logits_loss(values, targets).item()
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        low = dtype is not torch.float32
+        logits = values.to(dtype, copy=True).requires_grad_()
+        with torch.autocast("cpu", dtype=dtype if low else torch.float16, enabled=low):
+            got = answer(logits, targets)
+        loss = _read(judge, got)
+        if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
+            diagnosis = "saturates" if loss < right else "wrong-value"
             judge.no(
-                diagnosis if math.isfinite(found) else "overflows",
-                seen=f"{found:.6g} for {_said(*values)}",
-                expected=f"{expected:.6g}",
+                diagnosis if math.isfinite(loss) else "overflows",
+                seen=f"{loss:.6g} for {_said(values, targets)}",
+                expected=f"{right:.6g}",
             )
         if not got.requires_grad:
             judge.no(seen=repr(got), expected="a loss that can be differentiated")
         gradient = torch.autograd.grad(got, logits)[0].float()
-        right = (values[0].sigmoid() - targets) / len(targets)
-        if not torch.allclose(gradient, right, atol=2e-3):
-            judge.no(
-                seen=f"the gradient {listed(gradient)} for the logits {listed(logits)}",
-                expected=listed(right),
-            )
+        slope = (values.sigmoid() - targets) / len(targets)
+        if not torch.allclose(gradient, slope, atol=2e-3):
+            seen = f"the gradient {listed(gradient)} for the logits {listed(logits)}"
+            judge.no(seen=seen, expected=listed(slope))
 
 
 EXERCISE = Exercise(

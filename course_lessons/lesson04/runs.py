@@ -73,11 +73,10 @@ class Run:
     Attributes
     ----------
     log
-        ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
-        ``"step"``, ``"bare step"`` (not from within the scaler's), ``"blind step"`` (such a one with gradients
-        that overflowed), ``"empty step"`` (the gradients of a backward pass are gone), ``"made step"`` (the optimizer's own), ``"update"``, ``"held"`` (a graph
-        from before is whole at a forward pass) and ``"stale"`` (gradients from before are there at the first
-        backward pass), in their order.
+        ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``, ``"step"``,
+        ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's), ``"blind step"``
+        (such a one with gradients that overflowed), ``"update"`` and ``"held"`` (a graph from before is
+        whole at a forward pass), in their order.
     waits
         The calls by which the answer waited for the device.
     outputs
@@ -94,8 +93,6 @@ class Run:
         How many scalers the answer made.
     looked
         Whether the answer asked a tensor where it is.
-    overflowed
-        Whether a backward pass gave gradients that are not finite.
     """
 
     def __init__(
@@ -121,7 +118,7 @@ class Run:
         self.held: set[torch.dtype] = set()
         self.asked: list[str] = []
         self.own_scalers = 0
-        self.looked = self.overflowed = False
+        self.looked = False
         self.hidden = Alive()
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
@@ -150,30 +147,22 @@ class Run:
         self.sizes.append(len(args[0]))
         self.held |= {p.dtype for p in self.model.parameters()}
 
-    def _backward(self, gradient: torch.Tensor) -> None:
-        left = self.model[0].weight.grad
-        with self.scaler.by_itself():
-            self.overflowed |= not gradient.isfinite().all()
-            if "backward" not in self.log and left is not None and left.any():
-                self.log.append("stale")
+    def _backward(self, _: torch.Tensor) -> None:
         self._note("backward")
 
     def _step(self, *_: Any) -> None:
         self.log.append("made step")
-        bare = not self.scaler.busy
-        gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        with self.scaler.by_itself():
-            if bare:
+        if not self.scaler.busy:
+            with self.scaler.by_itself():
+                gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
                 finite = all(g.isfinite().all() for g in gradients)
-                self.log += ["bare step"] if finite else ["bare step", "blind step"]
-            emptied = "backward" in self.log and not any(g.any() for g in gradients)
-            if emptied and not self.overflowed:
-                self.log.append("empty step")
+            self.log += ["bare step"] if finite else ["bare step", "blind step"]
 
-    def moved(self) -> tuple[torch.Tensor, float]:
-        """Return how far the weights have come, and the scale."""
+    def step_made(self, back: float = 0.0) -> dict[str, Any]:
+        """Return how far the weights have come, the scale, and what came back of the step."""
         with self.scaler.by_itself():
-            return _weights(self.model) - self.start, self.scaler.get_scale()
+            moved = _weights(self.model) - self.start
+            return {"moved": moved, "scale": self.scaler.get_scale(), "back": back}
 
 
 def _weights(model: nn.Module) -> torch.Tensor:
@@ -215,7 +204,7 @@ def watched(run: Run) -> Iterator[None]:
     run.log.clear()
     run.waits.clear()
     run.asked.clear()
-    run.looked = run.overflowed = False
+    run.looked = False
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:

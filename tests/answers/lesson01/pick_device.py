@@ -1,10 +1,6 @@
 """Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and right ones."""
 
-from course_lessons.lesson01.pick_device import PICK_TWINS
-
 WRONG = {
-    **PICK_TWINS,
-    "no-fallback": {'return "cpu"': "return None"},
     "not-there": lambda available, works: "cuda",
     "wrong-type": lambda available, works: [kind for kind in available if works(kind)],
 }

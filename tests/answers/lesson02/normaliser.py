@@ -3,9 +3,8 @@
 import torch
 from torch import nn
 
-from course_lessons.lesson02.normaliser import _TWINS, normaliser
+from course_lessons.lesson02.normaliser import normaliser
 from course_lessons.shared.edited import edited
-from course_utils.exercises.forms import several
 
 
 def _kept(line):
@@ -34,20 +33,8 @@ def _norm_layer(mean, std):
     return norm
 
 
-def _computing(twin):
-    """A module that computes what a twin does."""
-
-    def answer(mean, std):
-        made = normaliser(mean, std)
-        made.forward = lambda images: twin(mean, std, images)
-        return made
-
-    return answer
-
-
 _ATTRIBUTES = _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1)")
 WRONG = {
-    **{name: _computing(several(twin)[0]) for name, twin in _TWINS.items()},
     "stays": _ATTRIBUTES,
     "made-there": _kept("self.{0} = torch.tensor({0}).view(-1, 1, 1).to(second())"),
     "trained": _kept("self.{0} = nn.Parameter(torch.tensor({0}).view(-1, 1, 1))"),

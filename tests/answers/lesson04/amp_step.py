@@ -2,7 +2,7 @@
 
 import torch
 
-from course_lessons.lesson04.amp_step import BACK, TWINS, amp_step
+from course_lessons.lesson04.amp_step import amp_step
 from course_lessons.shared.edited import edited
 
 _FORWARD = "with torch.autocast(x.device.type, dtype=dtype):\n    loss = loss_fn(model(x), y)"
@@ -81,8 +81,6 @@ WRONG = {
     ),
     "no-scaler": {_SCALED_STEP: "loss.backward()\noptimizer.step()"},
     "steps-anyway": {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"},
-    **TWINS,
-    **BACK,
 }
 RIGHT = {
     "by other names": _by_other_names,

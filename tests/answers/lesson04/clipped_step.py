@@ -2,8 +2,7 @@
 
 import torch
 
-from course_lessons.lesson04.clipped_step import BACK, TWINS
-from course_lessons.shared.edited import edited
+from course_lessons.lesson04.clipped_step import TWINS
 
 
 def _by_a_scaled_limit(loss, model, optimizer, scaler, max_norm):
@@ -21,11 +20,9 @@ _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 WRONG = {
     **TWINS,
     "clips-scaled": (
-        TWINS["clips-scaled"],
+        *TWINS["clips-scaled"],
         {_UNSCALE: _CLIP, _CLIP: _UNSCALE},
-        edited(TWINS["clips-scaled"], {_CLIP: f"{_CLIP} / scaler.get_scale()"}),
     ),
-    **BACK,
     "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},
 }
 RIGHT = {
