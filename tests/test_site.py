@@ -117,6 +117,9 @@ def test_badges_become_buttons_and_comments_go():
     text = site.lesson_page(NAMED, nb, lesson.file, FILES).cells[0].source
     assert "github.io" not in text, "a page does not lead to itself"
     assert "badge.svg" not in text and "![" not in text
+    alone = nbformat.v4.new_notebook(cells=[header_cell(UNNAMED, lesson)])
+    for page in (text, site.lesson_page(UNNAMED, alone, lesson.file, FILES).cells[0].source):
+        assert "中文" not in page, "the switch leads there"
     for name, url in (("Colab", colab_url(NAMED, lesson)), ("Kaggle", kaggle_url(NAMED, lesson))):
         assert f'<a class="open-in" href="{url}">Open in {name}</a>' in text
     noted = "In 3 s.\n<!-- a note\nof two lines -->\nMore."

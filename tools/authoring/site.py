@@ -104,7 +104,7 @@ def lesson_page(
     online = rf"(\.\./)?{re.escape(course.page(REAL_GPUS))}"  # one more up from notebooks/zh/
     fidelity = posixpath.relpath("handbook/fidelity.html", "." if language == "en" else language)
     # It is this page, or the switch leads there.
-    own = [rf" · \[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
+    own = [rf"(?: · )?\[({'|'.join(map(own_name, languages()))})\]\([^)]*\)"]
     if course.repository:
         own.append(rf" ?\[[^\]]*\]\({re.escape(site(course.repository))}[^)]*\)")
     for cell in nb.cells:
