@@ -132,7 +132,11 @@ def _exercise_problems(
         try:
             find_stub(cell, exercise)
         except AuthoringError as error:
-            yield name, f"has no usable stub: {error}", "see course_lessons/README.md, Writing an exercise"
+            yield (
+                name,
+                f"has no usable stub: {error}",
+                "see course_lessons/README.md, Writing an exercise",
+            )
         if not re.search(rf"\bex\.{re.escape(exercise.slug)}\.check\(", cell.source):
             mend = f"end the cell with ex.{exercise.slug}.check(…)"
             yield name, "does not check its answer", mend
