@@ -79,8 +79,11 @@ def make_wheel(folder: Path, name: str, version: str, files: dict[str, str]) -> 
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """Tiny packages with the names of those that the course needs."""
-    folder = tmp_path_factory.mktemp("wheels")
+    return make_wheels(tmp_path_factory.mktemp("wheels"))
+
+
+def make_wheels(folder: Path) -> Path:
+    """Make tiny packages with the names of those that the course needs."""
     for version in ("2.13.0", "2.14.0"):
         make_wheel(folder, "torch", version, {"torch.py": FAKE_TORCH.format(version=version)})
     make_wheel(folder, "jupyterlab", "4.9.9", {"jupyterlab/__main__.py": FAKE_LAB})
