@@ -113,14 +113,28 @@ difference over the norm of the whole batch's gradient, a Python number. `loss_f
 mode that the model is in, and leave its mode, its gradients and a BatchNorm's running statistics as they are.
 """,
     hints=(
-        "A model in train mode changes when it only looks at data. How do you look without leaving traces?",
-        "Take a `copy.deepcopy(model)` for each of the two gradients. A copy brings no gradients along.",
-        "The loss of each part counts `len(rows) / len(x)`. Then `torch.cat` of all `p.grad.flatten()`, twice.",
+        "In train mode, even one forward pass leaves traces in a model, because BatchNorm updates its "
+        "running statistics, and `backward()` adds to the gradients that are there. How can you compute "
+        "two gradients and leave `model` untouched?",
+        "`copy.deepcopy(model)` has the same weights and the same mode, but no gradients. Make one copy "
+        "for each of the two gradients. `loss_fn` returns a mean, so ask yourself how much a part with "
+        "fewer rows should count.",
+        """Here you see how unequal groups make one mean, and how `torch.cat` makes one vector from tensors
+of different shapes.
+
+```python
+marks = torch.tensor([1.0, 2.0, 3.0, 8.0, 10.0])
+groups = marks.split(3)  # the last group has two marks
+print(sum(g.mean() for g in groups) / len(groups))  # 5.5, but marks.mean() is 4.8
+print(sum(g.mean() * len(g) for g in groups) / len(marks))  # 4.8
+tables = [torch.ones(2, 3), torch.zeros(4)]
+print(torch.cat([table.flatten() for table in tables]))  # 10 numbers
+```""",
     ),
     reference=accumulation_gap,
     check_answer=one_thread()(_GAPS),
-    why="Now it is a number, not a belief: rounding where it is equal, and a visible share where it is not. Run this test "
-    "on your own model before you rely on accumulation.",
+    why="Now you have a number instead of a belief: there's only rounding where accumulation is exact, and "
+    "a visible gap where it isn't. Run this test on your own model before you rely on accumulation.",
     diagnoses={
         "by-parts": "Each part got the same weight. A smaller last part must count for less.",
         "sum-of-means": "The parts' means were added up and not weighted by their share of the rows.",

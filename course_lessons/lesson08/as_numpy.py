@@ -88,13 +88,30 @@ have. Write `as_numpy(tensor)`: an array of the same values and the same dtype, 
 float32. `tensor` itself stays as it is.
 """,
     hints=(
-        "Each of the three errors names its own cure. Provoke them one after the other.",
-        "`.detach()`, `.cpu()`, and `.float()` for one dtype only.",
+        "Make a tensor that needs a gradient, call `.numpy()` on it, and read the error to the end. Then "
+        "do the same with a tensor in bfloat16. Does each message tell you what to do?",
+        "`detach()` gives you a tensor without the graph, and `cpu()` gives you one in the host's memory. "
+        "Neither does any harm to a tensor that doesn't need it, so you can always call both. Only "
+        "bfloat16 needs a step of its own, and `tensor.dtype` tells you when. If you called `.float()` on "
+        "everything, labels would become floats, and float64 would lose digits.",
+        """Here only some tensors are converted, because `mean()` refuses whole numbers. The name `numbers`
+gets a new tensor, so the caller's tensor stays as it is.
+
+```python
+def mean_of(numbers):
+    if not numbers.is_floating_point():
+        numbers = numbers.double()
+    return numbers.mean()
+
+print(mean_of(torch.tensor([1, 2, 6])))  # 3 in float64
+print(mean_of(torch.tensor([0.5, 1.5])))  # 1 in float32
+```""",
     ),
     reference=as_numpy,
     check_answer=_check_as_numpy,
-    why="`.float()` for all would turn labels into floats and double precision into single, without a word. "
-    "And each call waits for the device and copies: keep it out of the training loop.",
+    why="If you call `.float()` on every tensor, labels become floats and double precision becomes single, "
+    "without a word. Each call also waits for the device and copies, so keep it out of the training "
+    "loop.",
     diagnoses={
         "overflow": "float16 cannot hold what bfloat16 can: its largest number is 65504. float32 can.",
         "other-bf16": "bfloat16 must become float32, with the same values.",

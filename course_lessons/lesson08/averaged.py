@@ -123,10 +123,23 @@ with each later one every entry becomes decay · old + (1 - decay) · new, in fl
 their last value.
 """,
     hints=(
-        "With a decay of 0.999, how large is one update beside the average? Can bfloat16 hold the sum?",
-        "A copy that shares memory with the model changes with it. For a tensor that is float32 already, `.float()` makes "
-        "no copy.",
-        "`old.lerp_(new.float(), 1 - decay)` does the update in place.",
+        "With a decay of 0.999, one update moves the average by a thousandth of the difference. bfloat16 "
+        "keeps only two or three digits. What's left of the update if the average is in bfloat16 too?",
+        "Keep a dict of your own, in float32. The states are live, so every entry that you keep needs "
+        "memory of its own. Be careful here, because `.float()` on a tensor that's float32 already returns "
+        "that same tensor. Counters have no average, and `is_floating_point()` tells you which entries "
+        "they are.",
+        """Here is a running average of a loss, in float32, though the loss comes in float16. `lerp_` moves
+a tensor towards another one, in place.
+
+```python
+loss = torch.tensor(4.0, dtype=torch.float16)
+smooth = loss.clone().float()
+for value in (3.0, 2.0):
+    loss.fill_(value)  # the same tensor has a new value
+    smooth.lerp_(loss.float(), 0.1)  # nine tenths are old, one tenth is new
+print(smooth)  # 3.71
+```""",
     ),
     reference=averaged,
     check_answer=OverCases(
@@ -138,9 +151,10 @@ their last value.
         alike=nearly(),
         situation=lambda states, decay: f"{states.text}, decay {decay}",
     ),
-    why="In 16 bits the updates of a slow average are smaller than half a gap between two numbers, and it stays where it began. You would "
-    "evaluate the network as it was at the start. (`torch.optim.swa_utils.AveragedModel` keeps its average in the "
-    "dtype of the model that you give it.)",
+    why="In 16 bits, one update of a slow average is smaller than half the gap between two numbers, so the "
+    "average stays where it began, and you'd evaluate the network as it was at the start. "
+    "`torch.optim.swa_utils.AveragedModel` keeps its average in the dtype of the model that you give "
+    "it, so look at that dtype first.",
     diagnoses={
         "in-16-bits": "The average itself is to be in float32.",
         "rounds-each": "Each update was rounded to 16 bits, and small ones are lost. Converting at the end does not bring "

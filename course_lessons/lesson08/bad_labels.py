@@ -91,8 +91,22 @@ A label out of range stops a GPU with `device-side assert triggered`, at a later
 would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 to `classes` - 1, and `ignore_index`.
 """,
     hints=(
-        "There are two ways to be out of range, and one exception.",
-        "Combine masks with `|` and `&`, in parentheses. `.nonzero()` turns a mask into row numbers.",
+        "Ask three questions about a label. Is it too small? Is it too large? Is it the one value that's "
+        "allowed anyway? Labels start at 0, so think about the largest one that `classes` classes have.",
+        "If you compare a tensor with a number, you get a mask of True and False. Join masks with `|` for "
+        "*or* and `&` for *and*, and put each comparison in parentheses, because Python works out `|` and "
+        "`&` before `<`. `nonzero()` turns the finished mask into row numbers, one in each row of a "
+        "matrix.",
+        """Here you look for the pupils who passed, but don't have full marks.
+
+```python
+scores = torch.tensor([0.2, 0.9, 0.7, 1.0])
+passed = torch.tensor([True, True, False, True])
+found = passed & (scores < 1)
+print(found)  # True, True, False, False
+print(found.nonzero())  # a matrix with the rows [0] and [1]
+print(found.nonzero().flatten().tolist())  # [0, 1]
+```""",
     ),
     reference=bad_labels,
     check_answer=OverCases(
@@ -104,9 +118,9 @@ would refuse. `labels` is a tensor of integers of one dimension. Allowed are 0 t
         alike=operator.eq,
         situation=_situation,
     ),
-    why="Run it once over a new data set, before training. Labels that count from 1, and a 255 for “no label” in "
-    "segmentation masks, are the two usual finds. After an assert, restart and rerun one batch on the CPU: "
-    "there the message names the line and the label.",
+    why="Run it once over a new data set before you train: labels that count from 1, and a 255 for “no "
+    "label” in segmentation masks, are the two usual finds. After an assert, restart and run one batch "
+    "on the CPU, because the error there names the line and the label.",
     diagnoses={
         "top-forgotten": "With `classes` classes the labels go from 0 to `classes` - 1. The number `classes` itself is "
         "out of range.",

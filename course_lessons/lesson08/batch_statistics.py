@@ -116,16 +116,25 @@ ranks. `x` has this rank's rows, at least one; ranks may have unequally many. Th
 rows. A column's mean may be some thousand times its spread. `x` stays as it is.
 """,
     hints=(
-        "What must you know of the other ranks' rows? Can you add it up?",
-        "The variance of all is not the mean of the variances: the ranks' means differ too.",
-        "Two rounds: add up the number of rows and the sum of `x`, and with the mean of all that every rank has then, "
-        "add up the squares of `x - mean`.",
+        "`dist.all_reduce` adds up one tensor over all ranks. Which numbers about its own rows can each "
+        "rank put into that tensor, so that the sums give you the mean of all rows?",
+        "You can add up counts and sums, but not means, because some ranks may have more rows. You can't "
+        "average the variances either, since the ranks' means differ. So take two rounds. After the first, "
+        "every rank knows the mean of all rows. In the second, each one measures its own rows from that "
+        "mean. `all_reduce` overwrites the tensor that you pass.",
+        """Here two ranks with 10 rows and 2 rows find their common accuracy.
+
+```python
+ranks = [torch.tensor([9.0, 10.0]), torch.tensor([1.0, 2.0])]  # hits, rows
+print(sum(hits / rows for hits, rows in ranks) / 2)  # 0.7, the mean of two means
+hits, rows = sum(ranks)  # this stands for an all_reduce
+print(hits / rows)  # 0.8333, the accuracy over all 12 rows
+```""",
     ),
     reference=batch_statistics,
     check_answer=_check_batch_statistics,
-    why="Metrics combine in this way too: sums and counts travel, and the division comes last. That DDP does "
-    "not do it is why four ranks of 8 rows are not one batch of 32 for BatchNorm. (One round would do with the sum of "
-    "`x * x` as well, and its difference of two large numbers loses the digits that you want.)",
+    why="Metrics combine in the same way: you add up sums and counts, and you divide last. DDP doesn't do "
+    "this for BatchNorm, which is why four ranks of 8 rows aren't one batch of 32 rows to it.",
     diagnoses={
         "own": "These are the figures of the rank's own rows.",
         "mean-of-means": "The mean of the ranks' means counts few rows as much as many.",

@@ -118,11 +118,22 @@ next length in your list. A length in the list costs `per_shape` seconds, a toke
 No sequences, no lengths.
 """,
     hints=(
-        "Can it pay to pad to a length that no sequence has? Which length must be in the list in any case?",
-        "Try every set of the different lengths that holds the longest: there are at most 512. What does one "
-        "cost in all?",
-        "Or go from short to long: the best list up to a length is the best list up to some shorter one, and "
-        "this length. Keep the cost and the list of each in a dict, beginning with `{0: (0, [])}`.",
+        "Can it ever pay to pad to a length that no sequence has? And which length must be in your list in "
+        "any case? The answers leave you with only a few candidates.",
+        "There are at most ten different lengths, and the longest one is always in. That makes at most 512 "
+        "lists, so you can try them all. For each list, work out what it costs in all. You pay `per_shape` "
+        "for every length in the list, and `per_token` for every token after padding. A length counts as "
+        "often as it occurs.",
+        """Here you try every choice of parcels, and take the one whose weight is closest to 30.
+
+```python
+from itertools import combinations
+
+weights = [5, 8, 13, 20]
+choices = [c for k in range(5) for c in combinations(weights, k)]
+print(len(choices))  # 16, and the first one is empty
+print(min(choices, key=lambda chosen: abs(sum(chosen) - 30)))  # (8, 20)
+```""",
     ),
     reference=bucket_lengths,
     check_answer=OverCases(
@@ -136,9 +147,9 @@ No sequences, no lengths.
         situation=_situation,
         shown=_shown,
     ),
-    why="Neither end is right in general: a compilation for each length never stops compiling, and one length "
-    "for all can spend most of its time on padding. Your two costs are measured in a minute: the first call of "
-    "a new shape, and the time of a token.",
+    why="Neither extreme is right in general: with one shape for each length your program never stops "
+    "compiling, and with one length for all it can spend most of its time on padding. You can measure "
+    "both costs in a minute, from the first call with a new shape and from the time of a token.",
     diagnoses={
         "every-length": "Every length has its own shape here. Some of them cost more than they save.",
         "one-length": "Everything is padded to the longest here. A second shape would cost less than the "

@@ -129,12 +129,23 @@ Return the numbers (from 0) of the blocks to checkpoint, as a set or a list, so 
 use and the least time is added; None where no choice fits.
 """,
     hints=(
-        "How much is in memory at the turn of block i? All entries up to i; the inside of i, checkpointed or "
-        "not; and what of the blocks before it?",
-        "The fullest moment is the largest of these sums over all turns. For ten blocks there are only 1024 "
-        "choices to try.",
-        "Write `peak(chosen)` with one loop over the blocks from the first, which carries what is kept so far. "
-        "The numbers from 0 to `2 ** n - 1` are all choices, if bit k stands for block k.",
+        "Imagine that it's the turn of block 2 in backward. Which blocks are free already? Write down "
+        "what's in memory now, first without checkpoints, and then with one on block 1.",
+        "At the turn of block i, its own inside is there, with or without a checkpoint. So are the entries "
+        "of blocks 0 to i, and the insides of earlier blocks without a checkpoint. The largest of these "
+        "sums must fit the budget. Ten blocks have only 1024 choices, and `itertools.combinations` lets "
+        "you try them all.",
+        """One loop can carry a total and remember the fullest moment. On this bus, people get on before
+others get off.
+
+```python
+stops = [(12, 0), (5, 8), (9, 3)]  # how many get on, how many get off
+on_board = most = 0
+for on, off in stops:
+    most = max(most, on_board + on)
+    on_board += on - off
+print(most)  # 18, at the last stop
+```""",
     ),
     reference=choose_checkpoints,
     check_answer=OverCases(
@@ -149,10 +160,10 @@ use and the least time is added; None where no choice fits.
         situation=lambda blocks, budget: f"{budget} MB, blocks {blocks}",
         shown=_shown,
     ),
-    why="Two things to take with you. The last block is never worth it: its turn comes at once, while all the "
-    "others are still there. And blocks differ: activation functions, norms and dropout fill much memory in "
-    "little time, products the other way round. PyTorch's compiler can weigh single operations in this way, given "
-    "a budget of memory.",
+    why="A checkpoint on the last block is never worth it, because its turn comes first, while everything "
+    "before it is still in memory. The other blocks differ: activation functions, norms and dropout "
+    "fill much memory in little time, so they're good candidates, and matrix products are the "
+    "opposite.",
     diagnoses={
         "does-not-fit": "At some moment this needs more than the budget.",
         "too-dear": "It fits, and another choice that fits adds less time.",

@@ -123,11 +123,24 @@ median seconds of a training, largest peak of a training)**. Only training count
 that are kept: evaluate each before the next, and then let go of it (`del`).
 """,
     hints=(
-        "For one training, write down in order: what must have happened before you read the clock, and "
-        "what before you read it again?",
-        "Evaluation takes time and memory too. So read clock and peak before it.",
-        "Per format: one training that is thrown away. Per seed: reset the peak, synchronise, clock, train, "
-        "synchronise, clock, peak, and only then the accuracy.",
+        "Take one training and write down its steps in order. What must be finished before you read the "
+        "clock for the first time? And what must be finished before you read it again?",
+        "`train` returns while the work is still queued, so without `synchronize()` your clock sees the "
+        "launches only. Evaluation takes time and memory too, so read clock and peak before it, and reset "
+        "the peak before each training. In each format, throw away one training first. An older network "
+        "fills memory in the next training, so let go of it once you have its accuracy.",
+        """Here is one product, timed in the same spirit.
+
+```python
+import time
+
+x = torch.rand(500, 500)
+x @ x  # the warm-up doesn't count
+start = time.perf_counter()  # with x on a GPU, synchronize before this line
+y = x @ x
+seconds = time.perf_counter() - start  # and before this one
+print(seconds, y.sum())  # the sum isn't timed
+```""",
     ),
     reference=compare,
     check_answer=OverCases(
@@ -138,8 +151,9 @@ that are kept: evaluate each before the next, and then let go of it (`del`).
         look=_look,
         situation=lambda formats, seeds, *_: f"seeds {list(seeds)}",
     ),
-    why="Four short rules, and each is broken in published comparisons: the same seeds for all, warm up, wait before "
-    "each look at the clock, and keep evaluation out of what you claim about training.",
+    why="A comparison is fair if every format gets the same seeds and a warm-up, if you wait before each "
+    "look at the clock, and if evaluation isn't counted as training. Each of these four rules is "
+    "broken in published comparisons.",
     diagnoses={
         "no-warm-up": "The first training in a format is slower, and here it was one of those that count.",
         "other-seeds": "Each format must be trained with all the seeds, else the comparison is not fair.",

@@ -75,8 +75,22 @@ Write `crossover(rows)` for such a list of `(n, first, second, speed-up)`, in an
 the second device is faster, at this size **and at every larger one**, or `None`. A speed-up of exactly 1 is no win.
 """,
     hints=(
-        "Begin at the largest size and go down.",
-        "Stop at the first size that does not win. What you saw just before it is the answer.",
+        "One size can win by chance, and a larger one can still lose. At which end of the list should you "
+        "start, so that you know all the larger sizes already?",
+        "Begin at the largest size and go down for as long as the second device wins. The rows come in any "
+        "order, so sort them first. Python sorts tuples by their first entry, and `reverse=True` puts the "
+        "largest in front. Think about what you want to return if even the largest size doesn't win.",
+        """Here you count how many days in a row a runner has run, up to today, which is day 4.
+
+```python
+days = [(3, True), (1, True), (4, True), (2, False)]
+streak = 0
+for day, ran in sorted(days, reverse=True):  # days 4, 3, 2, 1
+    if not ran:
+        break
+    streak += 1
+print(streak)  # 2
+```""",
     ),
     reference=crossover,
     check_answer=OverCases(

@@ -132,14 +132,27 @@ result) of the first that works. A device refuses with a `RuntimeError` (running
 text names each device and its reason.
 """,
     hints=(
-        "Catch the two kinds, and nothing more: `except (A, B) as error`. What does `str(error)` tell you of an `AssertionError`? "
-        "A bare `raise` lets an error go on as it is.",
-        "Collect a text a device in a list while you go. After the loop, raise with all of them.",
+        "Which errors say that the device refuses, and which ones say that `work` has a bug? An "
+        "`AssertionError` can be either, so its class isn't enough. What else does an error bring along?",
+        "`except (A, B) as error` catches these two classes and nothing more, and `str(error)` is the "
+        "message. Inside the `except` block, a bare `raise` lets the same error out, as if you'd never "
+        "caught it. Note each refusal in a list, because you need all of them after the loop. A result of "
+        "0 or `None` is still a result, so let only errors decide.",
+        """Here a product is skipped if its shapes don't fit, and any other error comes out.
+
+```python
+try:
+    torch.ones(2, 3) @ torch.ones(2, 3)
+except RuntimeError as error:
+    if "shapes" not in str(error):
+        raise  # some other error, which we don't want to hide
+    print("skipped:", error)
+```""",
     ),
     reference=first_that_runs,
     check_answer=_check_first_that_runs,
-    why="A fallback that swallows everything turns a typing error into a program that runs on the CPU, somehow, slowly. Say "
-    "which device was taken, and keep the reasons.",
+    why="A fallback that swallows every error turns a typo in your GPU code into a program that runs on "
+    "the CPU, slowly, and nobody knows why. Say which device was taken, and keep the reasons.",
     diagnoses={
         "assertion": "A build without CUDA refuses with an AssertionError. That is a refusal, too.",
         "gives-up": "An error of one device ended the chain, though another one works.",

@@ -129,10 +129,23 @@ gives tensors one at a time, of unequal numbers of rows and tokens; the encoder 
 batch to batch only what is wanted may stay in memory.
 """,
     hints=(
-        "How large is the memory behind `encoder(x)[:, 0]`?",
-        "A view holds all of the storage that it looks into. Which method makes a tensor that owns its numbers?",
-        "Under `torch.inference_mode()`, append `encoder(x)[:, 0].clone()` to a list, and `torch.cat` it after "
-        "the loop.",
+        "`encoder(x)[:, 0]` looks small. But how large is the memory behind it? Ask "
+        "`.untyped_storage().nbytes()` of the slice, and compare it with the size of the numbers that you "
+        "see.",
+        "A slice is a view. It looks into the storage of the whole output, and that storage stays in "
+        "memory for as long as you hold the slice. So before you keep a slice, make a tensor that owns its "
+        "numbers. It also helps to take one batch after the other, since `list(batches)` would hold them "
+        "all.",
+        """Here the last column of a matrix holds four million bytes, until it's copied.
+
+```python
+big = torch.rand(1000, 1000)
+edge = big[:, -1]
+own = edge.clone()
+print(edge.untyped_storage().nbytes())  # 4000000
+print(own.untyped_storage().nbytes())  # 4000
+del big  # the four million bytes stay, because edge looks into them
+```""",
     ),
     reference=first_tokens,
     check_answer=_check_first_tokens,

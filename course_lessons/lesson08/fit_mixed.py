@@ -122,14 +122,29 @@ cross-entropy for each `(x, y)` of `batches`, which are on the host. On an accel
 CPU bfloat16, which needs none. The weights stay float32.
 """,
     hints=(
-        "`next(model.parameters()).device` says where the model is. Nothing else should decide.",
-        "`torch.amp.GradScaler(device.type, enabled=…)`: a disabled scaler lets everything through, so the same "
-        "lines serve. Make it once, before the loop.",
+        "The tutorial names CUDA for its scaler and for autocast. What could decide instead, so that the "
+        "same lines run everywhere? Look for something that the function is given anyway.",
+        "`next(model.parameters()).device` says where the model is. Both `torch.autocast` and "
+        "`torch.amp.GradScaler` want its `.type`, and the dtype follows from it. Make one scaler before "
+        "the loop, because it learns its scale from step to step. With `enabled=False` it lets everything "
+        "through, so the same lines serve the CPU. Keep `backward()` outside autocast.",
+        """Here you see what a disabled scaler does, which is nothing.
+
+```python
+w = torch.ones(3, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.5)
+scaler = torch.amp.GradScaler("cpu", enabled=False)
+scaler.scale(w.sum()).backward()
+scaler.step(optimizer)  # the same as optimizer.step()
+scaler.update()
+print(w, scaler.get_scale())  # 0.5 everywhere, and a scale of 1
+```""",
     ),
     reference=fit_mixed,
     check_answer=_check_fit_mixed,
-    why="Code that names a device in its innermost lines is right on one machine. A scaler that is made anew for each batch, as one "
-    "often sees, forgets the scale it has found, and can skip every step.",
+    why="Code that names one device in its innermost lines works on one kind of machine only. A scaler "
+    "that's made again for each batch, as you often see it, forgets the scale that it has found and "
+    "can skip every step.",
     diagnoses={
         "names-cuda": "CUDA was named here, wherever the model is. Ask for autocast and scaler on the model's device.",
         "half-model": "The weights themselves are in 16 bits now. Leave the model as it is.",

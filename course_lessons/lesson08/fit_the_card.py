@@ -104,17 +104,30 @@ free. `formats` maps names, such as `"bfloat16"`, to four figures measured on th
 bytes of each row of a part, the seconds of each part, however small, and the seconds of each sample.
 """,
     hints=(
-        "Which sizes can a part have, if all are equal and together just the batch? They are few enough to try them all.",
-        "For one format and one number of parts ask two things. Does it fit? And how long is a step: `parts` times the "
-        "seconds of a part, and `batch` times the seconds of a sample?",
-        "Collect tuples `(seconds, name, rows, parts)` of all that fits, over all formats and all divisors of `batch`. "
-        "`min` goes by the first entry.",
+        "All parts have the same size, and together they're exactly the batch. How many parts can there "
+        "be? The answers are few enough to try each with each format.",
+        "For one format and one number of parts, ask two questions. Does it fit? Only one part is on the "
+        "card at a time, beside the fixed bytes. How long does a step take? Every part costs its seconds, "
+        "and every sample of the batch costs its own. Keep all plans that fit, if there are any, and take "
+        "the fastest.",
+        """`min` compares tuples by their first entry. Here you look for the shortest fence around 24 square
+metres that are at most 10 metres wide.
+
+```python
+fences = []
+for width in range(1, 11):
+    if 24 % width == 0:
+        height = 24 // width
+        fences.append((2 * (width + height), width, height))
+print(min(fences))  # (20, 4, 6)
+```""",
     ),
     reference=fit_the_card,
     check_answer=_CHOSEN,
-    why="The batch belongs to the recipe: another one would need another learning rate. The card decides only the "
-    "parts and the format. What counts is the time of a step, neither the largest part nor the fewest bytes: on a card "
-    "without units for it, a 16-bit format can be the slow one.",
+    why="The batch belongs to the recipe, and another one would need another learning rate, so the card "
+    "decides only the parts and the format. What counts is the time of a step, and not the largest "
+    "part or the fewest bytes, because a 16-bit format can be the slow one on a card without units for "
+    "it.",
     diagnoses={
         "does-not-fit": "This needs more than the card has.",
         "no-fixed": "The fixed bytes are left out. They are there whatever the batch.",

@@ -105,17 +105,29 @@ of rank 1, and so on, in one tensor of the same dtype. Ranks may hold unequally 
 dimensions are alike. But `dist.all_gather(list, tensor)` wants the same shape on every rank.
 """,
     hints=(
-        "Which number must every rank know of the others before the rows can travel?",
-        "First gather the counts, as tensors of one whole number. Then every rank knows the longest, and can "
-        "pad to it.",
-        "After the second `all_gather`, cut each part to its own rank's count, and `torch.cat`. A rank without "
-        "rows makes the same calls.",
+        "`all_gather` wants the same shape on every rank, but no rank knows how many rows the others have. "
+        "Which number must travel before the rows can?",
+        "First gather the counts, as tensors of one whole number. They have the same shape everywhere. "
+        "Then every rank knows the largest count, and can pad its own rows to it. For each `all_gather`, "
+        "the list holds one empty tensor of the right shape and dtype for each of the "
+        "`dist.get_world_size()` ranks. A rank without rows must make the same calls, or the others wait "
+        "forever.",
+        """Here two sentences of unequal length go into one tensor and come out again. The counts say where
+the padding begins, so a real 0 isn't lost.
+
+```python
+rows = [torch.tensor([4, 0, 7]), torch.tensor([5])]
+table = torch.zeros(2, 3, dtype=torch.int64)
+for i, row in enumerate(rows):
+    table[i, : len(row)] = row
+print(table[0, :3], table[1, :1])  # 4, 0, 7 and 5
+```""",
     ),
     reference=gather_rows,
     check_answer=_check_gather_rows,
-    why="Shapes must agree because a collective does not negotiate: each rank writes into memory of a size that "
-    "it knew before. On GPUs a mismatch often hangs in place of raising. Where a sum is enough, send the sum: "
-    "it is smaller, and nobody has to pad.",
+    why="Shapes must agree because a collective doesn't negotiate: each rank writes into memory of a size "
+    "that it knew before, and on GPUs a mismatch often hangs instead of raising an error. Where a sum "
+    "is enough, send the sum, because it's smaller and nobody has to pad.",
     diagnoses={
         "unequal": "The ranks hand tensors of unequal shape to the same collective.",
         "own-count": "Each part was cut to the count of the rank that gathers. Its own rank's count is needed.",

@@ -111,13 +111,28 @@ with one digit after the point), and an empty list where there is none. `cuda` i
 which knows its cards' number, names and properties.
 """,
     hints=(
-        "`cuda.device_count()` is 0 on a machine without a card, and then nothing else may be asked.",
-        "`properties.name` and `properties.total_memory`; a GiB is `2**30` bytes.",
+        "What should happen on a machine without a card? There's one question that you may ask `cuda` even "
+        "there. Start with it, and ask about a card only if there is one.",
+        "`cuda.device_count()` works everywhere, and it's 0 without a card. For each index, "
+        "`cuda.get_device_properties(index)` gives you an object with `name` and `total_memory`, which is "
+        "in bytes. A GiB is `2**30` bytes. Ask the `cuda` that you're given, and not `torch.cuda`, because "
+        "the check hands you a stand-in.",
+        """An f-string can compute and round in one place, and `:.2f` asks for two digits after the point.
+Here is a list of files in MiB.
+
+```python
+files = [("weights.pt", 5_000_000), ("log.txt", 400_000)]
+lines = []
+for number, (name, size) in enumerate(files, 1):
+    lines.append(f"{number}. {name}: {size / 2**20:.2f} MiB")
+print(lines)  # ['1. weights.pt: 4.77 MiB', '2. log.txt: 0.38 MiB']
+```""",
     ),
     reference=gpu_list,
     check_answer=_check_gpu_list,
-    why="Code behind `if torch.cuda.is_available()` is not tested by your laptop. A stand-in that is handed over, as "
-    "here, tests it anywhere.",
+    why="A laptop without a GPU never runs the code behind `if torch.cuda.is_available()`, so it can't "
+    "test it. If a function takes `cuda` as an argument, as this one does, you can hand it a stand-in "
+    "and test it anywhere.",
     diagnoses={
         "none-listed": "The list is empty though `cuda` has cards. Ask the argument `cuda`, not this machine, and count them all.",
         "first-only": "Only the first card is listed. `cuda.device_count()` says how many there are.",

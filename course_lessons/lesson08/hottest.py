@@ -130,14 +130,29 @@ their **own**, the most first; all names where there are fewer. `events` are the
 host's own time. `events` stays as it is.
 """,
     hints=(
-        "Which of the four times leaves out what a row calls?",
-        "`self_` leaves it out. First find out whether any row has device time.",
-        "`sorted(events, key=..., reverse=True)` does not change `events`. Take the first `n`, and their `key`.",
+        "The training step is in front because its time holds everything that it calls. Which of the four "
+        "times leaves that out? And which one still says something in a run without a GPU?",
+        "The names that begin with `self_` count a row's own time only. Find out first whether any row has "
+        "device time, and choose one column for all rows. Then sort all of them with `sorted`, which "
+        "returns a new list and leaves `events` alone. Cut after that, because the hottest row may be the "
+        "last one.",
+        """If the name of a column is in a variable, `getattr` reads it. Here you sort cities by a column,
+the largest first.
+
+```python
+from types import SimpleNamespace as City
+
+cities = [City(name="Oslo", winter=-7, summer=22), City(name="Rome", winter=3, summer=31)]
+column = "summer"
+order = sorted(cities, key=lambda city: getattr(city, column), reverse=True)
+print([city.name for city in order])  # ['Rome', 'Oslo']
+```""",
     ),
     reference=hottest,
     check_answer=_check_hottest,
-    why="A time with all that is called counts the same microsecond in every row above it. The rows' own times "
-    "add up to the run. Names with `cuda` in them are the old ones; `device` serves every accelerator.",
+    why="A time that includes calls counts the same microsecond again in every row above it, and only the "
+    "rows' own times add up to the run. Names with `cuda` in them are the old ones, and those with "
+    "`device` serve every accelerator.",
     diagnoses={
         "children-too": "The first rows hold the time of all that they call, so one kernel counts in several rows.",
         "host-time": "This is the host's time. An operation can be long on the device and short on the host.",

@@ -124,13 +124,29 @@ each epoch, returns a number, and more is better. Afterwards weights and running
 (the first, if several are equally good). Return its score.
 """,
     hints=(
-        "What does `model.state_dict()` give you: the numbers, or the tensors that the optimiser goes on changing?",
-        "`copy.deepcopy` of the state. And which number can a score never be below?",
+        "What does `model.state_dict()` give you, the numbers of this moment, or the tensors that the "
+        "optimiser goes on changing? Keep one, change a weight, and look at what you kept.",
+        "An entry of the state shares its memory with the live parameter, so the state that you kept "
+        "changes with it. You need a copy of all its tensors, as `copy.deepcopy` makes it, each time the "
+        "score gets better. The loop also begins with a best score of 0. Scores can be negative, so think "
+        "of a number that every score beats.",
+        """Here you see a live state, and a copy that brings the old weight back.
+
+```python
+layer = torch.nn.Linear(1, 1, bias=False)
+live = layer.state_dict()
+saved = {name: value.clone() for name, value in live.items()}
+torch.nn.init.constant_(layer.weight, 5.0)
+print(live["weight"], saved["weight"])  # live has the 5 too
+layer.load_state_dict(saved)
+print(layer.weight)  # the old weight
+```""",
     ),
     reference=keep_best,
     check_answer=_KEPT,
-    why="`state_dict()` copies nothing: each entry is the live parameter itself. The copy stays on the device and takes as much "
-    "memory as the weights. (`.cpu()` on each entry moves it off a GPU; on a CPU that is no copy either.)",
+    why="`state_dict()` copies nothing, because each entry is the live parameter itself. Your copy stays "
+    "on the device and takes as much memory as the weights, and `.cpu()` on each entry moves it off a "
+    "GPU, but on a CPU that isn't a copy either.",
     diagnoses={
         "no-copy": "What was kept changed along with the model: it was no copy. So the last epoch's weights were loaded.",
         "never-loaded": "After the last epoch nothing new was written into `model`: it has the weights of that epoch.",

@@ -84,9 +84,21 @@ def six_results(x, w):
 ```
 """,
     hints=(
-        "Three rules: products go to 16 bits; what sums many terms goes to float32; all else takes what it gets.",
-        "One operation with a float16 and a float32 input returns the wider of the two. One that writes in place "
-        "cannot change the dtype of the tensor it writes into. And `mean` is on no list.",
+        "Ask the same question about each of the six. Is it a matrix product, does it add up many terms, "
+        "or is it something else? Autocast has a list for the first group and another one for the second.",
+        "Matrix products leave in 16 bits. Operations on the second list, such as a sum, go to float32, "
+        "because they'd lose digits in 16 bits. But `mean` is on no list, and what's on no list takes its "
+        "inputs as they are. If they differ, the result has the wider dtype. And an operation in place "
+        "can't change the dtype of the tensor that it writes into.",
+        """The last two rules hold without autocast too. Here they are with float32 and float64.
+
+```python
+a = torch.ones(3)  # float32
+b = torch.ones(3, dtype=torch.float64)
+print((a * b).dtype)  # torch.float64, the wider one
+a.mul_(b)  # it works, and a stays what it was
+print(a.dtype)  # torch.float32
+```""",
     ),
     reference=leaving,
     check_answer=_check_leaving,
