@@ -114,16 +114,31 @@ attribute is named by its path, such as `"0.scale"` or `"1.head.layers"`, whatev
 underscore.
 """,
     hints=(
-        "Two kinds of things: what the module has registered, and what is only in its `vars()`. "
-        "`module.named_modules()` gives every part with its path.",
-        "Write a small function that finds all tensors in a value, and that calls itself for lists, tuples and dicts.",
-        "`vars(part)` also has torch's own `_parameters`, `_buffers` and `_modules`: leave out these three, "
-        "and no other underscore.",
+        "Ask what `.to()` can see. It moves what a module has registered, and nothing else. So look in two "
+        "places. `named_parameters()` and `named_buffers()` give you what's registered. The rest is in each "
+        "part's `vars()`, and `module.named_modules()` gives you every part with its path.",
+        "`vars(part)` also holds `_parameters`, `_buffers` and `_modules`, where PyTorch keeps what is "
+        "registered. Skip these three, because you have their tensors already. A value may be nested, and "
+        "you don't know how deep. So write a function that calls itself on each item that it finds inside.",
+        """Here's a function that adds up all numbers in a value, however deep they are. Yours collects
+tensors in a list, and it has more kinds of values to look into.
+
+```python
+def total(value):
+    if isinstance(value, (int, float)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return sum(total(item) for item in value)
+    return 0  # anything else counts nothing
+
+print(total([1, (2, [0.5]), "text"]))  # 3.5
+```""",
     ),
     reference=left_behind,
     check_answer=_check_left_behind,
-    why="`.to()` moves what is registered. This list names what is not, and so where a `register_buffer` or a "
-    "`ModuleList` is missing.",
+    why="`.to()` moves only what is registered, so a tensor in a plain attribute stays where it was. Each "
+    "name of that kind in your list shows you a place where a `register_buffer` or a `ModuleList` is "
+    "missing.",
     diagnoses={
         "registered-only": "Plain attributes are missing, and they are what `.to()` leaves behind.",
         "no-buffers": "Buffers that are elsewhere are missing.",

@@ -127,18 +127,27 @@ with its graph, without a wait. In the other rows the target is -1, and the logi
 all the same. Where no row counts, the loss is 0. A loss that is NaN because training diverged stays NaN.
 """,
     hints=(
-        "Why must the host wait for `logits[mask]`? What does it not know?",
-        "Keep all rows, so that no shape depends on values. `cross_entropy` leaves out rows whose target is its "
-        "`ignore_index`, by default -100.",
-        '`targets.masked_fill(~mask, -100)`, `reduction="sum"`, and a division by the number of True that is at '
-        "least 1: `.clamp(min=1)`. A loss that is left out has a gradient of 0, and in backward 0 × NaN is NaN: fill the "
-        "logits too, before the loss.",
+        "Why does the host have to wait for `logits[mask]`? Ask what shape the result has. It depends on "
+        "how many entries of `mask` are True, and only the device knows that number.",
+        "So keep every row, and make the padding harmless. `F.cross_entropy` skips rows whose target is its "
+        "`ignore_index`, which is -100 by default. Ask it for a sum, and divide by the number of rows that "
+        "count, which may be 0. One trap is left: a NaN that the loss skips still comes back in backward, "
+        "because 0 × NaN is NaN. The padding's logits need another value before the loss.",
+        """Here's the same idea for the mean square root of all numbers that aren't negative:
+
+```python
+x = torch.tensor([4.0, -1.0, 9.0], requires_grad=True)
+valid = x >= 0
+safe = x.masked_fill(~valid, 1)  # before sqrt, which would make NaN
+mean = (safe.sqrt() * valid).sum() / valid.sum().clamp(min=1)
+mean.backward()  # the mean is 2.5, and x.grad[1] is 0
+```""",
     ),
     reference=masked_loss,
     check_answer=_check_masked_loss,
-    why="The shape of `logits[mask]` depends on the values in `mask`, and they are on the device. So Python "
-    "waits until they are known. The same holds for `nonzero`, `unique`, `torch.where(mask)` and `if "
-    "mask.any():`. A fixed shape with something neutral in it costs a little arithmetic and no wait.",
+    why="The shape of `logits[mask]` depends on values that are on the device, so Python waits until "
+    "they're known, as it does for `nonzero`, `unique` and `if mask.any():`. If the shape is fixed and "
+    "the padding holds something neutral, you pay a little arithmetic and no wait.",
     diagnoses={
         "waits": "The host waits for the device: a shape, an `if`, a copy to the host needs values that are there.",
         "nan-gradient": "The gradient of the padding is NaN: a NaN that is left out of the loss comes back in backward, "

@@ -85,12 +85,20 @@ f = e + 1
 Answer with a list of nine numbers.
 """,
     hints=(
-        "For each line ask two questions. Does it make new memory, or a new name or view of memory that is "
-        "there? And has any memory lost its last owner?",
-        "Slicing and `expand` make views, `+=` works in place, and `a + 1` makes a new tensor. `b` looks into "
-        "the first `a`.",
-        "Memory is free when nobody looks into it any more, by whatever name. The second `a` is still there at "
-        "the end.",
+        "Take the lines one at a time, and ask two questions about each. Does it make new memory, or only a "
+        "new name or a view of memory that's already there? And has some memory just lost its last owner?",
+        "Slicing and `expand` make views, `+=` works in place, and `a + 1` makes a new tensor. Memory stays "
+        "allocated as long as any tensor looks into it, whatever its name is. So write down which names "
+        "look into which piece of memory, and update that list after each line. Mind the dtype too.",
+        """Here's such a ledger for other lines:
+
+```python
+x = torch.zeros(512, 512)  # 1 MiB
+y = x.double()  # 3 MiB, because each number in y takes 8 bytes
+z = y.t()  # 3 MiB: z is a view of y
+x = None  # 2 MiB: nobody looks into the first tensor now
+del y  # 2 MiB: z still looks into it
+```""",
     ),
     reference=memory_ledger,
     check_answer=_check_memory_ledger,

@@ -129,10 +129,24 @@ as `torch.cuda`, with `reset_peak_memory_stats()`, `max_memory_allocated()` and 
 least squares: `np.polyfit(x, y, 1)` returns slope and intercept.
 """,
     hints=(
-        "The step that you meter should be like all that follow it. Is the first one?",
-        "A peak is the most since the last reset, so each batch needs its own reset. And a step that is still in a "
-        "list still holds its network.",
-        "For each batch: make the step, call it once, reset, call it again, note `max_memory_allocated()`. Then fit.",
+        "Think about what's in memory during the step that you measure. It should look like every step "
+        "after it. Is that true of the first step, in which the optimiser makes its state?",
+        "A peak is the most that was allocated since the last reset. So each batch size needs a reset of "
+        "its own, and it comes after a step that you don't measure. Let go of one network before you reset "
+        "for the next, because a `step` in a list keeps its network alive. At the end, check which number "
+        "of the fit is which.",
+        """Here `np.polyfit` finds how a network's bytes grow with its number of inputs:
+
+```python
+import numpy as np
+
+widths, sizes = [10, 20, 40], []
+for n in widths:
+    net = torch.nn.Sequential(torch.nn.Linear(n, 8), torch.nn.Linear(8, 2))
+    sizes.append(sum(p.nbytes for p in net.parameters()))
+slope, start = np.polyfit(widths, sizes, 1)
+print(round(slope), round(start))  # 32 bytes for each input, and 104 more
+```""",
     ),
     reference=memory_line,
     check_answer=quick_collection()(_LINES),

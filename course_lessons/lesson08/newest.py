@@ -130,9 +130,25 @@ a `RuntimeError`, an `EOFError`, an `OSError` or a `pickle.UnpicklingError`; any
 out. Load no more files than needed.
 """,
     hints=(
-        "As texts, `step_900` comes after `step_1000`. As what should they be sorted?",
-        '`folder.glob("step_*.pt")`, sorted by `int(file.stem[5:])`, the highest first.',
-        "Inside the loop: try to return what `load` gives, and go on to the next file at those four errors.",
+        "What order do the names get if you sort them as text? There, `step_900` comes after `step_1000`. "
+        "Ask what you should sort by instead, and how you get it out of a file's name.",
+        '`folder.glob("step_*.pt")` gives only the files that count, and `file.stem` is the name without '
+        "its `.pt`. Sort the files by the number in it, with `key=` and `reverse=True`. Then try one after "
+        "another, and return what the first good one gives. Catch only the four errors that mean damage, so "
+        "that a bug still comes out.",
+        """This function returns the first text that is a number, and `None` if there isn't one. To catch
+several kinds of errors, put them in a tuple after `except`.
+
+```python
+def first_number(texts):
+    for text in texts:
+        try:
+            return float(text)
+        except ValueError:
+            pass  # go on with the next text
+
+print(first_number(["n/a", "", "3.5", "7"]))  # 3.5
+```""",
     ),
     reference=newest,
     check_answer=_check_newest,

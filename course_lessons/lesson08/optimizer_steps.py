@@ -85,13 +85,27 @@ and at the end of each epoch those left over make one, too. The loader's last ba
 `drop_last=True` leaves it out.
 """,
     hints=(
-        "Count in this order: batches in an epoch, steps in an epoch, steps in all.",
-        "`math.ceil` for what is smaller and still counts, `//` for what is left out.",
+        "Count in three stages. First count the batches in one epoch, then the optimiser's steps in one "
+        "epoch, then the steps of all epochs. At each stage, ask what happens to what's left over. Does it "
+        "count, or is it dropped?",
+        "`n // k` rounds down, so it drops a group that isn't full. `math.ceil(n / k)` rounds up, so it "
+        "counts that group as well. `drop_last` decides only about the samples at the end. The batches that "
+        "are left over in an epoch always make a step.",
+        """Suppose a farm has 70 eggs, 6 eggs fill a box, and 5 boxes fill a tray:
+
+```python
+import math
+
+full = 70 // 6  # 11 full boxes
+boxes = math.ceil(70 / 6)  # 12 boxes, and the last one holds only 4 eggs
+trays = math.ceil(boxes / 5)  # 3 trays, and the last one isn't full
+```""",
     ),
     reference=optimizer_steps,
     check_answer=OverCases(optimizer_steps, _CASES, _TWINS, draw=_draw, situation=_situation),
-    why="Told the number of batches in place of steps, a cosine schedule with four-fold accumulation ends at a quarter of its way: "
-    "the learning rate never comes down. Nothing fails; the result is only worse.",
+    why="If you give a cosine schedule the number of batches, but four batches make one step, then training "
+    "ends after a quarter of the schedule and the learning rate never comes down. You get no error, "
+    "only a worse model.",
     diagnoses={
         "counts-batches": "Those are batches. With accumulation several of them make one step.",
         "multiplies": "The batches were multiplied by `accumulate`. Several of them make one step, so there are fewer steps.",

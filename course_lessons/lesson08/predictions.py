@@ -126,14 +126,29 @@ and some more. The copies are `non_blocking`, but the host reads before anything
 the host wait **once**. (`synchronize(device)` is the course's.)
 """,
     hints=(
-        "When is the earliest moment at which all copies have been asked for? Nothing needs to be read before it.",
-        "Each batch needs a place of its own in `landing`. Wait after the loop, then read.",
+        "Ask when the host may read `landing`. With `non_blocking=True`, a copy is only put into the queue, "
+        "and Python goes on before it's done. When is the earliest moment at which all the copies are in "
+        "the queue?",
+        "Each batch needs a place of its own in `landing`, or a later batch writes over an earlier one "
+        "before you've read it. The batches differ in size, so remember where the last one ended. After the "
+        "loop, `synchronize(device)` waits once for all copies. Then read only the part that you've filled.",
+        """Here pieces of different sizes fill a buffer from its end, and the last line reads only what was
+filled:
+
+```python
+buffer = torch.zeros(8)
+begin = len(buffer)
+for piece in (torch.ones(2), torch.full((3,), 5.0)):
+    end, begin = begin, begin - len(piece)
+    buffer[begin:end].copy_(piece)
+print(buffer[begin:])  # tensor([5., 5., 5., 1., 1.])
+```""",
     ),
     reference=predictions,
     check_answer=_check_predictions,
     may_change=True,
-    why="A copy to the device is safe without waiting, because the work that uses it stands in the same queue. The host stands "
-    "in no queue. What it reads too early is old data, and there is no error.",
+    why="A copy to the device needs no wait, because the work that uses it comes later in the same queue. "
+    "The host isn't in that queue, so if it reads too early, it gets old data and no error.",
     diagnoses={
         "too-early": "The host read its memory before the copies had landed. Without late copies, on the CPU, the answer is right.",
         "waits-each": "The host waited more than once. Ask for all copies, wait, and read them together.",

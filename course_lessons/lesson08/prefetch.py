@@ -151,12 +151,25 @@ further, since each takes memory. If loading a batch fails, the loop gets the ba
 When the loop is left early, the thread ends.
 """,
     hints=(
-        "A `ThreadPoolExecutor(max_workers=1)` does what it is given in order, in one thread; its `with` block "
-        "ends the thread, also when a generator is closed. `deque` and `ThreadPoolExecutor` are imported.",
-        "`loader.submit(next, source, end)` gives a future. Its `.result()` waits, and raises what loading "
-        "raised. `end` is an object that no batch can be.",
-        "Submit `bound` times at first. Then, for each batch: take the oldest future's result, submit one more, "
-        "and only then `yield`.",
+        "Two things happen at once here. Your loop works on a batch, and another thread loads the next "
+        "ones. Ask what keeps the loads in order, and what carries a batch or an error to the loop.",
+        "An executor with `max_workers=1` does its jobs in order, in one thread. Its `with` block ends the "
+        "thread, even if your generator is closed early. With `source = iter(batches)`, `submit(next, "
+        "source, end)` gives you a future at once. Its `.result()` waits, and raises what loading raised. "
+        "Make `end` a new `object()`, so that no batch is the same object.",
+        """This example keeps two jobs in flight. Does your next load belong before the `yield`, or after
+it?
+
+```python
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+
+with ThreadPoolExecutor(max_workers=1) as pool:
+    jobs = deque(pool.submit(pow, 2, n) for n in (3, 4))
+    first = jobs.popleft().result()  # 8, the oldest job's result
+    jobs.append(pool.submit(pow, 2, 5))
+    print([job.result() for job in jobs])  # [16, 32]
+```""",
     ),
     reference=prefetch,
     check_answer=_check_prefetch,

@@ -129,16 +129,28 @@ a list of tuples: **n**, the median seconds on the first device, those on the se
 over the first. Time nothing but the product.
 """,
     hints=(
-        "What must be there before the clock starts, and on which device?",
-        "`measure(fn, device=device)` wants a function without arguments, such as `lambda: a @ b`. What it "
-        "returns has a `.median`.",
-        "For each n and each device: `a, b = torch.rand(2, n, n, device=device)`, then measure. The "
-        "speed-up is the first time over the second.",
+        "What has to be ready before the clock starts? If you make or copy the matrices inside the timed "
+        "work, you time that too. So ask on which device the matrices should be made.",
+        "`measure(fn, device=device)` calls `fn` itself, many times. So give it a function without "
+        "arguments, such as a `lambda`, and not a result. What it returns has a `.median` in seconds. Go "
+        "through the sizes in the outer loop, and through the devices in the inner one. A speed-up above 1 "
+        "must mean that the second device is faster, so think about which time you divide by which.",
+        """Here Python's `timeit` compares two ways to work on one tensor:
+
+```python
+from timeit import timeit
+
+x = torch.rand(500, 500)  # made before the clock starts
+slow = timeit(lambda: x.sort(), number=10)
+fast = timeit(lambda: x.sum(), number=10)
+print(f"summing is {slow / fast:.0f} times as fast as sorting")
+```""",
     ),
     reference=race,
     check_answer=_check_race,
-    why="A speed-up means something only with its size, its format and what was timed beside it. With the creation "
-    "or the copy of the matrices inside, you would have compared random number generators, or a bus.",
+    why="A speed-up means something only if you also know the size, the dtype and what else was timed. With "
+    "the making or the copying of the matrices inside, you'd have compared random number generators, or "
+    "a bus.",
     diagnoses={
         "not-a-function-timed": "`measure` got a result, not work to time: the product ran before the clock did. "
         "Hand over a function.",

@@ -102,17 +102,29 @@ process is alone: rank 0 of 1. Where only some are, raise a `ValueError` whose t
 start with `torchrun`.
 """,
     hints=(
-        "There are three cases: none is set, all are set, or something in between. Which of them must not pass "
-        "in silence?",
-        "Collect the names that are not in `environment` in a list, and look at its length.",
-        "`if len(missing) == 3:` alone; `if missing:` raise, with the names in the text; else "
-        "`int(environment[name])` for each.",
+        "There are three cases. All three variables are set, or none is, or only some are. Ask which of "
+        "these must never pass in silence, and what the other two should return.",
+        "Collect the names that aren't in `environment` in a list. Its length tells you which case you "
+        "have. If only some are missing, put their names into the error's text, and say how to start the "
+        "script. The values are texts, so turn each one into a number.",
+        """This function needs two settings, and its error names the ones that it didn't get. Yours has one
+case more.
+
+```python
+def area(options):
+    absent = [key for key in ("width", "height") if key not in options]
+    if absent:
+        raise ValueError(f"please set {' and '.join(absent)}")
+    return int(options["width"]) * int(options["height"])
+
+print(area({"width": "8", "height": "5"}))  # 40
+```""",
     ),
     reference=rank_of,
     check_answer=_check_rank_of,
-    why="One script now serves a laptop and a cluster. `environment.get(name, 0)` would serve them too, until a "
-    "variable is lost: then every process takes itself for rank 0 of 1, trains the whole data alone, and writes "
-    "over the others' checkpoints. No error says so.",
+    why="One script now serves a laptop and a cluster. Default values from `environment.get` would do that "
+    "too, until a variable is lost: then every process thinks that it's alone, trains on all the data "
+    "and writes over the others' checkpoints, without an error.",
     diagnoses={
         "not-alone": "A script that was started without torchrun must go on, as rank 0 of 1.",
         "half-set": "Some variables are missing, and there was no error.",

@@ -74,17 +74,28 @@ with the keys of the model inside. All ranks call the function. Saving takes a w
 rank, the file is there. (`dist` stands for `torch.distributed`.)
 """,
     hints=(
-        "Which of the ranks need the file, which must write it, and what do the others do meanwhile?",
-        "The wrapper keeps the model in `model.module`. Take its `state_dict()`, and no text has to be cut from "
-        "any key.",
-        "`dist.barrier()` lets everybody wait until everybody is there. So every rank must come to it, and rank "
-        "0 after it has saved.",
+        "Ask three questions. Which rank has to write the file? What should the others do in the meantime? "
+        "And where does the wrapper keep your own model?",
+        "`dist.get_rank()` tells you which rank you are. `dist.barrier()` makes each rank wait until all "
+        "ranks have called it. So every rank has to come to it, because otherwise the others wait forever. "
+        "Think about what rank 0 must have done by then.",
+        """Other wrappers keep the model in an attribute as well. This one averages weights, and you can see
+how the keys differ:
+
+```python
+net = torch.nn.Linear(3, 1)
+average = torch.optim.swa_utils.AveragedModel(net)
+print(list(average.state_dict()))  # ['n_averaged', 'module.weight', 'module.bias']
+print(list(average.module.state_dict()))  # ['weight', 'bias']
+```
+
+`DistributedDataParallel` uses the same name for that attribute.""",
     ),
     reference=save_on_one,
     check_answer=_check_save_on_one,
-    why="All replicas are alike, so one copy is enough. The barrier is for what comes next: a rank that loads "
-    "the file at once, or that ends the job, must not be faster than the disk. With FSDP no rank has all of the "
-    "model, and then `torch.distributed.checkpoint` lets each save its part.",
+    why="All replicas are equal, so one copy is enough, and the barrier makes sure that no rank loads the "
+    "file or ends the job before it's written. With FSDP no rank has the whole model, so there each "
+    "rank saves its own part with `torch.distributed.checkpoint`.",
     diagnoses={
         "every-rank": "Several ranks write the same file.",
         "wrapped-keys": "The keys are those of the wrapper: each begins with one `module.` more than in the model inside.",

@@ -125,19 +125,29 @@ and with no more waits of the host, and returns how many samples were classified
 step.
 """,
     hints=(
-        "The memory is fullest in the middle of a step. Which large tensor of the step before is still alive "
-        "then?",
-        "A name holds its tensor until it gets another one. `logits` gets another in the forward pass. And "
-        "`probabilities`?",
-        "`gc.collect()` finds objects that refer to each other, and there are none here. What `empty_cache()` "
-        "gives back, the next step must ask for again. Of the `del`, one name is worth it.",
+        "Look for the moment in a step at which memory is fullest. It's somewhere in the middle. Which "
+        "large tensor from the step before is still alive then, although nobody needs it?",
+        "A name holds its tensor until you delete the name or give it another value. `logits` gets another "
+        "value in the forward pass. When does each of the other names get one? `gc.collect()` only helps "
+        "with objects that refer to each other in a circle, and there are none here. What `empty_cache()` "
+        "gives back, the next step must ask for again.",
+        """This loop asks in each turn whether the square of the turn before is still there:
+
+```python
+for turn in range(2):
+    print("square" in dir())  # False, then True
+    number = torch.ones(4) * turn  # from here on, the old number is gone
+    square = number**2  # until here, the old square was still alive
+```
+
+Which name in your loop is like `square`?""",
     ),
     reference=steady_loop,
     check_answer=_check_steady_loop,
-    why="What the end of one turn makes lives until its name is given anew, past the highest moment of the next turn. "
-    "With the logits of a large vocabulary that is gigabytes. `del` the name, do without the tensor (the largest logit "
-    "is the largest probability), or put the step into a function, whose names end with it. The cache needs no help: "
-    "the next step wants the same sizes.",
+    why="What the end of one step makes lives until its name gets another value, past the fullest moment of "
+    "the next step, and with the logits of a large vocabulary that's gigabytes. So `del` that name or "
+    "put the step into a function, and leave the cache alone, because the next step wants the same "
+    "sizes.",
     diagnoses={
         "emptied": "The cache is still given back to the driver, and asked for again in each step. On a GPU "
         "both make the host wait.",

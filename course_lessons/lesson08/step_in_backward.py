@@ -121,18 +121,33 @@ parameters are frozen; one module is used twice. The weights must be those of `b
 `zero_grad()`.
 """,
     hints=(
-        "Autograd must call you when a gradient is complete and in `.grad`. Look through the methods of a tensor "
-        "that have `hook` in their name.",
+        "Autograd has to call you as soon as one parameter's gradient is complete and stored in `.grad`. A "
+        "tensor has several methods with `hook` in their name. Ask which of them runs late enough, and what "
+        "it gives to your function.",
         "`parameter.register_post_accumulate_grad_hook(f)` calls `f(parameter)` when `parameter.grad` is "
-        "complete. Momentum must last from step to step, so make the optimizers once, one a parameter.",
-        "Keep the optimizers in a dict with the parameters as keys. In the hook: step, then `zero_grad()`, "
-        "which sets the gradient to None.",
+        "complete, even if a module was used twice. In there, update the parameter, and then free its "
+        "gradient. Momentum has to last from step to step. So make the optimisers beforehand, one for each "
+        "parameter that trains, and keep them where `f` can find the right one.",
+        """Here the same kind of hook keeps a note of each gradient's size, and finds its place by the
+parameter:
+
+```python
+layer = torch.nn.Linear(3, 2)
+norms = {}
+
+def note(p):
+    norms[p] = p.grad.norm()
+
+for p in layer.parameters():
+    p.register_post_accumulate_grad_hook(note)
+layer(torch.ones(1, 3)).sum().backward()  # now norms has two entries
+```""",
     ),
     reference=step_in_backward,
     check_answer=_check_step_in_backward,
-    why="Now there is room for one gradient in the place of all: a quarter less of what Adam in float32 needs "
-    "beside the activations. The price: no clipping by the norm of all gradients, no accumulation, and no "
-    "GradScaler, because each of them must see all gradients before the first step.",
+    why="Only one gradient is in memory at a time, which saves a quarter of what Adam in float32 needs "
+    "beside the activations. In return you can't clip by the norm of all gradients, accumulate, or use "
+    "a GradScaler, because each of them must see all gradients before the first step.",
     diagnoses={
         "none-moved": "No parameter changed in the first `backward()`. A step has nothing to do while `.grad` is None, and what "
         "`register_hook` registers runs before the gradient is in `.grad`.",

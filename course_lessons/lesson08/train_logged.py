@@ -140,10 +140,21 @@ loss of a sample, a Python number, and the samples a second by `clock()`, in sec
 on the device, of unequal size. The host waits once a line.
 """,
     hints=(
-        "What does the clock measure, if the host reads it right after it has launched the last kernel?",
-        "Reading the loss waits for everything before it. So in which order do you read loss and clock?",
-        "Keep the sum of `loss.detach() * len(y)` as a tensor. For a line: `.item()` first, then `clock()`, "
-        "then set sum, number of samples and begin anew.",
+        "Kernels run after Python has launched them. So what does the clock measure, if the host reads it "
+        "right after the last launch? And what does reading the loss wait for?",
+        "Keep a sum of the losses on the device, without its graph, and read it only when a line of the log "
+        "is due. That read waits for all the work before it, so think about which comes first, the read or "
+        "the clock. A large batch must count more than a small one. After each line, the sum, the number of "
+        "samples and the start time begin again. And don't forget the line after the last step.",
+        """Here's a mean over two groups of different size, with one read at the end:
+
+```python
+total, count = torch.zeros(()), 0
+for scores in (torch.tensor([3.0, 5.0]), torch.tensor([1.0])):
+    total += scores.mean() * len(scores)
+    count += len(scores)
+print(total.item() / count)  # 3.0, but the mean of the two means is 2.5
+```""",
     ),
     reference=train_logged,
     check_answer=_check_train_logged,

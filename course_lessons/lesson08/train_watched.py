@@ -147,10 +147,20 @@ and look at the losses after each `every` steps and after the last. A look is **
 was not finite, stop there, and return the number of the first such step, counted from 0; otherwise `None`, at the end.
 """,
     hints=(
-        "Between two looks, the losses can wait on the device, without their graphs.",
-        "`torch.stack(losses).isfinite().tolist()` is one read, for any number of losses.",
-        "Append `loss.detach()` in each step. Look where `step % every == 0`, counted from 1, and after the last step; "
-        "the place of the first `False` is the answer.",
+        "In this loop the host waits only when Python needs to know a value. So ask where the losses can "
+        "stay until you look at them, and what each of them would keep in memory if it still had its graph.",
+        "Put the detached loss of each step in a list. Nothing waits for that. At a look, make one tensor "
+        "out of the list, ask it which entries are finite, and bring all the answers to Python with one "
+        "`.tolist()`. Look after the last step, too. The answer is the place of the first bad loss among "
+        "all losses so far.",
+        """Here one read tells you which of several scores are too low:
+
+```python
+scores = [torch.tensor(0.9), torch.tensor(0.2), torch.tensor(0.4)]
+passed = torch.stack(scores).gt(0.5).tolist()  # one read for all three
+print(passed)  # [True, False, False]
+print([i for i, ok in enumerate(passed) if not ok])  # [1, 2]
+```""",
     ),
     reference=train_watched,
     check_answer=_check_train_watched,

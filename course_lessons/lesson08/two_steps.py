@@ -102,9 +102,24 @@ that part's step is left out. Gradients of an earlier step may still be there. R
 and without its graph.
 """,
     hints=(
-        "Which of `scale`, `step` and `update` belongs to the loss, which to an optimiser, and which to the scaler?",
-        "All gradients of one backward pass have the same scale. So until when must the scale stay as it is?",
-        "Zero both, one scaled backward, `scaler.step` for each, and one `scaler.update()`.",
+        "Three calls of the scaler have to find their place: `scale`, `step` and `update`. Ask what each of "
+        "them works with. Is it the loss, one optimiser, or the scaler itself?",
+        "All gradients of one backward pass carry the same scale. So until when must the scale stay as it "
+        "is? `scaler.step(optimizer)` notices by itself whether that optimiser's gradients have overflowed, "
+        "and then skips only that step. Old gradients have to be gone from both parts before backward, and "
+        "autocast goes around the forward pass and the loss.",
+        """Here's the order for one optimiser, without autocast. Which of the last two lines do you need
+once for each optimiser?
+
+```python
+layer = torch.nn.Linear(2, 1)
+sgd = torch.optim.SGD(layer.parameters(), lr=0.1)
+scaler = torch.amp.GradScaler("cpu")
+loss = layer(torch.ones(1, 2)).square().mean()
+scaler.scale(loss).backward()
+scaler.step(sgd)
+scaler.update()
+```""",
     ),
     reference=two_steps,
     check_answer=OverCases(
@@ -121,8 +136,9 @@ and without its graph.
             f"steps in which these parts overflow: {', '.join(model.overflows)}"
         ),
     ),
-    why="`scaler.step` keeps its books by optimiser, so one part can skip and the other go on. `update()` closes the books of all of them: "
-    "after it, a gradient that is still scaled would be divided by another scale.",
+    why="`scaler.step` keeps its books by optimiser, so one part can skip its step while the other goes on. "
+    "`update()` closes the books of all of them, so after it, a gradient that's still scaled would be "
+    "divided by another scale.",
     diagnoses={
         "update-each": "The scaler was updated between the two steps. The second one's gradients still had the old "
         "scale.",

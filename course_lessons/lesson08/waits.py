@@ -98,10 +98,22 @@ def four_steps(model, loader, optimizer, device):
 ```
 """,
     hints=(
-        "The host waits where Python needs a value: to decide, to print, to return a number. And for a copy "
-        "out of memory that is not pinned.",
-        "`total +=`, `argmax`, `==` and the clipping leave their results on the device. Go through the "
-        "lines that are left, and count how often each one runs.",
+        "The host waits where Python itself needs a value from the device: to decide, to print, or to "
+        "return a number. It also waits for a copy from memory that isn't pinned. Go through the loop, and "
+        "mark every line of these kinds.",
+        "`argmax`, `==`, `total +=` and the clipping leave their results on the device, so the host doesn't "
+        "wait for them. For each line that you've marked, count how often it runs. One line may also wait "
+        "more than once.",
+        """Here's the count for another loop. Imagine that `total` is on a GPU.
+
+```python
+total = torch.zeros(())
+for step in range(6):
+    total += step  # no wait: Python doesn't need the sum
+    if step % 3 == 0:  # no wait: `step` is Python's own number
+        print(total.item())  # a wait in step 0 and one in step 3
+print(bool(total > 9))  # the last wait, so 3 in all
+```""",
     ),
     reference=waits,
     check_answer=_check_waits,

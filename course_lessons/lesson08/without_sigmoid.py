@@ -95,14 +95,26 @@ Write `without_sigmoid(model)` for a `Sequential` that ends in a sigmoid. Return
 - **decide**, a function from logits to a bool tensor: True where the old output was above 0.5.
 """,
     hints=(
-        "A slice of a `Sequential` is a `Sequential` of the same layers.",
-        "There is a loss that has the sigmoid inside. If the network keeps its own, there are two of them.",
-        "The sigmoid of which logit is 0.5?",
+        "When the sigmoid leaves the network, two other things have to change with it: the loss and the "
+        "threshold. For each of them, ask whether it expects probabilities or logits.",
+        "A slice of a `Sequential` is a new `Sequential` with the same layers in it, so the optimiser's "
+        'parameters stay the same objects. For the loss, look in `torch.nn` for one with "Logits" in its '
+        "name. It has the sigmoid inside, and never rounds it to 0 or 1. For the decision, ask which logit "
+        "has a sigmoid of 0.5.",
+        """The same change exists for many classes, where `LogSoftmax` leaves the network:
+
+```python
+net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LogSoftmax(dim=1))
+x, y = torch.ones(4, 2), torch.tensor([0, 1, 2, 0])
+old = torch.nn.NLLLoss()(net(x), y)
+new = torch.nn.CrossEntropyLoss()(net[:1](x), y)
+print(torch.allclose(old, new))  # True, because this loss has the softmax inside
+```""",
     ),
     reference=without_sigmoid,
     check_answer=_check_without_sigmoid,
-    why="Three lines change together: the last layer, the loss, and the threshold. Who forgets the third measures "
-    "another accuracy, and looks for the fault in the training.",
+    why="Three lines change together: the last layer, the loss, and the threshold. If you forget the third, "
+    "you measure another accuracy and look for the fault in the training.",
     diagnoses={
         "sigmoid-stays": "The network still ends in its sigmoid. With a loss that has one inside there would be two.",
         "copies": "These are other parameters than the model's. The optimiser would go on training the old ones.",
