@@ -53,10 +53,19 @@ EXERCISE = Exercise(
     level=2,
     minutes=4,
     hints=(
-        "The part after the plus sign in a version, `+cpu` or `+cu128`, names the wheel.",
-        "One of the four has a wheel for GPUs and no GPU. Another has a GPU for which the wheel "
-        "holds no code.",
-        "The T4 computes right results at door 4. So what is left?",
+        "Take one person at a time, and try the doors in order, from number 1. What does the message "
+        "tell you? And what must have worked already, so that this message could come at all?",
+        "The part after the plus sign in a version names the wheel. `nvidia-smi` talks to the driver, "
+        "so it tells you nothing about the wheel. An error names what's missing, so ask which door "
+        "stands for that thing. And whoever gets right results has passed the first four doors.",
+        "Here is a fifth person. Her wheel, her driver and the wheel's list are fine, but her product "
+        "ends in an error from the GPU. The code finds the first door that isn't open.\n\n"
+        """```python
+doors = ["wheel", "driver", "architecture list", "real kernel", "native bfloat16"]
+passed = {"wheel", "driver", "architecture list"}
+shut = [number for number, door in enumerate(doors, start=1) if door not in passed]
+print(shut, {"E": shut[0]})  # [4, 5] {'E': 4}
+```""",
     ),
     reference=shut_door,
     check_answer=_check_shut_door,

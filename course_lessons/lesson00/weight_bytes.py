@@ -42,9 +42,19 @@ EXERCISE = Exercise(
     level=1,
     minutes=3,
     hints=(
-        "How many bits make one byte?",
-        "A million parameters of 32 bits take four million bytes. Which two numbers, multiplied "
-        "and then divided by what, give that?",
+        "Memory is counted in bytes, and the task gives you bits. How many bits make one byte? And how "
+        "many bits do all the parameters take together?",
+        "Try it with numbers that you know. A million parameters of 32 bits take four million bytes. "
+        "Your formula must also work for 4 bits, where two numbers share one byte. So count all the "
+        "bits first, and don't round anything on the way.",
+        "Here is the same kind of sum with other units. A day of 45 minutes isn't a whole number of "
+        "hours, so the code adds up the minutes before it divides.\n\n"
+        """```python
+days, minutes = 10, 45
+total = days * minutes  # nothing is rounded yet
+print(total, total / 60)  # 450 minutes, 7.5 hours
+print(days * (minutes // 60))  # 0, because each day was rounded down
+```""",
     ),
     reference=weight_bytes,
     check_answer=OverCases(
@@ -56,8 +66,8 @@ EXERCISE = Exercise(
         situation=lambda parameters, bits: f"{parameters:,} parameters of {bits} bits",
         shown=lambda number: f"{number:,.11g} bytes",
     ),
-    why="You will do this sum often: a 7-billion-parameter network in 16 bits takes 14 GB before "
-    "it has computed anything, and a free T4 has 16.",
+    why="You'll do this sum often, because it tells you at once whether a network fits on a GPU. Seven "
+    "billion parameters in 16 bits take 14 GB before anything is computed, and a free T4 has 16 GB.",
     diagnoses={
         "bits": "That is the number of bits. Memory is counted in bytes.",
         "larger-unit": "The task asks for bytes. Your number is in a larger unit.",

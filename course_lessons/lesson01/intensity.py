@@ -63,14 +63,24 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     hints=(
-        "How many numbers has the result, and what does each of them cost?",
-        "Each of the n·m results needs k multiplications and about k additions: 2·n·k·m FLOPs. Now the "
-        "bytes: three matrices, three shapes.",
+        "Arithmetic intensity is the work divided by the traffic. Start with the work. How many "
+        "numbers does the result have, and what does each of them cost?",
+        "Each of the n·m results needs k multiplications and about k additions, and every one of these "
+        "is a FLOP. Then comes the traffic. Three matrices travel between memory and chip, and each of "
+        "them has its own shape. Count the numbers in all three, and remember that you want bytes.",
+        "Here is the same sum for `2 * a + b`, where `a` and `b` are vectors in float16.\n\n"
+        """```python
+count, size = 1000, 2  # numbers in a vector, bytes of each
+work = 2 * count  # one multiplication and one addition each
+traffic = 3 * count * size  # read a, read b, write the result
+print(work / traffic)  # 0.333 FLOPs per byte
+```""",
     ),
     reference=intensity,
     check_answer=OverCases(intensity, _CASES, _TWINS, draw=_draw),
-    why="For square matrices of float32 it is n/6: it grows with the size, which is why a matrix "
-    "product is what a GPU likes best. A batch of 1 makes it tiny.",
+    why="For square float32 matrices the intensity is n/6, so it grows with the size, and that's why a "
+    "GPU likes large matrix products best. A batch of 1 makes it tiny, and then memory sets the "
+    "pace.",
     diagnoses={
         "one-flop": "Half of the FLOPs: each multiplication comes with an addition, and they are two FLOPs.",
         "no-output": "You count the bytes of the two inputs only. The n × m result is written to memory, "

@@ -80,8 +80,20 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     hints=(
-        "How long would the arithmetic alone take? How long the moving alone?",
-        "They happen at the same time. Two people pack and carry boxes side by side: when is all done?",
+        "Look at the two jobs one by one. How long would the arithmetic take if nothing had to be "
+        "moved? And how long would the moving take without any arithmetic?",
+        "The device does both jobs at the same time. Imagine that two friends start together, and one "
+        "paints the door while the other cleans the windows. When can they both go home? For the name, "
+        "compare the two times and not `flops` with `bytes_moved`, because a device can often do far "
+        "more FLOPs than bytes in a second.",
+        "Here two cooks start together, and you ask whose work ends last.\n\n"
+        """```python
+amount = {"potatoes": 90, "beans": 600}
+per_minute = {"potatoes": 6, "beans": 50}
+minutes = {job: amount[job] / per_minute[job] for job in amount}
+print(minutes)  # 15 and 12
+print(max(minutes, key=minutes.get))  # potatoes, though there are more beans
+```""",
     ),
     reference=least_seconds,
     check_answer=OverCases(
@@ -92,8 +104,9 @@ EXERCISE = Exercise(
         draw=_draw,
         alike=_alike,
     ),
-    why="This is the roofline, written as a time. If a profile is far above this figure, something "
-    "else is to blame: overhead, waiting, a bad memory pattern. Lesson 07 looks for it.",
+    why="This is the roofline, written as a time. If you measure far more than this, something else is "
+    "to blame, such as overhead, waiting or a bad memory pattern, and lesson 07 shows you how to "
+    "find it.",
     diagnoses={
         "added": "You added the two times. Fetching and computing overlap.",
         "easier-limit": "Your seconds are the shorter of the two times. The work is done when both are over.",

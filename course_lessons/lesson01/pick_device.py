@@ -98,10 +98,22 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     hints=(
-        "Go through the three kinds in the order of preference, not in the order of the list.",
-        "Two questions for each kind: is it in the list, and does it work? Ask them in this order.",
-        "`for kind in ('cuda', 'xpu', 'mps'):` and inside it one `if` with `and`. What stands after "
-        "the loop?",
+        "There are two orders here. Which one decides, the order in `available` or your order of "
+        "preference? And what must you know about a kind before you may call `works` on it?",
+        "Take the three kinds one after another, the best one first. Ask whether the kind is in "
+        "`available`, and then whether it works. Python's `and` asks the second question only if the "
+        "first answer is yes. If a kind fails, go on to the next one. Think about what's left when the "
+        "loop ends.",
+        "Here you see that `and` saves a call. Nobody calls a shop that isn't in the list.\n\n"
+        """```python
+def is_open(shop):
+    print("calling", shop)
+    return shop != "baker"
+
+known = ["baker", "market"]
+for shop in ("kiosk", "market", "baker"):
+    print(shop, shop in known and is_open(shop))  # no call for the kiosk
+```""",
     ),
     reference=pick_device,
     check_answer=OverCases(
@@ -116,7 +128,8 @@ EXERCISE = Exercise(
         situation=_situation,
         shown=_shown,
     ),
-    why="This is what `get_device()` does. All the rest of a program needs only its answer.",
+    why="This is what `get_device()` does. Because one place chooses the device and tests it, the rest "
+    "of your program runs on any machine without a change.",
     diagnoses={
         "order": "The preference decides, not the order in which the kinds are reported: CUDA, then "
         "XPU, then MPS.",

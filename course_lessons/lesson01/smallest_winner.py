@@ -88,10 +88,23 @@ EXERCISE = Exercise(
     level=3,
     minutes=12,
     hints=(
-        "Write down two times for one n. The CPU's has one part; the device's has three.",
-        "A float32 number takes 4 bytes, and a matrix has n² of them.",
-        "The device takes `launch_seconds + 3 * 4 * n**2 / bus_bytes + 2 * n**3 / device_flops`. Loop "
-        "over the sizes and return the first for which that is less.",
+        "Take one size n, and write two times on paper. The CPU's time has one part, and the device's "
+        "has three. Which of these parts grow with n?",
+        "FLOPs divided by FLOPs per second give seconds, and so do bytes divided by bytes per second. "
+        "A matrix has n² numbers, and a float32 number takes 4 bytes. The device's three parts come "
+        "one after another. Go through the sizes from the smallest, and stop as soon as the device "
+        "needs less time.",
+        "Here you look for the first order for which a shop in town is cheaper, though the bus there "
+        "costs 4 euros.\n\n"
+        """```python
+def first_cheaper(orders):
+    for eggs in orders:
+        if 4 + 0.25 * eggs < 0.5 * eggs:
+            return eggs
+
+print(first_cheaper([6, 12, 16, 24]))  # 24, because 16 cost the same
+print(first_cheaper([6, 12]))  # None
+```""",
     ),
     reference=smallest_winner,
     check_answer=OverCases(
@@ -103,8 +116,9 @@ EXERCISE = Exercise(
         alike=operator.eq,
         situation=_situation,
     ),
-    why="Compute grows with n³, transfers with n², the launch not at all. So a large enough n wins, "
-    "if the device computes faster. The launch and the bus decide where that begins.",
+    why="Compute grows with n³, transfers grow with n², and the launch doesn't grow at all, so a "
+    "device that computes faster wins once n is large enough. The launch and the bus decide how "
+    "large that is.",
     diagnoses={
         "tie": "At this size both take the same time. Less means less.",
         "no-transfers": "The transfers make next to no difference to your answer: two matrices of n² numbers have to get to the "

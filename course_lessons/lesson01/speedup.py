@@ -46,9 +46,20 @@ EXERCISE = Exercise(
     level=1,
     minutes=3,
     hints=(
-        "Work that takes 6 s on the CPU and 2 s on the device: which number should come out?",
-        "It is one division. Which of the two times stands on top, so that a faster device gives a "
-        "larger number?",
+        "Work takes 6 s on the CPU and 2 s on the device. Which number should come out? And which one "
+        "if the device needs 12 s?",
+        "A speed-up says how many times the device's time fits into the CPU's. So it has no unit, and "
+        "it's below 1 where the device is slower. A difference won't do, because 4 s saved is a lot "
+        "out of 6 s and nothing out of 6 hours. Which time goes on top, so that a faster device gives "
+        "a larger number?",
+        "Here you compare two printers by their rates. Look at what changes when you use their times "
+        "instead.\n\n"
+        """```python
+old, new = 20, 50  # pages per minute
+print(new / old)  # 2.5 times as fast
+old, new = 100 / old, 100 / new  # minutes for 100 pages
+print(new / old)  # 0.4, which isn't the speed-up any more
+```""",
     ),
     reference=speedup,
     check_answer=OverCases(
@@ -57,8 +68,8 @@ EXERCISE = Exercise(
         _TWINS,
         draw=_draw,
     ),
-    why="Below 1 the device is slower. Name both times when you quote a speed-up: a slow CPU is an "
-    "easy way to a large one.",
+    why="Below 1, the device is slower. When you quote a speed-up, name both times too, because a slow "
+    "CPU is an easy way to a large number.",
     diagnoses={
         "upside-down": "This is the device's share of the CPU's time: the faster the device, the smaller "
         "your number. A speed-up must grow.",

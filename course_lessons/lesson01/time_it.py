@@ -111,11 +111,22 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     hints=(
-        "At which two moments must the queue be empty, if the clock is to show one launch and "
-        "nothing else?",
-        "Wait before you read the clock: both times. The warm-up, too, is work in the queue.",
-        "Warm up once. Then `repeats` times: wait, read the clock, launch, wait, read the clock. Keep "
-        "each difference, and return `statistics.median` of them.",
+        "The clock should show one launch and nothing else. At which two moments must the queue be "
+        "empty? And which launch shouldn't be in your numbers at all?",
+        "`launch()` returns before the work is done, so a clock that you read right after it shows "
+        "almost nothing. Someone else's work, or your own warm-up, can also be in the queue still. So "
+        "call `synchronize()` before you read the clock, both times. Launching is part of the time "
+        "too. Keep each difference in a list.",
+        "Here you stand in a queue yourself. The clock starts when the others are done.\n\n"
+        """```python
+import statistics
+
+now = 4.0 + 7.0  # two customers were there before you
+start = now
+now += 3.0  # now it's your turn
+print(now - start)  # 3.0
+print(statistics.median([3.0, 2.5, 9.0]))  # 3.0, one slow visit doesn't matter
+```""",
     ),
     reference=time_it,
     check_answer=OverCases(
@@ -128,10 +139,9 @@ EXERCISE = Exercise(
         situation=lambda launch, synchronize, clock, repeats: f"repeats={repeats}",
         shown=lambda seen: f"{seen[0] * 1e3:.4g} ms, {seen[1]} launches",
     ),
-    why="Warm up, wait, repeat, take the median: `measure()` does that for you. It differs from your timer in one "
-    "thing. Short work it times in blocks of several calls, and it waits only at the end of a block. So Python "
-    "launches one call while the device works on the one before, and a call looks cheaper. Your timer finds the "
-    "latency of one call, and a block the throughput of many.",
+    why="`measure()` does all this for you, and it times short work in blocks of several calls, so "
+    "that Python can launch one call while the device works on the one before. Your timer finds "
+    "the latency of a single call, and a block shows the throughput of many.",
     diagnoses={
         "no-sync": "The clock was read while the device was still working: this is the time to put "
         "work into the queue, not the time to do it. Wait after the launch as well.",

@@ -157,17 +157,27 @@ EXERCISE = Exercise(
     level=3,
     minutes=12,
     hints=(
-        "While the device computes one step, the host could load the next batch. Which two calls in the loop make "
-        "the host wait?",
-        "The copy need not block: its source is pinned. And a loss need not be read in each step.",
-        "Keep the losses as tensors on the device, with `torch.stack` at the end, and read one number when all "
-        "steps are under way.",
+        "While the device computes one step, the host could load the next batch already. Which two "
+        "calls in the loop make the host wait instead?",
+        "The batches are pinned, so a copy may go on by itself, and `non_blocking=True` asks for that. "
+        "On the device, the step still comes after the copy, because both are in one queue. `.item()` "
+        "is different, because Python can't have the number before the step is done. You only need one "
+        "number, so keep the losses on the device until the loop is over.",
+        "Here a loop counts right answers, and reads the count only once.\n\n"
+        """```python
+labels = torch.tensor([1, 0, 2, 2])
+hits = torch.zeros((), dtype=torch.int64, device=labels.device)
+for guesses in (torch.tensor([1, 1, 2, 0]), torch.tensor([1, 0, 2, 0])):
+    hits += (guesses == labels).sum()  # on a GPU, nobody waits here
+print(hits.item())  # 5
+```""",
     ),
     reference=mean_loss,
     check_answer=_check_mean_loss,
-    why="The host now runs ahead, as far as it can, so a long load hides behind a long step wherever it comes. On one stream the copies still stand "
-    "in the same queue as the steps; a second one lets them overlap with computing as well, where each step waits for its batch (`wait_stream`) and "
-    "the batch's memory is held until the step is done (`record_stream`).",
+    why="The host now runs ahead, so a long load hides behind a long step. On one stream, a copy still "
+    "waits its turn behind the steps, but a second stream lets copies overlap with computing, as "
+    "long as each step waits for its batch (`wait_stream`) and the batch's memory is held until "
+    "the step is done (`record_stream`).",
     diagnoses={
         "reads-each": "A loss is read in each step. Who reads waits until the step is done, as `.item()` does, and only "
         "then is the next batch loaded.",

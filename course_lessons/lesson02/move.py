@@ -128,11 +128,23 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     hints=(
-        "One question for each kind of thing: a tensor? a dict? a list or tuple? something else? Inside a container, "
-        "ask the same function again.",
-        "`type(batch)(...)` makes a list from a list and a tuple from a tuple. A named tuple has `_fields`, and "
-        "wants its values one by one: `type(batch)(*values)`.",
-        "The last line is `return batch`, for all that was none of these. Strings end there too.",
+        "A batch is like a box that may hold other boxes. Which kinds of things can you find in one, "
+        "and what should happen to each kind? Which function can already handle a box inside a box?",
+        "Ask one question after another. Is it a tensor, a dict, a named tuple, some other list or "
+        "tuple, or anything else? For a container, call `move` on everything inside, and build a new "
+        "container. `type(batch)(values)` keeps its type, but a named tuple, which has `_fields`, "
+        "wants its values one by one, with `*`. Strings aren't containers here.",
+        "Here a function goes into lists to change strings, and leaves everything else alone.\n\n"
+        """```python
+def loud(thing):
+    if isinstance(thing, str):
+        return thing.upper()
+    if isinstance(thing, list):
+        return [loud(part) for part in thing]
+    return thing
+
+print(loud(["one", [2, "three"]]))  # ['ONE', [2, 'THREE']]
+```""",
     ),
     reference=move,
     check_answer=_check_move,

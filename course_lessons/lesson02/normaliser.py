@@ -117,9 +117,21 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     hints=(
-        "Of parameter, buffer and plain attribute: which one moves and is saved, but is not trained?",
-        "`self.mean = nn.Buffer(...)` takes the place of `self.mean = ...`, and `forward` stays as it is. (The older "
-        "spelling is `self.register_buffer('mean', ...)`.)",
+        "A module can hold a tensor as a parameter, as a buffer or as a plain attribute. Which of the "
+        "three moves with the module and is saved with it, but isn't trained?",
+        "A buffer does all of this. When you assign an `nn.Buffer` to an attribute, the module "
+        "registers the tensor under that name. Then `.to(device)` moves it and `state_dict()` holds "
+        "it, but `parameters()` leaves it out, so no optimiser will change it. You still read it as an "
+        "attribute, and that's why `forward` needs no change.",
+        "Here a layer gets a limit, first as a plain tensor and then as a buffer.\n\n"
+        """```python
+layer = torch.nn.Linear(2, 1)
+layer.limit = torch.tensor([6.0])
+print(list(layer.state_dict()))  # weight and bias only
+layer.top = torch.nn.Buffer(torch.tensor([6.0]))
+print(list(layer.state_dict()))  # now top is there too
+print([name for name, _ in layer.named_parameters()])  # weight and bias only
+```""",
     ),
     reference=normaliser,
     check_answer=_check_normaliser,

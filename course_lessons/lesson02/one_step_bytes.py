@@ -57,16 +57,24 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     hints=(
-        "Go through the function line by line and ask of each: does something leave one memory for the other? "
-        "What is computed on the device stays there.",
-        "Three things travel to the device: the model's parameters, the images, the labels. A byte, a float and "
-        "a class label have 1, 4 and 8 bytes.",
-        "A linear layer from a to b has a·b weights and b biases. And `loss.item()` reads one float.",
+        "Go through `one_step` line by line, and ask the same question each time. Does anything leave "
+        "one memory for the other here? Whatever is computed on the device stays there.",
+        "Three things travel to the device, the parameters of the model, the images and the labels. "
+        "Look at the dtype of each at the moment when it moves. `nn.Linear(a, b)` has a·b weights and "
+        "b biases, and they're float32. For the way back, find the line that needs a value in Python.",
+        "PyTorch counts bytes for you, so here you can check a smaller case.\n\n"
+        """```python
+layer = torch.nn.Linear(3, 2)
+print(sum(p.nbytes for p in layer.parameters()))  # 32, for 6 weights and 2 biases
+pixels = torch.zeros(5, 3, dtype=torch.uint8)
+print(pixels.nbytes, pixels.float().nbytes)  # 15 as bytes, 60 as floats
+print(torch.arange(5).nbytes)  # 40, because each integer is an int64
+```""",
     ),
     reference=one_step_bytes,
     check_answer=_check_one_step_bytes,
-    why="318,040 of the 368,728 bytes are the model, which a real loop moves once. Then each step sends 50,688: "
-    "images as bytes, labels as int64.",
+    why="The model makes up 318,040 of the 368,728 bytes, and a real loop moves it only once. After "
+    "that, each step sends 50,688 bytes, the images as uint8 and the labels as int64.",
     diagnoses={
         "floats": "You counted the images as floats. Does `.float()` stand before the move?",
         "short-labels": "`torch.randint` gives `int64`: how many bytes has one label?",

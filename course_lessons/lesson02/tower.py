@@ -103,14 +103,29 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     hints=(
-        "Print `len(list(tower([5, 4, 3]).parameters()))`. What does a module know of the things in a Python "
-        "list?",
-        "`torch.nn` has a list of its own, which registers what it holds. Nothing else need change.",
+        "Delete the `todo()` line, run the cell, and print `len(list(tower([5, 4, 3]).parameters()))`. "
+        "How many should two layers have, with a weight and a bias each? What does a module know about "
+        "the things in a Python list?",
+        "A module knows the parameters, buffers and modules that you assign to its attributes. It "
+        "doesn't look into a Python list, so `.to(device)` passes those layers by. `torch.nn` has a "
+        "list of its own, which registers what it holds. You can loop over it and slice it too, so "
+        "`forward` can stay as it is.",
+        "Here a dict has the same fault, and a container of `torch.nn` mends it.\n\n"
+        """```python
+class Heads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.plain = {"age": torch.nn.Linear(8, 1)}
+        self.known = torch.nn.ModuleDict({"kind": torch.nn.Linear(8, 2)})
+
+print([name for name, _ in Heads().named_parameters()])  # only those of known
+```""",
     ),
     reference=tower,
     check_answer=_check_tower,
-    why="What a module does not know, it cannot move, train or save. On a CPU this fault is silent: the network "
-    "runs, and those layers never learn. `len(list(model.parameters()))` shows it in one line.",
+    why="What a module doesn't know, it can't move, train or save, and on a CPU you may get no error "
+    "at all, because the network runs and the layers in the list just never learn. "
+    "`len(list(model.parameters()))` shows you the fault in one line.",
     diagnoses={
         "hidden": "`parameters()` does not find all the layers. They are in a container that the module does "
         "not look into, so they are not moved either.",

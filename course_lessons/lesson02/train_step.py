@@ -121,14 +121,27 @@ EXERCISE = Exercise(
     level=2,
     minutes=8,
     hints=(
-        "A device message names two places. Which of them is not `device`? What lies there, and which line should have moved it?",
-        "A tensor's `.to` moves nothing: it returns a copy. Who keeps it? And who moves the labels?",
-        "The logits have a gradient history, and live on the device: two things NumPy does not have.",
+        "A message about devices names two places. Which of them isn't `device`? Find out what still "
+        "lies there, and which line should have moved it.",
+        "`model.to(device)` changes the model itself. A tensor's `.to(device)` doesn't change the "
+        "tensor but returns a copy, so somebody has to keep that copy. Who moves the labels? At the "
+        "end, the logits have a gradient history and live on the device. NumPy can use neither, so "
+        "each of the two needs a call of its own.",
+        "The same happens when `.to` changes a dtype, and you can watch it on any machine.\n\n"
+        """```python
+pixels = torch.tensor([0, 128, 255])
+pixels.to(torch.float32)  # nobody keeps the copy
+print(pixels.dtype)  # torch.int64, as before
+weight = torch.ones(3, requires_grad=True)
+curve = weight * 2
+print(curve.requires_grad, curve.detach().requires_grad)  # True False
+```""",
     ),
     reference=train_step,
     check_answer=_check_train_step,
-    why="Model, images and labels, each once; results back at the end. The optimiser needed nothing: the parameters it holds "
-    "are the ones that moved.",
+    why="The model, the images and the labels each go to the device once, and only the result comes "
+    "back. The optimiser needed no change, because the parameters that it holds are the very ones "
+    "that moved.",
     diagnoses={
         "stays": "After the step the model you were given is not on `device`. The step should train it, and no other, there.",
         "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring the labels to "

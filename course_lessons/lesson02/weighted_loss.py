@@ -99,13 +99,26 @@ EXERCISE = Exercise(
     level=1,
     minutes=6,
     hints=(
-        "Make a float tensor of the counts; the formula is one line on it.",
-        "`nn.CrossEntropyLoss(weight=...)` keeps the tensor as a buffer. What moves a module's buffers?",
+        "Forget the device for a moment, and find the three weights for `counts = [6, 3, 1]` on paper. "
+        "Which class gets the largest one? Then ask where a loss keeps its weights, and who takes them "
+        "to the device.",
+        "Turn `counts` into a tensor, and one line computes the formula for all classes at once. "
+        "`nn.CrossEntropyLoss(weight=...)` keeps that tensor as a buffer, because a loss is a module "
+        "too. The logits lie on `device`, so the weights must be there as well. You know already what "
+        "moves a module's buffers.",
+        "Here is another loss with a weight. It has two labels that can each be true.\n\n"
+        """```python
+yes, no = torch.tensor([20.0, 5.0]), torch.tensor([80.0, 95.0])
+criterion = torch.nn.BCEWithLogitsLoss(pos_weight=no / yes)
+print(dict(criterion.named_buffers()))  # pos_weight is 4 and 19
+criterion.to(torch.float64)  # changes the module's buffers in place
+print(criterion.pos_weight.dtype)  # torch.float64
+```""",
     ),
     reference=weighted_loss,
     check_answer=_check_weighted_loss,
-    why="A loss without a weight has nothing to move. With one it is a module like any other: `.to(device)` on every "
-    "loss costs nothing and is never wrong.",
+    why="A loss without weights has nothing to move, but with weights it's a module like any other. So "
+    "call `.to(device)` on every loss, because it costs nothing and is never wrong.",
     diagnoses={
         "stays": "The weight is not on the device where the logits are. `.to` moves a loss like any module.",
         "upside-down": "The frequent classes got the large weights. It should be the rare ones.",

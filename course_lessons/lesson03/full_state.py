@@ -125,16 +125,27 @@ learning-rate schedule and Python's `random` goes on as if it had never stopped.
 it with `weights_only=True`, trains on, and compares weights bit for bit.
 """,
     hints=(
-        "Three of the five have a method of the same name that returns their state.",
-        "`torch.get_rng_state()` and `random.getstate()` return the state of the two generators.",
-        "`.state_dict()` for the first three. A model's state_dict holds its buffers too, such as "
-        "BatchNorm's running mean.",
+        "Imagine that the run was killed, and a new process has only your dict. What would its next "
+        "step do differently? Go through the five keys, and ask of each what changes while you train.",
+        "The model, the optimiser and the scheduler all have a method `state_dict()`. Call it, because "
+        "the method itself can't be saved. A seed only says where a generator started, but it has "
+        "moved on since. `torch.get_rng_state()` and `random.getstate()` tell you where the two "
+        "generators stand now, and they draw nothing.",
+        "Here you write down where a generator stands, and go back to that place later.\n\n"
+        """```python
+dice = torch.Generator().manual_seed(4)
+torch.randint(6, (3,), generator=dice)  # three throws are over
+noted = dice.get_state()
+first = torch.randint(6, (5,), generator=dice)
+dice.set_state(noted)
+print(torch.equal(first, torch.randint(6, (5,), generator=dice)))  # True
+```""",
     ),
     reference=full_state,
     check_answer=_check_full_state,
-    why="Without the optimiser's state the run forgets its momentum; without the scheduler's the "
-    "learning rate goes its own way; without the generators it sees other batches. Each time the "
-    "loss curve only shows a small bump, if anything.",
+    why="Without the optimiser's state the run forgets its momentum, without the scheduler's it trains "
+    "at another learning rate, and without the generators' it sees other batches. Each time the "
+    "loss curve shows only a small bump, if anything, so you might never notice.",
     diagnoses={
         "not-called": "A method was put into the dict, and not what it returns: the parentheses are missing.",
         "a-seed": "A number is not the state of a generator: a seed says where it started, not where it stands.",

@@ -78,10 +78,23 @@ and the same at each call; the last batch may be smaller. Use a generator of its
 `seed + epoch`: the global generators must not notice.
 """,
     hints=(
-        "`torch.Generator().manual_seed(number)` is a generator of your own; "
-        "`torch.randperm(n, generator=...)` draws from it.",
-        "Shuffle all n first, cut into batches, and only then leave out the first `start` batches.",
-        "`order.split(size)` gives the batches, with the ragged one at the end; `[start:]` the rest.",
+        "The batches from `start` on must be those that the whole epoch has at that place. So which "
+        "comes first, shuffling, cutting or leaving out? And who would notice if you called "
+        "`torch.manual_seed`?",
+        "`torch.Generator()` is a generator of your own, and its method `manual_seed` sets where it "
+        "begins. `torch.randperm` takes it as `generator=`, and then the global generators don't move. "
+        "The seed must depend on the epoch but not on `start`. A tensor's `split` cuts it into "
+        "batches, and the last one gets what is left.",
+        "Here 100 draws from a generator of its own change nothing for the rest of the program.\n\n"
+        """```python
+torch.manual_seed(0)
+expected = torch.rand(2)
+torch.manual_seed(0)
+own = torch.Generator().manual_seed(5)
+torch.rand(100, generator=own)
+print(torch.equal(torch.rand(2), expected))  # True
+print([len(part) for part in torch.arange(10).split(4)])  # [4, 4, 2]
+```""",
     ),
     reference=index_batches,
     check_answer=_check_index_batches,

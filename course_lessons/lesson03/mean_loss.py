@@ -101,11 +101,23 @@ of unequal size, as a Python float. It evaluates in eval mode, builds no graph, 
 it found it, gradients and mode too: train **or** eval.
 """,
     hints=(
-        "`model.training` is True or False, and `model.train(mode)` takes either.",
-        '`F.cross_entropy(..., reduction="sum")` adds the losses of a batch; divide once, at the '
-        "end, by the number of digits.",
-        "Remember `model.training`; `model.eval()`; loop inside `with torch.inference_mode():`; "
-        "then `model.train(remembered)`.",
+        "Before you change anything in the model, ask what you'll have to put back. What does the "
+        "model do differently in train mode? And what does autograd keep that an evaluation never "
+        "needs?",
+        "Note `model.training` before you call `model.eval()`, because `model.train(mode)` takes "
+        "either True or False. Inside `with torch.inference_mode():` autograd builds no graph, and "
+        'after the block it\'s on again. For the mean, `reduction="sum"` makes `cross_entropy` add up '
+        "the losses of a batch. Divide only once, at the end, by the number of digits.",
+        "Here the need is the opposite one. Dropout has to be on for a moment, and then the layer gets "
+        "its old mode back.\n\n"
+        """```python
+layer = torch.nn.Dropout(0.5).eval()
+before = layer.training
+layer.train()
+print(layer(torch.ones(4)))  # zeros and twos, by chance
+layer.train(before)
+print(layer(torch.ones(4)), layer.training)  # four ones, False
+```""",
     ),
     reference=mean_loss,
     check_answer=_check_mean_loss,

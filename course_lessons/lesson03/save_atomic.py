@@ -123,12 +123,23 @@ other file may stay in the folder, not even one from a killed save (which runs n
 kills your code in the middle of writing and just before the rename.
 """,
     hints=(
-        "Write somewhere else first. `os.replace(a, b)` then puts a in the place of b in one move, "
-        "but only within one disk: so where must the new file be?",
-        "What you wrote may still wait in the system's memory: `os.fsync(file.fileno())` waits until "
-        "it is on the disk.",
-        '`new = path.with_name(path.name + ".new")`; open it with `"wb"`; `torch.save`, then fsync; '
-        "after the `with` block, `os.replace(new, path)`.",
+        'When you open a file with `"wb"`, it\'s empty at once. So where must the new state go while '
+        "it's being written? And which single move can put it in the place of the old one?",
+        "`os.replace(a, b)` puts `a` in the place of `b` in one move, but only within one disk, so "
+        "write the second file in the same folder. What you wrote may still wait in the system's "
+        "memory, so `os.fsync(file.fileno())` has to put it on the disk first. With a fixed name for "
+        "the second file, the next save writes over what a killed one left.",
+        "Here a new score takes the place of an old one.\n\n"
+        """```python
+from pathlib import Path
+from tempfile import mkdtemp
+
+folder = Path(mkdtemp())
+(folder / "score.txt").write_text("7")
+(folder / "draft.txt").write_text("8")  # killed here, you still have the 7
+(folder / "draft.txt").replace(folder / "score.txt")  # as os.replace does
+print([(file.name, file.read_text()) for file in folder.iterdir()])  # [('score.txt', '8')]
+```""",
     ),
     reference=save_atomic,
     check_answer=_check_save_atomic,

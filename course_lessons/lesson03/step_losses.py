@@ -128,15 +128,25 @@ and back comes the list of the losses, one Python float a step. The model comes 
 from the device once at the end, not once a step: the check counts.
 """,
     hints=(
-        "`.item()`, `float(...)`, `print(loss)` and `if loss > 3:` all read, and on a GPU all wait. "
-        "What can you keep in a list without reading it?",
-        "Keep `loss.detach()`: it stays on the device, without its graph.",
-        "`torch.stack(losses)` makes one tensor of many; its `.tolist()` is one read.",
+        "`.item()`, `float(loss)`, `print(loss)` and `if loss > 3:` all read a value, and on a GPU "
+        "each of them waits for it. What can you keep in a list without reading it?",
+        "A loss is a tensor, and a list can hold it as it is. But it also holds on to its graph, so "
+        "keep `loss.detach()`, which has the value without the graph. After the loop, `torch.stack` "
+        "joins the losses into one tensor on the device, and `.tolist()` reads it all at once. "
+        "`torch.tensor(losses)` won't do, because it reads them one by one.",
+        "Here you want only the largest of three norms, and you read only that one.\n\n"
+        """```python
+tables = [torch.full((4,), size) for size in (1.0, 2.0, 3.0)]
+norms = [table.norm() for table in tables]  # nothing is read here
+largest = torch.stack(norms).max()  # still a tensor, and still where it was
+print(largest.item())  # 6.0, the only read
+```""",
     ),
     reference=step_losses,
     check_answer=_check_step_losses,
-    why="If the batches are on the device already, Python waits only at the end of this loop. It can send the next step "
-    "while the device is still at work. The same trick serves for accuracy, gradient norms, and everything else you plot.",
+    why="If the batches are on the device already, Python waits only at the end of this loop, so it "
+    "can send the next step while the device is still at work. The same trick works for accuracy, "
+    "gradient norms and everything else that you plot.",
     diagnoses={
         "reads-each-step": "The training reads a value from the device again and again. On an "
         "accelerator each read stops the queue; so does a copy into a tensor on the CPU.",

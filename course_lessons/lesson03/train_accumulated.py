@@ -111,11 +111,22 @@ had come as one large batch, with one batch's graph in memory at a time. The las
 and the last group can have fewer than `k` batches. It still gets its step. The model comes in train mode.
 """,
     hints=(
-        "Walk over the list in groups: `batches[first : first + k]`. The last group is shorter all "
-        "by itself.",
-        "A group's number of digits is known before its first forward pass. Divide by it, not by k.",
-        'For each group: `zero_grad()`; for each batch `cross_entropy(..., reduction="sum") / '
-        "count` and `backward()`; then `step()`.",
+        "Write down the groups for five batches and k = 2. How many optimiser steps should there be? "
+        "Now imagine that the last batch holds a single digit. How much should this digit count?",
+        "A slice such as `batches[4 : 4 + k]` is one group, and Python shortens the last one by "
+        "itself. You can count a group's digits before its first forward pass. So let `cross_entropy` "
+        "sum the losses of each batch, and divide by that count and not by k. `backward()` adds to "
+        "`.grad` and frees the graph, so call it for each batch at once.",
+        "Here five rows come in pieces of 2, 2 and 1, and the gradient is that of the mean over all "
+        "five.\n\n"
+        """```python
+w = torch.tensor(1.0, requires_grad=True)
+rows = torch.tensor([1.0, 2.0, 6.0, 3.0, 8.0])
+for piece in rows.split(2):
+    ((w * piece).sum() / len(rows)).backward()
+print(w.grad, rows.mean())  # 4 and 4
+print(sum(piece.mean() for piece in rows.split(2)) / 3)  # 4.67
+```""",
     ),
     reference=train_accumulated,
     check_answer=_check_train_accumulated,

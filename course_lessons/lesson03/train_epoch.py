@@ -74,17 +74,27 @@ model for one pass over `batches`, a list of `(x, y)`, with cross-entropy, and r
 of one digit over the pass, as a Python float. The last batch is smaller than the others.
 """,
     hints=(
-        "Read the five lines aloud in the order of the section above. Which is missing, and which "
-        "two have changed places?",
-        "The loss that `cross_entropy` returns is the mean of a batch. A batch of 3 must not count "
-        "as much as a batch of 64.",
-        "In the loop: `loss`, then `optimizer.zero_grad()`, `loss.backward()`, `optimizer.step()`. "
-        "Add `loss.item() * len(y)`, and divide by the number of digits seen.",
+        "Say the five parts of a training step aloud, in order, and find each in the loop. Which one "
+        "is missing, and which one stands in the wrong place? Look at the returned number last.",
+        "`backward()` adds to the gradients that are there already, so something has to clear them "
+        "first. The optimiser can only use a gradient that `backward()` has made. As for the number, "
+        "`cross_entropy` gives you the mean over one batch, and a batch of 3 digits mustn't count as "
+        "much as a batch of 64.",
+        "Here you see both effects, a sum of gradients and a mean of unequal groups.\n\n"
+        """```python
+weight = torch.tensor(1.0, requires_grad=True)
+(3 * weight).backward()
+(3 * weight).backward()
+print(weight.grad)  # 6, because two calls add up
+print((5.0 + 9.0) / 2)  # 7, if two groups count alike
+print((5.0 * 3 + 9.0 * 1) / (3 + 1))  # 6, if 3 people paid 5 and one paid 9
+```""",
     ),
     reference=train_epoch,
     check_answer=_check_train_epoch,
-    why="None of the three raises an error: the loss still falls, only to a worse place, and the "
-    "number you print is not the number you think. That is why loops are checked by what they do.",
+    why="None of the three faults raises an error, and the loss still falls, only to a worse place, "
+    "while the number that you print isn't what you think it is. That's why you should check a "
+    "training loop by what it does.",
     diagnoses={
         **SAID,
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
