@@ -147,7 +147,7 @@ def ask_left(dist):
     rank, theirs = dist.get_rank(), torch.empty(1)
     sending = dist.isend(torch.tensor([10.0 * rank]), (rank + 1) % 3)
     dist.recv(theirs, (rank - 1) % 3)
-    sending.wait()  # now rank 0 has 20 in `theirs`, rank 1 has 0, and rank 2 has 10
+    sending.wait()  # on ranks 0, 1 and 2, `theirs` is now 20, 0 and 10
 
 cluster.run(ask_left, ranks=3)
 ```""",
