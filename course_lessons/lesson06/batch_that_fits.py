@@ -101,7 +101,7 @@ print(peak)  # 2200
         draw=_draw,
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
     ),
-    why="Two cheap runs can replace a long search for the batch size. A rule of three can't, because it "
+    why="Two cheap runs can replace a long search for the batch size. A plain proportion can't, because it "
     "also scales the weights and the optimizer's state, which take the same bytes with every batch.",
     diagnoses={
         "no-fixed-part": "That is a line through zero. A batch of none would still need the model.",

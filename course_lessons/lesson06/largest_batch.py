@@ -153,7 +153,7 @@ try before must be free: leave the `except` block, and call `gc.collect()`. Any 
         "call `gc.collect()`, and keep neither the error nor what `works` returns. Catch only "
         "`torch.OutOfMemoryError`, because you want to see other errors. In the search, two numbers move "
         "towards each other: the largest batch known to fit, and the smallest known not to. What are they "
-        "at the start, with a limit and without?",
+        "at the start, with a `limit` and without?",
         """Here such a search finds the largest whole number whose square is at most 75:
 
 ```python
