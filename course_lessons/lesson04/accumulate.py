@@ -115,15 +115,29 @@ step for a list of `(x, y)` micro-batches of unequal size, the same as for the o
 them overflows, none counts. Gradients of an earlier step may still be there.
 """,
     hints=(
-        "Lesson 03's rule holds: a mean over everything weights each micro-batch by its size.",
-        "All gradients that are added up must have the same scale. So when may the scale change?",
-        "Zero once. For each: forward under autocast, the loss times `len(y)` over the count of all, "
-        "scaled backward. Then one `scaler.step` and one `scaler.update`.",
+        "Ask two questions. How much should each micro-batch count, so that you get the mean over all rows? "
+        "And gradients that you add up must all have the same scale. So when may the scale change?",
+        "As in lesson 03, each micro-batch counts with its share of the rows. Its backward pass comes "
+        "straight after its forward pass, and that frees its graph. `scaler.step` and `scaler.update` come "
+        "once, after the last micro-batch, so the scale can't change in between. If one micro-batch "
+        "overflows, the scaler then leaves out the whole step.",
+        """Here two groups of unequal size add up to the gradient of one mean, without a scaler:
+
+```python
+w = torch.tensor(2.0, requires_grad=True)
+groups = [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0])]
+total = sum(len(group) for group in groups)
+for group in groups:
+    share = len(group) / total
+    (share * (w * group).mean()).backward()  # adds to w.grad
+print(w.grad)  # tensor(4.), the mean of all four numbers
+```""",
     ),
     reference=accumulate,
     check_answer=_check_accumulate,
-    why="The scale belongs to a step, not to a batch. `update()` alone between two micro-batches is refused "
-    "with an error. After a `step` or `unscale_` it is accepted, and can change the scale under the sum.",
+    why="The scale belongs to a step and not to a micro-batch, because gradients with different scales "
+    "can't be added up. `update()` alone between two micro-batches raises an error, but after a `step` "
+    "or an `unscale_` it's accepted, and then it can change the scale in the middle of the sum.",
     diagnoses={
         "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
         "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them all.",

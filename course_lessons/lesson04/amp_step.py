@@ -82,16 +82,29 @@ where none is needed, and the same lines must serve. Return the loss, unscaled, 
 without waiting for it. Gradients of an earlier step may still be there.
 """,
     hints=(
-        "What runs under autocast? The forward pass and the loss, no more. Which device? `x` knows.",
-        "A scaler takes part three times: it scales the loss, it makes the optimiser step, and it "
-        "updates itself.",
-        "`scaler.scale(loss).backward()`, `scaler.step(optimizer)`, `scaler.update()`; old gradients "
-        "go first. `loss.detach()` comes back.",
+        "Ask which lines belong under autocast. Only the forward pass and the loss do, because the backward "
+        "pass uses the dtypes that the forward pass chose. Autocast also has to know the device, and `x` "
+        "can tell you.",
+        "The scaler takes part three times. Its `scale` multiplies the loss before backward, its `step` "
+        "lets the optimiser step unless gradients overflowed, and its `update` sets the next scale. A "
+        "disabled scaler changes nothing, so you need no `if`. Old gradients have to go first, and the loss "
+        "you return needs `detach()`, which doesn't wait for the device.",
+        "Here somebody scales by hand, with a fixed scale of 1024. In your step, the scaler does this "
+        "work:\n\n"
+        """```python
+w = torch.ones(3, requires_grad=True)
+points = torch.randn(5, 3)
+with torch.autocast(points.device.type, dtype=torch.bfloat16):
+    height = (points @ w).square().mean()
+(1024 * height).backward()
+w.grad /= 1024  # now it's the true gradient
+print(height.detach())
+```""",
     ),
     reference=amp_step,
     check_answer=_check_amp_step,
-    why="No `if` is needed for the device, and none for the format: a disabled scaler passes "
-    "everything through. The weights stay in float32; autocast makes 16-bit copies where they help.",
+    why="You need no `if` for the device or the format, because a disabled scaler passes everything "
+    "through. Your weights stay in float32, and autocast makes 16-bit copies of them where they help.",
     diagnoses={
         **PRECISION,
         **REFUSED,

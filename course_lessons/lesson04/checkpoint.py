@@ -103,8 +103,23 @@ Write `checkpoint(model, optimizer, scaler)`: a dict with the keys `"model"`, `"
 step by step. It must load with `weights_only=True`, and serve where the scaler is disabled too.
 """,
     hints=(
-        "Besides its scale, what does a scaler need to remember to know when to double it?",
-        "Model, optimiser and scaler have a method of the same name that returns their state.",
+        "Imagine that training stops tonight and goes on tomorrow with new objects. What would each of the "
+        "three have forgotten? The scaler, for example, has to know more than its scale, because it also "
+        "counts good steps until the next doubling.",
+        "Don't collect the parts yourself. The model, the optimiser and the scaler have a method of the "
+        "same name, and it returns all their state as plain tensors, numbers and containers. "
+        "`weights_only=True` loads these, and refuses whole objects. The method works for a disabled scaler "
+        "too, whose state is an empty dict.",
+        "A learning rate schedule has that method too. Here a new schedule gets the state of the old "
+        "one:\n\n"
+        """```python
+optimizer = torch.optim.SGD([torch.zeros(1)], lr=0.8)
+schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=30)
+kept = {"epoch": 4, "schedule": schedule.state_dict()}
+other = torch.optim.lr_scheduler.StepLR(optimizer, step_size=10)
+other.load_state_dict(kept["schedule"])
+print(other.step_size)  # 30
+```""",
     ),
     reference=checkpoint,
     check_answer=_check_checkpoint,

@@ -100,15 +100,30 @@ An accelerator without them (any kind, not only CUDA): float16. A CPU without th
 16 bits: float32. `use_scaler` is True exactly where the format's range needs it.
 """,
     hints=(
-        '`can.bf16` is True only where the hardware has units for it. `can.device.type` is `"cpu"` '
-        "or the name of an accelerator.",
-        "Which of the three formats has a smaller range than float32? Only that one needs a scaler.",
+        "Ask what this device can do fast. `can.bf16` is True only where the hardware has units for "
+        "bfloat16. Ask `can` and not `torch.cuda`, because the device in question may be on another machine "
+        "than yours.",
+        "Now think of the range. float16 ends at 65504 and loses tiny numbers, while bfloat16 reaches as "
+        "far as float32 does. Only one of the three formats needs a scaler. If you ask about bfloat16 "
+        "first, two kinds of device are left. `can.device.type` tells them apart, because it's a text such "
+        'as `"cpu"` or `"cuda"`.',
+        "Here's a choice of the same kind. It returns how many workers a data loader gets, and whether to "
+        "pin its memory:\n\n"
+        """```python
+def loader_settings(cores, device):
+    if cores < 4:
+        return 0, False
+    return cores // 2, device.type == "cuda"
+
+print(loader_settings(16, torch.device("cuda:1")))  # (8, True)
+```""",
     ),
     reference=choose_precision,
     check_answer=_check_choose_precision,
-    why="One choice at the top of a script, and the same training step runs on a T4, an A100, a Mac "
-    "and a CPU. It's a choice to begin with: small work can be slower in 16 bits even where there are units for it. "
-    "`torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and slow.",
+    why="With one choice at the top of your script, the same training step runs on a T4, an A100, a Mac and "
+    "a CPU. Still, measure it, because small work can be slower in 16 bits even on hardware with units "
+    "for it, and `torch.cuda.is_bf16_supported()` says yes on a T4 too, where bfloat16 is emulated and "
+    "slow.",
     diagnoses={
         "asks-the-machine": "That asks about CUDA on the machine that runs this. The device in question is "
         "described by `can`.",

@@ -99,17 +99,27 @@ of the true gradients, before clipping. Where gradients overflow, the step must 
 Gradients of an earlier step may still be there.
 """,
     hints=(
-        "After the backward pass the gradients are the true ones times the scale. What does a limit of 1 "
-        "mean to them?",
-        "`scaler.unscale_(optimizer)` divides the gradients by the scale, in place and once. "
-        "`scaler.step` then knows that it is done.",
-        "Zero, scale and backward, unscale, `torch.nn.utils.clip_grad_norm_` (it returns the norm it "
-        "found), step, update.",
+        "Look at the gradients right after the backward pass. They're the true gradients times the scale, "
+        "which can be 65536. If you clipped them now, what would a limit of 1 mean for the true ones?",
+        "So you undo the scale before you clip. `scaler.unscale_(optimizer)` divides the gradients in "
+        "place, and the scaler remembers it. Then `scaler.step` doesn't divide again, and it still leaves "
+        "out a step whose gradients overflowed. `torch.nn.utils.clip_grad_norm_` clips, and it returns the "
+        "norm that it found before.",
+        "Here somebody scales by 1000 and divides by hand before clipping, so the limit of 2.5 is one for "
+        "the true gradient:\n\n"
+        """```python
+w = torch.nn.Parameter(torch.zeros(2))
+w.grad = 1000 * torch.tensor([3.0, 4.0])  # a true norm of 5
+w.grad /= 1000
+found = torch.nn.utils.clip_grad_norm_([w], 2.5)
+print(found, w.grad)  # tensor(5.) tensor([1.5000, 2.0000])
+```""",
     ),
     reference=clipped_step,
     check_answer=_check_clipped_step,
-    why="Clipped while they are scaled, nearly all gradients are above the limit and come out tens of "
-    "thousands of times too small. With plain SGD the loss then hardly falls, and nothing looks broken.",
+    why="If you clip gradients while they're still scaled, nearly all of them are above the limit, and they "
+    "come out tens of thousands of times too small. With plain SGD the loss then hardly falls, and "
+    "nothing looks broken.",
     diagnoses={
         "steps-anyway": REFUSED["steps-anyway"],
         "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "

@@ -81,8 +81,22 @@ each step. `overflows` says for each step whether its gradients overflowed. Afte
 halved; after `growth_interval` good steps **in a row** it is doubled, and the count starts again.
 """,
     hints=(
-        "Two things are remembered from step to step: the scale, and the number of good steps in a row.",
-        "Both events, an overflow and a doubling, set the count to 0.",
+        "Play the scaler with pencil and paper. Take the overflows `[False, False, True, False]` and an "
+        "interval of 2. What do you have to remember from one step to the next, so that you know what to do?",
+        "You need two numbers. One is the scale, and the other counts the good steps in a row. An overflow "
+        "changes both of them, and so does a doubling. Note the scale at the end of each step, when it has "
+        "changed already.",
+        "Here's a learning rate that remembers things in the same way. It falls when the loss hasn't "
+        "improved twice in a row:\n\n"
+        """```python
+rate, bad, best, rates = 0.1, 0, float("inf"), []
+for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
+    bad = 0 if loss < best else bad + 1
+    best = min(best, loss)
+    if bad == 2:
+        rate, bad = rate / 10, 0
+    rates.append(rate)  # at the end: [0.1, 0.1, 0.1, 0.01, 0.01]
+```""",
     ),
     reference=follow_scale,
     check_answer=OverCases(

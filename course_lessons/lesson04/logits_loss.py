@@ -123,9 +123,20 @@ without a sigmoid. Targets go from 0 to 1. It must be allowed under CUDA's autoc
 formula for logits of ±200 too, where the sigmoid is 0 or 1 in every format of this lesson.
 """,
     hints=(
-        "Autocast refuses `nn.BCELoss` because in 16 bits a probability very close to 0 or 1 can become 0 or 1. "
-        "What if the sigmoid and the logarithm are never apart?",
-        "PyTorch has a loss for this. Its name says what it takes: `..._with_logits`.",
+        "Where does the formula break? The sigmoid of 200 is rounded to exactly 1, and then the logarithm "
+        "of 1 - 1 tells you nothing any more. In 16 bits this happens to much smaller logits. That's why "
+        "autocast on CUDA refuses `nn.BCELoss`, which takes probabilities.",
+        "What if the sigmoid and the logarithm were never apart? On paper, the logarithm of a sigmoid can "
+        "be written without a number that gets stuck at 0 or 1. PyTorch has a loss that computes it this "
+        "way. Look in `torch.nn.functional` for a name that ends in `_with_logits`.",
+        """Softmax has the same trouble. Here the right class is the first, and the model is very wrong:
+
+```python
+scores, label = torch.tensor([[0.0, 200.0]]), torch.tensor([0])
+apart = -scores.softmax(1).log()[0, 0]
+together = torch.nn.functional.cross_entropy(scores, label)
+print(apart, together)  # tensor(inf) tensor(200.)
+```""",
     ),
     reference=logits_loss,
     check_answer=_check_logits_loss,

@@ -83,10 +83,19 @@ zero after a conversion to `dtype`? Return a number from 0 to 1; where no entry 
 lost: 0. A value that is only rounded, or becomes infinite, is not lost.
 """,
     hints=(
-        "Do not calculate limits: convert, and look at what became zero.",
-        "`gradients[gradients != 0]` holds the entries that can be lost. How many of them are `== 0` "
-        "after `.to(dtype)`?",
-        "Divide by the number of entries that can be lost; `max(..., 1)` keeps you from dividing by 0.",
+        "You don't have to know the limits of any format, because PyTorch does the conversion for you. So "
+        "ask what you can compare before and after it. Which entries weren't zero before, and are zero now?",
+        "`gradients[gradients != 0]` picks the entries that can get lost, and `.to(dtype)` converts them. "
+        "Only these entries count in the share, so a zero that was there from the start mustn't change it. "
+        "Perhaps there isn't a single entry of this kind. What would your division do then?",
+        "Here's a share of another kind. A mark of -1 means that somebody was absent, and absent people "
+        "can't fail:\n\n"
+        """```python
+marks = torch.tensor([55.0, 38.0, -1.0, 71.0])
+present = marks[marks >= 0]
+failed = (present < 40).sum()
+print(failed.item() / max(len(present), 1))  # 1 of 3, and 0 if everybody is absent
+```""",
     ),
     reference=lost,
     check_answer=OverCases(
@@ -98,8 +107,9 @@ lost: 0. A value that is only rounded, or becomes infinite, is not lost.
         alike=_alike,
         situation=lambda gradients, dtype: f"{listed(gradients)} in {dtype}",
     ),
-    why="Often this understates what float16 costs a deep network: in a backward pass in 16 bits factors "
-    "are lost on the way too. No error or warning says so.",
+    why="A gradient that becomes zero no longer trains its weight, and no error or warning tells you so. In "
+    "a real backward pass in float16 it's often worse than this share says, because small factors get "
+    "lost on the way too.",
     diagnoses={
         "all-entries": "The share is one of the entries that were not zero: a gradient that is "
         "zero already has nothing to lose.",

@@ -119,11 +119,25 @@ Afterwards the weights are those after one step with the whole batch, and the gr
 once. Gradients may be left over from before. Keep the memory of one part: one forward and one backward pass for each.
 """,
     hints=(
-        "What must travel after the first part? When do the gradients hold the whole batch?",
-        "`with model.no_sync():` keeps gradients on the rank. DDP looks at it in the **forward** pass. The next pair of passes "
-        "outside it sends all that has been added up.",
-        "All parts but the last go within `model.no_sync()`, forward and backward. Weigh each loss with the part's share of "
-        "the rows, `len(x) / rows`.",
+        "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
+        "first part alone? When do they hold the whole batch for the first time?",
+        "Inside `with model.no_sync():` a backward pass only adds to this rank's gradients. DDP looks at it "
+        "in the **forward** pass, so a part's two passes both belong inside. One part has to stay outside, "
+        "because its backward pass sends the whole sum. Each loss is a mean over its part, so it counts "
+        "with the part's share of the rows.",
+        """Here each rank makes two gradients and sends them once:
+
+```python
+from simgpu import cluster
+
+def two_passes(dist):
+    model = cluster.DistributedDataParallel(torch.nn.Linear(1, 1), dist)
+    with model.no_sync():
+        model(torch.tensor([[3.0]])).backward()  # on each rank, weight.grad is 3
+    model(torch.tensor([[8.0 * dist.get_rank()]])).backward()  # the mean of 3 and 11 is 7
+
+cluster.run(two_passes, ranks=2)
+```""",
     ),
     reference=accumulate,
     check_answer=OnRanks(
@@ -135,8 +149,8 @@ once. Gradients may be left over from before. Keep the memory of one part: one f
         program=_program,
     ),
     limit=30.0,  # the first optimiser of a session takes seconds to import
-    why="Without `no_sync` the result is the same, and each part pays for a message as large as the model. On a slow network "
-    "that is most of the step.",
+    why="Without `no_sync` you get the same result, but each part pays for a message as large as the model. "
+    "On a slow network that's most of the step.",
     diagnoses={
         "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until then "
         "`model.no_sync()` keeps them on their rank.",

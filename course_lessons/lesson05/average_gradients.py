@@ -83,11 +83,26 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
 `dist` is the simulated cluster in the check, and `torch.distributed` in real processes.
 """,
     hints=(
-        "`dist.all_reduce(tensor)` adds up over all ranks, in place. What makes a mean of a sum?",
-        "Every rank must call `all_reduce` for the same tensors, in the same order. What can a rank hand in that "
-        "has no gradient?",
-        "Where `p.requires_grad` and `p.grad is None`, put `torch.zeros_like(p)` there. Then call "
-        "`all_reduce`, and divide by `dist.get_world_size()`.",
+        "Ask what each rank has now, and what all of them should have. `dist.all_reduce(tensor)` adds up "
+        "over all ranks, in place, so afterwards each rank's tensor holds the sum. What turns a sum into a "
+        "mean?",
+        "Every rank must call `all_reduce` for the same tensors, in the same order. If a rank skips a "
+        "parameter because its `.grad` is `None`, the others wait for it. What could this rank hand in "
+        "instead, so that the sum stays right? A frozen parameter is frozen on all ranks, so all of them "
+        "can skip it.",
+        """Here three ranks average a score, and rank 1 has none:
+
+```python
+from simgpu import cluster
+
+def mean_score(dist):
+    score = [6.0, None, 9.0][dist.get_rank()]
+    total = torch.tensor([0.0 if score is None else score])
+    dist.all_reduce(total)
+    return total.item() / dist.get_world_size()
+
+print(cluster.run(mean_score, ranks=3).results)  # [5.0, 5.0, 5.0]
+```""",
     ),
     reference=average_gradients,
     check_answer=OnRanks(
@@ -106,9 +121,9 @@ other, `None` counts as zero: this rank did not use the parameter, and another o
         hang=lambda unused: "none-skipped" if any(unused) else "not-all-call",
     ),
     may_change=True,
-    why="This is data parallel training: equal weights, the mean gradient on every rank, so equal weights again. "
-    "`DistributedDataParallel` does the same with fewer and larger messages, while backward still runs. (Where a backend has "
-    "`ReduceOp.AVG`, it adds and divides in one call. gloo in older versions of PyTorch does not have it.)",
+    why="This is data parallel training: all ranks start with equal weights and step with the same mean "
+    "gradient, so their weights stay equal. `DistributedDataParallel` does the same with fewer and "
+    "larger messages, and it sends them while the backward pass is still running.",
     diagnoses={
         "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A collective is called "
         "by all ranks, in the same order.",

@@ -123,10 +123,22 @@ A checkpoint was saved while the model was wrapped: by DDP, which puts `module.`
 have a child that is really called `module`. Where the keys of both differ in any other way, raise `ValueError`.
 """,
     hints=(
-        "Which keys do you want? Who knows them?",
-        "There are only five prefixes that `state` can have, and one of them is the empty text.",
-        "For each prefix, compare `set(state)` with the set of `prefix + key` for the model's keys. The one that fits "
-        "tells you where each tensor is.",
+        "Ask which keys you want, and who knows them. The checkpoint's keys alone can't tell you where a "
+        "prefix ends, because a model may have a child that's really called `module`. So look at both sides "
+        "before you cut anything off.",
+        "A wrapper puts the same text before every key. So there are only five prefixes that `state` can "
+        "have, and one of them is the empty text. You can go the other way, and put a prefix before each "
+        "key that the model wants. If the two sets of keys are equal, you know under which key each tensor "
+        "is. If no prefix fits, the checkpoint belongs to another model.",
+        """Here the same idea finds out which ending the files of a folder have:
+
+```python
+wanted = ["cat", "dog.old"]
+files = {"cat.png", "dog.old.png"}
+for ending in ("", ".jpg", ".png"):
+    if {name + ending for name in wanted} == files:
+        print("the ending is", ending)  # .png
+```""",
     ),
     reference=rescue,
     check_answer=_OrRefused(
@@ -137,8 +149,9 @@ have a child that is really called `module`. Where the keys of both differ in an
         alike=same,
         situation=lambda s, m: f"a checkpoint with {[*s]}, a model with {[*m.state_dict()]}",
     ),
-    why="It is better not to need it: save `model.module.state_dict()`. Checkpoints of others come as they are, though, "
-    "and `strict=False` would load such a one without an error and without a single weight.",
+    why="You won't need this for your own checkpoints if you save `model.module.state_dict()`. Other "
+    "people's come as they are, though, and `strict=False` would load one with strange keys without an "
+    "error and without a single weight.",
     diagnoses={
         "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
         "a longer word.",

@@ -132,19 +132,32 @@ go in rounds. `send` waits until its message is received; `isend` and `irecv` re
 returned has returned. The cell below your answer draws it.
 """,
     hints=(
-        "Cut `x` into n pieces, with `x.view(-1).tensor_split(n)`: they are views. In each step every rank sends one "
-        "piece to its right neighbour and receives one from its left, so that all links are busy.",
-        "In the first n - 1 steps, add what comes. In step s, rank r sends piece r - s and receives piece r - s - 1, both modulo n. "
-        "Then each rank has one complete piece.",
-        "In the next n - 1 steps, go on with the same numbering, and copy what comes in the place of adding it. In each step: "
-        "`isend` to the right, `recv` from the left, then `wait()`.",
+        "How could all links be busy at the same time? Cut `x` into n pieces with "
+        "`x.view(-1).tensor_split(n)`, which gives you views. In each round, every rank sends one piece to "
+        "its right neighbour and receives one from its left.",
+        "There are two halves. In the first n - 1 rounds you add what comes in. In round s, rank r sends "
+        "piece r - s and receives piece r - s - 1, both modulo n. Then each rank has one complete piece. "
+        "What should happen to the complete pieces in the next n - 1 rounds?",
+        """This is one safe round, in which each of three ranks learns its left neighbour's number:
+
+```python
+from simgpu import cluster
+
+def ask_left(dist):
+    rank, theirs = dist.get_rank(), torch.empty(1)
+    sending = dist.isend(torch.tensor([10.0 * rank]), (rank + 1) % 3)
+    dist.recv(theirs, (rank - 1) % 3)
+    sending.wait()  # on ranks 0, 1 and 2, `theirs` is now 20, 0 and 10
+
+cluster.run(ask_left, ranks=3)
+```""",
     ),
     reference=ring_all_reduce,
     check_answer=_check_ring_all_reduce,
     may_change=True,
-    why="What a rank sends hardly depends on the number of ranks: less than twice the tensor, be they 4 or 4000. "
-    "That is why large clusters can train at all. NCCL and gloo use rings, and trees where the tensors are small and the number of "
-    "steps counts for more than the bytes.",
+    why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
+    "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and "
+    "the number of steps counts for more than the bytes.",
     diagnoses={
         "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives it. Where every rank "
         "begins with `send`, nobody receives. Begin with `isend`, then receive, and then call `wait()`.",

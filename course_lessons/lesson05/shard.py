@@ -102,15 +102,26 @@ that a rank does not keep its rows. All take equally many, and no more than need
 come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
 """,
     hints=(
-        "How can ranks that do not talk agree on one random order? What do all of them know?",
-        "A `torch.Generator` of your own, seeded with `seed + epoch` on every rank, gives all of them the same "
-        "`torch.randperm(n, generator=...)`.",
-        "Repeat the order until it has `world_size * math.ceil(n / world_size)` entries. Each rank takes every "
-        "`world_size`-th of them, from its own number on.",
+        "How can ranks that never talk to each other agree on one random order? Look at the arguments, and "
+        "ask which of them are the same on every rank. Only the choice from that order may depend on `rank`.",
+        "Two generators with the same seed draw the same numbers. So make a `torch.Generator` of your own "
+        "on every rank, seed it with a number that comes from both `seed` and `epoch`, and hand it to "
+        "`torch.randperm(n, generator=...)`. A list that's too short for equal shares can be repeated, and "
+        "a step such as `[1::3]` takes every third entry.",
+        """Here three helpers share five tasks, so each of them gets two and one task comes twice:
+
+```python
+tasks = ["a", "b", "c", "d", "e"]
+enough = (tasks + tasks)[:6]
+for helper in range(3):
+    print(helper, enough[helper::3])  # 0 has a and d, 1 has b and e, 2 has c and a
+```""",
     ),
     reference=shard,
     check_answer=_check_shard,
-    why="`DistributedSampler` does this, with the epoch that `set_epoch` hands it.",
+    why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
+    "because a rank with one batch more would wait for ever in a collective call that no other rank "
+    "makes.",
     diagnoses={
         "own-order": "Some rows are taken by nobody, and others more than once. All ranks need one and the same order of all "
         "rows, and pieces of it that don't overlap.",

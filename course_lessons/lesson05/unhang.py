@@ -90,12 +90,25 @@ to log it once, from rank 0. The ranks may have different numbers of batches, of
 none at all; no row is left out. The code in the cell hangs, for two reasons. Mend both.
 """,
     hints=(
-        "Go through the code as rank 0 with two batches, then as rank 1 with one. Write down each collective call. Where do the "
-        "two lists differ?",
-        "A collective call is safe where every rank reaches it equally often: not under `if rank == 0`, and not in a loop of "
-        "which the length differs.",
-        "Add up on the rank first, loss and number of rows. One `all_reduce` after the loop is enough, and `log` needs no "
-        "barrier.",
+        "Go through the code as rank 0 with two batches, and then as rank 1 with one batch. Write down "
+        "every collective call that each of them makes. Where do the two lists differ?",
+        "A collective call is safe only where every rank reaches it equally often. So it can't stand under "
+        "`if rank == 0`, and it can't stand in a loop that's longer on some ranks than on others. What "
+        "could each rank add up by itself first, so that a single call is enough? And does anybody have to "
+        "wait for `log`?",
+        """Here three ranks find the mean of all prices, though one rank has no price at all:
+
+```python
+from simgpu import cluster
+
+def mean_price(dist):
+    prices = [[3.0, 5.0], [10.0], []][dist.get_rank()]
+    both = torch.tensor([sum(prices), float(len(prices))])
+    dist.all_reduce(both)  # one call on each rank
+    return both[0].item() / both[1].item()
+
+print(cluster.run(mean_price, ranks=3).results)  # [6.0, 6.0, 6.0]
+```""",
     ),
     reference=unhang,
     check_answer=OnRanks(
@@ -108,8 +121,9 @@ none at all; no row is left out. The code in the cell hangs, for two reasons. Me
         program=_program,
         hang=lambda sizes: "one-rank" if len({*map(len, sizes)}) == 1 else "unequal-loops",
     ),
-    why="A real cluster does not say so at once: it waits, silently, until a timeout ends it after minutes. Ask of "
-    "every hang: which collective has one rank called, and another not? The Flight Recorder answers that.",
+    why="A real cluster doesn't tell you at once that it hangs, because it waits silently until a timeout "
+    "ends it after minutes. So with every hang, ask which collective one rank has called and another "
+    "hasn't, and let the Flight Recorder answer.",
     diagnoses={
         "one-rank": "All ranks have equally many batches here, and still they do not make the same calls. Which call does one "
         "rank alone make?",

@@ -111,10 +111,21 @@ and nothing may pile up from batch to batch: no activations, no outputs, no inpu
 """,
     hints=(
         "What do you carry from one batch to the next? A tensor that still has a graph keeps every "
-        "activation that led to it.",
-        "`with torch.inference_mode():` around the loop builds no graph at all; `.item()` turns a loss "
-        "into a number.",
-        "Carry two numbers: `loss.item() * len(x)` summed, and `len(x)` summed.",
+        "activation that led to it. So is each variable in your loop a number or a tensor?",
+        "Under `with torch.inference_mode():` no graph is built, and the block puts PyTorch's mode back at "
+        "its end. `.item()` turns a loss into a Python number. `loss_fn` gives you a mean over a batch, and "
+        "batches differ in size. What must you multiply it by before you add it up, and what do you divide "
+        "by at the end?",
+        """This loop finds which share of a network's outputs is negative, and carries only two numbers:
+
+```python
+net, rows, negative = torch.nn.Linear(2, 1), 0, 0
+with torch.inference_mode():
+    for x in (torch.randn(n, 2) for n in (4, 1, 3)):  # one batch at a time
+        negative += (net(x) < 0).sum().item()
+        rows += len(x)
+print(negative / rows)  # the share among all 8 rows
+```""",
     ),
     reference=average_loss,
     check_answer=_check_average_loss,

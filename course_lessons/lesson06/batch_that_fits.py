@@ -77,10 +77,21 @@ Peak memory is a straight line in the batch size: a fixed part, and so many byte
 back comes the largest whole batch whose peak on that line is at most `capacity`; 0 where none is.
 """,
     hints=(
-        "The slope is the difference in bytes over the difference in batch.",
-        "The fixed part is the small peak less the slope times the small batch.",
-        "Divide what is left of the capacity by the slope, and round down with `//`. Multiply before you "
-        "divide, and the arithmetic stays exact.",
+        "Two points make a straight line. How many more bytes does the large batch take, and for how many "
+        "more samples? That tells you what one sample costs. The rest is the fixed part, which is there "
+        "without any sample.",
+        "You don't have to work out the fixed part. Start from a batch that you've measured, and ask how "
+        "many more samples fit into the bytes that are left. Only whole samples count, and `//` rounds "
+        "down, below zero too. The bytes of one sample may not be a whole number, so multiply before you "
+        "divide. What should come back if not even one sample fits?",
+        """Here's the question the other way round. What's the peak for a batch of 30?
+
+```python
+(n1, peak1), (n2, peak2) = (4, 900), (12, 1300)  # batch and peak in MB
+more = 30 - n1
+peak = peak1 + more * (peak2 - peak1) // (n2 - n1)
+print(peak)  # 2200
+```""",
     ),
     reference=batch_that_fits,
     check_answer=OverCases(
@@ -90,8 +101,8 @@ back comes the largest whole batch whose peak on that line is at most `capacity`
         draw=_draw,
         situation=lambda *case: "{} and {} in {:,} bytes".format(*case),
     ),
-    why="Two cheap runs replace a search, and a rule of three does not: it also shrinks the weights and the "
-    "optimizer's state, which do not shrink.",
+    why="Two cheap runs can replace a long search for the batch size. A plain proportion can't, because it "
+    "also scales the weights and the optimizer's state, which take the same bytes with every batch.",
     diagnoses={
         "no-fixed-part": "That is a line through zero. A batch of none would still need the model.",
         "rounded-up": "That batch no longer fits: its peak on the line is above the capacity. Round down.",

@@ -114,16 +114,31 @@ keeps little more than what goes **into** each block. Output and gradients must 
 with dropout too, and also where `x` itself needs no gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
 """,
     hints=(
+        "What may autograd keep, and what should it compute again? Between two blocks there's only one "
+        "small tensor, and inside a block there are several large ones. So which piece of the network "
+        "should run a second time in backward?",
         "`checkpoint(function, *arguments, use_reentrant=False)` calls the function and keeps only its "
-        "arguments.",
-        "One checkpoint around everything frees nothing when it counts: backward would compute all of it "
-        "again before it can begin.",
-        "One line in a loop: `x = checkpoint(...)`, with the block as the function.",
+        "arguments. Backward then calls it once more. If you put one checkpoint around everything, backward "
+        "has to compute all the activations before it can begin, and you've saved nothing. A module is a "
+        "function too, so you can hand over a block as it is.",
+        """Here you see that a function under a checkpoint runs twice, once forward and once in backward:
+
+```python
+from torch.utils.checkpoint import checkpoint
+
+def wave(x, speed):
+    print("computing")  # is printed twice
+    return (speed * x.exp()).sin().sum()
+
+x = torch.ones(3, requires_grad=True)
+checkpoint(wave, x, 2.0, use_reentrant=False).backward()
+```""",
     ),
     reference=checkpointed,
     check_answer=_check_checkpointed,
-    why="Activations are most of the memory of many trainings. At most one more forward pass, a third more "
-    "arithmetic, buys most of them back, the more the deeper the network.",
+    why="In many trainings, activations take most of the memory. For at most one more forward pass, which "
+    "is about a third more arithmetic, you get most of that memory back, and you gain more the deeper "
+    "the network is.",
     diagnoses={
         "kept": "Every block ran once: nothing was computed again, so all activations were kept.",
         "one-piece": "Too many blocks are computed again at once, and then all their activations are in "

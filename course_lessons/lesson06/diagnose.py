@@ -126,9 +126,24 @@ EXERCISE = Exercise(
 - else `"too large"`.
 """,
     hints=(
-        "Two sums decide. What is within PyTorch's reach, and what do others hold?",
-        "Others hold what is neither free nor this process's: capacity - free - process.",
-        'Compare `figures["requested"]` with the first sum, then with both together.',
+        "What could this process use for the request, if all of it were in one piece? It could use what "
+        "nobody holds, and also what PyTorch has reserved and doesn't use. Add these up first.",
+        "If that isn't enough, ask who has the rest. The message doesn't say directly what other processes "
+        "hold, but you can work it out. It's the part of the capacity that's neither free nor held by this "
+        "process. Ask the questions in the task's order, because the first that's true gives the answer. "
+        'And mind the words: "no more than" includes an equal number.',
+        """Here's another decision between three answers, from two sums of money:
+
+```python
+def pay(price, cash, savings):
+    if price <= cash:
+        return "cash"
+    if price <= cash + savings:
+        return "cash and savings"
+    return "too dear"
+
+print(pay(40, 40, 60), pay(100, 40, 60), pay(101, 40, 60), sep=", ")
+```""",
     ),
     reference=diagnose,
     check_answer=OverCases(
@@ -142,9 +157,9 @@ EXERCISE = Exercise(
         situation=_situation,
         shown=repr,
     ),
-    why="The three need different fixes. A smaller batch doesn't help against another process, and "
-    "`expandable_segments` does nothing for a model that is too large. It doesn't close holes between living "
-    "tensors either.",
+    why="Each of the three needs its own fix. A smaller batch doesn't give you what another process holds, "
+    "and `expandable_segments` neither shrinks a model that's too large nor closes holes between living "
+    "tensors.",
     diagnoses={
         "half-the-reach": "What is free **and** what is unallocated counts, both together.",
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",

@@ -170,12 +170,21 @@ optimizer)`: the same training step, for smaller batches and networks too, with 
 block by block. In 16 bits the change of the weights may be 2 % off, and so may the loss. More than one method is right.
 """,
     hints=(
-        "What takes the memory? The parameters here are less than 2 MB. Which of the lesson's methods make the "
-        "rest smaller, and what does each cost in time?",
-        "The whole batch need not be in the forward pass at once. How is the mean of parts of unequal size "
-        "put together?",
-        "Go through `x.chunk(n)` and `y.chunk(n)`; each part's loss counts with its share of the rows; "
-        "`backward()` adds up; one `optimizer.step()`. Many small parts cost launches, so take few.",
+        "Where do the 900 MB go? The parameters take less than 2 MB here, so look at what grows with the "
+        "batch. Which of the lesson's methods make it smaller, and what does each of them cost in time?",
+        "You could compute blocks twice, use 16 bits, or send the batch through in parts. With parts, "
+        "`backward()` adds up the gradients, and each part's activations are gone before the next part "
+        "comes. Think about which calls belong before all parts, and which after the last. A part's loss is "
+        "a mean over its own rows only. And every part costs launches, so take few.",
+        """Here the mean of five numbers is put together from parts of unequal size:
+
+```python
+prices = torch.tensor([2.0, 4.0, 6.0, 8.0, 20.0])
+mean = 0.0
+for part in prices.chunk(3):  # 2, 2 and 1 of them
+    mean += part.mean() * len(part) / len(prices)
+print(mean, prices.mean())  # tensor(8.) tensor(8.)
+```""",
     ),
     reference=frugal_step,
     check_answer=_check_frugal_step,

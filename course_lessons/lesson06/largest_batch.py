@@ -147,12 +147,22 @@ than `limit`, where there is one, nor the same batch twice. Before each try, all
 try before must be free: leave the `except` block, and call `gc.collect()`. Any other error passes through.
 """,
     hints=(
-        "Write a helper `fits(batch)` with `try`, `except` and one `gc.collect()` at its end. It returns "
-        "True or False, and keeps nothing.",
-        "Two numbers move towards each other: `good`, the largest known to fit (0 at first), and `bad`, the "
-        "smallest known not to (`limit + 1`, or infinity).",
-        "While `bad - good > 1`, try the middle. `except RuntimeError` catches too much: "
-        "`torch.OutOfMemoryError` is only one of its kinds.",
+        "Split the work in two. A helper tries one batch and answers True or False, and the search decides "
+        "which batch comes next. When a try begins, what could still hold the memory of the one before?",
+        "An error holds its frames, and they hold their tensors. So leave the `except` block before you "
+        "call `gc.collect()`, and keep neither the error nor what `works` returns. Catch only "
+        "`torch.OutOfMemoryError`, because you want to see other errors. In the search, two numbers move "
+        "towards each other: the largest batch known to fit, and the smallest known not to. What are they "
+        "at the start, with a `limit` and without?",
+        """Here such a search finds the largest whole number whose square is at most 75:
+
+```python
+low, high = 0, 100
+while high - low > 1:
+    middle = (low + high) // 2
+    low, high = (middle, high) if middle**2 <= 75 else (low, middle)
+print(low)  # 8
+```""",
     ),
     reference=largest_batch,
     check_answer=_check_largest_batch,

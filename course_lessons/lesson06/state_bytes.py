@@ -111,11 +111,21 @@ Adam) for each trained number, in its dtype. A frozen parameter has neither a gr
 differ, and a tensor that two layers share counts once.
 """,
     hints=(
-        "One number takes `t.element_size()` bytes, and a tensor holds `t.numel()` of them.",
-        "`model.parameters()` and `model.buffers()` give every tensor once, also one that two "
-        "layers share. `p.requires_grad` is False for a frozen parameter.",
-        "A gradient has its parameter's shape and dtype. So gradients take the bytes of the trained "
-        "parameters, and the optimizer takes `states_per_parameter` times as many.",
+        "Begin with one tensor. It holds `t.numel()` numbers, and each of them takes `t.element_size()` "
+        "bytes. Then ask for each of the four keys which tensors belong to it.",
+        "`model.parameters()` and `model.buffers()` give you every tensor once, even if two layers share "
+        "it. A gradient doesn't have to exist for you to know its size, because it has the shape and the "
+        "dtype of its parameter. The optimizer keeps its numbers for the same parameters that get a "
+        "gradient. Which ones are they, if `p.requires_grad` is False for a frozen one?",
+        "Here the bytes of a batch are added up, all of them first, and then the floating-point tensors "
+        "alone:\n\n"
+        """```python
+image, label = torch.zeros(2, 3, 4), torch.zeros(2, dtype=torch.int64)
+batch = [image, label]
+every = sum(t.numel() * t.element_size() for t in batch)
+floats = sum(t.numel() * t.element_size() for t in batch if t.is_floating_point())
+print(every, floats)  # 112 96
+```""",
     ),
     reference=state_bytes,
     check_answer=OverCases(
