@@ -132,9 +132,10 @@ equally likely, and shape and dtype stay. No loop over images, and nothing that 
         "Pad the images first. How many windows of the old size does one padded image then hold? "
         "`tensor.unfold(dim, size, 1)` shows all windows along one dimension. It's a view, so it copies "
         "nothing.",
-        "After two `unfold`s, index tensors of n numbers pick one window for each image. There are 2·pad "
-        "+ 1 places each way, and `torch.randint` can draw them all at once. For the mirror, toss n "
-        "coins and let `torch.where` choose. Make every new tensor on `images.device`.",
+        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps "
+        "all channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at "
+        "once. For the mirror, toss n coins and let `torch.where` choose. Make every new tensor on "
+        "`images.device`.",
         "Here each of two signals gets a window of its own. Then a mask that fits the shape lets only "
         "the first change.\n"
         """

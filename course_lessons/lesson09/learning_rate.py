@@ -71,8 +71,8 @@ print([light(second) for second in range(7)])
         draw=_draw,
     ),
     why="The rate rises first, so that it doesn't throw the weights about while they're still random. "
-    "Then it falls, because a high rate learns fast but never comes to rest, and so the weights settle "
-    "just when the time is up.",
+    "Then it falls until the time is up, because at a high rate the network learns fast but never "
+    "settles.",
     diagnoses={
         "first-step-lost": "The first step has rate 0: a step that is paid for and learns nothing.",
         "last-step-lost": "The last step has rate 0. It would be 0 only after it.",

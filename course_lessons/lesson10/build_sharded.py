@@ -138,10 +138,11 @@ more, and at the end all is on `device`, initialised that way. The code in the c
     hints=(
         "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or "
         "at `.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
-        "Make the network on `meta`, because shapes are enough to shard it. Mind the order there. "
-        "`fully_shard(module)` takes all the layers inside that no earlier call has taken. Afterwards "
-        "`net.to_empty(device=device)` makes room for the shards alone. What stands in that room then? "
-        "Go through `net.modules()`, and remember that not every part has parameters of its own.",
+        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your "
+        "calls. `fully_shard(module)` takes all the layers inside that no earlier call has taken. "
+        "Afterwards `net.to_empty(device=device)` makes room for the shards alone. What stands in that "
+        "room then? Go through `net.modules()`, and remember that not every part has parameters of its "
+        "own.",
         "Here's a small network that comes from `meta` to the CPU, without any sharding.\n"
         """
 ```python
@@ -149,7 +150,7 @@ with torch.device("meta"):
     net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
 print(net[0].weight.device)  # meta
 net.to_empty(device="cpu")
-net[0].reset_parameters()  # before this, the weights hold anything
+net[0].reset_parameters()  # before this, they are whatever was in memory
 print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
 ```""",
     ),

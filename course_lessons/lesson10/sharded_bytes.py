@@ -77,8 +77,8 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         "of 4 bytes does that make? And does DDP divide any of them between the ranks?",
         "FSDP cuts each tensor by itself along its first dimension, and it never cuts through a row. "
         "Rank 0 has a full piece, so round its rows up, parameter by parameter, before you add anything. "
-        "Then multiply by the numbers in a row. `math.prod(shape[1:])` gives you these, and it's 1 for a "
-        "bias, which has no other dimension.",
+        "Then ask how many numbers a row has. `math.prod(shape[1:])` tells you, and it's 1 for a bias, "
+        "which has no other dimension.",
         "Here four people share some eggs by whole rows. These are the first person's rows, and the eggs "
         "in each row.\n"
         """
