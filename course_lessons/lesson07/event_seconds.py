@@ -139,17 +139,29 @@ that is not timed: the first takes longer. On a GPU or the simulated device put 
 A CPU (`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
 """,
     hints=(
-        "An event is a mark in the queue. `start.record()` puts one before the repeats, `end.record()` another "
-        "behind them.",
-        "The marks have times only when the device has reached them: wait for the second with "
-        "`end.synchronize()`.",
-        "`start.elapsed_time(end)` is in milliseconds, and it is the time of all repeats.",
+        "You want the device's own time, not the time that the host needs to hand the work over. What "
+        "has to happen before the stopwatch starts? And where in the queue do the two marks belong?",
+        "An event is a mark in the queue, and `event.record()` puts it there. It gets its time only when "
+        "the device comes to it. So call `end.synchronize()` once, after the last repeat, and then ask "
+        "for `start.elapsed_time(end)`. That number is in milliseconds, and it covers all the repeats.",
+        "Here the host's clock times one row of a matrix product, in milliseconds. The first product "
+        "isn't counted.\n"
+        """
+```python
+from time import perf_counter
+rows = torch.rand(400, 400)
+rows @ rows  # the first product may take longer
+begin = perf_counter()
+rows @ rows
+each = (perf_counter() - begin) * 1000 / len(rows)
+print(f"{each:.4f} milliseconds for each row")
+```""",
     ),
     reference=event_seconds,
     check_answer=_check_event_seconds,
-    why="The device itself notes when it passes a mark, so the host need not wait between two calls. Between the marks "
-    "it should only launch: as long as there is work in the queue, the host's other work is hidden. Once the queue is empty, the "
-    "device waits, and that counts too.",
+    why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As "
+    "long as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue "
+    "is empty the device waits, and that counts too.",
     diagnoses={
         "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
         "only-launches": "That is how long the host takes to hand the work over. The device was not done yet.",

@@ -54,15 +54,27 @@ Write `mend_a(model, batches, optimizer)`, the first loop without its fault. The
 a list of Python numbers: for each step, the norm of the gradient of all parameters together.
 """,
     hints=(
-        "In the timeline, when does the host wait? Which expression makes a Python number of a tensor?",
-        "The norm of the parameters' norms is the norm of the whole gradient, and a tensor can hold it. "
-        "`nn.utils.get_total_norm`, from lesson 04, computes it for you.",
-        "Keep one tensor a step in the list, and make Python numbers of all of them after the loop: "
-        "`torch.stack(norms).tolist()`.",
+        "Look in the timeline for the places where the host waits. Which expression in the loop turns a "
+        "tensor into a Python number, and how often does it run in one step?",
+        "Nothing has to leave the device before the last step is made. The norm of the parameters' norms "
+        "is the norm of the whole gradient, and a tensor can hold it. `nn.utils.get_total_norm`, from "
+        "lesson 04, computes it for you from the gradients. Put one tensor into the list in each step, "
+        "and make Python numbers of all of them after the loop.",
+        "Here somebody wants the largest entry of two tensors, in each of four steps. All the numbers "
+        "come to the host together.\n"
+        """
+```python
+largest = []
+for step in range(4):
+    parts = [step * torch.ones(2, 3), -2 * torch.ones(5)]
+    tops = torch.stack([part.max() for part in parts])
+    largest.append(tops.max())  # still a tensor
+print(torch.stack(largest).tolist())  # [0.0, 1.0, 2.0, 3.0]
+```""",
     ),
-    why="Each `.item()` lets the host wait until the queue is empty, and then the device waits for the host. Kept on "
-    "the device, the same numbers cost one wait for the whole loop. (`nn.utils.get_total_norm` is the short way to "
-    "write the norm.)",
+    why="Each `.item()` makes the host wait until the queue is empty, and then the device waits for the "
+    "host. If the numbers stay on the device, there's only one wait in the whole loop, and "
+    "`nn.utils.get_total_norm` is a short way to get them.",
     diagnoses={
         "each-parameter": "The host still waits several times in every step. There its numbers leave the device one by one.",
         "each-step": "One wait a step is left. That gains most of the time here, and still empties the queue in "

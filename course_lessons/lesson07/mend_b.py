@@ -65,9 +65,22 @@ an image) and `labels` are on the host and fit on the device. `order` holds one 
 returns the list of losses.
 """,
     hints=(
-        "Count the copies to the device in a step. How many must there be?",
-        "A tensor can be indexed with a tensor of row numbers: `images[rows]` is a batch.",
-        "Pick the rows first and move the batch, or move all images once, before the loop.",
+        "Count the copies to the device in one step. The given loop makes one for each image and one for "
+        "each label. How many does a step really need?",
+        "A copy costs time before its first byte moves, so one large copy is much cheaper than many "
+        "small ones. You can index a tensor with a tensor of row numbers, so `images[rows]` is a whole "
+        "batch. Either you pick the rows on the host and then move the batch, or you move all images and "
+        "labels once, before the loop.",
+        "Here three rows are picked from a small table in one go. The order is that of the row numbers, "
+        "and a row may come twice.\n"
+        """
+```python
+table = torch.arange(12).reshape(4, 3)
+names = torch.tensor([30, 31, 32, 33])
+picked = torch.tensor([3, 0, 3])
+print(table[picked].shape)  # torch.Size([3, 3])
+print(names[picked].tolist())  # [33, 30, 33]
+```""",
     ),
     why="A copy costs time before its first byte moves: the launch, the way over the bus, the wait. One large copy pays "
     "that once. Data that fits on the device is best moved once for the whole training.",

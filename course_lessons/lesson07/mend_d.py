@@ -65,10 +65,21 @@ labels, and a weight for each sample. A step's loss is the weighted mean over it
 losses.
 """,
     hints=(
-        "How many kernels run in a step, and how long is each? What does the host do all the time?",
-        "A model takes a whole batch at once. How do you get one loss for each sample from it?",
-        '`F.cross_entropy(..., reduction="none")` gives one loss a sample. Their weighted mean is the sum of '
-        "weight times loss by the sum of the weights.",
+        "How many kernels run in one step, and how long does each take? What's the host busy with all "
+        "that time? Find the line that keeps it busy.",
+        "A model takes a whole batch at once, so you don't need the inner loop. But `F.cross_entropy` "
+        'gives you one mean, and your samples have unequal weights. With `reduction="none"` it gives you '
+        "one loss for each sample. Multiply these by the weights and add them up. Then ask what a "
+        "weighted mean divides by. It isn't the number of samples.",
+        "Here the last of three errors counts twice, so it's as if there were four.\n"
+        """
+```python
+guess, truth = torch.tensor([1.0, 2.0, 6.0]), torch.tensor([1.0, 4.0, 3.0])
+errors = torch.nn.functional.l1_loss(guess, truth, reduction="none")
+print(errors.tolist())  # [0.0, 2.0, 3.0], without "none" their mean
+often = torch.tensor([1.0, 1.0, 2.0])
+print((often @ errors / 4).item())  # 2.0
+```""",
     ),
     why="The device does a batch in about the time of one sample, because launching is what takes the time. A Python loop "
     "over samples, pixels, heads or parameters is nearly always such a case.",

@@ -65,10 +65,22 @@ A100 this time. It returns the list of losses. They and the change of the weight
 weights stay float32.
 """,
     hints=(
-        "The device is always busy, near its limit of FLOP/s. At which rate do its tensor cores multiply?",
-        "Matrix products need not run in float32. Autocast, or TF32, changes them and nothing else.",
-        "Compute model and loss within `torch.autocast(x.device.type, torch.bfloat16)`; backward and step stay "
-        "outside.",
+        "The device is busy all the time, and near its limit of FLOP/s, so there's no wait that you "
+        "could remove. At which rate do an A100's tensor cores multiply, and in which formats?",
+        "Matrix products needn't run in float32. Inside `torch.autocast(...)`, PyTorch runs them in the "
+        "dtype that you name, and the parameters stay in float32, as the task asks. `autocast` needs the "
+        "type of the device too, and a batch can tell you that. Only the model and the loss belong "
+        "inside. The backward pass follows their dtypes by itself. TF32 would help here too.",
+        "Here's one layer under autocast on the CPU. Its output is in 16 bits, and its gradient isn't.\n"
+        """
+```python
+layer, x = torch.nn.Linear(4, 2), torch.ones(3, 4)
+with torch.autocast("cpu", torch.bfloat16):
+    product = layer(x)
+print(product.dtype, layer.weight.dtype)  # torch.bfloat16 torch.float32
+product.sum().backward()
+print(layer.weight.grad.dtype)  # torch.float32
+```""",
     ),
     why="Where arithmetic is the limit, a cheaper number format moves the limit itself. The weights stay in float32, "
     "because a small step would be lost in 16 bits. (With float16 in bfloat16's place add a `GradScaler`, as in "

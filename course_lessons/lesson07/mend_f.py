@@ -75,12 +75,27 @@ them is smaller. It returns a list of Python numbers: after each step, the accur
 the output that its own step gave.
 """,
     hints=(
-        "Compare the last step with the first. What does it do that the first one did not?",
-        "What must be known of all earlier samples, so that one more batch can be added?",
-        "Two numbers are enough: how many were right, as a tensor on the device, and how many there were.",
+        "Compare the last step with the first in the timeline. What does the last one do that the first "
+        "one didn't have to do?",
+        "The given loop keeps every output and goes through all of them again. What must you know of all "
+        "earlier samples, so that you can add one more batch? Two numbers are enough. Count how many "
+        "answers were right, as a tensor on the device, so that nobody has to wait for it. Count how "
+        "many samples there were, too. The batches aren't equally large, so a mean of their accuracies "
+        "would be wrong.",
+        "Here's the largest number so far, after each of three batches. One tensor is all that's kept of "
+        "the earlier ones.\n"
+        """
+```python
+parts = [torch.tensor([3.0, 1.0]), torch.tensor([2.0]), torch.tensor([5.0, 4.0])]
+best, so_far = torch.tensor(0.0), []
+for part in parts:
+    best = torch.maximum(best, part.max())  # a new tensor each time
+    so_far.append(best)
+print(torch.stack(so_far).tolist())  # [3.0, 3.0, 5.0]
+```""",
     ),
-    why="Work over everything so far makes each step a little slower, and a training of n steps does n² of it. In a short "
-    "trial it does not show. A running count makes each step cost the same.",
+    why="If each step goes over everything so far, a training of n steps does work in proportion to n², "
+    "and a short trial doesn't show it. With a running count, every step costs the same.",
     diagnoses={
         "still-grows": "The last steps still take longer than the first: the earlier samples are gone through again.",
         "moved-to-the-end": "The steps are fast now, and the same work is done after the last one.",

@@ -100,8 +100,22 @@ Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training st
 Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise `ValueError` and say so.
 """,
     hints=(
-        "Which rate does the step reach? FLOP are work, FLOP/s are work in a time.",
-        "The rate is `flops_per_step / seconds_per_step`, and the share is that by `peak`.",
+        "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. "
+        "What do you have to do to it before you can compare the two?",
+        "Divide the work by its seconds, and you have the rate that the step reaches. Its share of the "
+        "peak is one more division. Don't cut a share above 1 down to 1, because then nobody learns that "
+        "a number is wrong. Raise an error instead, with a message that says what you found.",
+        "Here's a function that refuses numbers which can't be right. It says so in its message, and "
+        "doesn't turn the result into 0.\n"
+        """
+```python
+def charge_left(used, capacity):
+    left = 1 - used / capacity
+    if left < 0:
+        raise ValueError(f"{left:.0%} left, so `used` or `capacity` is wrong")
+    return left
+print(charge_left(30, 40))  # 0.25
+```""",
     ),
     reference=mfu,
     check_answer=_check_mfu,

@@ -97,16 +97,31 @@ A device that is less busy follows the host. If the host loads or waits for at l
 names the regime, loader where they are equal. Otherwise the host only launches.
 """,
     hints=(
-        "A host that waits for a device that is always busy loses nothing. So which question comes first?",
-        "First ask for `facts.busy`. Three of the six names are for a busy device, and three for one that the host holds up.",
-        'For a busy device ask for `"small kernels"` first: neither of its two shares reaches 0.3. For the others ask for `"launch"` first: neither '
-        "`facts.loading` nor `facts.waiting` reaches 0.2.",
+        "If the device is always busy, a host that waits for it loses nothing. So which of the five "
+        "shares should you ask for first?",
+        "First compare `facts.busy` with 0.75. Three of the six names are for a busy device, and three "
+        "are for a device that the host holds up. In each half, look first for the case in which both of "
+        'the other shares are small. That\'s `"small kernels"` in one half and `"launch"` in the '
+        "other. Then only two names are left, and the larger share decides.",
+        "Here somebody chooses what to wear in the same way. Look at which question comes first, and at "
+        "what happens when two numbers are equal.\n"
+        """
+```python
+def outfit(warm, rain, snow):
+    if warm:
+        return "shirt"
+    if max(rain, snow) < 0.1:
+        return "jacket"
+    return "umbrella" if rain >= snow else "boots"
+print(outfit(False, 0.3, 0.3))  # umbrella
+```""",
     ),
     reference=regime,
     check_answer=_check_regime,
-    why="The order of the questions is the method. You make a busy device faster by less work or by cheaper work, and an "
-    "idle one by a host that feeds it better. The wrong one of the two gains nothing. A device can also be busy and reach "
-    "little of either rate: its kernels are too small to fill it. A larger batch fills them. 16 bits don't.",
+    why="Keep to this order, because the two halves need different fixes: a busy device needs less work "
+    "or cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little "
+    "of either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits "
+    "don't.",
     diagnoses={
         "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
         "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its kernels are too small to fill it.",

@@ -129,17 +129,30 @@ it left to right with probability `flip`. **Each image** has a place and a coin 
 equally likely, and shape and dtype stay. No loop over images, and nothing that makes the host wait.
 """,
     hints=(
-        "How many windows has one padded image? `tensor.unfold(dim, size, 1)` shows all of them along a dimension, as a "
-        "view, without copying a byte.",
-        "After two `unfold`s, `windows[which, :, top, left]` picks one window for each image, if `which`, `top` and "
-        "`left` are index tensors of n numbers. There are 2·pad + 1 places each way.",
-        "Draw `torch.rand((n, 1, 1, 1)) < flip`, and let `torch.where` choose between the window and its mirror image. "
-        "Make every new tensor on `images.device`.",
+        "Pad the images first. How many windows of the old size does one padded image then hold? "
+        "`tensor.unfold(dim, size, 1)` shows all windows along one dimension. It's a view, so it copies "
+        "nothing.",
+        "After two `unfold`s, index tensors of n numbers pick one window for each image, and `:` keeps "
+        "all channels. There are 2·pad + 1 places each way, and `torch.randint` can draw them all at "
+        "once. For the mirror, toss n coins and let `torch.where` choose. Make every new tensor on "
+        "`images.device`.",
+        "Here each of two signals gets a window of its own. Then a mask that fits the shape lets only "
+        "the first change.\n"
+        """
+```python
+signals = torch.arange(24).reshape(2, 12)
+windows = signals.unfold(1, 5, 1)  # 8 windows of 5 numbers for each signal
+first = torch.tensor([0, 7])
+cut = windows[torch.arange(2), first]
+print(cut.tolist())  # [[0, 1, 2, 3, 4], [19, 20, 21, 22, 23]]
+loud = torch.tensor([[True], [False]])
+print(torch.where(loud, 10 * cut, cut))
+```""",
     ),
     reference=crop_flip,
     check_answer=_check_crop_flip,
-    why="The same handful of operations serves 8 images or 8,000. Per image the work was tiny; what was slow was to "
-    "ask for it once for each.",
+    why="The same handful of operations serves 8 images or 8,000. The work for one image is tiny, so "
+    "what takes the time in a loop is asking for it image by image.",
     diagnoses={
         "one-offset": "The whole batch was moved by the same offset. Each image needs its own draw.",
         "one-coin": "No image of a call was mirrored differently from the others. Each image tosses a coin of its own.",

@@ -125,11 +125,22 @@ second, and so on in turns. A round gives one number: how many times as fast the
 `statistics.quantiles(numbers, n=4, method="inclusive")` gives them.
 """,
     hints=(
-        "When another program slows the machine down for a while, what keeps it from touching the result? "
-        "Both calls of a round must meet it, and be compared with each other.",
-        "Write a small function that times one call. In a round, `turn % 2` says who begins.",
-        "The speed-up of a round is the old loop's seconds over the new one's. Collect one for each round, and take "
-        "the quartiles at the end.",
+        "Suppose another program slows the machine down for a minute. How do you keep that out of the "
+        "result? Both calls of a round have to meet it, and you have to compare them with each other.",
+        "Write a small function that reads `clock()` before and after a call and returns the difference. "
+        "In a round, `turn % 2` tells you which loop begins. Either way, divide the old loop's seconds "
+        "by the new one's, and keep that one number. The quartiles come at the end.",
+        "Here scales a and b weigh an apple in three rounds, and take turns at being first. Each round "
+        "leaves one number.\n"
+        """
+```python
+import statistics
+drifts = []
+for turn, (first, second) in enumerate([(80, 82), (83, 81), (79, 80)]):
+    a, b = (first, second) if turn % 2 == 0 else (second, first)
+    drifts.append(b - a)  # 2, 2 and 1
+print(statistics.quantiles(drifts, n=4, method="inclusive"))  # [1.5, 2.0, 2.0]
+```""",
     ),
     reference=gain,
     check_answer=OverCases(

@@ -45,11 +45,23 @@ steps. It rises by equal amounts: it would be 0 just *before* the first step, an
 only one has `peak`. `warm` lies between 1 and `steps`.
 """,
     hints=(
-        "Draw it for 10 steps of which 3 are warm-up. The three are 1/3, 2/3, 3/3 of the peak. How many equal amounts then lead "
-        "from the peak to 0?",
-        "The peak is step warm − 1, and 0 would be step `steps`: so it takes steps − warm + 1 amounts down. In step `step`, "
-        "steps − step of them are still left.",
-        "The rate is the smaller of two lines, times the peak.",
+        "Draw the rates for 10 steps, 3 of them for warm-up. The first three are 1/3, 2/3 and 3/3 of the "
+        "peak. How many equal amounts does it then take to come down to 0, which would be in step 10, "
+        "just after the last one?",
+        "Write the rise and the fall as two lines, each as a share of the peak. Going up, count the "
+        "steps so far, this one included. Going down, count the amounts that are left until 0, and "
+        "divide by the number you've just found. The lower of the two lines is the right one, so you "
+        "don't need an `if`.",
+        "Here's a lamp that brightens for 4 seconds and dims for 2. Unlike your steps, its first and "
+        "last moments are 0.\n"
+        """
+```python
+def light(second):
+    up, down = second / 4, (6 - second) / 2
+    return min(up, down)
+print([light(second) for second in range(7)])
+# [0.0, 0.25, 0.5, 0.75, 1.0, 0.5, 0.0]
+```""",
     ),
     reference=learning_rate,
     check_answer=OverCases(
@@ -58,8 +70,9 @@ only one has `peak`. `warm` lies between 1 and `steps`.
         twins_of(learning_rate, _MISTAKES, math=math),
         draw=_draw,
     ),
-    why="A high rate learns fast and rattles; a low one settles. Rising first, it does not throw the weights about while they "
-    "are still random; falling to the end, it settles exactly when the time is up.",
+    why="The rate rises first, so that it doesn't throw the weights about while they're still random. "
+    "Then it falls until the time is up, because at a high rate the network learns fast but never "
+    "settles.",
     diagnoses={
         "first-step-lost": "The first step has rate 0: a step that is paid for and learns nothing.",
         "last-step-lost": "The last step has rate 0. It would be 0 only after it.",

@@ -113,9 +113,22 @@ the seconds until then. A run that never gets there takes longer than any other:
 `math.inf`.
 """,
     hints=(
-        "What happens to the median if you leave the failures out? Would a recipe that fails nine times in ten then look bad?",
-        "For one run: the least of the seconds whose accuracy is high enough. `min(…, default=math.inf)` also "
-        "serves a run that has none.",
+        "What happens to the median if you leave the failures out? A recipe that fails nine times in ten "
+        "would look as good as its one lucky run.",
+        "Take it in two steps. For one run, you want the smallest number of seconds among the "
+        "evaluations whose accuracy is high enough. There may be none, and then `min` stops with an "
+        "error, unless you give it a `default`. Which value is larger than any time? After that, take "
+        "the median of as many numbers as there are runs.",
+        "Here three children jump, and only jumps above 1 m count. A child without one gets 0, and stays "
+        "in the median.\n"
+        """
+```python
+import statistics
+jumps = [[0.9, 1.2, 1.1], [0.7, 0.8], [1.3]]
+best = [max((jump for jump in tries if jump > 1), default=0) for tries in jumps]
+print(best, statistics.median(best))  # [1.2, 0, 1.3] 1.2
+print(statistics.median([1.2, 1.3]))  # 1.25, too good
+```""",
     ),
     reference=time_to_target,
     check_answer=OverCases(
@@ -127,8 +140,8 @@ the seconds until then. A run that never gets there takes longer than any other:
         situation=_situation,
         shown=lambda seconds: f"{seconds:g} s",
     ),
-    why="A time to a target is only worth something if the failures are in it. With a median they can be: half of all "
-    "runs are there by then, or the answer is infinite, and says so.",
+    why="A time to a target is only worth something if the failures are in it. A median can hold them, "
+    "because either half of all the runs are there by then, or the answer is infinite and tells you so.",
     diagnoses={
         "survivors": "The runs that failed were left out: the fewer get there, the better this looks.",
         "failures-finite": "A run that failed was counted with a finite time. It takes longer than any other: count it as `math.inf`.",

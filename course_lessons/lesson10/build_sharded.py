@@ -136,16 +136,30 @@ parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each blo
 more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
 """,
     hints=(
-        "Where is the whole model in numbers first: at `make_net()`, or at `.to(device)`? Which device has shapes only?",
-        "`fully_shard` takes what no inner call has taken. Blocks first, then the network.",
-        "After sharding, `net.to_empty(device=device)` makes room for the shards. What stands there then? Go through `net.modules()`.",
+        "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or "
+        "at `.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
+        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your "
+        "calls. `fully_shard(module)` takes all the layers inside that no earlier call has taken. "
+        "Afterwards `net.to_empty(device=device)` makes room for the shards alone. What stands in that "
+        "room then? Go through `net.modules()`, and remember that not every part has parameters of its "
+        "own.",
+        "Here's a small network that comes from `meta` to the CPU, without any sharding.\n"
+        """
+```python
+with torch.device("meta"):
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+print(net[0].weight.device)  # meta
+net.to_empty(device="cpu")
+net[0].reset_parameters()  # before this, they are whatever was in memory
+print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
+```""",
     ),
     reference=build_sharded,
     check_answer=_check,
     may_change=True,
     limit=30.0,  # to_empty imports much of PyTorch the first time
-    why="Shapes are enough to decide who holds what. Numbers come when each rank has only its part: from `reset_parameters`, or from a "
-    "checkpoint.",
+    why="Shapes are enough to decide which rank holds what. The numbers come once each rank has only its "
+    "own part, either from `reset_parameters` or from a checkpoint.",
     diagnoses={
         "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the network on `meta`, shard it, and "
         "only then make room.",

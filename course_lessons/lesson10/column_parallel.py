@@ -106,9 +106,24 @@ EXERCISE = Exercise(
 the whole layer gives, with all outputs in their order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on this one. Send outputs, no weights.
 """,
     hints=(
-        "The rows of `weight` are the outputs. Which rows belong to rank 1 of 2, and which numbers of `bias`?",
-        "`weight.chunk(ranks)[rank]` is a rank's share. Its outputs are some columns of the result; the others have the rest.",
-        "`dist.all_gather(parts, own)` fills a list of a tensor for each rank. They are columns: `torch.cat(parts, dim=-1)`.",
+        "Each row of `weight` makes one output. If there are 6 outputs on 2 ranks, which rows belong to "
+        "rank 1, and which numbers of `bias`?",
+        "`chunk` cuts a tensor into equal parts along its first dimension, and `dist.get_rank()` tells "
+        "you which one is yours. With your part alone you compute some columns of the result. "
+        "`dist.all_gather(parts, own)` brings you the others' columns. It fills `parts`, a list that you "
+        "make beforehand, with one tensor for each rank, in the shape of `own`.",
+        "Here a loop stands for all_gather. Look at how the parts are joined, and ask which way yours "
+        "belong.\n"
+        """
+```python
+table = torch.arange(12).reshape(6, 2)
+print(table.chunk(3)[1].tolist())  # [[4, 5], [6, 7]]
+parts = [torch.empty(2, 4), torch.empty(2, 4)]
+for number, part in enumerate(parts):
+    part.fill_(number)
+print(torch.cat(parts).shape)  # torch.Size([4, 4])
+print(torch.cat(parts, dim=1).shape)  # torch.Size([2, 8])
+```""",
     ),
     reference=column_parallel,
     check_answer=_check,

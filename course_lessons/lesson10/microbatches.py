@@ -65,15 +65,29 @@ micro-batches, at least 1, with which each stage is idle for at most the share `
 time.
 """,
     hints=(
-        "The last stage waits for `stages - 1` turns before its first micro-batch. How many turns does the whole pass take?",
-        "Of `number + stages - 1` turns a stage works in `number`. Which share is left? The backward pass has the same share.",
-        "Begin with 1, and add 1 while the idle share is above `most`.",
+        "Draw a pipeline of 3 stages with 4 micro-batches. The last stage waits for two turns before its "
+        "first one comes. How many turns does the whole forward pass take, and in how many of them does "
+        "one stage work?",
+        "In general, a stage works in `number` of `number + stages - 1` turns, and it's idle in the "
+        "rest. What share is that of all the turns? The backward pass has the same share. It gets "
+        "smaller with each micro-batch that you add, so start with the smallest number that's allowed, "
+        "and stop as soon as the share is no longer above `most`.",
+        "Here's such a search for another question. How many people have to share a taxi for 30 euros, "
+        "so that each of them pays at most 4?\n"
+        """
+```python
+people = 1
+while 30 / people > 4:
+    people += 1
+print(people, 30 / people)  # 8 3.75
+```""",
     ),
     reference=microbatches,
     check_answer=OverCases(microbatches, _CASES, twins_of(microbatches, _TWINS), draw=_draw),
     limit=3.0,
-    why="More micro-batches shrink the bubble, and each becomes smaller: at some point its products are too small to keep a GPU busy. "
-    "That, and the activations that wait for their backward pass, set the limit.",
+    why="More micro-batches shrink the bubble, but each one gets smaller, and at some point its products "
+    "are too small to keep a GPU busy. That sets the limit, together with the activations that wait for "
+    "their backward pass.",
     diagnoses={
         "of-the-work": "You compare the idle turns with the working ones. The idle share is of all turns, idle ones included.",
         "all-stages": "You count an idle turn for every stage. A stage waits for the others only, so it's one turn fewer.",

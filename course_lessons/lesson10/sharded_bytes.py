@@ -73,9 +73,22 @@ tensors along its first dimension into pieces of equally many rows, rounded up; 
 nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes, such as the layer that FSDP has gathered.
 """,
     hints=(
-        "How many numbers of 4 bytes belong to each parameter? Which of them does DDP divide between the ranks?",
-        "Each parameter is cut by itself, along its first dimension. A bias of 10 numbers on 4 ranks: how many has rank 0?",
-        "A piece has `math.ceil(shape[0] / ranks)` rows of `math.prod(shape[1:])` numbers.",
+        "For each parameter, training with Adam keeps more than the parameter itself. How many numbers "
+        "of 4 bytes does that make? And does DDP divide any of them between the ranks?",
+        "FSDP cuts each tensor by itself along its first dimension, and it never cuts through a row. "
+        "Rank 0 has a full piece, so round its rows up, parameter by parameter, before you add anything. "
+        "Then ask how many numbers a row has. `math.prod(shape[1:])` tells you, and it's 1 for a bias, "
+        "which has no other dimension.",
+        "Here four people share some eggs by whole rows. These are the first person's rows, and the eggs "
+        "in each row.\n"
+        """
+```python
+import math
+trays = [(10, 6, 2), (3,)]  # 10 rows of 6 × 2 eggs, and 3 rows of one egg
+rows = [math.ceil(tray[0] / 4) for tray in trays]
+print(rows)  # [3, 1]
+print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
+```""",
     ),
     reference=sharded_bytes,
     check_answer=OverCases(
@@ -89,8 +102,9 @@ nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes,
         situation=lambda shapes, ranks: f"the shapes {brief(shapes)}, ranks={ranks}",
         shown=lambda pair: f"DDP {pair[0]:,.10g}, FSDP {pair[1]:,.10g}",
     ),
-    why="With even shapes, n ranks need an n-th of the memory each, and that is how a model is trained that fits on none of them. "
-    "What FSDP gathers for the layer at work, and the activations, come on top.",
+    why="With even shapes, each of n ranks needs an n-th of the memory, and so you can train a model "
+    "that fits on none of them. The layer that FSDP has just gathered comes on top, and so do the "
+    "activations.",
     diagnoses={
         "fewer-numbers": "You count fewer numbers than training needs. There are four of 4 bytes for each parameter: itself, its "
         "gradient, Adam's two moments.",
