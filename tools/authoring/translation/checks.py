@@ -38,6 +38,11 @@ _MARKS = [
 ]
 
 
+def _code(text: str) -> str:
+    """Return code without its comments, which are translated."""
+    return re.sub(r"\s*(?<!\S)#.*$", "", text, flags=re.MULTILINE) if "\n" in text else text
+
+
 def _bare(text: str) -> str:
     """Return a text with code as one sign, without addresses and markup."""
     return _HTML.sub("", _BREAK.sub("\n", _ADDRESS.sub("]", _CODE.sub("`", text))))
@@ -45,7 +50,7 @@ def _bare(text: str) -> str:
 
 _SAME: dict[str, Callable[[str], Counter]] = {
     "values": lambda text: Counter(_VALUE.findall(text.replace("{{", "").replace("}}", ""))),
-    "code": lambda text: Counter(_CODE.findall(text)),
+    "code": lambda text: Counter(map(_code, _CODE.findall(text))),
     "links": lambda text: Counter(next(filter(None, got), "") for got in _ADDRESS.findall(text)),
     "tags": lambda text: Counter(
         re.sub(r'(alt|title)="[^"]*"', r"\1", tag) for tag in _HTML.findall(text)
