@@ -19,7 +19,7 @@ from answers import every_wrong, right, wrong
 from harness import LESSONS, NOTEBOOKS, TABLE, code_cells, execute, notebook, results
 from mutation import mutants, survivors
 
-from course_utils.exercises import Exercise, guard, lesson, todo
+from course_utils.exercises import Exercise, lesson, todo
 from course_utils.exercises.judge import COMMON, Todo
 from tools.authoring.solve import stubs
 

@@ -639,7 +639,9 @@ TWO_GROUPS = (
 )
 SHOWN = (
     "        model.train()\n",
-    "        print('rates', [g['lr'] for g in optimizer.param_groups])\n        model.train()\n",
+    "        rates = [g['lr'] for g in optimizer.param_groups]\n"
+    "        print(f'rates {rates}\\n', end='')  # one write: two ranks share the pipe\n"
+    "        model.train()\n",
 )
 
 

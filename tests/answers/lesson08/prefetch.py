@@ -12,7 +12,7 @@ from typing import Any
 from course_lessons.lesson08.prefetch import prefetch
 from course_lessons.shared.edited import edited
 
-_END = object()
+_END = StopIteration  # the same object in another process, too
 
 
 def _items(batches):
