@@ -143,7 +143,7 @@ def test_texts_and_numbers_of_an_exercise(exercise):
     assert exercise.minutes > 0
     assert 2 <= len(exercise.hints) <= 3
     assert len(wrong(exercise)) >= 3
-    assert set(wrong(exercise)) <= {*exercise.diagnoses, *COMMON}
+    assert set(exercise.diagnoses) <= set(wrong(exercise)) <= {*exercise.diagnoses, *COMMON}
     texts = [exercise.title, exercise.task, exercise.why, *exercise.hints]
     for text in [*texts, *exercise.diagnoses.values()]:
         assert isinstance(text, str) and text.strip()

@@ -80,6 +80,7 @@ WRONG = {
         {"torch.autocast(x.device.type, ": "torch.cuda.amp.autocast("},
     ),
     "no-scaler": {_SCALED_STEP: "loss.backward()\noptimizer.step()"},
+    "waits": {"return loss.detach()": "return torch.tensor(loss.item())"},
     "steps-anyway": {"scaler.step(optimizer)": "scaler.unscale_(optimizer)\noptimizer.step()"},
 }
 RIGHT = {
