@@ -168,6 +168,14 @@ def test_hints_do_not_hold_the_solution(exercise):
     assert " ".join(body.split()) not in " ".join(shown.split())
 
 
+@each_exercise
+def test_the_last_hint_has_an_example_that_runs(exercise, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (program,) = re.findall(r"```python\n(.*?)```", exercise.hints[-1], re.DOTALL)
+    with torch.random.fork_rng(devices=[]):
+        exec(program, {"torch": torch, "__name__": "__main__"})
+
+
 @pytest.mark.everywhere
 @each_exercise
 def test_mutation_score(exercise, record_property):
