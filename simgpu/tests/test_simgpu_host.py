@@ -16,7 +16,8 @@ def sim():
     if problem := simgpu.problem():
         pytest.fail(problem)
     simgpu.enable("A100")
-    return simgpu.clock()
+    yield simgpu.clock()
+    simgpu.enable("T4")
 
 
 def asking(clock, call):
