@@ -33,14 +33,20 @@ def _git(root: Path, *words: str) -> list[str]:
 
 
 def tests_of(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the tests that concern changed files, as pytest takes them, and the ids of exercises that changed."""
+    """Return the tests that concern changed files, as pytest takes them, and the ids of changed exercises.
+
+    Where the checks that a lesson's exercises share changed, the id is the lesson's, as in ``01.``.
+    """
     chosen: set[str] = set()
     ids: set[str] = set()
     modules: set[str] = set()
     for file in files:
         if match := re.fullmatch(r"(?:course_lessons|tests/answers)/lesson(\d\d)/(\w+)\.py", file):
-            ids.add(f"{match[1]}.{match[2]}")
             chosen.add(f"tests/test_lesson{match[1]}.py")
+            if match[2] == "checking":
+                ids.add(f"{match[1]}.")
+            elif _is_exercise(root / "course_lessons" / f"lesson{match[1]}" / f"{match[2]}.py"):
+                ids.add(f"{match[1]}.{match[2]}")
         elif re.fullmatch(r"(tests|simgpu/tests)/test_\w+\.py", file):
             chosen.add(file)
         elif file.startswith("simgpu/"):
@@ -60,6 +66,10 @@ def tests_of(root: Path, files: Iterable[str]) -> tuple[list[str], list[str]]:
             chosen.add(f"tests/{path.name}")
     there = [test for test in chosen if (root / test.partition("::")[0]).exists()]
     return sorted(there), sorted(ids)
+
+
+def _is_exercise(path: Path) -> bool:
+    return path.exists() and "\nEXERCISE = " in path.read_text(encoding="utf-8")
 
 
 def imported(path: Path) -> set[str]:
