@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from course_utils import exercises, files
+from course_utils import exercises
 from course_utils.course import Course, Lesson
 from course_utils.exercises import Exercise
 from course_utils.stubs import exercise_id
 from tools.authoring.anatomy import headings
-from tools.authoring.form import FIX, Problem, read, tags
+from tools.authoring.form import Problem, read, tags
+from tools.authoring.pages import WholePage
 
 PAGE = "workshop/lessons.md"
 
@@ -62,18 +63,18 @@ def _lesson(text: str, parts: dict[str, list[Exercise]], known: Iterable[Exercis
 
 def problems(course: Course) -> list[Problem]:
     """Say whether the page is behind the lessons; a course without it has no problem."""
-    page = course.path.parent.parent / PAGE
-    if not page.exists():
-        return []
-    text = page.read_text(encoding="utf-8")
-    what = "is behind the lessons' exercises"
-    return [] if render(course, text) == text else [Problem(PAGE, "", what, FIX)]
+    return _page(course).problems(course.path.parent.parent)
 
 
 def renew(course: Course) -> list[str]:
     """Write the page if it is behind the lessons; return which file was written."""
-    if not problems(course):
-        return []
-    page = course.path.parent.parent / PAGE
-    files.write(page, render(course, page.read_text(encoding="utf-8")))
-    return [PAGE]
+    return _page(course).renew(course.path.parent.parent)
+
+
+def _page(course: Course) -> WholePage:
+    path = course.path.parent.parent / PAGE
+
+    def fresh() -> str:
+        return render(course, path.read_text(encoding="utf-8"))
+
+    return WholePage({PAGE: fresh}, "the lessons' exercises")
