@@ -11,31 +11,28 @@ def shut_door():
     return {"A": 1, "B": 3, "C": 2, "D": 5}
 
 
-_REASONS = {
-    "A": {2: "driver-is-there", 3: "an-earlier-door", 4: "an-earlier-door", 5: "an-earlier-door"},
-    "B": {1: "open-for-b", 2: "open-for-b", 4: "first-shut-door", 5: "first-shut-door"},
-    "C": {1: "no-card", 3: "not-found", 4: "not-found", 5: "not-found"},
-    "D": dict.fromkeys((1, 2, 3, 4), "emulated"),
+_DIAGNOSES = {
+    ("A", 2): "driver-is-there",
+    ("B", 1): "open-for-b",
+    ("B", 2): "open-for-b",
+    ("B", 4): "first-shut-door",
+    ("B", 5): "first-shut-door",
+    ("C", 1): "no-card",
+    **{("D", door): "emulated" for door in (1, 2, 3, 4)},
 }
 
 
 def _check_shut_door(answer: Any, judge: Judge) -> None:
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
-    right = shut_door()
-    if set(answer) != set(right):
+    if set(answer) != set(shut_door()):
         judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
-    if all(answer[who] == door - 1 for who, door in right.items()):
-        judge.no(seen=answer, expected="the first door is number 1")
-    odd = {who: door for who, door in answer.items() if door not in (1, 2, 3, 4, 5)}
-    if odd:
-        judge.no(seen=odd, expected="whole numbers from 1 to 5")
-    for who, reasons in _REASONS.items():
-        if answer[who] != right[who]:
-            judge.no(
-                reasons[int(answer[who])],
-                seen=f"{who}: door {int(answer[who])}",
-                expected="another door",
-            )
+    for who, right in shut_door().items():
+        door = answer[who]
+        if door not in range(1, 6):
+            judge.no(seen=f"{who}: {door!r}", expected="a whole number from 1 to 5")
+        if door != right:
+            diagnosis = _DIAGNOSES.get((who, door), "wrong-value")
+            judge.no(diagnosis, seen=f"{who}: door {door}", expected="another door")
 
 
 EXERCISE = Exercise(
@@ -74,13 +71,13 @@ print(shut, {"E": shut[0]})  # [4, 5] {'E': 4}
     diagnoses={
         "driver-is-there": "`nvidia-smi` talks to the driver, so that door is open for A. Look at "
         "what the version says after the plus sign.",
-        "open-for-b": "For B `is_available()` says True, and it tests doors 1 and 2: both are open. Read which "
-        "thing the message says is missing.",
+        "open-for-b": "For B `is_available()` says True, and it tests doors 1 and 2: both are open. Read "
+        "which thing the message says is missing.",
         "first-shut-door": "The product of B comes to door 4 and fails there, but because of an earlier one: "
         "read which thing the message says is missing.",
-        "no-card": "The wheel `+cu128` can drive a GPU, so door 1 is open for C. What does the message say it did "
-        "not find?",
-        "emulated": "Right results, slowly, so doors 1 to 4 are open for D: the work is done, but not by units "
-        "made for it.",
+        "no-card": "The wheel `+cu128` can drive a GPU, so door 1 is open for C. What does the message say "
+        "it did not find?",
+        "emulated": "Right results, slowly, so doors 1 to 4 are open for D: the work is done, but not by "
+        "units made for it.",
     },
 )

@@ -83,8 +83,8 @@ def two_clocks() -> None:
     ax.set_title("When is the clock read? (an illustration, not data)", fontsize=10)
     present(
         fig,
-        "An illustration: the host launches a product and goes on. A clock read there is naive: the device has only "
-        "begun. After synchronising, the clock is read when the product is done.",
+        "An illustration: the host launches a product and goes on. A clock read there is naive: the device "
+        "has only begun. After synchronising, the clock is read when the product is done.",
     )
 
 

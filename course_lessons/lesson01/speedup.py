@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from random import Random
 
 from course_lessons.shared.edited import variants
@@ -26,15 +25,12 @@ _of = variants(
     speedup,
     "return cpu_seconds / device_seconds",
     "cpu, device = cpu_seconds, device_seconds\nreturn {}",
-    math=math,
 )
 _TWINS = {
     "never-below-1": _of("max(cpu, device) / min(cpu, device)", "max(1.0, cpu / device)"),
-    "upside-down": _of(
-        *("device / cpu", "100 * device / cpu", "device // cpu", "round(device / cpu, 2)")
-    ),
-    "difference": _of("cpu - device", "device - cpu", "abs(cpu - device)"),
-    "share-saved": _of("1 - device / cpu", "100 * (1 - device / cpu)", "abs(1 - device / cpu)"),
+    "upside-down": _of("device / cpu", "device // cpu"),
+    "difference": _of("cpu - device", "device - cpu"),
+    "share-saved": _of("1 - device / cpu", "100 * (1 - device / cpu)"),
 }
 
 
@@ -62,20 +58,16 @@ print(new / old)  # 0.4, which isn't the speed-up any more
 ```""",
     ),
     reference=speedup,
-    check_answer=OverCases(
-        speedup,
-        _CASES,
-        _TWINS,
-        draw=_draw,
-    ),
+    check_answer=OverCases(speedup, _CASES, _TWINS, draw=_draw),
     why="Below 1, the device is slower. When you quote a speed-up, name both times too, because a slow "
     "CPU is an easy way to a large number.",
     diagnoses={
         "upside-down": "This is the device's share of the CPU's time: the faster the device, the smaller "
         "your number. A speed-up must grow.",
-        "difference": "This is the difference of the two times, in seconds: 4 s saved of 6 s is much, of 6 hours "
-        "nothing. A speed-up is a ratio and has no unit.",
-        "never-below-1": "Your answer never gets below 1. Where the device is slower, the speed-up is below 1.",
+        "difference": "This is the difference of the two times, in seconds: 4 s saved of 6 s is much, of 6 "
+        "hours nothing. A speed-up is a ratio and has no unit.",
+        "never-below-1": "Your answer never gets below 1. Where the device is slower, the speed-up is below "
+        "1.",
         "share-saved": "This is the share of the CPU's time that was saved. Ask instead how many times the "
         "device's time fits into the CPU's.",
     },

@@ -42,8 +42,8 @@ def run_once(
 
 
 TOO_EARLY = (
-    "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before it has "
-    "arrived."
+    "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before "
+    "it has arrived."
 )
 
 

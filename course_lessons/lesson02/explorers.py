@@ -81,8 +81,9 @@ def overlap() -> None:
             "second_stream": box("a second stream for the copies"),
         },
         draw=draw,
-        found="Pinned memory: it takes one of two copies away. Reading only at the end, which comes second, lets the host "
-        "run ahead. A second stream alone shortens nothing: it needs a host that does not wait, and then copies lie beside the computing. "
+        found="Pinned memory: it takes one of two copies away. Reading only at the end, which comes second, "
+        "lets the host run ahead. A second stream alone shortens nothing: it needs a host that does not "
+        "wait, and then copies lie beside the computing. "
         f"All four together: {seconds(best)} instead of {seconds(until)} (modelled).",
         telling={"pinned": 1, "non_blocking": 1, "read_each": 0, "second_stream": 1},
     ).show()

@@ -150,10 +150,10 @@ def mean_loss_that_waits(batches, step, device):
 EXERCISE = Exercise(
     id="02.mean_loss",
     title="Load while the device computes",
-    task="`batches` yields tensors of one shape in **pinned** host memory; the host takes time to load each, now more, now less. "
-    "`step(x)` takes a batch on the device and gives its loss there, as a tensor; some steps are longer than others. "
-    "The loop below returns the right mean, but host, bus and device wait for one another. Return the same "
-    "number in at most three quarters of its (modelled) time.",
+    task="`batches` yields tensors of one shape in **pinned** host memory; the host takes time to load each, "
+    "now more, now less. `step(x)` takes a batch on the device and gives its loss there, as a tensor; some "
+    "steps are longer than others. The loop below returns the right mean, but host, bus and device wait for "
+    "one another. Return the same number in at most three quarters of its (modelled) time.",
     level=3,
     minutes=12,
     hints=(
@@ -179,15 +179,16 @@ print(hits.item())  # 5
     "long as each step waits for its batch (`wait_stream`) and the batch's memory is held until "
     "the step is done (`record_stream`).",
     diagnoses={
-        "reads-each": "A loss is read in each step. Who reads waits until the step is done, as `.item()` does, and only "
-        "then is the next batch loaded.",
-        "blocking": "Each copy waits for its end, and for all that stands before it in the queue. The batches are "
-        "pinned: the copy may go on by itself.",
-        "loads-first": "All batches are loaded before the first step, so there is nothing left to hide behind. Launch each step "
-        "as soon as its batch is there.",
-        "race": "The steps stand in another stream than the copies, and do not wait for them: on a real GPU a step may read "
-        "a batch that is not there yet. Let the one stream wait for the other.",
-        "let-go": "A batch is copied on one stream and used on another, and Python drops it while its step is still under way: "
-        "on a real GPU the next copy may take its memory. Say `x.record_stream(...)`, with the stream that uses it.",
+        "reads-each": "A loss is read in each step. Who reads waits until the step is done, as `.item()` "
+        "does, and only then is the next batch loaded.",
+        "blocking": "Each copy waits for its end, and for all that stands before it in the queue. The "
+        "batches are pinned: the copy may go on by itself.",
+        "loads-first": "All batches are loaded before the first step, so there is nothing left to hide "
+        "behind. Launch each step as soon as its batch is there.",
+        "race": "The steps stand in another stream than the copies, and do not wait for them: on a real GPU "
+        "a step may read a batch that is not there yet. Let the one stream wait for the other.",
+        "let-go": "A batch is copied on one stream and used on another, and Python drops it while its step "
+        "is still under way: on a real GPU the next copy may take its memory. Say `x.record_stream(...)`, "
+        "with the stream that uses it.",
     },
 )

@@ -122,9 +122,9 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
 EXERCISE = Exercise(
     id="02.move",
     title="Move any batch",
-    task="Write `move(batch, device)` for any nesting of plain dicts, lists, tuples and named tuples; a batch may also be a "
-    "single tensor. Return the same structure, of the same types, with each tensor on `device`. All that is no "
-    "tensor stays as it is, and so does the batch you were given.",
+    task="Write `move(batch, device)` for any nesting of plain dicts, lists, tuples and named tuples; a "
+    "batch may also be a single tensor. Return the same structure, of the same types, with each tensor on "
+    "`device`. All that is no tensor stays as it is, and so does the batch you were given.",
     level=2,
     minutes=12,
     hints=(
@@ -148,14 +148,16 @@ print(loud(["one", [2, "three"]]))  # ['ONE', [2, 'THREE']]
     ),
     reference=move,
     check_answer=_check_move,
-    why="Libraries for training carry such a function, so that a loop has one line for every kind of batch. Now you know "
-    "what it does, and what it leaves alone.",
+    why="Libraries for training carry such a function, so that a loop has one line for every kind of batch. "
+    "Now you know what it does, and what it leaves alone.",
     diagnoses={
         "stays": "A tensor came back where it was. What `.to(device)` returns is on the device.",
-        "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold containers.",
-        "not-entered": "A container came back untouched, with its tensors where they were: your function does not go into this kind.",
+        "one-level": "The outer level moved, but a tensor deeper inside did not. A container can hold "
+        "containers.",
+        "not-entered": "A container came back untouched, with its tensors where they were: your function "
+        "does not go into this kind.",
         "namedtuple": "A named tuple came back as something else: code that says `sample.image` will fail.",
-        "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; and a letter "
-        "is a string again, without end.",
+        "strings": "A string was taken apart. It can be iterated over, but it is no container of tensors; "
+        "and a letter is a string again, without end.",
     },
 )

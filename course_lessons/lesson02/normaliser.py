@@ -111,9 +111,9 @@ def _moved_along(
 EXERCISE = Exercise(
     id="02.normaliser",
     title="A constant that travels",
-    task="`normaliser(mean, std)` builds a module that subtracts a mean and divides by a standard deviation, one for "
-    "each channel (dimension 1 of a batch of images). The two constants should move with the module and be "
-    "saved with it, but not be trained. Mend it.",
+    task="`normaliser(mean, std)` builds a module that subtracts a mean and divides by a standard deviation, "
+    "one for each channel (dimension 1 of a batch of images). The two constants should move with the module "
+    "and be saved with it, but not be trained. Mend it.",
     level=1,
     minutes=6,
     hints=(
@@ -138,14 +138,14 @@ print([name for name, _ in layer.named_parameters()])  # weight and bias only
     why="BatchNorm keeps its running statistics as buffers, for the same reason. A model that carries its "
     "normalisation cannot be served with another one by mistake.",
     diagnoses={
-        "stays": "`.to(device)` left a constant that `forward` uses where it was: to a module, a tensor that is a plain attribute is "
-        "like any other Python object.",
-        "made-there": "A constant was put on one device when it was made, and the batch came on another. The module should "
-        "work on the CPU until **it** is moved, and then take its constants along.",
+        "stays": "`.to(device)` left a constant that `forward` uses where it was: to a module, a tensor that "
+        "is a plain attribute is like any other Python object.",
+        "made-there": "A constant was put on one device when it was made, and the batch came on another. The "
+        "module should work on the CPU until **it** is moved, and then take its constants along.",
         "trained": "As parameters the constants move, but an optimiser will also **train** them.",
-        "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. Let it use "
-        "what the module holds, which moves once and is in a checkpoint.",
-        "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint leaves "
-        "them out.",
+        "moves-by-hand": "It runs on any device, but `forward` carries constants there again at each call. "
+        "Let it use what the module holds, which moves once and is in a checkpoint.",
+        "not-saved": "They move, but `state_dict()` does not hold them: with `persistent=False` a checkpoint "
+        "leaves them out.",
     },
 )

@@ -52,8 +52,8 @@ def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
 EXERCISE = Exercise(
     id="02.one_step_bytes",
     title="Predict the ledger",
-    task="What will cross the bus in `one_step(device)`, just above? Answer with a pair: the bytes from the host "
-    "to the device, and the bytes from the device to the host. Work it out on paper.",
+    task="What will cross the bus in `one_step(device)`, just above? Answer with a pair: the bytes from the "
+    "host to the device, and the bytes from the device to the host. Work it out on paper.",
     level=2,
     minutes=8,
     hints=(
@@ -79,8 +79,9 @@ print(torch.arange(5).nbytes)  # 40, because each integer is an int64
         "floats": "You counted the images as floats. Does `.float()` stand before the move?",
         "short-labels": "`torch.randint` gives `int64`: how many bytes has one label?",
         "no-model": "`.to(device)` on a model moves its parameters, and they cross the same bus.",
-        "gradients-back": "The gradients are computed on the device, from tensors on the device. They need no "
-        "journey, and `backward()` makes none.",
-        "nothing-back": "The way to the device is right. But something comes back: which line needs a value in Python?",
+        "gradients-back": "The gradients are computed on the device, from tensors on the device. They need "
+        "no journey, and `backward()` makes none.",
+        "nothing-back": "The way to the device is right. But something comes back: which line needs a value "
+        "in Python?",
     },
 )

@@ -97,9 +97,9 @@ def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device, ju
 EXERCISE = Exercise(
     id="02.tower",
     title="The layers that stayed behind",
-    task="`tower(sizes)` builds a network: a linear layer for each pair of neighbours in `sizes`, and a ReLU after "
-    "each but the last. It works on the CPU. But `.to(device)` leaves its layers behind, and the optimiser does "
-    "not find them. Mend it.",
+    task="`tower(sizes)` builds a network: a linear layer for each pair of neighbours in `sizes`, and a ReLU "
+    "after each but the last. It works on the CPU. But `.to(device)` leaves its layers behind, and the "
+    "optimiser does not find them. Mend it.",
     level=1,
     minutes=6,
     hints=(
@@ -129,11 +129,13 @@ print([name for name, _ in Heads().named_parameters()])  # only those of known
     diagnoses={
         "hidden": "`parameters()` does not find all the layers. They are in a container that the module does "
         "not look into, so they are not moved either.",
-        "moves-by-hand": "It runs on the device now, because your code carries the layers there. But `parameters()` does "
-        "not find them all: an optimiser would not train the others, and a checkpoint would not save them.",
-        "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the stub does, "
-        "and let `.to(device)` move them.",
-        "random": "Two runs on the same batch gave two results: `forward` makes something at random, such as a new layer.",
+        "moves-by-hand": "It runs on the device now, because your code carries the layers there. But "
+        "`parameters()` does not find them all: an optimiser would not train the others, and a checkpoint "
+        "would not save them.",
+        "born-there": "The layers are made on a device already. `tower` has no `device`: make them as the "
+        "stub does, and let `.to(device)` move them.",
+        "random": "Two runs on the same batch gave two results: `forward` makes something at random, such as "
+        "a new layer.",
         "relu-last": "There is a ReLU after the last layer too, so the network can give nothing below zero.",
     },
 )

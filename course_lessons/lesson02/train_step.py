@@ -115,9 +115,9 @@ def _check_train_step(answer: Any, judge: Judge) -> None:
 EXERCISE = Exercise(
     id="02.train_step",
     title="Three faults in one step",
-    task="The step below has three device faults. Mend one, run the check, read the message "
-    "that comes, mend the next; one of the messages is not about devices. It should train `model` on `device` and return the logits as a NumPy array. "
-    "The optimiser was made before the model was moved.",
+    task="The step below has three device faults. Mend one, run the check, read the message that comes, mend "
+    "the next; one of the messages is not about devices. It should train `model` on `device` and return the "
+    "logits as a NumPy array. The optimiser was made before the model was moved.",
     level=2,
     minutes=8,
     hints=(
@@ -143,11 +143,14 @@ print(curve.requires_grad, curve.detach().requires_grad)  # True False
     "back. The optimiser needed no change, because the parameters that it holds are the very ones "
     "that moved.",
     diagnoses={
-        "stays": "After the step the model you were given is not on `device`. The step should train it, and no other, there.",
-        "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring the labels to "
-        "the logits, not the logits to the labels.",
+        "stays": "After the step the model you were given is not on `device`. The step should train it, and "
+        "no other, there.",
+        "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring "
+        "the labels to the logits, not the logits to the labels.",
         "too-early": f"{TOO_EARLY} `.cpu()` waits for you.",
-        "piles-up": "The gradients of an earlier step are still in the sum when the optimiser steps: `backward()` adds.",
-        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+        "piles-up": "The gradients of an earlier step are still in the sum when the optimiser steps: "
+        "`backward()` adds.",
+        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it "
+        "the logits.",
     },
 )

@@ -93,9 +93,9 @@ def _check_weighted_loss(answer: Any, judge: Judge) -> None:
 EXERCISE = Exercise(
     id="02.weighted_loss",
     title="A loss with weights",
-    task="`counts[k]` says how often class `k` occurs in the training data. Return an `nn.CrossEntropyLoss`, ready for "
-    "logits on `device`, in which class `k` has the weight total / (number of classes · `counts[k]`): a "
-    "rare class counts for more.",
+    task="`counts[k]` says how often class `k` occurs in the training data. Return an `nn.CrossEntropyLoss`, "
+    "ready for logits on `device`, in which class `k` has the weight total / (number of classes · "
+    "`counts[k]`): a rare class counts for more.",
     level=1,
     minutes=6,
     hints=(
@@ -123,7 +123,9 @@ print(criterion.pos_weight.dtype)  # torch.float64
         "stays": "The weight is not on the device where the logits are. `.to` moves a loss like any module.",
         "upside-down": "The frequent classes got the large weights. It should be the rare ones.",
         "other-order": "The weights are right, but in another order: weight `k` belongs to class `k`.",
-        "reduction": "The loss should be the weighted mean over the batch, as `nn.CrossEntropyLoss` gives by itself.",
-        "not-scaled": "Rare classes count for more, in the right proportion. But all are off by the same factor.",
+        "reduction": "The loss should be the weighted mean over the batch, as `nn.CrossEntropyLoss` gives by "
+        "itself.",
+        "not-scaled": "Rare classes count for more, in the right proportion. But all are off by the same "
+        "factor.",
     },
 )

@@ -28,8 +28,10 @@ SLIPS = {
 """What goes wrong in a loop of one step for each batch, as edits of it."""
 
 SAID = {
-    "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not there yet.",
-    "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the logits.",
+    "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not "
+    "there yet.",
+    "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the "
+    "logits.",
 }
 """What is said of two of them."""
 

@@ -148,12 +148,14 @@ print(torch.equal(first, torch.randint(6, (5,), generator=dice)))  # True
     "loss curve shows only a small bump, if anything, so you might never notice.",
     diagnoses={
         "not-called": "A method was put into the dict, and not what it returns: the parentheses are missing.",
-        "a-seed": "A number is not the state of a generator: a seed says where it started, not where it stands.",
-        "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running mean.",
+        "a-seed": "A number is not the state of a generator: a seed says where it started, not where it "
+        "stands.",
+        "no-buffers": "The model's parameters are there, but not its buffers, such as BatchNorm's running "
+        "mean.",
         "moved-generator": "A generator stands elsewhere after your function. To save is to read: a "
         "draw moves it on, a seed starts a new sequence, and the run that goes on now draws other "
         "numbers than it would have drawn.",
-        "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, strings, and plain "
-        "containers of them.",
+        "not-plain": "`weights_only=True` refuses something in this dict: it takes tensors, numbers, "
+        "strings, and plain containers of them.",
     },
 )

@@ -104,7 +104,8 @@ print([len(part) for part in torch.arange(10).split(4)])  # [4, 4, 2]
         "global-generator": "The function touched a generator that other code uses: "
         "then dropout and everything else that is random changes too.",
         "same-each-epoch": "Epochs 0 and 1 have the same order. The epoch should change it.",
-        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not depend on `start`.",
+        "not-the-rest": "From `start` on, the batches are not those of the whole epoch: its order must not "
+        "depend on `start`.",
         "start-in-indices": "`start` was counted in indices. It counts batches.",
         "not-repeatable": "Two calls with the same arguments gave two orders.",
     },

@@ -146,14 +146,16 @@ print([(file.name, file.read_text()) for file in folder.iterdir()])  # [('score.
     why="Cloud sessions end without asking, often in the middle of the longest operation, and that "
     "is the save. Half a checkpoint in the place of a whole one is worse than none.",
     diagnoses={
-        "overwrites": "The only good checkpoint is written over while the new one is not complete: a crash leaves neither.",
+        "overwrites": "The only good checkpoint is written over while the new one is not complete: a crash "
+        "leaves neither.",
         "gap": "For a moment there is no checkpoint at all: the old one is gone and the new one is "
         "not in place yet. `os.replace` needs no room made first.",
         "no-fsync": "The new file may still be in the system's memory when it gets the good name: "
         "after a power cut the name can stand for an empty file.",
         "other-folder": "The new file is written in another folder. That can be another disk, and "
         "between disks there is no rename in one move.",
-        "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A killed process runs no "
-        "`except` and no `finally`; a fixed name for the new file is written over by the next save.",
+        "leftovers": "After a crash and the next save, a file is left beside the checkpoint. A killed "
+        "process runs no `except` and no `finally`; a fixed name for the new file is written over by the "
+        "next save.",
     },
 )

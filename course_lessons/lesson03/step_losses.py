@@ -153,9 +153,11 @@ print(largest.item())  # 6.0, the only read
         "reads-at-the-end": "No step was held up, but at the end the losses are read one by one, each "
         "with a copy of its own. `torch.tensor` on a list of tensors does that too: it reads every "
         "element. First join them on the device.",
-        "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: `backward()` adds.",
+        "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
+        "`backward()` adds.",
         "summed": "The steps follow the sum of a batch's losses. A right step follows their mean.",
-        "after-step": "These losses were computed anew after each step. The losses that the steps used are asked for.",
+        "after-step": "These losses were computed anew after each step. The losses that the steps used are "
+        "asked for.",
     },
     may_change=True,  # else the checker's own comparison of the batches would count as reads
 )

@@ -136,8 +136,10 @@ print(sum(piece.mean() for piece in rows.split(2)) / 3)  # 4.67
         "all-graphs": "The graphs of several batches were alive at once, and all their activations "
         "with them: as much memory as the large batch takes.",
         "by-k": "A mean was divided by k. That is right only where a group has k batches of one size.",
-        "by-batches": "The mean of each batch counts alike, so a digit in a small batch weighs more than one in a large.",
-        "last-only": "The gradients are cleared before each batch, so a step follows the group's last batch only.",
+        "by-batches": "The mean of each batch counts alike, so a digit in a small batch weighs more than one "
+        "in a large.",
+        "last-only": "The gradients are cleared before each batch, so a step follows the group's last batch "
+        "only.",
         "tail-dropped": "The batches after the last full group never got a step.",
     },
 )

@@ -140,11 +140,12 @@ print(w.grad)  # tensor(4.), the mean of all four numbers
     "or an `unscale_` it's accepted, and then it can change the scale in the middle of the sum.",
     diagnoses={
         "by-batches": "Each micro-batch got the same weight, though they are not of one size.",
-        "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them all.",
+        "not-divided": "Each mean was multiplied by its size, and nothing was divided by the size of them "
+        "all.",
         "last-only": "The gradients were set to zero between two micro-batches: only the last one counted.",
         "updates": "The scaler was updated more than once for one step. Its scale must stay the same while "
         "gradients add up.",
-        "graph-kept": "After its backward pass the graph of a micro-batch was kept, `retain_graph=True` does that: two were "
-        "in memory at once.",
+        "graph-kept": "After its backward pass the graph of a micro-batch was kept, `retain_graph=True` does "
+        "that: two were in memory at once.",
     },
 )

@@ -81,16 +81,17 @@ def listed(values: torch.Tensor) -> str:
 
 
 PRECISION = {
-    "half-model": "The weights themselves were put into 16 bits: what is rounded off does not come back, and small "
-    "updates vanish. With autocast the model stays in float32.",
-    "named-device": "Autocast was asked for one device by name. Where the data is on another, it does nothing "
-    "at all. Ask the data where it is.",
+    "half-model": "The weights themselves were put into 16 bits: what is rounded off does not come back, and "
+    "small updates vanish. With autocast the model stays in float32.",
+    "named-device": "Autocast was asked for one device by name. Where the data is on another, it does "
+    "nothing at all. Ask the data where it is.",
 }
 """What ``judge_precision`` says."""
 
 REFUSED = {
-    "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step with "
-    "infinite ones is made.",
-    "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the scaler.",
+    "no-scaler": "The scaler took no part. In float16 small gradients become zero without it, and a step "
+    "with infinite ones is made.",
+    "steps-anyway": "`optimizer.step()` also steps when the gradients overflowed. Leave the step to the "
+    "scaler.",
 }
 """What ``judge_scaler`` says."""

@@ -131,8 +131,8 @@ print(other.step_size)  # 30
         "change is lost, and the next doubling comes late.",
         "not-plain": "The checkpoint holds whole objects. Keep their state: tensors, numbers, strings, and "
         "containers of them.",
-        "buffers": "The parameters alone are not the model's state: buffers, such as BatchNorm's running statistics, "
-        "are missing.",
+        "buffers": "The parameters alone are not the model's state: buffers, such as BatchNorm's running "
+        "statistics, are missing.",
         "no-moments": "The optimiser's state of each parameter is missing: its momentum starts from nothing.",
     },
 )

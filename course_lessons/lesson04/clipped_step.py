@@ -122,11 +122,12 @@ print(found, w.grad)  # tensor(5.) tensor([1.5000, 2.0000])
     "nothing looks broken.",
     diagnoses={
         "steps-anyway": REFUSED["steps-anyway"],
-        "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes where gradients "
-        "are clipped while they are still multiplied by the scale.",
+        "clips-scaled": "What came to the step was clipped to `max_norm` divided by the scale. So it goes "
+        "where gradients are clipped while they are still multiplied by the scale.",
         "divided-twice": "The gradients were divided twice: `scaler.step` does not know that it is done. Use "
         "`scaler.unscale_`.",
-        "by-value": "Each single value was cut to the limit. The limit is one for the norm of all gradients together.",
+        "by-value": "Each single value was cut to the limit. The limit is one for the norm of all gradients "
+        "together.",
         "norm-after": "That is the norm after clipping: it can never be above the limit, so it tells "
         "nothing.",
     },

@@ -22,11 +22,13 @@ def loss_scale(gradients: torch.Tensor) -> None:
     lost = {power: share_lost(kept, 2.0**power) for power in range(49)}
     good = [power for power, (zeros, infinite) in lost.items() if zeros < 1 and not infinite]
     Explorer(
-        question="How wide is the choice: at how many powers of two is less than 1 % of these gradients lost, and none inf?",
+        question="How wide is the choice: at how many powers of two is less than 1 % of these gradients "
+        "lost, and none inf?",
         guesses=(word("none"), "two or three", "about ten", "about thirty"),
         controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
         found=f"{len(good)}, from 2^{min(good, default=0)} to 2^{max(good, default=0)}: the scale moves the whole histogram and changes no shape. These are the "
-        "first layer's gradients. Those of the last layer are larger and overflow earlier, and one inf costs the step.",
+        "first layer's gradients. Those of the last layer are larger and overflow earlier, and one inf costs "
+        "the step.",
         telling={"power": 4},
     ).show()

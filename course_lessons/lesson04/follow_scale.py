@@ -108,12 +108,14 @@ for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
         alike=operator.eq,
     ),
     why="A scaler comes down fast, one halving a step, and climbs slowly: by default it waits for 2000 good "
-    "steps before each doubling. A scale that only falls is a sign of values that are not finite at any scale.",
+    "steps before each doubling. A scale that only falls is a sign of values that are not finite at any "
+    "scale.",
     diagnoses={
         "not-reset": "An overflow must set the count of good steps back to 0: they have to be in a row.",
-        "by-number": "The scale grew at every multiple of the interval, whatever came between. Count good steps "
-        "in a row.",
-        "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each step.",
+        "by-number": "The scale grew at every multiple of the interval, whatever came between. Count good "
+        "steps in a row.",
+        "grows-on": "After a doubling the count starts again. Here the scale went on doubling with each "
+        "step.",
         "before-the-step": "These are the scales that the steps were made with. The list is to "
         "hold the scale after each step.",
         "floor": "A scale has no lower limit: below 1 it is halved too.",

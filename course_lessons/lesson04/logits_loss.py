@@ -146,10 +146,10 @@ print(apart, together)  # tensor(inf) tensor(200.)
     diagnoses={
         "refused": "`binary_cross_entropy` (the function behind `nn.BCELoss`) was called under autocast. "
         "CUDA refuses it there with an error, though a CPU does not.",
-        "saturates": "For large logits the loss is too small: it stopped growing on the way, as the sigmoid does at exactly "
-        "0 and 1. Such examples get no gradient, however wrong they are.",
-        "overflows": "For large logits the loss is not finite. An exponential of 200 is infinite in float32, and so is "
-        "the logarithm of 0.",
+        "saturates": "For large logits the loss is too small: it stopped growing on the way, as the sigmoid "
+        "does at exactly 0 and 1. Such examples get no gradient, however wrong they are.",
+        "overflows": "For large logits the loss is not finite. An exponential of 200 is infinite in float32, "
+        "and so is the logarithm of 0.",
         "sigmoid-twice": "The sigmoid came in twice. A loss that takes logits has its own.",
         "sum": "That is the sum over all entries; the task asks for the mean.",
     },
