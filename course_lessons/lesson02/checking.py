@@ -1,18 +1,20 @@
-"""What several checks of this lesson share."""
+"""Shared by the checks of this lesson."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 
 import simgpu
 from course_utils.exercises import Judge
+from simgpu.counters import Counters
 
 
 def second() -> torch.device:
-    """A device that is not the CPU: the simulated one; ``meta``, without data, if it cannot be had."""
+    """Return a device other than the CPU: the simulated one, or ``meta`` where there is none."""
     if simgpu.problem() is not None:
         print("Judged without the simulated device: values on the CPU, places on the meta device.")
         return torch.device("meta")
@@ -28,27 +30,21 @@ def equal(got: torch.Tensor, expected: torch.Tensor) -> bool:
     return torch.allclose(got.detach().cpu().double(), expected.detach().double(), atol=1e-5)
 
 
+def count_copies() -> AbstractContextManager[Counters]:
+    """Count copies between host and device; nothing is counted without the simulated device."""
+    return simgpu.count() if simgpu.problem() is None else nullcontext(Counters())
+
+
 def run_once(
     module: Callable[..., Any], x: torch.Tensor, diagnosis: str, judge: Judge
 ) -> torch.Tensor:
-    """Run a module; two devices in one operation are a refusal, any other error the learner's."""
-    try:
-        got = module(x)
-    except RuntimeError as error:
-        if "device" not in str(error):
-            raise
-        judge.no(diagnosis, seen=str(error), expected=f"a result on {x.device}")
+    """Run a module; refuse an operation on two devices, unless the module moved ``x`` to the host itself."""
+    with count_copies() as counted:
+        try:
+            got = module(x)
+        except RuntimeError as error:
+            if "device" not in str(error):
+                raise
+            diagnosis = "wrong-value" if counted.copies_to_host else diagnosis
+            judge.no(diagnosis, seen=str(error), expected=f"a result on {x.device}")
     return judge.is_a(got, torch.Tensor, "a tensor from forward()")
-
-
-TOO_EARLY = (
-    "The result is copied to the host without waiting, and read at once: on a real GPU it may be read before "
-    "it has arrived."
-)
-
-
-def counted_copies() -> Any:
-    """Count transfers; without the simulated device there is nothing to count."""
-    from contextlib import nullcontext
-
-    return simgpu.count() if simgpu.problem() is None else nullcontext()

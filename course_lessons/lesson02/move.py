@@ -66,22 +66,19 @@ def _batches() -> Iterator[Any]:
 
 def _check_move(answer: Any, judge: Judge) -> None:
     device = second()
-    for batch in _batches():
-        _judge_one(answer, batch, device, judge)
-        if device.type != "meta":  # and back: not the best device, but the one that is named
-            _judge_one(answer, move(batch, device), torch.device("cpu"), judge)
-
-
-def _judge_one(answer: Any, batch: Any, device: torch.device, judge: Judge) -> None:
-    try:
-        got = answer(batch, device)
-    except Raised as raised:
-        if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):  # has a string
-            judge.no("strings", seen=f"{type(raised.error).__name__}: {raised.error}")
-        raise
-    if got is None:
-        judge.is_a(got, object, f"a {type(batch).__name__}")
-    _compare(got, batch, device, 0, judge)
+    trips = [(batch, device) for batch in _batches()]
+    if device.type != "meta":  # and back: not the best device, but the one that is named
+        trips += [(move(batch, device), torch.device("cpu")) for batch in _batches()]
+    for batch, target in trips:
+        try:
+            got = answer(batch, target)
+        except Raised as raised:
+            if isinstance(raised.error, RecursionError) and isinstance(batch, Sample):
+                judge.no("strings", seen=f"RecursionError: {raised.error}")  # it holds a string
+            raise
+        if got is None:
+            judge.is_a(got, object, f"a {type(batch).__name__}")
+        _compare(got, batch, target, 0, judge)
 
 
 def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judge) -> None:
@@ -91,24 +88,24 @@ def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judg
         if not isinstance(got, torch.Tensor):
             judge.no(seen=f"a {type(got).__name__}: {got}", expected="a tensor")
         if got.device != device:
-            stays = "one-level" if depth > 1 else "stays"
-            stayed = got.device == given.device and given.device.type == "cpu"
-            told, seen = stays if stayed else "wrong-value", f"a tensor on {got.device}, {deep}"
-            judge.no(told, seen=seen, expected=f"on {device}")
-        forms = [(str(tensor.dtype), tuple(tensor.shape)) for tensor in (got, given)]
-        judge.expect("dtype and shape of a tensor", *forms)
+            diagnosis = "wrong-value"
+            if got.device.type == given.device.type == "cpu":
+                diagnosis = "one-level" if depth > 1 else "stays"
+            judge.no(diagnosis, seen=f"a tensor on {got.device}, {deep}", expected=f"on {device}")
+        layouts = [(str(tensor.dtype), tuple(tensor.shape)) for tensor in (got, given)]
+        judge.expect("dtype and shape of a tensor", *layouts)
         if not equal(got, given.cpu()):
             judge.no(seen=got.cpu(), expected=given.cpu())
     elif not isinstance(given, (dict, list, tuple)):
         if got is not given:
-            told = "strings" if isinstance(given, str) else "wrong-value"
-            judge.no(told, seen=f"{got!r}", expected=f"{given!r}, the same object")
+            diagnosis = "strings" if isinstance(given, str) else "wrong-value"
+            judge.no(diagnosis, seen=f"{got!r}", expected=f"{given!r}, the same object")
     elif got is given and any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(given)):
-        told = "one-level" if depth else "not-entered"
-        judge.no(told, seen=f"the {kind} itself, {deep}", expected=f"its tensors on {device}")
+        diagnosis = "one-level" if depth else "not-entered"
+        judge.no(diagnosis, seen=f"the {kind} itself, {deep}", expected=f"its tensors on {device}")
     elif type(got) is not type(given):
-        told = "namedtuple" if isinstance(given, Sample) else "wrong-value"
-        judge.no(told, seen=f"a {type(got).__name__}: {got}", expected=f"a {kind}")
+        diagnosis = "namedtuple" if isinstance(given, Sample) else "wrong-value"
+        judge.no(diagnosis, seen=f"a {type(got).__name__}: {got}", expected=f"a {kind}")
     elif isinstance(given, dict):
         judge.expect("keys", list(got), list(given))
         for key, value in given.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import pairwise
 from typing import Any
 
@@ -34,63 +33,44 @@ def _check_tower(answer: Any, judge: Judge) -> None:
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
         module = judge.is_a(answer(list(sizes)), nn.Module, "a module")
-        x = torch.randn(8, sizes[0])
-        _judge_layers(module, sizes, x, device, judge)
+        parameters, x = list(module.parameters()), torch.randn(8, sizes[0])
+        if parameters and parameters[0].device.type != "cpu":
+            seen = f"layers on {parameters[0].device}"
+            judge.no("born-there", seen=seen, expected="layers on cpu")
         got = run_once(module, x, "born-there", judge)
         if not equal(module(x), got):
             judge.no("random", seen="two results for one batch", expected="one")
+        shapes = sorted(shape for a, b in pairwise(sizes) for shape in ((b, a), (b,)))
+        found = sorted(tuple(p.shape) for p in parameters)
+        if found != shapes:
+            diagnosis = _diagnose_hidden_layers(module, x, device)
+            judge.no(diagnosis, seen=f"sizes {sizes}: shapes {found}", expected=f"{shapes}")
         if len(set(sizes)) == len(sizes):  # no two layers of one shape
-            right = _computed(module, sizes, x)
+            right = _expected_output(module, sizes, x)
             if not equal(got, right):
-                told = "relu-last" if equal(got, right.relu()) else "wrong-value"
-                judge.no(told, seen=got[0].detach(), expected=right[0])
-        module.to(device)
-        there = run_once(module, x.to(device), "hidden", judge)
-        if there.device != device or not equal(there, got):
-            judge.no(seen=f"after `.to(device)` a result on {there.device}")
+                diagnosis = "relu-last" if equal(got, right.relu()) else "wrong-value"
+                judge.no(diagnosis, seen=got[0].detach(), expected=right[0])
+        on_device = run_once(module.to(device), x.to(device), "hidden", judge)
+        if on_device.device != device or not equal(on_device, got):
+            judge.no(seen=f"after `.to(device)` a result on {on_device.device}")
 
 
-def _computed(module: nn.Module, sizes: list[int], x: torch.Tensor) -> torch.Tensor:
-    """Return what a right tower computes with the parameters of a module."""
-    found = {tuple(p.shape): p.detach() for p in module.parameters()}
+def _expected_output(module: nn.Module, sizes: list[int], x: torch.Tensor) -> torch.Tensor:
+    """Return what a right tower computes with the parameters of a module, in whatever order they come."""
+    by_shape = {tuple(p.shape): p.detach() for p in module.parameters()}
     for a, b in pairwise(sizes):
-        x = F.linear(x if a == sizes[0] else x.relu(), found[b, a], found[(b,)])
+        x = F.linear(x if a == sizes[0] else x.relu(), by_shape[b, a], by_shape[(b,)])
     return x
 
 
-def _judge_layers(
-    module: nn.Module, sizes: list[int], x: torch.Tensor, device: torch.device, judge: Judge
-) -> None:
-    """Judge which parameters the module finds, in whatever order."""
-    shapes = [shape for a, b in pairwise(sizes) for shape in ((b, a), (b,))]
-    found = list(module.parameters())
-    if found and found[0].device.type != "cpu":
-        judge.no("born-there", seen=f"layers on {found[0].device}", expected="layers on cpu")
-    if sorted(tuple(p.shape) for p in found) == sorted(shapes):
-        return
-    hidden = _what_is_hidden(module, x, device, judge) if len(found) < len(shapes) else ""
-    judge.no(
-        hidden or "wrong-value",
-        seen=f"sizes {sizes}: {sum(p.numel() for p in found)} numbers in parameters()",
-        expected=f"{sum(math.prod(shape) for shape in shapes)} numbers",
-    )
-
-
-def _what_is_hidden(module: nn.Module, x: torch.Tensor, device: torch.device, judge: Judge) -> str:
-    """Say how layers that ``parameters()`` does not find show, or nothing where there are none."""
-    try:
-        got = run_once(module.requires_grad_(False), x, "born-there", judge)
-        again = module(x)
-    except RuntimeError:  # the layers do not fit one another
-        return ""
-    if not got.requires_grad:
-        return ""
-    if not equal(again, got):
-        judge.no("random", seen="two results for one batch", expected="one")
+def _diagnose_hidden_layers(module: nn.Module, x: torch.Tensor, device: torch.device) -> str:
+    """Return the diagnosis of a module with other parameters than a right one."""
+    if not module.requires_grad_(False)(x).requires_grad:  # it has no layers that it hides
+        return "wrong-value"
     try:
         module.to(device)(x.to(device))
     except RuntimeError as error:
-        return "hidden" if "device" in str(error) else ""
+        return "hidden" if "device" in str(error) else "wrong-value"
     return "moves-by-hand"
 
 

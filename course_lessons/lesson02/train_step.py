@@ -14,7 +14,7 @@ from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases, nearly
 
-from .checking import TOO_EARLY, counted_copies, second
+from .checking import count_copies, second
 
 
 def train_step(model, optimizer, images, labels, device):
@@ -30,7 +30,7 @@ def train_step(model, optimizer, images, labels, device):
 
 
 def _on_cpu(step):
-    """The same step on the CPU: the same numbers, in a tenth of the time."""
+    """Return the same step on the CPU: the same numbers, in a tenth of the time."""
     return lambda *case: step(*case[:-1], torch.device("cpu"))
 
 
@@ -43,27 +43,27 @@ TWINS = twins_of(
 )
 
 
-def _place() -> torch.device:
-    """Where the steps are run: the simulated device, or the CPU where there is none."""
+def _device() -> torch.device:
+    """Return where the steps run: the simulated device, or the CPU where there is none."""
     device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def _made(sizes: tuple[int, ...] = (5, 16)) -> list[tuple[Any, ...]]:
-    """A model that holds the gradients of an earlier step, its optimiser, a batch and the device."""
+def _cases() -> list[tuple[Any, ...]]:
+    """Return models that hold gradients of an earlier step, each with optimiser, batch and device."""
     cases = []
-    for seed, n in enumerate(sizes):
+    for seed, n in enumerate((5, 16)):
         torch.manual_seed(seed)
         model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
         optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
         optimizer.steps = 0
-        optimizer.register_step_pre_hook(_count)
+        optimizer.register_step_pre_hook(_count_step)
         model(torch.randn(9, 6)).square().mean().backward()
-        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _place()))
+        cases.append((model, optimizer, torch.randn(n, 6), torch.arange(n) % 3, _device()))
     return cases
 
 
-def _count(optimizer: Any, *_: Any) -> None:
+def _count_step(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
@@ -74,7 +74,7 @@ def _look(logits: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, A
 
 _STEPS = OverCases(
     _on_cpu(train_step),
-    _made,
+    _cases,
     {name: _on_cpu(twin) for name, twin in TWINS.items()},
     look=_look,
     alike=nearly(1e-4, 1e-4),
@@ -83,33 +83,28 @@ _STEPS = OverCases(
 
 
 def _check_train_step(answer: Any, judge: Judge) -> None:
-    device = _place()
-    ((model, optimizer, *_),) = _made((5,))
+    model, optimizer, *_, device = _cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3
         right = copy.deepcopy(model).cpu()(images).detach().numpy()
-        with counted_copies() as counted:
+        with count_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
         judge.is_a(got, np.ndarray, "a NumPy array")
-        at = next(model.parameters()).device
-        if at != device:
-            judge.no("stays", seen=f"model on {at}", expected=f"model on {device}")
-        copies = counted.copies if counted is not None else []
-        early = any(c.code == "d2h" and c.non_blocking for c in copies)
+        place = next(model.parameters()).device
+        if place != device:
+            judge.no("stays", seen=f"model on {place}", expected=f"model on {device}")
+        early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
             judge.no("too-early", seen="a copy to the host that is not waited for")
     _STEPS(answer, judge)
-    if counted is not None:  # in the second step, when the model was there already
-        there, back = counted.bytes_to_device, counted.bytes_to_host
-        batch = images.nbytes + labels.nbytes
-        if back >= 2 * got.nbytes:
-            judge.no(seen=f"{back} bytes to the host", expected=f"{got.nbytes} bytes")
-        if there > batch:
-            judge.no(
-                "loss-on-host" if there == images.nbytes + got.nbytes else "wrong-value",
-                seen=f"{there} bytes to the device in the second step",
-                expected=f"{batch} bytes",
-            )
+    # In the second step the model was on the device already.
+    sent, batch = counted.bytes_to_device, images.nbytes + labels.nbytes
+    if counted.bytes_to_host >= 2 * got.nbytes:
+        judge.no(seen=f"{counted.bytes_to_host} bytes to the host", expected=f"{got.nbytes} bytes")
+    if sent > batch:
+        diagnosis = "loss-on-host" if sent == images.nbytes + got.nbytes else "wrong-value"
+        seen = f"{sent} bytes to the device in the second step"
+        judge.no(diagnosis, seen=seen, expected=f"{batch} bytes")
 
 
 EXERCISE = Exercise(
@@ -147,7 +142,8 @@ print(curve.requires_grad, curve.detach().requires_grad)  # True False
         "no other, there.",
         "loss-on-host": "The loss is computed on the host, and its gradient goes back to the device. Bring "
         "the labels to the logits, not the logits to the labels.",
-        "too-early": f"{TOO_EARLY} `.cpu()` waits for you.",
+        "too-early": "The result is copied to the host without waiting, and read at once: on a real GPU it "
+        "may be read before it has arrived. `.cpu()` waits for you.",
         "piles-up": "The gradients of an earlier step are still in the sum when the optimiser steps: "
         "`backward()` adds.",
         "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it "
