@@ -1,8 +1,8 @@
-"""What several checks of this lesson share."""
+"""Shared by the checks of this lesson."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,28 +13,6 @@ from course_lessons.shared.checking import Batches
 from course_utils.exercises import Judge
 from course_utils.exercises.forms import OverCases, nearly
 
-_ZERO, _BACKWARD, _STEP = "optimizer.zero_grad()", "loss.backward()", "optimizer.step()"
-_LOSS, _LOOP = "F.cross_entropy(model(x), y)", "for x, y in batches:"
-_LINE = f"loss = {_LOSS}"
-SLIPS = {
-    "piles-up": {_ZERO: ""},
-    "step-first": (
-        {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
-        {_LINE: f"{_STEP}\n{_LINE}", _ZERO: "", _STEP: ""},
-    ),
-    "summed": {_LOSS: "F.cross_entropy(model(x), y, reduction='sum')"},
-    "softmax-twice": {_LOSS: "F.cross_entropy(model(x).softmax(1), y)"},
-}
-"""What goes wrong in a loop of one step for each batch, as edits of it."""
-
-SAID = {
-    "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch is not "
-    "there yet.",
-    "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give it the "
-    "logits.",
-}
-"""What is said of two of them."""
-
 
 def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
     """A small classifier with fixed weights: 6 features, 3 classes."""
@@ -44,7 +22,7 @@ def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
-    """An optimiser with momentum, which counts its steps in ``steps``; in ``in_eval`` the passes in eval mode."""
+    """Return SGD with momentum that counts steps in ``steps``, training passes in eval mode in ``in_eval``."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer.steps = optimizer.in_eval = 0
     optimizer.register_step_pre_hook(_count)
@@ -60,22 +38,16 @@ def _count(optimizer: Any, *_: Any) -> None:
     optimizer.steps += 1
 
 
-def over(
-    reference: Callable[..., Any],
-    case: Callable[[int], tuple[Any, ...]],
-    n: int,
-    twins: Mapping[str, Any],
-    **more: Any,
-) -> OverCases:
-    """`OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
-    more = {"alike": nearly(1e-4, 1e-5), "situation": said, **more}
+def over(reference: Any, case: Any, n: int, twins: Mapping[str, Any], **more: Any) -> OverCases:
+    """Return `OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
+    more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
     return OverCases(reference, lambda: [case(at) for at in range(n)], twins, **more)
 
 
 def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
-    """A check of the steps that an answer's optimiser made, and of the weights and the learning rate after them.
+    """Return a check of an answer's steps, and of the weights and the learning rate after them.
 
-    An answer is called with a model, batches, an optimiser, and whatever else a case holds.
+    A case holds a model, batches, an optimiser, and more.
     """
 
     def look(_: object, model: nn.Module, batches: Batches, optimizer: Any, *more: Any) -> Any:
@@ -90,8 +62,7 @@ def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:
     return over(reference, case, n, twins, look=look, shown=shown)
 
 
-def said(_: object, batches: Batches, *more: Any) -> str:
-    """Say in words what a case of a training or an evaluation is."""
+def _situation(_: object, batches: Batches, *more: Any) -> str:
     k = f", k = {more[1]}" if len(more) > 1 else ""
     return f"batches of {', '.join(str(len(y)) for _, y in batches)}{k}"
 

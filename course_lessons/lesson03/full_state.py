@@ -39,7 +39,7 @@ class _Run:
         torch.manual_seed(seed)
         random.seed(seed)
 
-    def go(self, steps: int) -> None:
+    def train(self, steps: int) -> None:
         batches = made_batches((5, 4, 6, 5, 7))
         for _ in range(steps):
             x, y = random.choice(batches)
@@ -49,30 +49,28 @@ class _Run:
             self.scheduler.step()
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.scheduler.load_state_dict(state["scheduler"])
+        for name in ("model", "optimizer", "scheduler"):
+            getattr(self, name).load_state_dict(state[name])
         torch.set_rng_state(state["torch_rng"])
         random.setstate(state["python_rng"])
 
-    def everything(self) -> torch.Tensor:
+    def weights(self) -> torch.Tensor:
         return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
 
 
 def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
     run = _Run(seed=3)
-    run.go(5)
-    complete = through_file(full_state(run.model, run.optimizer, run.scheduler))
-    got = answer(run.model, run.optimizer, run.scheduler)
-    after = through_file(full_state(run.model, run.optimizer, run.scheduler))
-    for key, name in (("torch_rng", "torch's generator"), ("python_rng", "Python's generator")):
+    run.train(5)
+    parts = run.model, run.optimizer, run.scheduler
+    complete = through_file(full_state(*parts))
+    got = answer(*parts)
+    after = through_file(full_state(*parts))
+    for key in ("torch_rng", "python_rng", "model", "optimizer", "scheduler"):
         if not same(complete[key], after[key]):
-            judge.no("moved-generator", seen=f"{name} stands elsewhere", expected="where it stood")
+            diagnosis = "moved-generator" if key.endswith("rng") else "changed-input"
+            judge.no(diagnosis, seen=f'"{key}" is another than before', expected="as it was")
     if not run.model.training:
         judge.no("changed-input", seen="the model in eval mode", expected="still in train mode")
-    for key in ("model", "optimizer", "scheduler"):
-        if not same(complete[key], after[key]):
-            judge.no("changed-input", seen=f"the {key} in another state", expected="as it was")
     judge.is_a(got, dict, "a dict")
     judge.expect("keys", sorted(map(str, got)), sorted(complete))
     for key, value in got.items():
@@ -89,10 +87,10 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
             seen="`torch.load(..., weights_only=True)` refuses what was saved",
             expected="tensors, numbers, strings, and lists, tuples and dicts of them",
         )
-    run.go(6)
+    run.train(6)
     parameters = {name for name, _ in run.model.named_parameters()}
     for key in complete:
-        if difference := _resumed({**complete, key: got[key]}, run.everything()):
+        if difference := _resume({**complete, key: got[key]}, run.weights()):
             bare = key == "model" and isinstance(got[key], dict) and set(got[key]) == parameters
             judge.no(
                 "no-buffers" if bare else "wrong-value",
@@ -101,16 +99,16 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
-def _resumed(state: dict[str, Any], expected: torch.Tensor) -> str:
-    """Say how a run that restarts from a state differs from the uninterrupted one; "" if not."""
-    again = _Run(seed=99)
+def _resume(state: dict[str, Any], expected: torch.Tensor) -> str:
+    """Return how a run resumed from a state differs from the uninterrupted one; "" if it does not."""
+    run = _Run(seed=99)
     try:
-        again.restore(copy.deepcopy(state))
+        run.restore(copy.deepcopy(state))
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         return f"it cannot be loaded ({type(error).__name__})"
-    again.go(6)
-    apart = float((again.everything() - expected).abs().max())
-    return f"the resumed run is off by up to {apart:.2g}" if apart else ""
+    run.train(6)
+    difference = float((run.weights() - expected).abs().max())
+    return f"the resumed run is off by up to {difference:.2g}" if difference else ""
 
 
 EXERCISE = Exercise(

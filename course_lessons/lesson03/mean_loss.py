@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
@@ -28,28 +29,42 @@ def mean_loss(model, batches):
     return total.item() / count
 
 
-def _mean(model, batches):
-    total = count = 0
-    for x, y in batches:
-        loss = F.cross_entropy(model(x), y, reduction="sum")
-        total += loss
-        count += len(y)
-    return (total / count).item()
-
-
 _TWINS = twins_of(
-    _mean,
-    {"ragged-mean": {', reduction="sum"': "", "total / count": "total / len(batches)"}},
+    mean_loss,
+    {
+        "ragged-mean": {
+            ', reduction="sum"': "",
+            "total.item() / count": "total.item() / len(batches)",
+        }
+    },
 )
 _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
 
 
 def _case(at):
-    """A model as it should be evaluated, and batches."""
+    """Return a model as it should be evaluated, and batches."""
     return small_model(dropout=0.5).eval(), made_batches(_SIZES[at], seed=at + 2)
 
 
-_MEAN = over(_mean, _case, len(_SIZES), _TWINS, read=python_float)
+_MEAN = over(mean_loss, _case, len(_SIZES), _TWINS, read=python_float)
+
+
+def _snapshot(model: nn.Sequential) -> list[tuple[str, str, Any]]:
+    """Return what an evaluation must leave alone: the diagnosis if it does not, a name, the value."""
+    *body, head = model
+    return [
+        ("mode-left", "model.training", model.training),
+        ("wrong-value", "training, of each layer", [part.training for part in model.modules()]),
+        ("wrong-value", "weights and statistics", copy.deepcopy(model.state_dict())),
+        ("gradients-off", "torch.is_grad_enabled()", torch.is_grad_enabled()),
+        ("wrong-value", "requires_grad of the last layer", head.weight.requires_grad),
+        (
+            "gradients-off",
+            "requires_grad of the others",
+            [p.requires_grad for part in body for p in part.parameters()],
+        ),
+        ("wrong-value", "gradients", copy.deepcopy([p.grad for p in body[0].parameters()])),
+    ]
 
 
 def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
@@ -57,36 +72,19 @@ def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)
         F.cross_entropy(model(batches[0][0]), batches[0][1]).backward()
-        frozen = model[-1].requires_grad_(training)
-        before, gradient = copy.deepcopy(model.state_dict()), model[0].weight.grad.clone()
+        model[-1].requires_grad_(training)
+        before = _snapshot(model)
         modes, graphs = [], []
         for part in model.modules():
-            part.register_forward_pre_hook(lambda m, _, seen=modes: seen.append(m.training))
+            part.register_forward_pre_hook(lambda m, _, modes=modes: modes.append(m.training))
         model.register_forward_hook(lambda m, i, out, seen=graphs: seen.append(out.requires_grad))
         answer(model, batches)
         if any(modes):
             judge.no("train-mode", seen="forward passes in train mode", expected="eval mode")
         if any(graphs):
             judge.no("builds-graph", seen="outputs that require a gradient", expected="no graph")
-        words = {True: "train mode", False: "eval mode"}
-        if model.training != training:
-            judge.no("mode-left", seen=words[model.training], expected=words[training])
-        if any(part.training != training for part in model.modules()):
-            judge.no(
-                seen=f"the model in {words[training]}, a layer of it in {words[not training]}",
-                expected=f"all in {words[training]}",
-            )
-        if any(not torch.equal(before[key], value) for key, value in model.state_dict().items()):
-            judge.no(seen="other weights or statistics", expected="the same model")
-        if not torch.is_grad_enabled():
-            judge.no("gradients-off", seen="gradients switched off", expected="on, as before")
-        if not training and any(p.requires_grad for p in frozen.parameters()):
-            judge.no(seen="requires_grad = True", expected="False, as before")
-        if not all(p.requires_grad for p in model[:-1].parameters()):
-            judge.no("gradients-off", seen="requires_grad = False", expected="True, as before")
-        now = model[0].weight.grad
-        if now is None or not torch.equal(now, gradient):
-            judge.no(seen="other gradients than before", expected="the same")
+        for (diagnosis, name, old), (*_, new) in zip(before, _snapshot(model), strict=True):
+            judge.expect(name, new, old, diagnosis)
     _MEAN(answer, judge)
 
 

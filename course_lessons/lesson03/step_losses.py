@@ -2,60 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 import simgpu
-from course_lessons.shared.checking import Calls, keeps, made_batches
+from course_lessons.shared.checking import keeps, made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import SLIPS, over, sgd, small_model, weights_after
-
-_READS = {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
-_READS |= {"__array__", "__format__", "__repr__", "__contains__"}
-_MAKES = {"tensor", "as_tensor", "asarray", "new_tensor"}
-
-
-def _reads_of(name: str, args: Any, kwargs: Any) -> int:
-    """Return how many values a call reads out of tensors: on a GPU each read waits for the device."""
-    if name in _MAKES:  # makes numbers of the tensors in a list, one after the other
-        return sum(map(_tensors_inside, [*args, *kwargs.values()]))
-    return name in _READS
-
-
-def _tensors_inside(value: object) -> int:
-    """How many tensors lie in lists and tuples, nested ones too; a tensor itself holds none."""
-    if not isinstance(value, (list, tuple)):
-        return 0
-    return sum(isinstance(item, torch.Tensor) or _tensors_inside(item) for item in value)
-
-
-@contextmanager
-def _reads(device: torch.device) -> Iterator[tuple[Callable[[], int], Callable[[], bool]]]:
-    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls.
-
-    The second function says whether a copy went to the host without waiting.
-    """
-    if device.type == "cpu":
-        found: list[int] = []
-        with Calls(lambda *call: found.append(_reads_of(*call))):
-            yield lambda: sum(found), lambda: False
-    else:
-        with simgpu.count() as asked:
-
-            def sent() -> int:  # waits for a copy to the device read nothing
-                copies = [c for c in asked.copies if c.code == "h2d"]
-                return sum(not (c.pinned and c.non_blocking) for c in copies)
-
-            yield (
-                lambda: max(asked.synchronizations - sent(), asked.copies_to_host),
-                lambda: any(c.code == "d2h" and c.non_blocking for c in asked.copies),
-            )
+from .checking import over, sgd, small_model, weights_after
+from .reads import count_reads
 
 
 def step_losses(model, batches, optimizer):
@@ -69,7 +28,13 @@ def step_losses(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-_LEARNS = twins_of(step_losses, SLIPS)
+_LEARNS = twins_of(
+    step_losses,
+    {
+        "piles-up": {"optimizer.zero_grad()": ""},
+        "summed": {"(model(x), y)": "(model(x), y, reduction='sum')"},
+    },
+)
 _GIVES = twins_of(
     step_losses, {"after-step": {"loss.detach()": "F.cross_entropy(model(x), y).detach()"}}
 )
@@ -77,7 +42,7 @@ _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
 
 
 def _case(at):
-    """A model in train mode, batches and an optimiser."""
+    """Return a model in train mode, batches and an optimiser."""
     model = small_model()
     return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
 
@@ -100,7 +65,7 @@ def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
     batches = [(x.to(device), y.to(device)) for x, y in made_batches((4, 4, 4, 4))]
     model, in_training = small_model().to(device), [0]
     optimizer = sgd(model)
-    with _reads(device) as (reads, unwaited):
+    with count_reads(device) as (reads, unwaited):
         optimizer.register_step_post_hook(lambda *_: in_training.append(reads()))
         answer(model, batches, optimizer)
         count = reads()

@@ -28,23 +28,19 @@ def train_accumulated(model, batches, optimizer, k):
 
 
 _ZERO, _GROUPS = "optimizer.zero_grad()", "range(0, len(batches), k)"
-_FULL_GROUPS = "range(0, len(batches) // k * k, k)"
+_FULL_GROUPS = {_GROUPS: "range(0, len(batches) // k * k, k)"}
 _PART = 'F.cross_entropy(model(x), y, reduction="sum") / count'
-_MEAN = "F.cross_entropy(model(x), y)"
+_BY_K = "F.cross_entropy(model(x), y) / k"
 
 _TWINS = twins_of(
     train_accumulated,
     {
-        "by-k": ({_PART: f"{_MEAN} / k"}, {_PART: f"{_MEAN} / k if len(group) < k else {_PART}"}),
-        "by-batches": {_PART: f"{_MEAN} / len(group)"},
+        "by-k": {_PART: _BY_K},
+        "by-batches": {_PART: "F.cross_entropy(model(x), y) / len(group)"},
         "last-only": tuple(
-            {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {part}"}
-            for part in (_PART, f"{_MEAN} / k", _MEAN)
+            {_ZERO: "", f"loss = {_PART}": f"{_ZERO}\nloss = {part}"} for part in (_PART, _BY_K)
         ),
-        "tail-dropped": tuple(
-            {_GROUPS: _FULL_GROUPS, f"loss = {_PART}": f"loss = {part}"}
-            for part in (_PART, f"{_MEAN} / k", _MEAN)
-        ),
+        "tail-dropped": (_FULL_GROUPS, {**_FULL_GROUPS, _PART: _BY_K}),
     },
 )
 _SIZES = (
@@ -52,7 +48,6 @@ _SIZES = (
     ((4, 4, 4, 4), 2),
     ((3, 2), 1),
     ((5, 2), 3),
-    ((4, 4, 4, 4, 4, 4, 4), 3),
     ((6, 2, 5, 1, 3, 4), 3),
     ((2, 7, 3, 5, 6), 4),
 )
@@ -69,14 +64,12 @@ _WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
 
 def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
     for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
-        most = max(len(y) for _, y in batches)
+        largest = max(len(y) for _, y in batches)
         graphs = _Graphs(model)
         answer(model, batches, optimizer, k)
-        if graphs.largest > most:
-            judge.no(
-                seen=f"a batch of {graphs.largest} went through the model",
-                expected=f"at most {most} at a time",
-            )
+        if graphs.largest > largest:
+            seen = f"a batch of {graphs.largest} went through the model"
+            judge.no(seen=seen, expected=f"at most {largest} at a time")
         if graphs.most > 1:
             judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
     _WEIGHTS(answer, judge)

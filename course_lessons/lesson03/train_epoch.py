@@ -11,15 +11,7 @@ from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 
-from .checking import (
-    SAID,
-    SLIPS,
-    over,
-    python_float,
-    sgd,
-    small_model,
-    weights_after,
-)
+from .checking import over, python_float, sgd, small_model, weights_after
 
 
 def train_epoch(model, batches, optimizer):
@@ -35,16 +27,18 @@ def train_epoch(model, batches, optimizer):
     return total / seen
 
 
-_LEARNS = twins_of(train_epoch, {**SLIPS, "not-train-mode": {"model.train()": ""}})
-_GIVES = twins_of(
+_LINE, _STEP = "loss = F.cross_entropy(model(x), y)", "optimizer.step()"
+_LEARNS = twins_of(
     train_epoch,
     {
-        "ragged-mean": {
-            "loss.item() * len(y)": "loss.item()",
-            "total / seen": "total / len(batches)",
-        }
+        "piles-up": {"optimizer.zero_grad()": ""},
+        "step-first": {_LINE: f"{_STEP}\n{_LINE}", _STEP: ""},
+        "softmax-twice": {"model(x), y": "model(x).softmax(1), y"},
+        "not-train-mode": {"model.train()": ""},
     },
 )
+_MEAN_OF_MEANS = {"loss.item() * len(y)": "loss.item()", "total / seen": "total / len(batches)"}
+_GIVES = twins_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
@@ -96,7 +90,10 @@ print((5.0 * 3 + 9.0 * 1) / (3 + 1))  # 6, if 3 people paid 5 and one paid 9
     "while the number that you print isn't what you think it is. That's why you should check a "
     "training loop by what it does.",
     diagnoses={
-        **SAID,
+        "step-first": "In each round the optimiser steps before `backward()`: the gradient of this batch "
+        "is not there yet.",
+        "softmax-twice": "There is a softmax before the loss, and `cross_entropy` makes one itself: give "
+        "it the logits.",
         "piles-up": "The gradients of earlier batches are still in the sum when a step is taken: "
         "`backward()` adds to `.grad`, it does not replace it.",
         "not-train-mode": "The model was handed over in eval mode, and the loop left it there. A "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -11,10 +10,9 @@ import torch
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
 
-from ..shared.checking import made_batches, one_thread
-from .checking import judge_precision, judge_scaler, last_step, same_steps
+from ..shared.checking import made_batches
+from .checking import judge_precision, judge_scaler, over_runs
 from .runs import Run, watched
 
 
@@ -30,8 +28,6 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
 
 
 def _two_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    """Return what makes two steps and says what came of each; a judge looks at how they are made."""
-
     def run_case(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> list[dict[str, Any]]:
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
@@ -39,7 +35,7 @@ def _two_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable
         run = Run(use_scaler=dtype is torch.float16, interval=2)
         steps = []
         for _ in range(2):
-            with watched(run) if judge else nullcontext():
+            with watched(run, judge):
                 step(run.model, batches, run.loss_fn, run.optimizer, run.scaler, dtype)
             if judge:
                 judge_precision(run, dtype, judge)
@@ -57,15 +53,17 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
         judge.no(seen=seen, expected=f"at most {max(sizes)} at a time")
     if run.log.count("update") > 1:
         judge.no("updates", seen=f"{run.log.count('update')} updates", expected="one update")
-    passes = [what for what in run.log if what in ("forward", "backward")]
+    passes = [call for call in run.log if call in ("forward", "backward")]
     if ("forward", "forward") in pairwise(passes):
         judge.no(seen=", ".join(passes), expected="a backward pass after each forward pass")
     if "held" in run.log:
-        judge.no(
-            "graph-kept",
-            seen="the activations of the micro-batch before, at a forward pass",
-            expected="memory that backward() has freed",
-        )
+        seen = "the activations of the micro-batch before, at a forward pass"
+        judge.no("graph-kept", seen=seen, expected="memory that backward() has freed")
+
+
+def _situation(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> str:
+    words = f"{dtype}, micro-batches of {', '.join(map(str, sizes))}"
+    return f"{words}, one of which overflows" if overflow else words
 
 
 _ZERO, _BACKWARD = "optimizer.zero_grad()", "scaler.scale(loss).backward()"
@@ -73,32 +71,18 @@ _SHARE = " * len(y) / count"
 TWINS = twins_of(
     accumulate,
     {
-        "by-batches": ({_SHARE: " / len(batches)"}, {_SHARE: " / count"}),
+        "by-batches": {_SHARE: " / len(batches)"},
         "not-divided": {_SHARE: " * len(y)"},
         "last-only": {_ZERO: "", _BACKWARD: f"{_ZERO}\n{_BACKWARD}"},
     },
 )
-_FORM = OverCases(
-    _two_steps(accumulate),
-    (
-        (torch.bfloat16, (4, 2, 5), False),
-        (torch.float16, (6, 1, 3), False),
-        (torch.float16, (5,), False),
-        (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
-    ),
-    {name: tuple(map(_two_steps, several(twin))) for name, twin in TWINS.items()},
-    read=lambda judge, got: got,
-    alike=same_steps,
-    situation=lambda dtype, sizes, overflow: (
-        f"{dtype}, micro-batches of {', '.join(map(str, sizes))}{', one of which overflows' * overflow}"
-    ),
-    shown=last_step,
+_CASES = (
+    (torch.bfloat16, (4, 2, 5), False),
+    (torch.float16, (6, 1, 3), False),
+    (torch.float16, (5,), False),
+    (torch.float16, (4, 2, 3), True),  # one micro-batch overflows: no step for any of them
 )
-
-
-@one_thread()
-def _check_accumulate(answer: Callable[..., Any], judge: Judge) -> None:
-    _FORM(_two_steps(answer, judge), judge)
+_check_accumulate = over_runs(_two_steps, accumulate, _CASES, TWINS, _situation)
 
 
 EXERCISE = Exercise(

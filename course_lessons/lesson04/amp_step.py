@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases
 
-from ..shared.checking import made_batches, one_thread
-from .checking import PRECISION, REFUSED, judge_precision, judge_scaler, last_step, same_steps
+from ..shared.checking import made_batches
+from .checking import PRECISION, REFUSED, judge_precision, judge_scaler, over_runs
 from .runs import Run, watched
 
 
@@ -26,16 +24,14 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    """Return what makes five steps and says what came of each; a judge looks at how they are made."""
-
+def _five_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
     def run_case(dtype: torch.dtype) -> list[dict[str, Any]]:
         run = Run(use_scaler=dtype is torch.float16)
         steps = []
         for number, (x, y) in enumerate(made_batches((4, 5, 3, 4, 4))):
             if number == 2 and dtype is torch.float16:
                 x = x * 1e6  # float16 overflows: this step is to be left out
-            with watched(run) if judge else nullcontext():
+            with watched(run, judge):
                 got = step(run.model, x, y, run.loss_fn, run.optimizer, run.scaler, dtype)
             if judge:
                 judge_precision(run, dtype, judge)
@@ -55,19 +51,7 @@ def _steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[...
     return run_case
 
 
-_FORM = OverCases(
-    _steps(amp_step),
-    ((torch.bfloat16,), (torch.float16,)),
-    {},
-    read=lambda judge, got: got,
-    alike=same_steps,
-    shown=last_step,
-)
-
-
-@one_thread()
-def _check_amp_step(answer: Callable[..., Any], judge: Judge) -> None:
-    _FORM(_steps(answer, judge), judge)
+_check_amp_step = over_runs(_five_steps, amp_step, ((torch.bfloat16,), (torch.float16,)), {})
 
 
 EXERCISE = Exercise(

@@ -1,33 +1,57 @@
-"""What the checks of this lesson say of a run."""
+"""Shared by the checks of this lesson: they judge how a run was made, and compare what came of it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from course_utils.exercises import Judge
+from course_utils.exercises.forms import OverCases, several
 
+from ..shared.checking import one_thread
 from .runs import Run
+
+
+def over_runs(
+    run_with: Callable[..., Callable[..., Any]],
+    reference: Callable[..., Any],
+    cases: Sequence[tuple[Any, ...]],
+    twins: Mapping[str, Any],
+    situation: Callable[..., str] | None = None,
+) -> Callable[[Any, Judge], None]:
+    """Return a check that compares runs, step by step.
+
+    ``run_with(step, judge)`` returns what runs a case with a learner's step and returns what each step did
+    (``Run.step_made``); with a judge, it also judges how the steps were made.
+    """
+    check = OverCases(
+        run_with(reference),
+        cases,
+        {name: tuple(map(run_with, several(twin))) for name, twin in twins.items()},
+        read=lambda judge, got: got,
+        alike=_same_steps,
+        situation=situation,
+        shown=_last_step,
+    )
+    return one_thread()(lambda answer, judge: check(run_with(answer, judge), judge))
 
 
 def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
     """Refuse a run that did not compute in the asked dtype, with float32 weights."""
-    others = (run.held | {p.dtype for p in run.model.parameters()}) - {torch.float32}
+    others = (run.weight_dtypes | {p.dtype for p in run.model.parameters()}) - {torch.float32}
     if others:
         judge.no("half-model", seen=f"weights in {others.pop()}", expected="float32")
-    others = [name for name in run.asked if name != "cpu"]
-    if others or (run.asked and not run.looked):
-        judge.no(
-            "named-device",
-            seen=f"autocast for {(others or run.asked)[0]!r}, and no look at where the data is",
-            expected="autocast for the device of the data",
-        )
-    if not run.outputs or set(run.outputs) != {dtype}:
-        found = ", ".join(sorted({str(d) for d in run.outputs})) or "nothing"
-        judge.no(seen=f"{found} out of the linear layers", expected=str(dtype))
+    others = [name for name in run.autocast_for if name != "cpu"]
+    if others or (run.autocast_for and not run.device_read):
+        name = (others or run.autocast_for)[0]
+        seen = f"autocast for {name!r}, and no look at where the data is"
+        judge.no("named-device", seen=seen, expected="autocast for the device of the data")
+    if run.outputs != {dtype}:
+        dtypes = ", ".join(sorted(map(str, run.outputs))) or "nothing"
+        judge.no(seen=f"{dtypes} out of the linear layers", expected=str(dtype))
     if run.low_loss:
         judge.no(seen="the loss outside autocast", expected="inside")
     if "backward" in run.inside:
@@ -41,20 +65,19 @@ def judge_scaler(run: Run, judge: Judge) -> None:
     if run.log.count("made step") > 1:
         judge.no(seen=f"{run.log.count('made step')} steps", expected="one step")
     if run.scaler.is_enabled() and "bare step" in run.log:
-        looked = "unscale" in run.log or "get_scale" in run.log
         used = not {"scale", "unscale", "step", "update"}.isdisjoint(run.log)
-        if (
-            not looked or "step" in run.log or "blind step" in run.log
-        ):  # else it looks, and steps by hand
-            told = "wrong-value" if used else "no-scaler"
-            told = "steps-anyway" if looked and "blind step" in run.log else told
-            judge.no(told, seen="optimizer.step() by itself", expected="by the scaler")
+        looked = "unscale" in run.log or "get_scale" in run.log
+        # An answer may unscale, look for overflows and step by hand.
+        if not looked or "step" in run.log or "blind step" in run.log:
+            diagnosis = "wrong-value" if used else "no-scaler"
+            diagnosis = "steps-anyway" if looked and "blind step" in run.log else diagnosis
+            judge.no(diagnosis, seen="optimizer.step() by itself", expected="by the scaler")
     if run.scaler.refusal:
         judge.no(seen=run.scaler.refusal, expected="calls in their order")
 
 
-def same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether two runs went the same way, step by step, but for 16-bit rounding; infinite results don't count."""
+def _same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether two runs are the same, step by step, but for 16-bit rounding; infinite results don't count."""
     return all(
         got["scale"] == right["scale"]
         and float((got["moved"] - right["moved"]).abs().max())
@@ -67,8 +90,7 @@ def same_steps(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -
     )
 
 
-def last_step(steps: Sequence[Mapping[str, Any]]) -> str:
-    """Write where a run stands after its last step."""
+def _last_step(steps: Sequence[Mapping[str, Any]]) -> str:
     last = steps[-1]
     back = f", {last['back']:.5g} returned" if last["back"] else ""
     number = f"after step {len(steps)}" if len(steps) > 1 else "after the step"

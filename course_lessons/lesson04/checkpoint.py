@@ -14,7 +14,7 @@ from torch import nn
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.values import nearly
 
-from ..shared.checking import Batches, made_batches, one_thread, through_file
+from ..shared.checking import made_batches, one_thread, through_file
 from .runs import Run
 
 
@@ -26,31 +26,33 @@ def checkpoint(model, optimizer, scaler):
     }
 
 
-def _train(run: Run, batches: Batches, overflow: int | None) -> None:
-    """Train on batches, of which one may overflow."""
-    for number, (x, y) in enumerate(batches):
-        loss = run.loss_fn(run.model(x), y) * (math.inf if number == overflow else 1.0)
+def _trained(use_scaler: bool) -> Run:
+    """Return a run with running statistics, momentum, and a scaler that has met an overflow."""
+    run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
+    for number, (x, y) in enumerate(made_batches((4,) * 4)):
+        loss = run.loss_fn(run.model(x), y) * (math.inf if use_scaler and number == 1 else 1.0)
         run.optimizer.zero_grad()
         run.scaler.scale(loss).backward()
         run.scaler.step(run.optimizer)
         run.scaler.update()
+    return run
 
 
 @one_thread()
 def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
-    for use_scaler, before in ((True, 4), (False, 2)):
-        batches = made_batches((4,) * before)
-        run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
-        _train(run, batches, overflow=1 if use_scaler else None)
-        parts = {name: getattr(run, name).state_dict() for name in ("model", "optimizer", "scaler")}
-        right = copy.deepcopy(parts)
-        got = answer(run.model, run.optimizer, run.scaler)
-        state = judge.is_a(got, dict, "a dict with the keys of the task")
-        missing = [key for key in right if key not in state]
-        if missing:
-            told = "no-scaler" if use_scaler and missing == ["scaler"] else "wrong-value"
+    for use_scaler in (True, False):
+        run = _trained(use_scaler)
+        right = copy.deepcopy(checkpoint(run.model, run.optimizer, run.scaler))
+        state = answer(run.model, run.optimizer, run.scaler)
+        judge.is_a(state, dict, "a dict with the keys of the task")
+        if missing := [key for key in right if key not in state]:
+            diagnosis = "no-scaler" if use_scaler and missing == ["scaler"] else "wrong-value"
             seen = f"the keys {', '.join(map(str, state)) or '(none)'}"
-            judge.no(told, seen=seen, expected=", ".join(right))
+            judge.no(diagnosis, seen=seen, expected=", ".join(right))
+        try:
+            through_file(state)
+        except (pickle.PickleError, AttributeError, TypeError, RuntimeError) as error:
+            judge.no("not-plain", seen=str(error).splitlines()[0], expected="plain state")
         for name, whole in right.items():
             _judge_part(name, state[name], whole, judge)
         if not run.model.training:
@@ -58,37 +60,28 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
         for name, whole in right.items():
             if not nearly(0, 0)(getattr(run, name).state_dict(), whole):
                 judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
-        try:
-            through_file(state)
-        except (pickle.UnpicklingError, AttributeError, TypeError, RuntimeError) as error:
-            judge.no("not-plain", seen=str(error).splitlines()[0], expected="plain state")
 
 
 def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> None:
     """Refuse a part that cannot be loaded as its ``state_dict`` can, or holds other values."""
-    if isinstance(part, (nn.Module, torch.optim.Optimizer, torch.amp.GradScaler)):
-        judge.no("not-plain", seen=f"the whole {name}", expected="its state")
-    if name == "scaler" and not whole and part != whole:
-        judge.no(seen=repr(part), expected="{}")
-    number = isinstance(part, (int, float, torch.Tensor))
-    if name == "scaler" and (number or (isinstance(part, dict) and set(part) == {"scale"})):
-        judge.no("scale-only", seen=repr(part), expected=repr(whole))
+    if name == "scaler":
+        if not whole and part != whole:
+            judge.no(seen=repr(part), expected="{}")
+        is_number = isinstance(part, (int, float, torch.Tensor))
+        if is_number or (isinstance(part, dict) and set(part) == {"scale"}):
+            judge.no("scale-only", seen=repr(part), expected=repr(whole))
     if not isinstance(part, dict):
         judge.no(seen=f"a {type(part).__name__}", expected=f"the {name}'s state_dict()")
-    missing = [str(key) for key in whole if key not in part]
-    if missing:
+    if missing := [str(key) for key in whole if key not in part]:
         buffers = name == "model" and all("running" in key or "num" in key for key in missing)
-        told = "buffers" if buffers else "wrong-value"
-        judge.no(told, seen=f"nothing for {', '.join(missing)}", expected="all of it")
+        diagnosis = "buffers" if buffers else "wrong-value"
+        judge.no(diagnosis, seen=f"nothing for {', '.join(missing)}", expected="all of it")
     if name == "optimizer" and not part["state"]:
         judge.no("no-moments", seen="no state of any parameter", expected="the momentum of each")
     part = {key: part[key] for key in whole}
     if name == "model":
-        dtypes, right = (
-            {key: str(getattr(value, "dtype", type(value))) for key, value in of.items()}
-            for of in (part, whole)
-        )
-        judge.expect("dtypes", dtypes, right)
+        dtypes = [[str(getattr(v, "dtype", type(v))) for v in d.values()] for d in (part, whole)]
+        judge.expect("dtypes", *dtypes)
     judge.expect(f"the {name}'s state", part, whole, alike=nearly(0, 0))
 
 

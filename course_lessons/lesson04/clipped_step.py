@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -12,10 +11,9 @@ from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
-from course_utils.exercises.forms import OverCases, several
 
-from ..shared.checking import made_batches, one_thread
-from .checking import REFUSED, judge_scaler, last_step, same_steps
+from ..shared.checking import made_batches
+from .checking import REFUSED, judge_scaler, over_runs
 from .runs import Run, watched
 
 
@@ -30,13 +28,12 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
 
 
 def _one_step(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    """Return what makes a step and says what came of it; a judge looks at how it is made."""
     (x, y), *_ = made_batches((8,))
 
     def run_case(use_scaler: bool, max_norm: float, factor: float) -> list[dict[str, Any]]:
         run = Run(use_scaler=use_scaler, interval=1)  # each good step doubles the scale
         loss = F.cross_entropy(run.model(x), y) * factor
-        with watched(run) if judge else nullcontext():
+        with watched(run, judge):
             norm = step(loss, run.model, run.optimizer, run.scaler, max_norm)
         if judge:
             judge_scaler(run, judge)
@@ -46,6 +43,11 @@ def _one_step(step: Callable[..., Any], judge: Judge | None = None) -> Callable[
         return [run.step_made(float(norm))]
 
     return run_case
+
+
+def _situation(use_scaler: bool, max_norm: float, factor: float) -> str:
+    words = f"max_norm={max_norm:g}, a loss times {factor:g}"
+    return words if use_scaler else f"{words}, a disabled scaler"
 
 
 _UNSCALE, _RETURN = "scaler.unscale_(optimizer)", "return norm"
@@ -62,29 +64,15 @@ TWINS = twins_of(
         "norm-after": ({_RETURN: f"return {_NORM}"}, {_RETURN: "return min(norm, max_norm)"}),
     },
 )
-_FORM = OverCases(
-    _one_step(clipped_step),
-    (
-        (True, 10.0, 1.0),  # only scaled gradients are above the limit
-        (True, 0.1, 1.0),
-        (True, 1e4, 1.0),
-        (True, 0.1, math.inf),  # the gradients overflow: this step is to be left out
-        (True, 2.0, 30.0),
-        (False, 0.1, 1.0),
-    ),
-    {name: tuple(map(_one_step, several(twin))) for name, twin in TWINS.items()},
-    read=lambda judge, got: got,
-    alike=same_steps,
-    situation=lambda use_scaler, max_norm, factor: (
-        f"max_norm={max_norm:g}, a loss times {factor:g}{', a disabled scaler' * (not use_scaler)}"
-    ),
-    shown=last_step,
+_CASES = (
+    (True, 10.0, 1.0),  # only scaled gradients are above the limit
+    (True, 0.1, 1.0),
+    (True, 1e4, 1.0),
+    (True, 0.1, math.inf),  # the gradients overflow: this step is to be left out
+    (True, 2.0, 30.0),
+    (False, 0.1, 1.0),
 )
-
-
-@one_thread()
-def _check_clipped_step(answer: Callable[..., Any], judge: Judge) -> None:
-    _FORM(_one_step(answer, judge), judge)
+_check_clipped_step = over_runs(_one_step, clipped_step, _CASES, TWINS, _situation)
 
 
 EXERCISE = Exercise(

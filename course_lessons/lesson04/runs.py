@@ -16,21 +16,27 @@ from torch.nn import functional as F
 from ..shared.checking import Alive, Calls
 
 
-def _noting(method: str) -> Callable[..., Any]:
-    """Return a scaler's method that notes that it was called, and does what it does."""
-    made = getattr(torch.amp.GradScaler, method)
+def _logged(name: str) -> Callable[..., Any]:
+    """Return a scaler's method that logs calls of the answer, and keeps the message of a refused one."""
+    method = getattr(torch.amp.GradScaler, name)
 
-    def noting(self: _Scaler, *args: Any, **kwargs: Any) -> Any:
-        with self._noted(method.rstrip("_")):
-            return made(self, *args, **kwargs)
+    def call(self: _Scaler, *args: Any, **kwargs: Any) -> Any:
+        if not self.busy:
+            self.log.append(name.rstrip("_"))
+        try:
+            with self.by_itself():
+                return method(self, *args, **kwargs)
+        except AssertionError as error:
+            self.refusal = str(error)
+            return None
 
-    return noting
+    return call
 
 
 class _Scaler(torch.amp.GradScaler):
-    """A scaler for the CPU that notes what is asked of it.
+    """A scaler for the CPU that logs the calls of its methods.
 
-    Where calls come in an order that it refuses, ``refusal`` keeps its sentence and the run goes on, so
+    Where calls come in an order that it refuses, ``refusal`` keeps its message and the run goes on, so
     that the check can say which call was left out.
     """
 
@@ -42,41 +48,30 @@ class _Scaler(torch.amp.GradScaler):
 
     @contextmanager
     def by_itself(self) -> Iterator[None]:
-        """Let what happens here not count as the answer's."""
+        """Don't log what is called within: the scaler's own calls, or the check's."""
         outer, self.busy = self.busy, True
         try:
             yield
         finally:
             self.busy = outer
 
-    @contextmanager
-    def _noted(self, call: str) -> Iterator[None]:
-        """Note a call that the answer makes, and keep the sentence where it is refused."""
-        if not self.busy:
-            self.log.append(call)
-        try:
-            with self.by_itself():
-                yield
-        except AssertionError as error:
-            self.refusal = str(error)
-
-    scale = _noting("scale")
-    unscale_ = _noting("unscale_")
-    step = _noting("step")
-    get_scale = _noting("get_scale")
-    update = _noting("update")
+    scale = _logged("scale")
+    unscale_ = _logged("unscale_")
+    step = _logged("step")
+    get_scale = _logged("get_scale")
+    update = _logged("update")
 
 
 class Run:
-    """A small classifier (6 features, 3 classes), its optimizer and its scaler; notes what happens.
+    """A small classifier (6 features, 3 classes), its optimizer and its scaler; records what happens.
 
     Attributes
     ----------
     log
-        ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``, ``"step"``,
-        ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's), ``"blind step"``
-        (such a one with gradients that overflowed), ``"update"`` and ``"held"`` (a graph from before is
-        whole at a forward pass), in their order.
+        In their order ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
+        ``"step"``, ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's),
+        ``"blind step"`` (a bare one with gradients that overflowed), ``"update"`` and ``"held"`` (a graph from
+        before is whole at a forward pass).
     waits
         The calls by which the answer waited for the device.
     outputs
@@ -85,14 +80,16 @@ class Run:
         How many rows went through the model at a time.
     inside
         Which of ``"loss"`` and ``"backward"`` ran under autocast.
-    held
+    low_loss
+        Whether the loss was computed in 16 bits outside autocast.
+    weight_dtypes
         The dtypes of the weights at each forward pass.
-    asked
-        For which devices autocast was asked.
+    autocast_for
+        The device types that autocast was asked for.
     own_scalers
         How many scalers the answer made.
-    looked
-        Whether the answer asked a tensor where it is.
+    device_read
+        Whether the answer read a tensor's device.
     """
 
     def __init__(
@@ -111,21 +108,21 @@ class Run:
         self.scaler = _Scaler(
             self.log, init_scale=scale, growth_interval=interval, enabled=use_scaler
         )
-        self.outputs: list[torch.dtype] = []
+        self.outputs: set[torch.dtype] = set()
         self.sizes: list[int] = []
         self.inside: set[str] = set()
         self.low_loss = False
-        self.held: set[torch.dtype] = set()
-        self.asked: list[str] = []
+        self.weight_dtypes: set[torch.dtype] = set()
+        self.autocast_for: list[str] = []
         self.own_scalers = 0
-        self.looked = False
+        self.device_read = False
         self.hidden = Alive()
         self.start = _weights(self.model)
         for parameter in self.model.parameters():  # left over from an earlier step
             parameter.grad = torch.full_like(parameter, 0.5)
         self.model.register_forward_pre_hook(self._forward)
         for layer in (self.model[0], self.model[2]):
-            layer.register_forward_hook(lambda *args: self.outputs.append(args[2].dtype))
+            layer.register_forward_hook(lambda *args: self.outputs.add(args[2].dtype))
         self.model[1].register_forward_hook(lambda *args: self.hidden.add(args[2]))
         self.model[0].weight.register_hook(self._backward)
         self.optimizer.register_step_pre_hook(self._step)
@@ -145,7 +142,7 @@ class Run:
     def _forward(self, _: nn.Module, args: Any) -> None:
         self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
         self.sizes.append(len(args[0]))
-        self.held |= {p.dtype for p in self.model.parameters()}
+        self.weight_dtypes |= {p.dtype for p in self.model.parameters()}
 
     def _backward(self, _: torch.Tensor) -> None:
         self._note("backward")
@@ -171,44 +168,36 @@ def _weights(model: nn.Module) -> torch.Tensor:
 
 _READS = ("item", "tolist", "numpy", "cpu", "is_nonzero")
 _READS += ("__array__", "__bool__", "__float__", "__index__", "__int__")
-
-
-_PLACES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
-
-
-def _note_waits(run: Run) -> Calls:
-    """Note whether the answer asks where a tensor is; and where it reads a tensor's value, or moves a single number
-    to the CPU by name.
-
-    A move to a device that is no text is none: the data may have told it. What the checker reads, to see
-    whether the answer changed what it was given, does not count.
-    """
-
-    def note(name: str, args: Any, kwargs: Any) -> None:
-        waits = name in _READS
-        if name == "to" and args[0].dim() == 0:
-            waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
-        module = sys._getframe(2).f_globals.get("__name__", "")  # behind __torch_function__
-        own = not module.startswith("course_utils.exercises")
-        if own and name in _PLACES and not module.startswith("torch"):
-            run.looked = True
-        if waits and own and not run.scaler.busy:
-            run.waits.append(name.strip("_"))
-
-    return Calls(note)
+_DEVICES = ("device", "get_device", "is_cuda", "is_cpu", "is_mps", "is_xpu")
 
 
 @contextmanager
-def watched(run: Run) -> Iterator[None]:
-    """Note what an answer asks for; warnings are not shown, the diagnoses say more."""
+def watched(run: Run, judge: object) -> Iterator[None]:
+    """Record what an answer calls, without warnings; without a judge, record nothing."""
+    if not judge:
+        yield
+        return
     run.log.clear()
     run.waits.clear()
-    run.asked.clear()
-    run.looked = False
+    run.autocast_for.clear()
+    run.device_read = False
     autocast, scaler = torch.autocast.__init__, torch.amp.GradScaler.__init__
 
+    def note_call(name: str, args: Any, kwargs: Any) -> None:
+        """Record reads of a value, and moves of a single number to the CPU by its name."""
+        waits = name in _READS
+        if name == "to" and args[0].dim() == 0:  # to another tensor's device is no wait
+            waits = isinstance(kwargs.get("device", args[1] if len(args) > 1 else None), str)
+        module = sys._getframe(2).f_globals.get("__name__", "")  # behind __torch_function__
+        if module.startswith("course_utils.exercises"):  # compares what the answer was given
+            return
+        if name in _DEVICES and not module.startswith("torch"):
+            run.device_read = True
+        if waits and not run.scaler.busy:
+            run.waits.append(name.strip("_"))
+
     def note_device(self: Any, device_type: str, *args: Any, **kwargs: Any) -> None:
-        run.asked.append(device_type)
+        run.autocast_for.append(device_type)
         autocast(self, device_type, *args, **kwargs)
 
     def note_scaler(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -224,7 +213,7 @@ def watched(run: Run) -> Iterator[None]:
         mock.patch.object(torch.cuda, "synchronize", note_wait),
         mock.patch.object(torch.autocast, "__init__", note_device),
         mock.patch.object(torch.amp.GradScaler, "__init__", note_scaler),
-        _note_waits(run),
+        Calls(note_call),
     ):
         warnings.simplefilter("ignore")
         yield

@@ -6,22 +6,14 @@ import torch
 from torch.nn import functional as F
 
 from course_lessons.lesson03.mean_loss import _TWINS, mean_loss
-from course_lessons.shared.edited import edited
-from course_utils.exercises.forms import several
 
 
 def _after(disturbance):
     return {"was_training = model.training": f"{disturbance}\nwas_training = model.training"}
 
 
-def _evaluating(twin):
-    """A twin, in eval mode and without a graph."""
-
-    def answer(model, batches):
-        with torch.inference_mode():
-            return twin(copy.deepcopy(model).eval(), batches)
-
-    return answer
+def _of_a_copy(model, batches):
+    return mean_loss(copy.deepcopy(model), batches)
 
 
 def _mode_by_mode(model, batches):
@@ -35,7 +27,7 @@ def _mode_by_mode(model, batches):
 
 
 WRONG = {
-    **{name: tuple(map(_evaluating, several(twin))) for name, twin in _TWINS.items()},
+    **_TWINS,
     "train-mode": {"model.eval()": ""},
     "builds-graph": {"torch.inference_mode()": "torch.enable_grad()"},
     "mode-left": {"model.train(was_training)": ""},
@@ -45,6 +37,6 @@ WRONG = {
     ),
 }
 RIGHT = {
-    "a copy": _evaluating(edited(mean_loss, {"model.eval()": ""})),
+    "a copy": _of_a_copy,
     "mode by mode": _mode_by_mode,
 }

@@ -1,0 +1,48 @@
+"""Count how often a program reads values out of tensors: on a GPU each read waits for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+import simgpu
+from course_lessons.shared.checking import Calls, tensors_in
+
+_READS = {"item", "tolist", "numpy", "cpu", "__float__", "__int__", "__bool__", "__index__"}
+_READS |= {"__array__", "__format__", "__repr__", "__contains__"}
+_CONVERSIONS = {"tensor", "as_tensor", "asarray", "new_tensor"}
+
+
+def _reads_of_call(name: str, args: Any, kwargs: Any) -> int:
+    """Return how many values a call reads; a conversion reads each tensor in a list by itself."""
+    if name in _CONVERSIONS:
+        lists = [v for v in (*args, *kwargs.values()) if isinstance(v, (list, tuple))]
+        return len(tensors_in(lists))
+    return name in _READS
+
+
+@contextmanager
+def count_reads(
+    device: torch.device,
+) -> Iterator[tuple[Callable[[], int], Callable[[], bool]]]:
+    """Count reads: on the simulated device by what waits or is copied, on the CPU by the calls.
+
+    Yields a function that returns the number of reads so far, and one that returns whether a copy went to
+    the host without waiting.
+    """
+    if device.type == "cpu":
+        counts: list[int] = []
+        with Calls(lambda *call: counts.append(_reads_of_call(*call))):
+            yield lambda: sum(counts), lambda: False
+        return
+    with simgpu.count() as counted:
+
+        def reads() -> int:  # a wait for a copy to the device reads nothing
+            sent = [c for c in counted.copies if c.code == "h2d"]
+            waits = sum(not (c.pinned and c.non_blocking) for c in sent)
+            return max(counted.synchronizations - waits, counted.copies_to_host)
+
+        yield reads, lambda: any(c.code == "d2h" and c.non_blocking for c in counted.copies)
