@@ -57,12 +57,12 @@ def _snapshot(model: nn.Sequential) -> list[tuple[str, str, Any]]:
         ("wrong-value", "training, of each layer", [part.training for part in model.modules()]),
         ("wrong-value", "weights and statistics", copy.deepcopy(model.state_dict())),
         ("gradients-off", "torch.is_grad_enabled()", torch.is_grad_enabled()),
-        ("wrong-value", "requires_grad of the last layer", head.weight.requires_grad),
         (
             "gradients-off",
-            "requires_grad of the others",
+            "requires_grad of all but the last layer",
             [p.requires_grad for part in body for p in part.parameters()],
         ),
+        ("wrong-value", "requires_grad of the last layer", head.weight.requires_grad),
         ("wrong-value", "gradients", copy.deepcopy([p.grad for p in body[0].parameters()])),
     ]
 

@@ -30,7 +30,6 @@ _MACHINES = (  # name, device, units for bfloat16, for TF32, capability
     ("a CPU without 16-bit units", "cpu", False, False, ""),
     ("Apple M1 GPU", "mps", False, False, ""),
     ("NVIDIA B200", "cuda:1", True, True, "10.0"),
-    ("Intel Arc", "xpu", True, True, ""),
     ("AMD MI250", "cuda", True, False, ""),
     ("an older Intel GPU", "xpu", False, False, ""),
     ("another accelerator", "hpu", False, True, ""),
@@ -51,41 +50,41 @@ def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
     return got[0], bool(scaler)
 
 
-def _said(got: tuple[torch.dtype, bool], right: tuple[torch.dtype, bool], can: Abilities) -> str:
-    """Say which rule of the task is broken for this device."""
-    dtype, scaler = got
-    if dtype is right[0]:
-        no_need = "scaler-with-bf16" if dtype is torch.bfloat16 else "scaler-with-float32"
-        return no_need if scaler else "no-scaler"
-    if can.bf16:
-        return "bf16-missed"
-    if dtype is torch.bfloat16:
+def _diagnose(got: Any, right: Any, can: Abilities) -> str:
+    """Return which rule of the task is broken for this device."""
+    dtype = got[0]
+    if dtype is right[0] is torch.bfloat16:
+        return "scaler-with-bf16"
+    if dtype is right[0] is torch.float16:
+        return "no-scaler"
+    if not can.bf16 and dtype is torch.bfloat16:
         return "no-units"
-    if dtype not in (torch.float16, torch.float32):
-        return "other-format"
-    return "cpu-float16" if can.device.type == "cpu" else "accelerator-float32"
+    on_cpu = can.device.type == "cpu" and not can.bf16
+    return "cpu-float16" if on_cpu and dtype is torch.float16 else "wrong-value"
+
+
+_VALUES = OverCases(
+    choose_precision,
+    _CASES,
+    {},
+    read=_read,
+    alike=operator.eq,
+    otherwise=_diagnose,
+    situation=lambda can: f"{can.name} ({can.device}, bf16={can.bf16})",
+)
 
 
 def _check_choose_precision(answer: Callable[..., Any], judge: Judge) -> None:
-    here: list[str] = []
+    calls: list[str] = []
 
-    def asked(name: str) -> Any:
-        return mock.patch.object(torch.cuda, name, lambda *_, **__: here.append(name) or True)
+    def record(name: str) -> Any:
+        return mock.patch.object(torch.cuda, name, lambda *_, **__: calls.append(name) or True)
 
-    check = OverCases(
-        choose_precision,
-        _CASES,
-        {},
-        read=_read,
-        alike=operator.eq,
-        otherwise=_said,
-        situation=lambda can: f"{can.name} ({can.device}, bf16={can.bf16})",
-    )
-    with asked("is_bf16_supported"), asked("is_available"), asked("get_device_capability"):
+    with record("is_bf16_supported"), record("is_available"), record("get_device_capability"):
         answer(_CASES[0][0])
-        if here:
-            judge.no("asks-the-machine", seen=f"torch.cuda.{here[0]}()", expected="only `can`")
-        check(answer, judge)
+        if calls:
+            judge.no("asks-the-machine", seen=f"torch.cuda.{calls[0]}()", expected="only `can`")
+        _VALUES(answer, judge)
 
 
 EXERCISE = Exercise(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import operator
 import random
-from collections.abc import Mapping
 from typing import Any
 
-from course_lessons.shared.edited import edited
+from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
 from course_utils.exercises.forms import OverCases
 
@@ -31,11 +30,8 @@ def _cases() -> list[tuple[list[bool], float, int]]:
             (".....", 8.0, 2),
             ("x.xx", 1024.0, 3),
             ("..x..x...", 64.0, 3),
-            (".........", 16.0, 3),
             (".x....x..x.....", 65536.0, 2),
-            ("..x.", 4.0, 1),
             ("xxx", 2.0, 1),
-            ("x..xx.", 2.0, 2),
             ("", 2.0, 1),
         )
     ]
@@ -47,22 +43,13 @@ def _draw(source: random.Random) -> tuple[list[bool], float, int]:
 
 
 _COUNT, _DUE = "good = 0 if overflow else good + 1", "good == growth_interval"
-_DOUBLE, _HALVE = "scale, good = scale * 2, 0", "scale = scale / 2"
-_ALL, _ON = {_COUNT: "good += not overflow"}, {_DOUBLE: "scale = scale * 2"}
-
-
-def _with(edits: Mapping[str, str], **names: Any) -> Any:
-    return edited(follow_scale, edits, **names)
-
-
+_NO_RESTART = {"scale, good = scale * 2, 0": "scale = scale * 2"}
 _TWINS = {
-    "not-reset": (_with(_ALL), _with(_ALL | _ON)),
-    "by-number": _with({_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_ON}),
-    "grows-on": _with({_DUE: "good >= growth_interval", **_ON}),
-    "before-the-step": _with(
-        {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""}
-    ),
-    "floor": _with({_HALVE: "scale = max(scale / 2, 1.0)"}),
+    "not-reset": {_COUNT: "good += not overflow"},
+    "by-number": {_COUNT: "good += 1", _DUE: "good % growth_interval == 0", **_NO_RESTART},
+    "grows-on": {_DUE: "good >= growth_interval", **_NO_RESTART},
+    "before-the-step": {_COUNT: f"scales.append(scale)\n{_COUNT}", "scales.append(scale)": ""},
+    "floor": {"scale = scale / 2": "scale = max(scale / 2, 1.0)"},
 }
 
 
@@ -102,7 +89,7 @@ for loss in [3.0, 2.5, 2.6, 2.7, 2.4]:
     check_answer=OverCases(
         follow_scale,
         _cases,
-        _TWINS,
+        twins_of(follow_scale, _TWINS),
         read=_read,
         draw=_draw,
         alike=operator.eq,

@@ -22,23 +22,19 @@ def logits_loss(logits, targets):
     return torch.nn.functional.binary_cross_entropy_with_logits(logits, targets)
 
 
-_ARGUMENTS, _TWICE = "with_logits(logits, targets)", "with_logits(logits.sigmoid(), targets"
+_CALL = "with_logits(logits, targets)"
 TWINS = twins_of(
     logits_loss,
     {
-        "sum": {_ARGUMENTS: 'with_logits(logits, targets, reduction="sum")'},
-        "sigmoid-twice": (
-            {_ARGUMENTS: f"{_TWICE})"},
-            {_ARGUMENTS: f'{_TWICE}, reduction="sum")'},
-        ),
+        "sum": {_CALL: 'with_logits(logits, targets, reduction="sum")'},
+        "sigmoid-twice": {_CALL: "with_logits(logits.sigmoid(), targets)"},
     },
 )
-
-
-def _cases() -> list[tuple[torch.Tensor, torch.Tensor]]:
-    mild = torch.tensor([0.5, -1.25, 2.0, 0.75]), torch.tensor([1.0, 0.0, 0.25, 1.0])
-    table = torch.tensor([[3.0, -2.0], [0.5, 8.0], [-6.0, 1.0]]), torch.eye(3)[:, :2]
-    return [mild, table, (torch.tensor([[1.5]]), torch.tensor([[0.7]]))]
+_CASES = (
+    (torch.tensor([0.5, -1.25, 2.0, 0.75]), torch.tensor([1.0, 0.0, 0.25, 1.0])),
+    (torch.tensor([[3.0, -2.0], [0.5, 8.0], [-6.0, 1.0]]), torch.eye(3)[:, :2]),
+    (torch.tensor([[1.5]]), torch.tensor([[0.7]])),
+)
 
 
 def _draw(source: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
@@ -48,7 +44,7 @@ def _draw(source: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor(values), torch.tensor(chances)
 
 
-def _said(logits: torch.Tensor, targets: torch.Tensor) -> str:
+def _situation(logits: torch.Tensor, targets: torch.Tensor) -> str:
     return f"the logits {listed(logits)}, targets {listed(targets)}"
 
 
@@ -59,37 +55,41 @@ def _read(judge: Judge, got: Any) -> float:
     return got.item()
 
 
+_VALUES = OverCases(
+    logits_loss,
+    lambda: [(logits.clone(), targets.clone()) for logits, targets in _CASES],
+    TWINS,
+    read=_read,
+    draw=_draw,
+    alike=nearly(2e-5, 1e-6),
+    situation=_situation,
+    shown=lambda value: f"{value:.6g}",
+)
+
+
 def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
     def under_autocast_too(logits: torch.Tensor, targets: torch.Tensor) -> Any:
-        called: list[str] = []
+        calls: list[str] = []
 
         def note(name: str, *_: Any) -> None:
             if torch.is_autocast_enabled("cpu"):
-                called.append(name)
+                calls.append(name)
 
         with torch.autocast("cpu", dtype=torch.float16), Calls(note):
             answer(logits, targets)
-        if "binary_cross_entropy" in called:  # which CUDA refuses there
+        if "binary_cross_entropy" in calls:  # which CUDA refuses there
             judge.no("refused", seen="binary_cross_entropy under autocast", expected="not that one")
         return answer(logits, targets)
 
-    OverCases(
-        logits_loss,
-        _cases,
-        TWINS,
-        read=_read,
-        draw=_draw,
-        alike=nearly(2e-5, 1e-6),
-        situation=_said,
-        shown=lambda value: f"{value:.6g}",
-    )(under_autocast_too, judge)
+    _VALUES(under_autocast_too, judge)
     _judge_large(answer, judge)
 
 
 def _judge_large(answer: Callable[..., Any], judge: Judge) -> None:
-    """Refuse a loss that is not the formula's for large logits, with and without autocast; and its gradient."""
+    """Refuse a wrong loss or gradient for large logits, with and without autocast."""
     values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
     right = logits_loss(values, targets).item()
+    slope = (values.sigmoid() - targets) / len(targets)
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         low = dtype is not torch.float32
         logits = values.to(dtype, copy=True).requires_grad_()
@@ -98,15 +98,12 @@ def _judge_large(answer: Callable[..., Any], judge: Judge) -> None:
         loss = _read(judge, got)
         if not math.isclose(loss, right, rel_tol=2e-2 if low else 1e-5):
             diagnosis = "saturates" if loss < right else "wrong-value"
-            judge.no(
-                diagnosis if math.isfinite(loss) else "overflows",
-                seen=f"{loss:.6g} for {_said(values, targets)}",
-                expected=f"{right:.6g}",
-            )
+            diagnosis = diagnosis if math.isfinite(loss) else "overflows"
+            seen = f"{loss:.6g} for {_situation(values, targets)}"
+            judge.no(diagnosis, seen=seen, expected=f"{right:.6g}")
         if not got.requires_grad:
             judge.no(seen=repr(got), expected="a loss that can be differentiated")
         gradient = torch.autograd.grad(got, logits)[0].float()
-        slope = (values.sigmoid() - targets) / len(targets)
         if not torch.allclose(gradient, slope, atol=2e-3):
             seen = f"the gradient {listed(gradient)} for the logits {listed(logits)}"
             judge.no(seen=seen, expected=listed(slope))

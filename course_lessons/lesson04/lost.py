@@ -29,12 +29,10 @@ def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
     yield torch.tensor([0.5, 0.1, -0.3]), half  # rounded, but not lost
     yield torch.tensor([1e-6, -1e-9, 2.0, 1e-12]), half
     yield torch.tensor([0.0, 1e-9, 1.0, 0.0]), half
-    yield torch.tensor([2.0**-25, 1.01 * 2.0**-25, 2.0**-24, 1.0]), half
     yield torch.tensor(mixed), half
     yield torch.tensor(mixed), bf16
     yield double, bf16
     yield double.clone(), torch.float32
-    yield torch.tensor([1e-9]), half
     yield torch.tensor([0.0, 0.0]), half
     yield torch.zeros(2, 3), bf16
 
@@ -54,10 +52,7 @@ _TWINS = {
     "subnormals": {_GONE: "nonzero.abs() < torch.finfo(dtype).tiny"},
     "positive-only": {"gradients != 0": "gradients > 0"},
     "rounded": {_GONE: "nonzero.to(dtype) != nonzero"},
-    "infinite": (
-        {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"},
-        {_GONE: "nonzero.to(dtype).isinf()"},
-    ),
+    "infinite": {_GONE: "(nonzero.to(dtype) == 0) | nonzero.to(dtype).isinf()"},
 }
 
 
