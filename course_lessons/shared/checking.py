@@ -1,4 +1,4 @@
-"""What the checks of several lessons share."""
+"""Shared by the checks of several lessons."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def through_file(state: object) -> Any:
 
 
 class Calls(TorchFunctionMode):
-    """Within it ``note(name, args, kwargs)`` hears of each call of a function of PyTorch's before it is made."""
+    """Within it, ``note(name, args, kwargs)`` is called before each call of a PyTorch function."""
 
     def __init__(self, note: Callable[[str, Any, Any], object]) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Calls(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Tell of the call, then make it."""
+        """Note the call, then make it."""
         name = getattr(func, "__name__", "")
         if name == "__get__":  # of a property, such as a tensor's device
             name = getattr(getattr(func, "__self__", None), "__name__", "")
@@ -70,7 +70,7 @@ def how_far_off(got: Sequence[Tensor], right: Sequence[Tensor]) -> float:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread for a while: tensors this small do not pay for waking a second."""
+    """Compute on one thread: tensors this small do not pay for waking a second."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -81,7 +81,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def quick_collection() -> Iterator[None]:
-    """Let ``gc.collect()`` look only at what is made from now on, for a while: an answer may call it often."""
+    """Let ``gc.collect()`` skip all existing objects: an answer may call it often."""
     gc.freeze()
     try:
         yield
@@ -96,15 +96,15 @@ def tensors_in(value: object) -> list[Tensor]:
     return [value] if isinstance(value, Tensor) else []
 
 
-def keeps(answer: Callable[..., Any], judge: Judge, *places: int) -> Callable[..., Any]:
-    """Return the answer, refused as ``"changed-input"`` where it changes the tensors in these arguments.
+def keeps(answer: Callable[..., Any], judge: Judge, *positions: int) -> Callable[..., Any]:
+    """Return the answer, refused as ``"changed-input"`` where it changes tensors in these arguments.
 
-    For an answer that may change others. Tensors on a device are left out: to look at them would count as reads.
+    For an answer that may change others. Tensors on a device are left out: a comparison would count as reads.
     """
 
     @functools.wraps(answer)
     def call(*arguments: Any) -> Any:
-        given = tensors_in([arguments[place] for place in places])
+        given = tensors_in([arguments[position] for position in positions])
         given = [t for t in given if t.device.type == "cpu"]
         before = [t.detach().clone() for t in given]
         got = answer(*arguments)
@@ -117,7 +117,7 @@ def keeps(answer: Callable[..., Any], judge: Judge, *places: int) -> Callable[..
 
 
 class Alive:
-    """Knows the memory of which tensors is still held, and the most bytes that ever was."""
+    """Watches tensors: how many bytes of them are still allocated, and the peak."""
 
     def __init__(self) -> None:
         self.peak = 0
@@ -125,13 +125,13 @@ class Alive:
 
     def add(self, *tensors: Tensor) -> None:
         """Watch tensors from now on."""
-        # A tensor's memory may go on in another tensor: what counts is the storage.
+        # Another tensor may share the memory: what counts is the storage.
         self._seen += [(weakref.ref(t.untyped_storage()), t.nbytes) for t in tensors]
         self.peak = max(self.peak, self.bytes)
 
     @property
     def bytes(self) -> int:
-        """The bytes of those that are alive now."""
+        """The bytes that are allocated now."""
         return sum(nbytes for ref, nbytes in self._seen if ref() is not None)
 
 
@@ -145,14 +145,13 @@ def on_ranks(
 ) -> cluster.Run:
     """Run ``program(dist, answer)`` on each rank.
 
-    Ranks that wait for ever are refused as ``hang``, calls that do not fit together as ``mismatch``, or
-    as ``hang`` too.
+    A deadlock is refused as ``hang``; calls that do not match as ``mismatch``, or else as ``hang``.
     """
 
     def call(*arguments: Any) -> Any:
         try:
             return answer(*arguments)
-        except Raised as raised:  # the cluster must see what it was, and tells its own from it
+        except Raised as raised:  # the cluster tells its own errors from the learner's
             raise raised.error from None
 
     try:
@@ -164,11 +163,5 @@ def on_ranks(
         judge.no(mismatch or hang, seen=str(error), expected="the same calls on every rank")
     except (NotTried, NotYet):
         raise
-    except Exception as error:  # noqa: BLE001  (whatever it was, it is the learner's)
+    except Exception as error:  # noqa: BLE001  (it is the learner's)
         raise Raised(error) from None
-
-
-def values_of(tensor: Tensor) -> str:
-    """Write a tensor's first values."""
-    values = tensor.detach().flatten().tolist()
-    return f"[{', '.join(f'{v:.4g}' for v in values[:6])}{', …' if len(values) > 6 else ''}]"

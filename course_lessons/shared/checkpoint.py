@@ -1,4 +1,4 @@
-"""A checkpoint that is whole at every moment, and read only where it is: lesson 03 shows how, others use it."""
+"""Checkpoints that are written atomically and verified when they are read, as lesson 03 shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from course_utils.files import write
 
-_BROKEN = (
+_DAMAGE = (
     RuntimeError,
     EOFError,
     ValueError,
@@ -28,16 +28,16 @@ _SUMS = "SHA256SUMS"
 
 
 def save(folder: Path, epochs: int, **parts: Any) -> None:
-    """Save the state of each part, as lesson 03 does: beside the old file, onto the disk, then moved.
+    """Save the state of each part: to a temporary file, synced to the disk, then renamed.
 
     Parameters
     ----------
     folder
-        Gets ``last.pt``, and keeps the one before as ``previous.pt``; it is made.
+        Created if need be. Gets ``last.pt``; the one before stays as ``previous.pt``.
     epochs
         How many are done.
     parts
-        What has a ``state_dict``, by name.
+        Objects with a ``state_dict``, by name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     new, last, previous = (folder / name for name in ("last.pt.new", "last.pt", "previous.pt"))
@@ -55,18 +55,18 @@ def save(folder: Path, epochs: int, **parts: Any) -> None:
 def resume(folder: Path, **parts: Any) -> int:
     """Load the state of each part where there is a checkpoint; return how many epochs are done.
 
-    Where there are several ranks, rank 0 chooses the file for all of them: each by itself, one could take an older one.
+    With several ranks, rank 0 chooses the file for all of them: by itself, one could take an older one.
     """
     name: str | None = None
     state: dict[str, Any] = {}
     problem: str | None = None
-    several = dist.is_initialized()
-    if not several or dist.get_rank() == 0:
+    distributed = dist.is_initialized()
+    if not distributed or dist.get_rank() == 0:
         try:
             name, state = newest_whole(folder, "last.pt", "previous.pt")
         except RuntimeError as error:
             problem = str(error)
-    if several:
+    if distributed:
         chosen = [name, problem]
         dist.broadcast_object_list(chosen)  # which file it is, and not what it holds
         name, problem = chosen
@@ -77,21 +77,21 @@ def resume(folder: Path, **parts: Any) -> int:
     if state:
         for key, part in parts.items():
             part.load_state_dict(state[key])
-    if several:
+    if distributed:
         dist.barrier()  # no rank saves over a file that another still reads
     return state.get("epochs", 0)
 
 
 def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]:
-    """Read the newest checkpoint that is whole; return its name and what it holds.
+    """Read the newest checkpoint that is not damaged; return its name and content.
 
-    One that is cut short, damaged or carries code is put aside as ``NAME.damaged``, so that the next save
+    One that is cut short, damaged or carries code is renamed to ``NAME.damaged``, so that the next save
     does not push it over a good one.
 
     Parameters
     ----------
     folder
-        Where the checkpoints lie.
+        The folder of the checkpoints.
     names
         Their names, the newest first.
 
@@ -105,19 +105,19 @@ def newest_whole(folder: Path, *names: str) -> tuple[str | None, dict[str, Any]]
     RuntimeError
         Where there are some, and none can be read.
     """
-    there = [name for name in names if (folder / name).exists()]
-    for name in there:
+    existing = [name for name in names if (folder / name).exists()]
+    for name in existing:
         data = (folder / name).read_bytes()  # fails where the disk does: no damage
         try:
-            packed = zipfile.ZipFile(io.BytesIO(data))
+            archive = zipfile.ZipFile(io.BytesIO(data))
             # torch.load compares no checksum, and reads nothing where a part is marked as a folder (bit 4).
-            if packed.testzip() or any(part.external_attr & 16 for part in packed.infolist()):
+            if archive.testzip() or any(part.external_attr & 16 for part in archive.infolist()):
                 raise ValueError("a wrong bit")
             return name, torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
-        except _BROKEN:
+        except _DAMAGE:
             print(f"{name} is cut short or damaged: put aside as {name}.damaged.")
             os.replace(folder / name, folder / f"{name}.damaged")
-    if there or any(folder.glob("*.damaged")):
+    if existing or any(folder.glob("*.damaged")):
         raise RuntimeError(
             f"No checkpoint in {folder} can be read. Start again in an empty folder."
         )
@@ -135,12 +135,12 @@ def seal(folder: str | Path) -> None:
 
 
 def verify(folder: str | Path) -> None:
-    """See that each file of a sealed folder is what was saved.
+    """Compare each file of a sealed folder with its checksum.
 
     Raises
     ------
     RuntimeError
-        Where the folder was never sealed, or a file is missing or another: it names them.
+        If the folder was never sealed, or a file is missing or changed: the message names them.
     """
     try:
         lines = (Path(folder) / _SUMS).read_text(encoding="utf-8").splitlines()
@@ -148,8 +148,8 @@ def verify(folder: str | Path) -> None:
         raise RuntimeError(
             f"{folder} is not whole: it has no {_SUMS}, which is written last."
         ) from None
-    wanted, found = dict(line.partition("  ")[::-2] for line in lines), _digests(Path(folder))
-    if wrong := sorted(name for name in wanted | found if wanted.get(name) != found.get(name)):
+    wanted, actual = dict(line.partition("  ")[::-2] for line in lines), _digests(Path(folder))
+    if wrong := sorted(name for name in wanted | actual if wanted.get(name) != actual.get(name)):
         raise RuntimeError(f"{folder} is damaged: {', '.join(wrong)}. Load the one before it.")
 
 

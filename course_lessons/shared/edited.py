@@ -1,4 +1,4 @@
-"""A function with a line or two changed: a known mistake, written as what it changes."""
+"""Copies of a function with a line or two changed: known mistakes, written as edits of the reference."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
     Parameters
     ----------
     function
-        A function whose source is in a file. It stays as it is.
+        A function whose source is in a file. It is not changed.
     edits
-        For each text, the text in its place. Each must stand in the source exactly once, before any edit.
-        A text of several lines stands as in a function of its own, its first line at the margin; so does
-        what takes its place. A line of which nothing is left goes.
+        For each text its replacement. Each must occur in the source exactly once, before any edit.
+        Texts of several lines are written without the indentation of their first line. A line that an edit
+        leaves empty is dropped.
     names
-        What the new lines name and the function's module does not have.
+        Globals for the new lines that the function's module does not have.
 
     Raises
     ------
@@ -43,61 +43,61 @@ def edited(function: Callable[..., Any], edits: Mapping[str, str], **names: Any)
         source = source[:start] + new + source[stop:]
     file = f"<edited {function.__name__} {next(_number)}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-    space = {**function.__globals__, **names}
-    exec(compile(source, file, "exec"), space)
-    made = space[function.__name__]
-    made.edits = function, dict(edits), names  # tests make an answer with the faults of two
-    return made
+    namespace = {**function.__globals__, **names}
+    exec(compile(source, file, "exec"), namespace)
+    copy = namespace[function.__name__]
+    copy.edits = function, dict(edits), names  # a tool makes an answer with the faults of two
+    return copy
 
 
 def variants(
     function: Callable[..., Any], old: str, new: str = "{}", **names: Any
 ) -> Callable[..., tuple[Any, ...]]:
-    """Return what makes wrong twins of ``function``, each written as what stands there in the place of ``old``.
+    """Return a function that takes texts and returns for each a copy of ``function`` with ``old`` replaced.
 
-    Where ``new`` is given, what is written stands in the place of the braces in it.
+    The replacement is ``new`` with the text in the place of its braces.
     """
 
-    def made(*texts: str) -> tuple[Any, ...]:
+    def make(*texts: str) -> tuple[Any, ...]:
         return tuple(edited(function, {old: new.replace("{}", text)}, **names) for text in texts)
 
-    return made
+    return make
 
 
 def twins_of(
     function: Callable[..., Any], mistakes: Mapping[str, Any], **names: Any
 ) -> dict[str, Any]:
-    """Return the wrong twins of ``function``: for each diagnosis one, or a tuple of several.
+    """Return for each diagnosis a wrong function, or a tuple of them.
 
-    Of ``mistakes`` those that are edits become copies with these edits (``edited``); functions stay as they are.
+    Of ``mistakes``, those that are edits become copies of ``function`` (``edited``); functions stay as they are.
     """
 
-    def made(mistake: Any) -> Any:
+    def make(mistake: Any) -> Any:
         if isinstance(mistake, tuple):
-            return tuple(map(made, mistake))
+            return tuple(map(make, mistake))
         return edited(function, mistake, **names) if isinstance(mistake, Mapping) else mistake
 
-    return {name: made(mistake) for name, mistake in mistakes.items()}
+    return {name: make(mistake) for name, mistake in mistakes.items()}
 
 
-def _line(source: str, at: int) -> tuple[int, str]:
-    """Return where the line begins in which a place is, and the line's indentation."""
-    start = source.rfind("\n", 0, at) + 1
+def _line(source: str, position: int) -> tuple[int, str]:
+    """Return where the line of a position starts, and its indentation."""
+    start = source.rfind("\n", 0, position) + 1
     rest = source[start:]
     return start, " " * (len(rest) - len(rest.lstrip(" ")))
 
 
 def _span(source: str, old: str) -> tuple[int, int]:
-    """Return where a text stands in a source, whatever its indentation there."""
+    """Return start and stop of a text in a source, whatever its indentation there."""
     first, *rest = old.split("\n")
-    found = []
-    at = source.find(first)
-    while at >= 0:
-        _, margin = _line(source, at)
-        text = "\n".join([first, *(margin + more for more in rest)])
-        if source.startswith(text, at):
-            found.append((at, at + len(text)))
-        at = source.find(first, at + 1)
-    if len(found) != 1:
-        raise ValueError(f"{len(found)} times in the source, not once: {old!r}")
-    return found[0]
+    spans = []
+    start = source.find(first)
+    while start >= 0:
+        _, margin = _line(source, start)
+        text = "\n".join([first, *(margin + line for line in rest)])
+        if source.startswith(text, start):
+            spans.append((start, start + len(text)))
+        start = source.find(first, start + 1)
+    if len(spans) != 1:
+        raise ValueError(f"{len(spans)} times in the source, not once: {old!r}")
+    return spans[0]

@@ -1,4 +1,4 @@
-"""Where float16 with a gradient scaler can be shown, what lesson 04 counts with, and products in full float32."""
+"""A device for float16 with a gradient scaler, gradients lost in float16, and full float32 products."""
 
 from __future__ import annotations
 
@@ -45,62 +45,62 @@ def _scales(device: torch.device) -> bool:
 
 
 def zeroed(before: torch.Tensor, after: torch.Tensor) -> float:
-    """Return how many per cent of the nonzero entries of ``before`` are zero in ``after``."""
+    """Return the percentage of nonzero entries of ``before`` that are zero in ``after``."""
     return 100 * (after[before != 0] == 0).float().mean().item()
 
 
 def gradients_lost(
     net: torch.nn.Module, loss_fn: Loss, x: torch.Tensor, target: torch.Tensor
 ) -> tuple[float, float]:
-    """Return how many per cent of a network's gradients are lost in float16 without scaling.
+    """Return which percentage of a network's gradients is lost in float16 without scaling.
 
     Returns
     -------
     tuple
-        The share where the finished float32 gradients are converted, and the share where forward and
+        The percentage where the finished float32 gradients are converted, and that where forward and
         backward run in float16 (under autocast).
     """
-    found = []
+    flat = []
     for enabled in (False, True):
         with torch.amp.autocast(x.device.type, dtype=torch.float16, enabled=enabled):
             loss = loss_fn(net(x), target)
         gradients = torch.autograd.grad(loss, list(net.parameters()))
-        found.append(torch.cat([gradient.flatten() for gradient in gradients]))
-    single, half = found
+        flat.append(torch.cat([gradient.flatten() for gradient in gradients]))
+    single, half = flat
     return zeroed(single, single.half()), zeroed(single, half)
 
 
 _SWITCHES = ("", "cuda.matmul", "cudnn", "cudnn.conv", "cudnn.rnn", "mkldnn", "mkldnn.matmul")
-"""Where newer releases keep the precision of float32 products, the general before the particular."""
+"""Backends with an ``fp32_precision`` in newer releases, the general before the particular."""
 
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Multiply in full float32 within it, and put back afterwards what was switched meanwhile, by the older words or the newer."""
+    """Multiply in full float32 within it; restore the settings of the older API and the newer afterwards."""
     newer: dict[Any, str] = {}
     older: dict[Any, bool] = {}
     for name in _SWITCHES:
-        place: Any = torch.backends
+        backend: Any = torch.backends
         for part in filter(None, name.split(".")):
-            place = getattr(place, part, None)
-        if hasattr(place, "fp32_precision"):
-            newer[place] = place.fp32_precision
+            backend = getattr(backend, part, None)
+        if hasattr(backend, "fp32_precision"):
+            newer[backend] = backend.fp32_precision
     cudnn = torch.backends.cudnn
-    for place in (torch.backends.cuda.matmul, cudnn):
-        with suppress(RuntimeError):  # cannot be read after a newer switch was turned
-            older[place] = place.allow_tf32
+    for backend in (torch.backends.cuda.matmul, cudnn):
+        with suppress(RuntimeError):  # cannot be read once the newer API was used
+            older[backend] = backend.allow_tf32
     precision = "highest"
     with suppress(RuntimeError):
         precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
-    for place in newer:
-        if place not in (getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)):
-            place.fp32_precision = "none"  # as PyTorch begins
+    for backend in newer:
+        if backend not in (getattr(cudnn, "conv", None), getattr(cudnn, "rnn", None)):
+            backend.fp32_precision = "none"  # PyTorch's default
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(precision)
-        for place, value in older.items():
-            place.allow_tf32 = value
-        for place, value in newer.items():
-            place.fp32_precision = value
+        for backend, allowed in older.items():
+            backend.allow_tf32 = allowed
+        for backend, setting in newer.items():
+            backend.fp32_precision = setting
