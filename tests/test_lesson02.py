@@ -1,4 +1,4 @@
-"""Lesson 02: its ledger, its chart and its errors say what the text says, its checks judge what answers do."""
+"""Lesson 02: ledger, chart and errors say what the text says, and its checks judge what answers do."""
 
 from __future__ import annotations
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import ast
-import io
-import json
 import math
 from contextlib import nullcontext
-from pathlib import Path
 from types import SimpleNamespace
 
 import matplotlib.pyplot as plt
+import nbformat
 import pytest
 import torch
 from answers import wrong
-from support import skip
+from harness import NOTEBOOKS, code_cells
 from torch import nn
 from torch.nn import functional as F
 
@@ -27,21 +25,20 @@ from course_lessons.lesson04.drawings import scaled_gradients, share_lost
 from course_lessons.lesson04.gains import Gains
 from course_lessons.lesson04.logits_loss import logits_loss
 from course_lessons.lesson04.networks import digits_on, mlp, small_cnn
+from course_lessons.shared.checking import through_file
+from course_lessons.shared.edited import edited
 from course_lessons.shared.precision import gradients_lost, scaling_device, zeroed
+from course_utils import measure
 from course_utils.devices import abilities
 from course_utils.exercises import lesson
-from course_utils.timing import host_clock
 
 EX = lesson("04")
-NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "04_mixed_precision.ipynb"
 HALF, BF16 = torch.float16, torch.bfloat16
 
 
 @pytest.fixture
-def sim():
-    if problem := simgpu.problem():
-        skip(problem, until="2027-11-30")
-    return torch.device("sim:0") if simgpu.enabled() else simgpu.enable()
+def sim(simulated):
+    return simulated.first()
 
 
 @pytest.mark.parametrize(
@@ -69,17 +66,8 @@ def test_a_step_that_waits_is_told_by_which_call(wait, seen):
 
 
 def test_a_scaler_called_in_the_wrong_order_is_quoted():
-    def answer(model, x, y, loss_fn, optimizer, scaler, dtype):
-        with torch.autocast(x.device.type, dtype=dtype):
-            loss = loss_fn(model(x), y)
-        optimizer.zero_grad()
-        scaler.scale(loss).backward()
-        scaler.step(optimizer)
-        scaler.update()
-        scaler.update()
-        return loss.detach()
-
-    result = EX.amp_step.result(answer)
+    twice = edited(amp_step, {"scaler.update()": "scaler.update()\nscaler.update()"})
+    result = EX.amp_step.result(twice)
     assert result.outcome == "not_yet"
     assert "No inf checks were recorded" in dict(result.details)["Seen"]
 
@@ -141,12 +129,8 @@ def test_an_amd_gpu_has_the_units_that_its_generation_has(arch, bf16, tf32, monk
 
 @pytest.mark.parametrize("units", [True, False])
 def test_an_intel_gpu_is_asked_for_its_units(units, monkeypatch):
-    properties = SimpleNamespace(
-        name="Intel",
-        total_memory=2**34,
-        has_bfloat16_conversions=units,
-        has_subgroup_matrix_multiply_accumulate=units,
-    )
+    can_do = ("has_bfloat16_conversions", "has_subgroup_matrix_multiply_accumulate")
+    properties = SimpleNamespace(name="Intel", total_memory=2**34, **dict.fromkeys(can_do, units))
     monkeypatch.setattr(torch.xpu, "get_device_properties", lambda device: properties)
     can = abilities("xpu")
     assert (can.bf16, can.tf32) == (units, units)
@@ -204,10 +188,7 @@ def test_a_checkpoint_brings_the_scaler_back_on_the_simulated_device(sim):
     x, y = examples(sim)
     for factor in (1, 1e6, 1, 1):
         amp_step(model, x * factor, y, F.cross_entropy, optimizer, scaler, HALF)
-    file = io.BytesIO()
-    torch.save(checkpoint(model, optimizer, scaler), file)
-    file.seek(0)
-    state = torch.load(file, weights_only=True)
+    state = through_file(checkpoint(model, optimizer, scaler))
     again = training(sim)
     for part, name in zip(again, ("model", "optimizer", "scaler"), strict=True):
         part.load_state_dict(state[name])
@@ -233,13 +214,9 @@ def test_float16_is_shown_where_a_scaler_works(sim):
 
 def lessons_step():
     """The function train_step as the notebook defines it."""
-    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
-    (cell,) = (cell for cell in cells if "def train_step(" in "".join(cell["source"]))
-    (step,) = (
-        part
-        for part in ast.parse("".join(cell["source"])).body
-        if getattr(part, "name", "") == "train_step"
-    )
+    cells = code_cells(nbformat.read(NOTEBOOKS / "04_mixed_precision.ipynb", as_version=4))
+    (source,) = (cell.source for cell in cells if "def train_step(" in cell.source)
+    (step,) = (n for n in ast.parse(source).body if getattr(n, "name", "") == "train_step")
     names = {"torch": torch, "F": F}
     exec(ast.unparse(step), names)
     return names["train_step"]
@@ -362,37 +339,25 @@ def test_a_float16_product_overflows_where_float16_ends(sim):
     assert (row @ torch.ones(3, 1, dtype=HALF, device=sim)).item() == 65504.0
 
 
-def product_time(a):
-    """The modelled seconds of ``a @ a``."""
-    clock = host_clock(a.device)
-    torch.sim.synchronize()
-    start = clock()
-    a @ a
-    torch.sim.synchronize()
-    return clock() - start
-
-
 def test_what_float32_takes_on_the_clock_is_not_charged_for_float16(sim):
     times = {}
     for dtype in (torch.float32, HALF):
         a = torch.ones(2048, 2048, dtype=dtype, device=sim)
         with simgpu.count() as counts:
-            times[dtype] = product_time(a)
+            a @ a
         assert counts.launches == 1
+        times[dtype] = measure(lambda a=a: a @ a, device=sim).median
     assert times[HALF] < times[torch.float32] / 3
+
+
+MM_REFUSED = "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float"
 
 
 @pytest.mark.parametrize(
     ("work", "message"),
     [
-        (
-            lambda half, full: half @ full,
-            "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float",
-        ),
-        (
-            lambda half, full: nn.Linear(4, 4, bias=False, device="sim")(half),
-            "expected mat1 and mat2 to have the same dtype, but got: c10::Half != float",
-        ),
+        (lambda half, full: half @ full, MM_REFUSED),
+        (lambda half, full: nn.Linear(4, 4, bias=False, device="sim")(half), MM_REFUSED),
         (
             lambda half, full: nn.Linear(4, 4, device="sim").half()(full),
             "mat1 and mat2 must have the same dtype, but got Float and Half",
@@ -417,59 +382,37 @@ def test_a_weight_cast_without_a_graph_does_not_stay_without_one(sim):
     assert net.weight.grad.abs().sum() > 0
 
 
-# Each gets (scaler, optimizer, loss); the last call is refused as on CUDA.
-
-
-def unscale_twice(scaler, optimizer, loss):
-    scaler.scale(loss).backward()
-    scaler.unscale_(optimizer)
-    scaler.unscale_(optimizer)
-
-
-def unscale_after_step(scaler, optimizer, loss):
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.unscale_(optimizer)
-
-
-def step_twice(scaler, optimizer, loss):
-    scaler.scale(loss).backward()
-    scaler.step(optimizer)
-    scaler.step(optimizer)
-
-
-def step_without_scale(scaler, optimizer, loss):
-    loss.backward()
-    scaler.step(optimizer)
-
-
-def step_without_backward(scaler, optimizer, loss):
-    scaler.scale(loss)
-    scaler.step(optimizer)
-
-
-def update_without_step(scaler, optimizer, loss):
-    scaler.scale(loss).backward()
-    scaler.update()
-
-
 @pytest.mark.parametrize(
-    ("work", "error", "message"),
+    ("calls", "error", "message"),
     [
-        (unscale_twice, RuntimeError, r"unscale_\(\) has already been called"),
-        (unscale_after_step, RuntimeError, r"unscale_\(\) is being called after step"),
-        (step_twice, RuntimeError, r"step\(\) has already been called"),
-        (step_without_scale, AssertionError, "Attempted step but _scale is None"),
-        (step_without_backward, AssertionError, "No inf checks were recorded for this optimizer"),
-        (update_without_step, AssertionError, "No inf checks were recorded prior to update"),
+        ("scale backward unscale_ unscale_", RuntimeError, r"unscale_\(\) has already been called"),
+        ("scale backward step unscale_", RuntimeError, r"unscale_\(\) is being called after step"),
+        ("scale backward step step", RuntimeError, r"step\(\) has already been called"),
+        ("backward step", AssertionError, "Attempted step but _scale is None"),
+        ("scale step", AssertionError, "No inf checks were recorded for this optimizer"),
+        ("scale backward update", AssertionError, "No inf checks were recorded prior to update"),
     ],
-    ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_a_scaler_refuses_what_it_refuses_on_cuda(sim, work, error, message):
+def test_a_scaler_refuses_what_it_refuses_on_cuda(sim, calls, error, message):
+    """The last call is refused as on CUDA."""
     model, optimizer, scaler = training(sim)
     x, y = examples(sim)
+    loss = F.cross_entropy(model(x), y)
+
+    def make(call):
+        nonlocal loss
+        if call == "scale":
+            loss = scaler.scale(loss)
+        elif call == "backward":
+            loss.backward()
+        else:
+            getattr(scaler, call)(*([] if call == "update" else [optimizer]))
+
+    *first, last = calls.split()
+    for call in first:
+        make(call)
     with pytest.raises(error, match=message):
-        work(scaler, optimizer, F.cross_entropy(model(x), y))
+        make(last)
 
 
 def test_a_scaler_refuses_float16_weights(sim):
@@ -507,23 +450,3 @@ def test_every_kind_of_optimizer_skips_an_overflow(sim, settings):
         scaler.update()
         assert torch.equal(weights(model), before) is not moves
         assert weights(model).isfinite().all()
-
-
-@pytest.mark.slow
-def test_tf32_settings_change_the_time_of_cards_that_have_it(sim):
-    profile, precision = simgpu.profile(sim).key, torch.get_float32_matmul_precision()
-    ratios = {}
-    try:
-        for card in ("T4", "A100", "H200"):
-            simgpu.enable(card)
-            a = torch.ones(2048, 2048, device=sim)
-            times = []
-            for asked in ("highest", "high"):
-                torch.set_float32_matmul_precision(asked)
-                times.append(product_time(a))
-            ratios[card] = times[0] / times[1]
-    finally:
-        torch.set_float32_matmul_precision(precision)
-        simgpu.enable(profile)
-    assert ratios["T4"] == pytest.approx(1, rel=1e-3)
-    assert ratios["A100"] > 4 and ratios["H200"] > 4

@@ -112,7 +112,7 @@ def pinned_route() -> None:
 
 _SOURCES = {"pageable": 0, "pinned": 1, "pinned on the spot": 2}
 _QUANTITIES = {"time": 0, "time until the call returns": 1}
-"""What the experiment ``host_to_device`` names its sources and its times: keys, which no translation touches."""
+"""Names in records of the experiment ``host_to_device``: keys, because those are not translated."""
 
 
 def transfer_chart(

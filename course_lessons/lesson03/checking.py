@@ -22,7 +22,7 @@ def small_model(*, norm: bool = True, dropout: float = 0.0) -> nn.Sequential:
 
 
 def sgd(model: nn.Module) -> torch.optim.SGD:
-    """Return SGD with momentum that counts steps in ``steps``, training passes in eval mode in ``in_eval``."""
+    """Return SGD that counts steps in ``steps``, and training passes in eval mode in ``in_eval``."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     optimizer.steps = optimizer.in_eval = 0
     optimizer.register_step_pre_hook(_count)

@@ -17,7 +17,7 @@ _LOOKS = {
 
 
 def loading_times(measurements: Sequence[Measurement]) -> None:
-    """Draw times as dots with their quartiles, the measured and the modelled ones apart; logarithmic over a decade.
+    """Draw measured and modelled times as dots with their quartiles; logarithmic over a decade.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
     if not any(2 in there.values() for there in watch.synced):
-        seen = f"at {watch.call} no new file was complete"
-        judge.no(seen=seen, expected=f"{watch.call} on a new file that loads")
+        seen = f"at {watch.sync_call} no new file was complete"
+        judge.no(seen=seen, expected=f"{watch.sync_call} on a new file that loads")
 
 
 def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:

@@ -38,7 +38,7 @@ train(run, digits.train_x[:1000], digits.train_y[:1000], epochs=3, folder=Path(s
 
 
 def source(names: Mapping[str, Any]) -> str:
-    """Return a script of imports, the lesson's functions as they stand in their cells, and a short training."""
+    """Return a script: imports, the lesson's functions as in their cells, and a short training."""
     return "\n\n".join([_BEFORE, *(inspect.getsource(names[name]) for name in _PARTS), _AFTER])
 
 

@@ -27,7 +27,8 @@ def loss_scale(gradients: torch.Tensor) -> None:
         guesses=(word("none"), "two or three", "about ten", "about thirty"),
         controls={"power": slider("loss scale", powers, 0, lambda power: f"2^{power}")},
         draw=lambda power: scaled_gradients(kept, 2.0**power),
-        found=f"{len(good)}, from 2^{min(good, default=0)} to 2^{max(good, default=0)}: the scale moves the whole histogram and changes no shape. These are the "
+        found=f"{len(good)}, from 2^{min(good, default=0)} to 2^{max(good, default=0)}: the scale moves the "
+        "whole histogram and changes no shape. These are the "
         "first layer's gradients. Those of the last layer are larger and overflow earlier, and one inf costs "
         "the step.",
         telling={"power": 4},

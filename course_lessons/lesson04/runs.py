@@ -70,8 +70,8 @@ class Run:
     log
         In their order ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
         ``"step"``, ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's),
-        ``"blind step"`` (a bare one with gradients that overflowed), ``"update"`` and ``"held"`` (a graph from
-        before is whole at a forward pass).
+        ``"blind step"`` (a bare one with gradients that overflowed), ``"update"`` and ``"held"`` (an earlier
+        graph still holds its activations at a forward pass).
     waits
         The calls by which the answer waited for the device.
     outputs

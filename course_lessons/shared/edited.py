@@ -69,7 +69,7 @@ def twins_of(
 ) -> dict[str, Any]:
     """Return for each diagnosis a wrong function, or a tuple of them.
 
-    Of ``mistakes``, those that are edits become copies of ``function`` (``edited``); functions stay as they are.
+    Edits among ``mistakes`` become copies of ``function`` (``edited``); functions stay as they are.
     """
 
     def make(mistake: Any) -> Any:

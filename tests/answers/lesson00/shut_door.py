@@ -1,4 +1,4 @@
-"""Known answers to 00.shut_door: wrong ones by the diagnosis that each must get, and right ones."""
+"""Known answers to 00.shut_door: wrong ones by their diagnosis, right ones by a name."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Known answers to 01.least_seconds that its check's twins are not."""
+"""Known answers to 01.least_seconds: wrong ones by their diagnosis, right ones by a name."""
 
 import numpy as np
 import torch

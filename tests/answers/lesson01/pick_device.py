@@ -1,4 +1,4 @@
-"""Known answers to 01.pick_device: wrong ones by the diagnosis that each must get, and right ones."""
+"""Known answers to 01.pick_device: wrong ones by their diagnosis, right ones by a name."""
 
 WRONG = {
     "not-there": lambda available, works: "cuda",

@@ -1,4 +1,4 @@
-"""Known answers to 02.one_step_bytes: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 02.one_step_bytes: wrong ones by their diagnosis, right ones by a name."""
 
 import numpy as np
 
@@ -6,7 +6,6 @@ WRONG = {
     "floats": (4 * (79_510 + 64 * 784) + 512, 4),
     "short-labels": (4 * 79_510 + 64 * 784 + 256, 4),
     "no-model": (64 * 784 + 512, 4),
-    # and floats
     "nothing-back": (368_728, 0),
     "gradients-back": (4 * 79_510 + 64 * 784 + 512, 4 * 79_510 + 4),
 }

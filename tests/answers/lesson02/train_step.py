@@ -1,4 +1,4 @@
-"""Known answers to 02.train_step: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 02.train_step: wrong ones by their diagnosis, right ones by a name."""
 
 import numpy as np
 import torch

@@ -1,10 +1,9 @@
-"""Known answers to 02.weighted_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 02.weighted_loss: wrong ones by their diagnosis, right ones by a name."""
 
 import torch
 from torch import nn
 
 from course_lessons.lesson02.weighted_loss import _TWINS
-from course_utils.exercises.forms import several
 
 _WEIGHT = "counts.sum() / (len(counts) * counts)"
 
@@ -19,7 +18,7 @@ def _weighing(twin):
 
 
 WRONG = {
-    **{name: tuple(map(_weighing, several(twin))) for name, twin in _TWINS.items()},
+    **{name: tuple(map(_weighing, twins)) for name, twins in _TWINS.items()},
     "reduction": {"weight=weight": "weight=weight, reduction='sum'"},
     "stays": {".to(device)": ""},
     "not-scaled": {_WEIGHT: f"2 * {_WEIGHT}"},

@@ -1,4 +1,4 @@
-"""Known wrong answers to 03.full_state, by the diagnosis that each must get."""
+"""Known answers to 03.full_state: wrong ones by their diagnosis, right ones by a name."""
 
 from course_lessons.lesson03.full_state import full_state
 

@@ -1,4 +1,4 @@
-"""Known answers to 03.index_batches: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 03.index_batches: wrong ones by their diagnosis, right ones by a name."""
 
 import random
 
@@ -52,10 +52,8 @@ def _goes_on(n, size, seed, epoch, start):
 
 
 WRONG = {
-    "global-generator": (
-        _shuffled(_with_torchs_own),
-        _shuffled(_with_pythons_own),
-        _shuffled(_with_numpys_own),
+    "global-generator": tuple(
+        map(_shuffled, (_with_torchs_own, _with_pythons_own, _with_numpys_own))
     ),
     "same-each-epoch": {"seed + epoch": "seed"},
     "not-the-rest": {"seed + epoch": "seed + epoch + start"},

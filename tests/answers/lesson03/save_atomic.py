@@ -1,4 +1,4 @@
-"""Known answers to 03.save_atomic: wrong ones by the diagnosis that each must get, right ones by a name.
+"""Known answers to 03.save_atomic: wrong ones by their diagnosis, right ones by a name.
 
 Of several faults the worst is named.
 """
@@ -84,7 +84,8 @@ RIGHT = {
         {
             "each write waits for the disk": {
                 _SYNC: "",
-                'open(new, "wb")': 'open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_DSYNC), "wb")',
+                'open(new, "wb")': "open(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_DSYNC), "
+                '"wb")',
             }
         }
         if hasattr(os, "O_DSYNC")

@@ -1,4 +1,4 @@
-"""Known wrong answers to 03.step_losses, by the diagnosis that each must get."""
+"""Known answers to 03.step_losses: wrong ones by their diagnosis, right ones by a name."""
 
 from course_lessons.lesson03.step_losses import _GIVES, _LEARNS
 

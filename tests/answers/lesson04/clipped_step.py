@@ -1,4 +1,4 @@
-"""Known answers to 04.clipped_step: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 04.clipped_step: wrong ones by their diagnosis, right ones by a name."""
 
 import torch
 
@@ -19,10 +19,7 @@ _UNSCALE = "scaler.unscale_(optimizer)"
 _CLIP = "norm = torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)"
 WRONG = {
     **TWINS,
-    "clips-scaled": (
-        *TWINS["clips-scaled"],
-        {_UNSCALE: _CLIP, _CLIP: _UNSCALE},
-    ),
+    "clips-scaled": (*TWINS["clips-scaled"], {_UNSCALE: _CLIP, _CLIP: _UNSCALE}),
     "steps-anyway": {"scaler.step(optimizer)": "optimizer.step()"},
 }
 RIGHT = {

@@ -1,4 +1,4 @@
-"""Known answers to 04.follow_scale: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 04.follow_scale: wrong ones by their diagnosis, right ones by a name."""
 
 import math
 
@@ -32,8 +32,6 @@ def _by_powers(overflows, init_scale, growth_interval):
     return scales
 
 
-_HALVE, _DOUBLE, _DUE = "scale = scale / 2", "scale, good = scale * 2, 0", "good == growth_interval"
-WRONG = {}
 RIGHT = {
     "by the scaler itself": _by_the_scaler_itself,
     "by powers, a tuple": _by_powers,

@@ -1,8 +1,10 @@
-"""Known answers to 04.logits_loss: wrong ones by the diagnosis that each must get, right ones by a name."""
+"""Known answers to 04.logits_loss: wrong ones by their diagnosis, right ones by a name."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+
+from course_lessons.lesson04.logits_loss import TWINS
 
 
 def _of_sigmoid(logits, targets):
@@ -29,12 +31,7 @@ def _by_its_formula(logits, targets):
 
 
 WRONG = {
-    "sum": lambda logits, targets: F.binary_cross_entropy_with_logits(logits, targets).mul(
-        logits.numel()
-    ),
-    "sigmoid-twice": lambda logits, targets: F.binary_cross_entropy_with_logits(
-        logits.sigmoid(), targets
-    ),
+    **TWINS,
     "refused": _of_sigmoid,
     "saturates": (_clamped, _outside_autocast),
     "overflows": _by_hand,
