@@ -1,10 +1,6 @@
 """Which door is shut?"""
 
-from __future__ import annotations
-
-from typing import Any
-
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def shut_door():
@@ -22,7 +18,7 @@ _DIAGNOSES = {
 }
 
 
-def _check_shut_door(answer: Any, judge: Judge) -> None:
+def _check_shut_door(answer, judge):
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
     if set(answer) != set(shut_door()):
         judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")

@@ -1,9 +1,6 @@
 """Bytes for the weights."""
 
-from __future__ import annotations
-
 import operator
-from random import Random
 
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
@@ -17,7 +14,7 @@ def weight_bytes(parameters, bits):
 _CASES = ((1000, 32), (1_000_000, 16), (6, 4), (10, 4), (7_000_000_000, 16))
 
 
-def _draw(random: Random) -> tuple[int, int]:
+def _draw(random):
     """Return a network whose weights take a whole number of bytes."""
     return 2 * random.randrange(1, 10 ** random.randrange(2, 6)), random.choice((4, 8, 12, 16, 64))
 

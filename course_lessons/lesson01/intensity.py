@@ -1,9 +1,5 @@
 """Arithmetic intensity of a product."""
 
-from __future__ import annotations
-
-from random import Random
-
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
@@ -18,7 +14,7 @@ def intensity(n, k, m, bytes_per_number):
 _CASES = ((1024, 1024, 1024, 4), (64, 1000, 10, 4), (1, 4096, 4096, 1), (96, 32, 48, 2))
 
 
-def _draw(random: Random) -> tuple[int, int, int, int]:
+def _draw(random):
     n, k, m = (random.choice((3, 10, 50, 128, 700)) + random.randrange(20) for _ in range(3))
     return n, k, m, random.choice((1, 2, 4, 8))
 

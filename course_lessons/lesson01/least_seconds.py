@@ -1,13 +1,9 @@
 """Which limit binds?"""
 
-from __future__ import annotations
-
 import numbers
-from random import Random
-from typing import Any
 
 from course_lessons.shared.edited import variants
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases, near
 
 
@@ -28,7 +24,7 @@ _CASES = (
 )
 
 
-def _draw(random: Random) -> tuple[float, float, float, float]:
+def _draw(random):
     peak, bandwidth = 10 ** random.uniform(10, 14), 10 ** random.uniform(9, 12)
     seconds = 10 ** random.uniform(-4, 1)
     shorter = 10 ** random.uniform(-3, -0.1)
@@ -36,7 +32,7 @@ def _draw(random: Random) -> tuple[float, float, float, float]:
     return seconds * compute * peak, seconds * memory * bandwidth, peak, bandwidth
 
 
-def _read(judge: Judge, got: Any) -> tuple[float, str]:
+def _read(judge, got):
     judge.is_a(got, (tuple, list), "a pair: seconds and 'compute' or 'memory'")
     if len(got) != 2:
         judge.no(seen=got, expected="two things: seconds, and the limit's name")
@@ -47,7 +43,7 @@ def _read(judge: Judge, got: Any) -> tuple[float, str]:
     return judge.number(got[0]), got[1]
 
 
-def _alike(got: tuple[float, Any], right: tuple[float, Any]) -> bool:
+def _alike(got, right):
     return near(got[0], right[0]) and right[1] in (None, got[1])
 
 

@@ -1,13 +1,9 @@
 """Choose, and do not trust."""
 
-from __future__ import annotations
-
 import operator
-from random import Random
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -24,17 +20,17 @@ _KINDS = ("cuda", "xpu", "mps")
 class _Works:
     """A stand-in for ``works`` that records calls for kinds that are not available."""
 
-    def __init__(self, available: list[str], broken: list[str]) -> None:
+    def __init__(self, available, broken):
         self.available, self.broken = list(available), broken
-        self.asked_absent: list[str] = []
+        self.asked_absent = []
 
-    def __call__(self, kind: str) -> bool:
+    def __call__(self, kind):
         if kind not in self.available:
             self.asked_absent.append(kind)
         return kind not in self.broken
 
 
-def _cases() -> list[tuple[list[str], _Works]]:
+def _cases():
     machines = (
         *(("cuda", ""), ("mps", ""), ("xpu", ""), ("", ""), ("cuda", "cuda"), ("mps", "mps")),
         *(("mps xpu cuda", ""), ("cuda mps", "cuda"), ("mps xpu cuda", "cuda xpu")),
@@ -43,26 +39,26 @@ def _cases() -> list[tuple[list[str], _Works]]:
     return [(available, _Works(available, broken)) for available, broken in pairs]
 
 
-def _draw(random: Random) -> tuple[list[str], _Works]:
+def _draw(random):
     available = random.sample(_KINDS, random.randrange(4))
     return available, _Works(available, [kind for kind in available if random.random() < 0.4])
 
 
-def _read(judge: Judge, got: Any) -> Any:
+def _read(judge, got):
     return got if got is None else judge.is_a(got, str, "a string such as 'cuda'")
 
 
-def _shown(seen: tuple[Any, list[str]]) -> str:
+def _shown(seen):
     got, absent = seen
     return f"{got!r} after works({absent[0]!r})" if absent else repr(got)
 
 
-def _situation(available: list[str], works: _Works) -> str:
+def _situation(available, works):
     fails = f", but {' and '.join(works.broken)} fails" if works.broken else ""
     return f"available {available}{fails}"
 
 
-def _otherwise(seen: tuple[Any, list[str]], _: object, available: list[str], works: _Works) -> str:
+def _otherwise(seen, _, available, works):
     return "not-there" if seen[0] in _KINDS and seen[0] not in available else "wrong-value"
 
 

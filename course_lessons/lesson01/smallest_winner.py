@@ -1,14 +1,10 @@
 """How big must it be?"""
 
-from __future__ import annotations
-
 import numbers
 import operator
-from random import Random
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -37,7 +33,7 @@ _CASES = (
 )
 
 
-def _draw(random: Random) -> tuple[list[int], float, float, float, float]:
+def _draw(random):
     """Return a machine on which the device begins to win between two whole numbers, and sizes around them."""
     cpu, n = 10 ** random.choice((0.3, 1, 2, 10, 11, 12)), random.randrange(6, 600) + 0.5
     device = cpu * random.choice((0.8, 1.5, 2, 2, 3, 3, 10, 100))
@@ -58,12 +54,12 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> int | None:
+def _read(judge, got):
     whole = got is None or (isinstance(got, numbers.Integral) and not isinstance(got, bool))
     return None if got is None else int(got if whole else judge.is_a(got, int, "one of the sizes"))
 
 
-def _situation(sizes: list[int], cpu: float, device: float, launch: float, bus: float) -> str:
+def _situation(sizes, cpu, device, launch, bus):
     which = f"{sizes}" if len(sizes) < 5 else f"[{sizes[0]}, {sizes[1]}, …, {sizes[-1]}]"
     return (
         f"sizes {which}, CPU {cpu:.3g} FLOP/s, device {device:.3g} FLOP/s, "

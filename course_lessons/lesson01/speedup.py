@@ -1,9 +1,5 @@
 """Speed-up."""
 
-from __future__ import annotations
-
-from random import Random
-
 from course_lessons.shared.edited import variants
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
@@ -16,7 +12,7 @@ def speedup(cpu_seconds, device_seconds):
 _CASES = ((6.0, 2.0), (0.5, 2.0), (3e-3, 4e-5), (1.0, 1.0), (0.02, 0.05))
 
 
-def _draw(random: Random) -> tuple[float, float]:
+def _draw(random):
     device = 10 ** random.uniform(-4, 1)
     return device * 10 ** random.uniform(-1, 1.5), device
 

@@ -1,10 +1,6 @@
 """An honest timer."""
 
-from __future__ import annotations
-
 import statistics
-from collections.abc import Callable
-from random import Random
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise, Judge
@@ -26,37 +22,34 @@ def time_it(launch, synchronize, clock, repeats):
 class _FakeDevice:
     """An asynchronous device whose clock only counts; the first job is slow, and so are some later ones."""
 
-    def __init__(self, jobs: list[float], first: float, queued: float) -> None:
+    def __init__(self, jobs, first, queued):
         self.now = 5.0
         self.idle_at = self.now + queued
         self.jobs, self.first = jobs, first
         self.launches = 0
 
-    def launch(self) -> None:
+    def launch(self):
         """Queue one job: the host pays 20 µs."""
         self.now += 20e-6
         job = self.first if self.launches == 0 else self.jobs[self.launches % len(self.jobs)]
         self.launches += 1
         self.idle_at = max(self.now, self.idle_at) + job
 
-    def synchronize(self) -> None:
+    def synchronize(self):
         """Wait until the queue is empty."""
         self.now = max(self.now, self.idle_at)
 
-    def clock(self) -> float:
+    def clock(self):
         """Read the time, in seconds."""
         return self.now
 
 
-Case = tuple[Callable[[], None], Callable[[], None], Callable[[], float], int]
-
-
-def _case(jobs: list[float], first: float, queued: float, repeats: int) -> Case:
+def _case(jobs, first, queued, repeats):
     device = _FakeDevice(jobs, first, queued)
     return device.launch, device.synchronize, device.clock, repeats
 
 
-def _cases() -> list[Case]:
+def _cases():
     return [
         _case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
         _case([4e-3, 5e-3], 0.6, 0.0, 1),
@@ -65,7 +58,7 @@ def _cases() -> list[Case]:
     ]
 
 
-def _draw(random: Random) -> Case:
+def _draw(random):
     jobs = [random.uniform(1e-3, 5e-3) for _ in range(random.randrange(9, 13))]
     jobs[random.randrange(9)] = 0.04
     first, queued = random.uniform(0.05, 0.3), random.choice((0.0, 0.7))

@@ -1,13 +1,9 @@
 """Load while the device computes."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import torch
 
 import simgpu
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
 from .checking import second
@@ -21,12 +17,12 @@ def mean_loss(batches, step, device):
     return torch.stack(losses).mean().item()
 
 
-def _waiting(batches: Any, step: Any, device: torch.device) -> None:
+def _waiting(batches, step, device):
     for batch in batches:
         step(batch.to(device)).item()
 
 
-def _check_mean_loss(answer: Any, judge: Judge) -> None:
+def _check_mean_loss(answer, judge):
     device = second() if simgpu.problem() is None else torch.device("cpu")
     if device.type == "cpu":
         print("Judged without the simulated device: only the value, not the time.")

@@ -1,15 +1,12 @@
 """Move any batch."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
 from .checking import equal, second
@@ -37,18 +34,18 @@ class Sample(NamedTuple):
 class NoTensor:
     """Something that is no tensor and no container, but can be moved; learners see its name in errors."""
 
-    def __init__(self, moved: bool = False) -> None:
+    def __init__(self, moved=False):
         self.moved = moved
 
-    def __repr__(self) -> str:
+    def __repr__(self):
         return "<no tensor, moved>" if self.moved else "<no tensor>"
 
-    def to(self, *_: Any, **__: Any) -> NoTensor:
+    def to(self, *_, **__):
         """Return a moved one, as many classes that are no tensors can."""
         return NoTensor(moved=True)
 
 
-def _batches() -> Iterator[Any]:
+def _batches():
     yield torch.rand(2, 3)
     yield {"image": torch.rand(2, 3), "label": torch.tensor([1, 0])}
     yield [torch.rand(2), torch.tensor([True, False])]
@@ -64,7 +61,7 @@ def _batches() -> Iterator[Any]:
     yield [[torch.rand(2), torch.rand(2)], [[torch.rand(1)], (torch.tensor(4),)], [], 7, "digit"]
 
 
-def _check_move(answer: Any, judge: Judge) -> None:
+def _check_move(answer, judge):
     device = second()
     trips = [(batch, device) for batch in _batches()]
     if device.type != "meta":  # and back: not the best device, but the one that is named
@@ -81,7 +78,7 @@ def _check_move(answer: Any, judge: Judge) -> None:
         _compare(got, batch, target, 0, judge)
 
 
-def _compare(got: Any, given: Any, device: torch.device, depth: int, judge: Judge) -> None:
+def _compare(got, given, device, depth, judge):
     kind = type(given).__name__
     deep = f"{depth} deep in another container" if depth else "as it was given"
     if isinstance(given, torch.Tensor):

@@ -1,14 +1,9 @@
 """A constant that travels."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
-
 import torch
 from torch import nn
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import nearly
 
 from .checking import count_copies, equal, run_once, second
@@ -27,7 +22,7 @@ def normaliser(mean, std):
     return Normaliser()
 
 
-def _cases() -> Iterator[tuple[Any, ...]]:
+def _cases():
     """Yield means, standard deviations and images, some of which fit along a wrong dimension too."""
     random = torch.Generator().manual_seed(2)
     for mean, std, shape in (
@@ -38,7 +33,7 @@ def _cases() -> Iterator[tuple[Any, ...]]:
         yield mean, std, torch.rand(shape, generator=random)
 
 
-def _check_normaliser(answer: Any, judge: Judge) -> None:
+def _check_normaliser(answer, judge):
     device = second()
     for mean, std, images in _cases():
         module = judge.is_a(answer(mean, std), nn.Module, "a module")
@@ -70,7 +65,7 @@ def _check_normaliser(answer: Any, judge: Judge) -> None:
             judge.no("not-saved", seen=f"state_dict(): {list(module.state_dict())}")
 
 
-def _numbers_used(module: nn.Module, images: torch.Tensor, right: torch.Tensor) -> int:
+def _numbers_used(module, images, right):
     """Count the numbers in buffers and parameters that change the result when they change."""
     used = 0
     for name, buffer in [*module.named_buffers(), *module.named_parameters()]:

@@ -1,12 +1,9 @@
 """Predict the ledger."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import Any
 
 from course_language import say, spoken
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def one_step_bytes():
@@ -28,7 +25,7 @@ _TRAVELLERS = {
 _BACK = {0: "nothing-back", _PARAMETERS: "gradients-back", _PARAMETERS + 4: "gradients-back"}
 
 
-def _check_one_step_bytes(answer: Any, judge: Judge) -> None:
+def _check_one_step_bytes(answer, judge):
     answer = judge.listed(answer, "a pair: bytes to the device, bytes to the host")
     if len(answer) != 2:
         judge.no(seen=answer, expected="two numbers")

@@ -1,15 +1,12 @@
 """The layers that stayed behind."""
 
-from __future__ import annotations
-
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import equal, run_once, second
 
@@ -28,7 +25,7 @@ def tower(sizes):
     return Tower()
 
 
-def _check_tower(answer: Any, judge: Judge) -> None:
+def _check_tower(answer, judge):
     device = second()
     torch.manual_seed(3)
     for sizes in ([5, 4, 3], [7, 2], [6, 5, 4, 3], [4, 4, 4, 4]):
@@ -55,7 +52,7 @@ def _check_tower(answer: Any, judge: Judge) -> None:
             judge.no(seen=f"after `.to(device)` a result on {on_device.device}")
 
 
-def _expected_output(module: nn.Module, sizes: list[int], x: torch.Tensor) -> torch.Tensor:
+def _expected_output(module, sizes, x):
     """Return what a right tower computes with the parameters of a module, in whatever order they come."""
     by_shape = {tuple(p.shape): p.detach() for p in module.parameters()}
     for a, b in pairwise(sizes):
@@ -63,7 +60,7 @@ def _expected_output(module: nn.Module, sizes: list[int], x: torch.Tensor) -> to
     return x
 
 
-def _diagnose_hidden_layers(module: nn.Module, x: torch.Tensor, device: torch.device) -> str:
+def _diagnose_hidden_layers(module, x, device):
     """Return the diagnosis of a module with other parameters than a right one."""
     if not module.requires_grad_(False)(x).requires_grad:  # it has no layers that it hides
         return "wrong-value"

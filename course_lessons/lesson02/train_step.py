@@ -1,9 +1,6 @@
 """Three faults in one step."""
 
-from __future__ import annotations
-
 import copy
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases, nearly
 
 from .checking import count_copies, second
@@ -43,13 +40,13 @@ TWINS = twins_of(
 )
 
 
-def _device() -> torch.device:
+def _device():
     """Return where the steps run: the simulated device, or the CPU where there is none."""
     device = second()
     return torch.device("cpu") if device.type == "meta" else device
 
 
-def _cases() -> list[tuple[Any, ...]]:
+def _cases():
     """Return models that hold gradients of an earlier step, each with optimiser, batch and device."""
     cases = []
     for seed, n in enumerate((5, 16)):
@@ -63,11 +60,11 @@ def _cases() -> list[tuple[Any, ...]]:
     return cases
 
 
-def _count_step(optimizer: Any, *_: Any) -> None:
+def _count_step(optimizer, *_):
     optimizer.steps += 1
 
 
-def _look(logits: Any, model: nn.Module, optimizer: Any, *_: Any) -> dict[str, Any]:
+def _look(logits, model, optimizer, *_):
     weights = [p.detach().cpu() for p in model.parameters()]
     return {"steps": optimizer.steps, "weights": weights, "logits": logits}
 
@@ -82,7 +79,7 @@ _STEPS = OverCases(
 )
 
 
-def _check_train_step(answer: Any, judge: Judge) -> None:
+def _check_train_step(answer, judge):
     model, optimizer, *_, device = _cases()[0]
     for n in (5, 16):
         images, labels = torch.randn(n, 6), torch.arange(n) % 3

@@ -1,16 +1,13 @@
 """A loss with weights."""
 
-from __future__ import annotations
-
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import variants
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases, nearly
 
 from .checking import equal, run_once, second
@@ -35,7 +32,7 @@ _TWINS = {
 _COUNTS = ([6, 3, 1], [40, 10, 20, 30], [5, 5], [2, 9, 4, 7, 3], [12, 12, 36])
 
 
-def _proportional(got: torch.Tensor, right: torch.Tensor, counts: list[int]) -> str:
+def _proportional(got, right, counts):
     for diagnosis, weights in {"not-scaled": right, "upside-down": 1 / right}.items():
         ratio = got.detach().double() / weights
         if torch.allclose(ratio, ratio[0], rtol=1e-4):
@@ -53,10 +50,10 @@ _WEIGHTS = OverCases(
 )
 
 
-def _check_weighted_loss(answer: Any, judge: Judge) -> None:
+def _check_weighted_loss(answer, judge):
     device, cpu = second(), torch.device("cpu")
 
-    def weight(counts: list[int]) -> torch.Tensor:
+    def weight(counts):
         loss = judge.is_a(answer(counts, cpu), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
         if loss.weight is None:
             judge.no(seen="weight: None")

@@ -1,18 +1,14 @@
 """What a run remembers."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import random
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches, through_file
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import same
 
 from .checking import small_model
@@ -31,7 +27,7 @@ def full_state(model, optimizer, scheduler):
 class _Run:
     """A run whose every step depends on the model, the optimiser, the scheduler and two generators."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed):
         self.model = small_model(dropout=0.4)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.2, momentum=0.9)
         schedule = torch.optim.lr_scheduler.CosineAnnealingWarmRestarts  # keeps more than a count
@@ -39,7 +35,7 @@ class _Run:
         torch.manual_seed(seed)
         random.seed(seed)
 
-    def train(self, steps: int) -> None:
+    def train(self, steps):
         batches = made_batches((5, 4, 6, 5, 7))
         for _ in range(steps):
             x, y = random.choice(batches)
@@ -48,17 +44,11 @@ class _Run:
             self.optimizer.step()
             self.scheduler.step()
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in ("model", "optimizer", "scheduler"):
-            getattr(self, name).load_state_dict(state[name])
-        torch.set_rng_state(state["torch_rng"])
-        random.setstate(state["python_rng"])
-
-    def weights(self) -> torch.Tensor:
+    def weights(self):
         return torch.cat([value.flatten().double() for value in self.model.state_dict().values()])
 
 
-def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_full_state(answer, judge):
     run = _Run(seed=3)
     run.train(5)
     parts = run.model, run.optimizer, run.scheduler
@@ -99,11 +89,14 @@ def _check_full_state(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
-def _resume(state: dict[str, Any], expected: torch.Tensor) -> str:
+def _resume(state, expected):
     """Return how a run resumed from a state differs from the uninterrupted one; "" if it does not."""
     run = _Run(seed=99)
     try:
-        run.restore(copy.deepcopy(state))
+        for name in ("model", "optimizer", "scheduler"):
+            getattr(run, name).load_state_dict(copy.deepcopy(state[name]))
+        torch.set_rng_state(state["torch_rng"])
+        random.setstate(state["python_rng"])
     except (RuntimeError, TypeError, ValueError, KeyError, AttributeError, IndexError) as error:
         return f"it cannot be loaded ({type(error).__name__})"
     run.train(6)

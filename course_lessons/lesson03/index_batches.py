@@ -1,14 +1,10 @@
 """A shuffle you can enter in the middle."""
 
-from __future__ import annotations
-
 import random
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def index_batches(n, size, seed, epoch, start):
@@ -17,11 +13,11 @@ def index_batches(n, size, seed, epoch, start):
     return list(order.split(size))[start:]
 
 
-def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_index_batches(answer, judge):
     torch.manual_seed(12)
     random.seed(12)
 
-    def batches(*arguments: int) -> list[list[int]]:
+    def batches(*arguments):
         return _index_lists(answer(*arguments), judge)
 
     for n, size, seed in ((23, 5, 7), (24, 4, 3), (40, 16, 11), (9, 20, 5)):
@@ -55,7 +51,7 @@ def _check_index_batches(answer: Callable[..., Any], judge: Judge) -> None:
             )
 
 
-def _index_lists(got: object, judge: Judge) -> list[list[int]]:
+def _index_lists(got, judge):
     judge.is_a(got, (list, tuple), "a list of index tensors")
     for batch in got:
         if not isinstance(batch, torch.Tensor) or batch.dtype != torch.int64 or batch.ndim != 1:

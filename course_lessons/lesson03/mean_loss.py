@@ -1,18 +1,13 @@
 """An evaluation that leaves no trace."""
 
-from __future__ import annotations
-
 import copy
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import over, python_float, small_model
 
@@ -49,7 +44,7 @@ def _case(at):
 _MEAN = over(mean_loss, _case, len(_SIZES), _TWINS, read=python_float)
 
 
-def _snapshot(model: nn.Sequential) -> list[tuple[str, str, Any]]:
+def _snapshot(model):
     """Return what an evaluation must leave alone: the diagnosis if it does not, a name, the value."""
     *body, head = model
     return [
@@ -67,7 +62,7 @@ def _snapshot(model: nn.Sequential) -> list[tuple[str, str, Any]]:
     ]
 
 
-def _check_mean_loss(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_mean_loss(answer, judge):
     for sizes, training in (((6, 6, 2), True), ((3, 5), False)):
         batches = made_batches(sizes, seed=len(sizes))
         model = small_model(dropout=0.5).train(training)

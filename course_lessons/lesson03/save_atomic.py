@@ -1,18 +1,14 @@
 """A save that cannot half happen."""
 
-from __future__ import annotations
-
 import os
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from course_language import word
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .disk import GONE, Bomb, Watch, saved, value_in
 
@@ -25,7 +21,7 @@ def save_atomic(state, path):
     os.replace(new, path)
 
 
-def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_save_atomic(answer, judge):
     raw = answer.__wrapped__  # a simulated crash is not an error of the learner's code
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder).resolve() / "last.pt"
@@ -66,12 +62,12 @@ def _check_save_atomic(answer: Callable[..., Any], judge: Judge) -> None:
         _judge_left(path, judge)
 
 
-def _judge_left(path: Path, judge: Judge, diagnosis: str = "leftovers") -> None:
+def _judge_left(path, judge, diagnosis="leftovers"):
     if left := sorted(p.name for p in path.parent.iterdir() if p != path):
         judge.no(diagnosis, seen=f"files left: {', '.join(left)}", expected="only last.pt")
 
 
-def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
+def _judge_disk(watch, path, judge):
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
         judge.no(seen="no rename", expected="a second file, renamed when it is whole")
@@ -92,7 +88,7 @@ def _judge_disk(watch: Watch, path: Path, judge: Judge) -> None:
         judge.no(seen=seen, expected=f"{watch.sync_call} on a new file that loads")
 
 
-def _expect_value(judge: Judge, path: Path, value: int, when: str) -> None:
+def _expect_value(judge, path, value, when):
     got = value_in(path)
     if got != value:
         found = "a file without the state that was given" if path.exists() else "no file"

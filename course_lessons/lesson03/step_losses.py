@@ -1,17 +1,12 @@
 """A loss curve for one read."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch.nn import functional as F
 
 import simgpu
 from course_lessons.shared.checking import keeps, made_batches
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import over, sgd, small_model, weights_after
 from .reads import count_reads
@@ -50,7 +45,7 @@ def _case(at):
 _WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)
 
 
-def _read(judge: Judge, got: Any) -> list[float]:
+def _read(judge, got):
     judge.is_a(got, (list, tuple), "a list of Python floats")
     return [judge.is_a(value, float, "a Python float") for value in got]
 
@@ -58,7 +53,7 @@ def _read(judge: Judge, got: Any) -> list[float]:
 _LOSSES = over(step_losses, _case, len(_SIZES), _GIVES, read=_read)
 
 
-def _check_step_losses(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_step_losses(answer, judge):
     _WEIGHTS(keeps(answer, judge, 1), judge)
     _LOSSES(answer, judge)
     device = torch.device("cpu") if simgpu.problem() else simgpu.first()

@@ -1,17 +1,10 @@
 """Accumulation with a ragged end."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
-import torch
-from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import sgd, small_model, weights_after
 
@@ -62,7 +55,7 @@ def _case(at):
 _WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
 
 
-def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_train_accumulated(answer, judge):
     for model, batches, optimizer, k in map(_case, range(len(_SIZES))):
         largest = max(len(y) for _, y in batches)
         graphs = _Graphs(model)
@@ -78,17 +71,17 @@ def _check_train_accumulated(answer: Callable[..., Any], judge: Judge) -> None:
 class _Graphs:
     """The largest batch, and the most forward passes with a graph before a backward pass."""
 
-    def __init__(self, model: nn.Sequential) -> None:
+    def __init__(self, model):
         self.now = self.most = self.largest = 0
         model.register_forward_hook(self._forward)
         model[0].weight.register_hook(self._backward)
 
-    def _forward(self, _: nn.Module, args: tuple[torch.Tensor], out: torch.Tensor) -> None:
+    def _forward(self, _, args, out):
         self.largest = max(self.largest, len(args[0]))
         self.now += out.requires_grad
         self.most = max(self.most, self.now)
 
-    def _backward(self, _: torch.Tensor) -> None:
+    def _backward(self, _):
         self.now = 0
 
 

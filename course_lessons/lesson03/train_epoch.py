@@ -1,15 +1,10 @@
 """Three faults in one loop."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from .checking import over, python_float, sgd, small_model, weights_after
 
@@ -52,7 +47,7 @@ _WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS)
 _MEAN = over(train_epoch, _case, len(_SIZES), _GIVES, read=python_float)
 
 
-def _check_train_epoch(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_train_epoch(answer, judge):
     _WEIGHTS(answer, judge)
     _MEAN(answer, judge)
 

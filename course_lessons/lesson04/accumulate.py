@@ -1,15 +1,11 @@
 """Accumulation under a scaler."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
 from .checking import judge_precision, judge_scaler, over_runs
@@ -27,8 +23,8 @@ def accumulate(model, batches, loss_fn, optimizer, scaler, dtype):
     scaler.update()
 
 
-def _two_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    def run_case(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> list[dict[str, Any]]:
+def _two_steps(step, judge=None):
+    def run_case(dtype, sizes, overflow):
         batches = made_batches(sizes, seed=sum(sizes))
         if overflow:
             batches[1] = (batches[1][0] * 1e6, batches[1][1])
@@ -47,7 +43,7 @@ def _two_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable
     return run_case
 
 
-def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
+def _judge_order(run, sizes, judge):
     if max(run.sizes) > max(sizes):
         seen = f"a batch of {max(run.sizes)} went through the model"
         judge.no(seen=seen, expected=f"at most {max(sizes)} at a time")
@@ -61,7 +57,7 @@ def _judge_order(run: Run, sizes: Sequence[int], judge: Judge) -> None:
         judge.no("graph-kept", seen=seen, expected="memory that backward() has freed")
 
 
-def _situation(dtype: torch.dtype, sizes: Sequence[int], overflow: bool) -> str:
+def _situation(dtype, sizes, overflow):
     words = f"{dtype}, micro-batches of {', '.join(map(str, sizes))}"
     return f"{words}, one of which overflows" if overflow else words
 

@@ -1,13 +1,8 @@
 """One mixed-precision step, on any device."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
 from .checking import PRECISION, REFUSED, judge_precision, judge_scaler, over_runs
@@ -24,8 +19,8 @@ def amp_step(model, x, y, loss_fn, optimizer, scaler, dtype):
     return loss.detach()
 
 
-def _five_steps(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
-    def run_case(dtype: torch.dtype) -> list[dict[str, Any]]:
+def _five_steps(step, judge=None):
+    def run_case(dtype):
         run = Run(use_scaler=dtype is torch.float16)
         steps = []
         for number, (x, y) in enumerate(made_batches((4, 5, 3, 4, 4))):

@@ -1,17 +1,13 @@
 """The scaler has a memory too."""
 
-from __future__ import annotations
-
 import copy
 import math
 import pickle
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import nn
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 from ..shared.checking import made_batches, one_thread, through_file
@@ -26,7 +22,7 @@ def checkpoint(model, optimizer, scaler):
     }
 
 
-def _trained(use_scaler: bool) -> Run:
+def _trained(use_scaler):
     """Return a run with running statistics, momentum, and a scaler that has met an overflow."""
     run = Run(use_scaler=use_scaler, between=lambda: nn.BatchNorm1d(8))
     for number, (x, y) in enumerate(made_batches((4,) * 4)):
@@ -39,7 +35,7 @@ def _trained(use_scaler: bool) -> Run:
 
 
 @one_thread()
-def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_checkpoint(answer, judge):
     for use_scaler in (True, False):
         run = _trained(use_scaler)
         right = copy.deepcopy(checkpoint(run.model, run.optimizer, run.scaler))
@@ -62,7 +58,7 @@ def _check_checkpoint(answer: Callable[..., Any], judge: Judge) -> None:
                 judge.no("changed-input", seen=f"the {name} in another state", expected="as it was")
 
 
-def _judge_part(name: str, part: Any, whole: dict[str, Any], judge: Judge) -> None:
+def _judge_part(name, part, whole, judge):
     """Refuse a part that cannot be loaded as its ``state_dict`` can, or holds other values."""
     if name == "scaler":
         if not whole and part != whole:

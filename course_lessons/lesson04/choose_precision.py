@@ -1,16 +1,12 @@
 """A format for each machine."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Callable
-from typing import Any
 from unittest import mock
 
 import torch
 
 from course_utils.devices import Abilities
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import brief
 
@@ -40,7 +36,7 @@ _CASES = [
 ]
 
 
-def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
+def _read(judge, got):
     judge.is_a(got, (tuple, list), "a pair: dtype and True or False")
     if len(got) != 2 or not isinstance(got[0], torch.dtype):
         judge.no(seen=brief(got), expected="such as (torch.float32, False)")
@@ -50,7 +46,7 @@ def _read(judge: Judge, got: Any) -> tuple[torch.dtype, bool]:
     return got[0], bool(scaler)
 
 
-def _diagnose(got: Any, right: Any, can: Abilities) -> str:
+def _diagnose(got, right, can):
     """Return which rule of the task is broken for this device."""
     dtype = got[0]
     if dtype is right[0] is torch.bfloat16:
@@ -74,10 +70,10 @@ _VALUES = OverCases(
 )
 
 
-def _check_choose_precision(answer: Callable[..., Any], judge: Judge) -> None:
-    calls: list[str] = []
+def _check_choose_precision(answer, judge):
+    calls = []
 
-    def record(name: str) -> Any:
+    def record(name):
         return mock.patch.object(torch.cuda, name, lambda *_, **__: calls.append(name) or True)
 
     with record("is_bf16_supported"), record("is_available"), record("get_device_capability"):

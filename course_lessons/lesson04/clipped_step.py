@@ -1,16 +1,12 @@
 """Clip the true gradient."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 from ..shared.checking import made_batches
 from .checking import REFUSED, judge_scaler, over_runs
@@ -27,10 +23,10 @@ def clipped_step(loss, model, optimizer, scaler, max_norm):
     return norm
 
 
-def _one_step(step: Callable[..., Any], judge: Judge | None = None) -> Callable[..., Any]:
+def _one_step(step, judge=None):
     (x, y), *_ = made_batches((8,))
 
-    def run_case(use_scaler: bool, max_norm: float, factor: float) -> list[dict[str, Any]]:
+    def run_case(use_scaler, max_norm, factor):
         run = Run(use_scaler=use_scaler, interval=1)  # each good step doubles the scale
         loss = F.cross_entropy(run.model(x), y) * factor
         with watched(run, judge):
@@ -45,7 +41,7 @@ def _one_step(step: Callable[..., Any], judge: Judge | None = None) -> Callable[
     return run_case
 
 
-def _situation(use_scaler: bool, max_norm: float, factor: float) -> str:
+def _situation(use_scaler, max_norm, factor):
     words = f"max_norm={max_norm:g}, a loss times {factor:g}"
     return words if use_scaler else f"{words}, a disabled scaler"
 

@@ -1,13 +1,9 @@
 """Be the scaler."""
 
-from __future__ import annotations
-
 import operator
-import random
-from typing import Any
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -23,7 +19,7 @@ def follow_scale(overflows, init_scale, growth_interval):
     return scales
 
 
-def _cases() -> list[tuple[list[bool], float, int]]:
+def _cases():
     return [
         ([sign == "x" for sign in pattern], init_scale, interval)
         for pattern, init_scale, interval in (
@@ -37,7 +33,7 @@ def _cases() -> list[tuple[list[bool], float, int]]:
     ]
 
 
-def _draw(source: random.Random) -> tuple[list[bool], float, int]:
+def _draw(source):
     overflows = [source.random() < 0.25 for _ in range(source.randint(0, 12))]
     return overflows, 2.0 ** source.randint(-2, 16), source.randint(1, 4)
 
@@ -53,7 +49,7 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> list[float]:
+def _read(judge, got):
     return [judge.number(value) for value in judge.listed(got, "a list of numbers")]
 
 

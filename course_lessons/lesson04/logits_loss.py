@@ -1,16 +1,11 @@
 """A loss that survives autocast."""
 
-from __future__ import annotations
-
 import math
-import random
-from collections.abc import Callable
-from typing import Any
 
 import torch
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.values import nearly
 
@@ -37,18 +32,18 @@ _CASES = (
 )
 
 
-def _draw(source: random.Random) -> tuple[torch.Tensor, torch.Tensor]:
+def _draw(source):
     rows, columns = source.randint(1, 3), source.randint(2, 3)
     values = [[source.uniform(-6, 6) for _ in range(columns)] for _ in range(rows)]
     chances = [[source.choice([0.0, 1.0, source.random()]) for _ in range(columns)] for _ in values]
     return torch.tensor(values), torch.tensor(chances)
 
 
-def _situation(logits: torch.Tensor, targets: torch.Tensor) -> str:
+def _situation(logits, targets):
     return f"the logits {listed(logits)}, targets {listed(targets)}"
 
 
-def _read(judge: Judge, got: Any) -> float:
+def _read(judge, got):
     got = judge.is_a(got, torch.Tensor, "a tensor")
     if got.numel() != 1:
         judge.no(seen=f"{got.numel()} numbers", expected="their mean")
@@ -67,11 +62,11 @@ _VALUES = OverCases(
 )
 
 
-def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
-    def under_autocast_too(logits: torch.Tensor, targets: torch.Tensor) -> Any:
-        calls: list[str] = []
+def _check_logits_loss(answer, judge):
+    def under_autocast_too(logits, targets):
+        calls = []
 
-        def note(name: str, *_: Any) -> None:
+        def note(name, *_):
             if torch.is_autocast_enabled("cpu"):
                 calls.append(name)
 
@@ -85,7 +80,7 @@ def _check_logits_loss(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_large(answer, judge)
 
 
-def _judge_large(answer: Callable[..., Any], judge: Judge) -> None:
+def _judge_large(answer, judge):
     """Refuse a wrong loss or gradient for large logits, with and without autocast."""
     values, targets = torch.tensor([[200.0, -200.0, 200.0, -30.0], [0.0, 1.0, 1.0, 1.0]])
     right = logits_loss(values, targets).item()

@@ -1,16 +1,11 @@
 """What a format throws away."""
 
-from __future__ import annotations
-
 import math
-import random
-from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 from .checking import listed
@@ -22,7 +17,7 @@ def lost(gradients, dtype):
     return gone.item() / max(len(nonzero), 1)
 
 
-def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
+def _cases():
     half, bf16 = torch.float16, torch.bfloat16
     mixed = [1e-3, 1e-6, 4e-8, 2.5e-8, -1e-9, -3e-5, 0.0, 0.0, 70000.0, 1.0]
     double = torch.tensor([[1e-50, 1e-9], [0.0, -1e-30]], dtype=torch.float64)
@@ -37,7 +32,7 @@ def _cases() -> Iterator[tuple[torch.Tensor, torch.dtype]]:
     yield torch.zeros(2, 3), bf16
 
 
-def _draw(source: random.Random) -> tuple[torch.Tensor, torch.dtype]:
+def _draw(source):
     """Draw a table; what float16 alone would lose, and what becomes infinite, is in all of them."""
     kinds = [0.0, 1e-9, -1e-9, 2.0**-25, 1.03 * 2.0**-25, -4e-7, 0.3, -2.0, 1e5, 1e39, 1e-60]
     rows, columns = source.randint(1, 3), source.randint(1, 4)
@@ -56,14 +51,14 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> float:
+def _read(judge, got):
     """Let a nan pass: it may come from a division by no entries."""
     number = got.item() if hasattr(got, "item") and got.size in (1, ()) else got
     number = got.item() if isinstance(got, torch.Tensor) and got.numel() == 1 else number
     return number if isinstance(number, float) and math.isnan(number) else judge.number(number)
 
 
-def _alike(got: float, right: float) -> bool:
+def _alike(got, right):
     return math.isclose(got, right, rel_tol=1e-5) or (math.isnan(got) and math.isnan(right))
 
 
