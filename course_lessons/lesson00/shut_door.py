@@ -22,13 +22,13 @@ def _check_shut_door(answer, judge):
     judge.is_a(answer, dict, "a dictionary such as {'A': 1, 'B': 1, 'C': 1, 'D': 1}")
     if set(answer) != set(shut_door()):
         judge.no(seen=f"the keys {list(answer)}", expected="the keys A, B, C and D")
-    for who, right in shut_door().items():
-        door = answer[who]
+    for person, right in shut_door().items():
+        door = answer[person]
         if door not in range(1, 6):
-            judge.no(seen=f"{who}: {door!r}", expected="a whole number from 1 to 5")
+            judge.no(seen=f"{person}: {door!r}", expected="a whole number from 1 to 5")
         if door != right:
-            diagnosis = _DIAGNOSES.get((who, door), "wrong-value")
-            judge.no(diagnosis, seen=f"{who}: door {door}", expected="another door")
+            diagnosis = _DIAGNOSES.get((person, door), "wrong-value")
+            judge.no(diagnosis, seen=f"{person}: door {door}", expected="another door")
 
 
 EXERCISE = Exercise(

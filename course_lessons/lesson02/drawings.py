@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -138,7 +138,11 @@ def transfer_chart(
         print(f"No chart: nothing leaves the host here. {simgpu.problem() or ''}".strip())
         return
     machine = torch.get_device_module(device).get_device_name(device)
-    panels = [(machine, kind, {s: list(map(_middle, w.values())) for s, w in times.items()})]
+    quartiles = {
+        source: [np.quantile(trials, (0.5, 0.25, 0.75)) for trials in ways.values()]
+        for source, ways in times.items()
+    }
+    panels = [(machine, kind, quartiles)]
     panels += [
         (name, "recorded", dict(zip(times, rows, strict=True)))
         for name, rows in _recorded_copies(megabytes).items()
@@ -147,36 +151,29 @@ def transfer_chart(
         len(panels), figsize=(8.4, 3.4 * len(panels)), layout="constrained", squeeze=False
     )
     ways = list(next(iter(times.values())))
-    said = [
+    texts = [
         _panel(ax, ways, rows, f"{megabytes} MiB to {machine} ({say(str(kind))})")
         for ax, (machine, kind, rows) in zip(axes.flat, panels, strict=True)
     ]
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-    present(fig, f"Time of a copy. {' '.join(said)}")
-
-
-def _middle(trials: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of all trials and the quartiles."""
-    trials = list(trials) * 2 if len(trials) == 1 else list(trials)
-    q1, median, q3 = statistics.quantiles(trials, n=4, method="inclusive")
-    return median, q1, q3
+    present(fig, f"Time of a copy. {' '.join(texts)}")
 
 
 def _recorded_copies(megabytes: int) -> dict[str, list[list[tuple[float, float, float]]]]:
     """Return for each machine, and of each source each way, the recorded median and quartiles."""
     arrived, returned = _QUANTITIES
     ways = ((False, arrived), (True, returned), (True, arrived))
-    found = {
+    records = {
         (m.machine, m.parameters["source"], m.parameters["non_blocking"], quantity): m
         for quantity in _QUANTITIES
         for m in recorded("host_to_device", quantity, megabytes=megabytes)
         if m.kind == "recorded"
     }
     machines = {}
-    for machine in dict.fromkeys(name for name, *_ in found):
+    for machine in dict.fromkeys(name for name, *_ in records):
         keys = [[(machine, source, *way) for way in ways] for source in _SOURCES]
-        if all(key in found for row in keys for key in row):
-            rows = [[found[key] for key in row] for row in keys]
+        if all(key in records for row in keys for key in row):
+            rows = [[records[key] for key in row] for row in keys]
             machines[machine] = [[(m.median, m.q1, m.q3) for m in row] for row in rows]
     return machines
 
@@ -187,39 +184,37 @@ def _panel(
     rows: Mapping[str, Sequence[tuple[float, float, float]]],
     title: str,
 ) -> str:
-    """Draw one machine's bars, a colour for each source; return what they say in words."""
-    width, said = 0.8 / len(rows), []
-    longest = max(most for row in rows.values() for *_, most in row)
+    """Draw one machine's bars, a colour for each source; return the panel's alternative text."""
+    width, texts = 0.8 / len(rows), []
+    longest = max(q3 for row in rows.values() for *_, q3 in row)
     for i, (source, row) in enumerate(rows.items()):
-        middle = [1e3 * m for m, *_ in row]
-        spread = [
-            [1e3 * (m - low) for m, low, _ in row],
-            [1e3 * (high - m) for m, _, high in row],
-        ]
-        thin = [m < 10 * longest for m in middle]  # below a hundredth of the longest
+        medians, q1, q3 = np.transpose(row)
+        spread = 1e3 * np.array([medians - q1, q3 - medians])
+        thin = medians < longest / 100
         bars = ax.bar(
-            [j + (i - (len(rows) - 1) / 2) * width for j in range(len(ways))],
-            middle,
+            np.arange(len(ways)) + (i - (len(rows) - 1) / 2) * width,
+            1e3 * medians,
             0.92 * width,
             label=source,
             color=COLOURS[i],
             hatch=("", "//", "..")[i % 3],
-            edgecolor=[COLOURS[i] if slight else "white" for slight in thin],
-            linewidth=[3 if slight else 1 for slight in thin],
-            yerr=spread if any(map(any, spread)) else None,
+            edgecolor=np.where(thin, COLOURS[i], "white"),
+            linewidth=np.where(thin, 3, 1),
+            yerr=spread if spread.any() else None,
             ecolor="#444444",
         )
-        ax.bar_label(bars, [seconds(m) for m, *_ in row], padding=2, fontsize=9)
-        said += [
-            f"{source}, {' '.join(way.split())}: {seconds(m)}"
-            for way, (m, *_) in zip(ways, row, strict=True)
+        labels = [seconds(median) for median in medians]
+        ax.bar_label(bars, labels, padding=2, fontsize=9)
+        texts += [
+            f"{source}, {' '.join(way.split())}: {label}"
+            for way, label in zip(ways, labels, strict=True)
         ]
     ax.set_xticks(range(len(ways)), list(ways))
     ax.set_ylabel("host's time, ms\n(median and quartiles)")
     ax.set_title(title)
     ax.margins(y=0.15)
     ax.grid(axis="x", visible=False)
-    return f"{title}: {'; '.join(said)}."
+    return f"{title}: {'; '.join(texts)}."
 
 
 def first_and_last(lines: Mapping[str, Timeline]) -> None:

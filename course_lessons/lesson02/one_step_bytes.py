@@ -29,21 +29,21 @@ def _check_one_step_bytes(answer, judge):
     answer = judge.listed(answer, "a pair: bytes to the device, bytes to the host")
     if len(answer) != 2:
         judge.no(seen=answer, expected="two numbers")
-    there, back = map(judge.number, answer)
+    sent, returned = map(judge.number, answer)
     for sizes in product(*(sizes.items() for sizes in _TRAVELLERS.values())):
         faults = [fault for fault, _ in sizes if fault]
-        if faults and sum(size for _, size in sizes) == there:
+        if faults and sum(size for _, size in sizes) == sent:
             known = zip(_TRAVELLERS, sizes, strict=True)
             whole = ", ".join(say(name) for name, (fault, _) in known if not fault)
             judge.no(
                 faults[0],
-                seen=f"{there:,.0f} bytes to the device"
+                seen=f"{sent:,.0f} bytes to the device"
                 + (f"; right in it: {whole}" if whole else ""),
             )
-    if there != one_step_bytes()[0]:
-        judge.no(seen=f"{there:,.0f} bytes to the device")
-    if back != 4:
-        judge.no(_BACK.get(back, "wrong-value"), seen=f"{back:,.0f} bytes to the host")
+    if sent != one_step_bytes()[0]:
+        judge.no(seen=f"{sent:,.0f} bytes to the device")
+    if returned != 4:
+        judge.no(_BACK.get(returned, "wrong-value"), seen=f"{returned:,.0f} bytes to the host")
 
 
 EXERCISE = Exercise(

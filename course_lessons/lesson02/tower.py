@@ -41,7 +41,7 @@ def _check_tower(answer, judge):
         found = sorted(tuple(p.shape) for p in parameters)
         if found != shapes:
             diagnosis = _diagnose_hidden_layers(module, x, device)
-            judge.no(diagnosis, seen=f"sizes {sizes}: shapes {found}", expected=f"{shapes}")
+            judge.expect(f"sizes {sizes}: shapes", found, shapes, diagnosis)
         if len(set(sizes)) == len(sizes):  # no two layers of one shape
             right = _expected_output(module, sizes, x)
             if not equal(got, right):

@@ -87,9 +87,8 @@ def _check_train_step(answer, judge):
         with count_copies() as counted:
             got = answer(model, optimizer, images, labels, device)
         judge.is_a(got, np.ndarray, "a NumPy array")
-        place = next(model.parameters()).device
-        if place != device:
-            judge.no("stays", seen=f"model on {place}", expected=f"model on {device}")
+        model_device = next(model.parameters()).device
+        judge.expect("device of the model", str(model_device), str(device), "stays")
         early = any(c.code == "d2h" and c.non_blocking for c in counted.copies)
         if early and not (got.shape == right.shape and np.allclose(got, right, atol=1e-3)):
             judge.no("too-early", seen="a copy to the host that is not waited for")

@@ -50,36 +50,33 @@ _WEIGHTS = OverCases(
 )
 
 
+def _loss(answer, counts, device, judge):
+    """Return an answer's loss, refused unless its weights are on the device, in float32."""
+    loss = judge.is_a(answer(counts, device), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
+    if loss.weight is None:
+        judge.no(seen="weight: None")
+    judge.expect("device of the weight", str(loss.weight.device), str(device), "stays")
+    if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
+        judge.no(seen=f"weights of {loss.weight.dtype}", expected="float32")
+    return loss
+
+
 def _check_weighted_loss(answer, judge):
     device, cpu = second(), torch.device("cpu")
-
-    def weight(counts):
-        loss = judge.is_a(answer(counts, cpu), nn.CrossEntropyLoss, "an nn.CrossEntropyLoss")
-        if loss.weight is None:
-            judge.no(seen="weight: None")
-        if loss.weight.device != cpu:
-            judge.no("stays", seen=f"weight on {loss.weight.device}", expected="weight on cpu")
-        if loss.weight.is_floating_point() and loss.weight.dtype != torch.float32:
-            judge.no(seen=f"weights of {loss.weight.dtype}", expected="float32")
-        return loss.weight
-
-    _WEIGHTS(weight, judge)
+    _WEIGHTS(lambda counts: _loss(answer, counts, cpu, judge).weight, judge)
     torch.manual_seed(3)
-    for counts, place in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):
-        loss, right = answer(counts, place), _weights(counts)
-        if loss.weight.device != place:
-            judge.no("stays", seen=f"weight on {loss.weight.device}", expected=f"weight on {place}")
-        if loss.reduction != "mean":
-            judge.no("reduction", seen=f"reduction={loss.reduction!r}", expected="the mean")
+    for counts, target in zip(_COUNTS, (device, device, cpu, device, cpu), strict=True):
+        loss = _loss(answer, counts, target, judge)
+        judge.expect("reduction", loss.reduction, "mean", "reduction")
         if loss.label_smoothing:
             judge.no(seen=f"label_smoothing={loss.label_smoothing}", expected="none")
         logits, labels = torch.randn(7, len(counts)), torch.arange(7) % len(counts)
-        expected = F.cross_entropy(logits, labels, right)
-        applied = partial(loss, target=labels.to(place))
-        value = run_once(applied, logits.to(place), "stays", judge)
+        expected = F.cross_entropy(logits, labels, _weights(counts))
+        applied = partial(loss, target=labels.to(target))
+        value = run_once(applied, logits.to(target), "stays", judge)
         if not equal(value, expected):
             judge.no(seen=value.cpu(), expected=expected)
-        if place.type != "meta" and loss.to(cpu).weight.device != cpu:
+        if target.type != "meta" and loss.to(cpu).weight.device != cpu:
             judge.no("stays", seen="a weight that .to() does not move")
 
 

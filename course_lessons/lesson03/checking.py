@@ -41,7 +41,7 @@ def _count(optimizer: Any, *_: Any) -> None:
 def over(reference: Any, case: Any, n: int, twins: Mapping[str, Any], **more: Any) -> OverCases:
     """Return `OverCases` over `n` trainings or evaluations, which `case` makes anew by their number."""
     more = {"alike": nearly(1e-4, 1e-5), "situation": _situation, **more}
-    return OverCases(reference, lambda: [case(at) for at in range(n)], twins, **more)
+    return OverCases(reference, lambda: [case(i) for i in range(n)], twins, **more)
 
 
 def weights_after(reference: Any, case: Any, n: int, twins: Any) -> OverCases:

@@ -19,11 +19,11 @@ def generators(
     device
         Where the training runs: an accelerator has a generator of its own.
     """
-    found: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    sources: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
         "torch": (torch.get_rng_state, torch.set_rng_state),
         "python": (random.getstate, random.setstate),
     }
     module = torch.get_device_module(device)
     if hasattr(module, "get_rng_state"):
-        found[torch.device(device).type] = (module.get_rng_state, module.set_rng_state)
-    return found
+        sources[torch.device(device).type] = (module.get_rng_state, module.set_rng_state)
+    return sources

@@ -26,21 +26,15 @@ def loading_times(measurements: Sequence[Measurement]) -> None:
     """
     fig, ax = plt.subplots(figsize=(7.2, 0.65 * len(measurements) + 1), layout="constrained")
     names = [f"{m.label}\n({m.kind} on {m.device})" for m in measurements]
-    medians = [1e3 * m.median for m in measurements]
-    spread = [
-        [1e3 * (m.median - m.q1) for m in measurements],
-        [1e3 * (m.q3 - m.median) for m in measurements],
-    ]
     for i, m in enumerate(measurements):
         look = _LOOKS["modelled" if m.kind == "modelled" else "measured"]
-        ax.errorbar(
-            medians[i], i, xerr=[[side[i]] for side in spread], markersize=9, capsize=3, **look
-        )
+        spread = [[1e3 * (m.median - m.q1)], [1e3 * (m.q3 - m.median)]]
+        ax.errorbar(1e3 * m.median, i, xerr=spread, markersize=9, capsize=3, **look)
         ax.text(1e3 * m.q3, i, f"   {seconds(m.median)}", va="center")
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(-0.5, len(names) - 0.5)
     shortest, longest = min(1e3 * m.q1 for m in measurements), max(1e3 * m.q3 for m in measurements)
-    scale = ""
+    medians, scale = [m.median for m in measurements], ""
     if max(medians) > 10 * min(medians):
         scale = "logarithmic scale, "
         ax.set(xscale="log", xlim=(shortest / 4, longest * (longest / shortest) ** 0.25))

@@ -36,9 +36,9 @@ _TWINS = twins_of(
 _SIZES = ((6, 6, 2), (3, 5), (4, 1, 1, 7), (2, 9, 4))
 
 
-def _case(at):
+def _case(i):
     """Return a model as it should be evaluated, and batches."""
-    return small_model(dropout=0.5).eval(), made_batches(_SIZES[at], seed=at + 2)
+    return small_model(dropout=0.5).eval(), made_batches(_SIZES[i], seed=i + 2)
 
 
 _MEAN = over(mean_loss, _case, len(_SIZES), _TWINS, read=python_float)

@@ -71,19 +71,19 @@ def _judge_disk(watch, path, judge):
     """Judge the second save by its renames and by what stood in the folder at each fsync."""
     if not watch.renames:
         judge.no(seen="no rename", expected="a second file, renamed when it is whole")
-    for source, held in watch.renames:
+    for source, value in watch.renames:
         if source == path:
             judge.no(seen="last.pt was moved away", expected="last.pt, until it is replaced")
-        if held is GONE:
+        if value is GONE:
             seen = "last.pt was gone before the rename"
             judge.no("gap", seen=seen, expected="last.pt, until then")
-        if held != 1:
+        if value != 1:
             judge.no("overwrites", seen="last.pt was changed first", expected="a second file first")
         if source.parent != path.parent:
             judge.no("other-folder", seen="no second file beside last.pt", expected="one beside it")
     if not watch.synced:
         judge.no("no-fsync", seen="no os.fsync before the rename", expected="os.fsync")
-    if not any(2 in there.values() for there in watch.synced):
+    if not any(2 in values.values() for values in watch.synced):
         seen = f"at {watch.sync_call} no new file was complete"
         judge.no(seen=seen, expected=f"{watch.sync_call} on a new file that loads")
 
@@ -91,8 +91,8 @@ def _judge_disk(watch, path, judge):
 def _expect_value(judge, path, value, when):
     got = value_in(path)
     if got != value:
-        found = "a file without the state that was given" if path.exists() else "no file"
-        seen = found if got is None else f"the state of save {got}"
+        missing = "a file without the state that was given" if path.exists() else "no file"
+        seen = missing if got is None else f"the state of save {got}"
         judge.no(seen=f"{when}: {seen}", expected=f"the state of save {value}")
 
 

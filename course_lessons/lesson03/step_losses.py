@@ -36,10 +36,10 @@ _GIVES = twins_of(
 _SIZES = ((5, 3, 2, 2), (4,) * 9, (6, 2, 3))
 
 
-def _case(at):
+def _case(i):
     """Return a model in train mode, batches and an optimiser."""
     model = small_model()
-    return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
+    return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
 _WEIGHTS = weights_after(step_losses, _case, len(_SIZES), _LEARNS)

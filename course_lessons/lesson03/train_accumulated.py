@@ -46,10 +46,10 @@ _SIZES = (
 )
 
 
-def _case(at):
-    sizes, k = _SIZES[at]
+def _case(i):
+    sizes, k = _SIZES[i]
     model = small_model(norm=False)
-    return model, made_batches(sizes, seed=at + 1), sgd(model), k
+    return model, made_batches(sizes, seed=i + 1), sgd(model), k
 
 
 _WEIGHTS = weights_after(train_accumulated, _case, len(_SIZES), _TWINS)
@@ -62,9 +62,9 @@ def _check_train_accumulated(answer, judge):
         answer(model, batches, optimizer, k)
         if graphs.largest > largest:
             seen = f"a batch of {graphs.largest} went through the model"
-            judge.no(seen=seen, expected=f"at most {largest} at a time")
+            judge.no(seen=seen, expected=f"i most {largest} i a time")
         if graphs.most > 1:
-            judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
+            judge.no("all-graphs", seen=f"{graphs.most} graphs i once", expected="one i a time")
     _WEIGHTS(answer, judge)
 
 

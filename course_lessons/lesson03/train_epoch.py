@@ -37,10 +37,10 @@ _GIVES = twins_of(train_epoch, {"ragged-mean": _MEAN_OF_MEANS})
 _SIZES = ((4, 4, 3), (5, 2), (3, 3, 3, 2), (2, 6), (4, 4))
 
 
-def _case(at):
+def _case(i):
     """A model, batches and an optimiser. The first models come in eval mode, the others in train mode."""
-    model = small_model().train(at > 2)
-    return model, made_batches(_SIZES[at], seed=at + 1), sgd(model)
+    model = small_model().train(i > 2)
+    return model, made_batches(_SIZES[i], seed=i + 1), sgd(model)
 
 
 _WEIGHTS = weights_after(train_epoch, _case, len(_SIZES), _LEARNS)

@@ -29,22 +29,22 @@ def waits(line: str, device: torch.device) -> str:
     code, names = _prepared(line, device)
     eval(code, names)  # what is done once, such as loading a kernel, is done
     before = torch.cuda.get_sync_debug_mode()
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
             eval(code, names)
         finally:
             torch.cuda.set_sync_debug_mode(before)
-    return _times(sum("called a synchronizing" in str(w.message) for w in said))
+    return _times(sum("called a synchronizing" in str(w.message) for w in caught))
 
 
 @elsewhere.there
 def _simulated(line: str) -> str:
     code, names = _prepared(line, simgpu.first())
-    with simgpu.count() as asked:
+    with simgpu.count() as counted:
         eval(code, names)
-    return _times(asked.synchronizations)
+    return _times(counted.synchronizations)
 
 
 def _prepared(line: str, device: torch.device) -> tuple[CodeType, dict[str, object]]:

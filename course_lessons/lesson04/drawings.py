@@ -132,11 +132,11 @@ def losses(runs: Mapping[str, Sequence[torch.Tensor]]) -> None:
         For each name the loss of each step.
     """
     means = {
-        name: torch.stack([*found]).view(-1, 10).mean(1).tolist() for name, found in runs.items()
+        name: torch.stack([*steps]).view(-1, 10).mean(1).tolist() for name, steps in runs.items()
     }
-    ends = word("; ").join(f"{name} {found[-1]:.2f}" for name, found in means.items())
+    ends = word("; ").join(f"{name} {mean[-1]:.2f}" for name, mean in means.items())
     plots.curves(
-        {name: (range(10, 10 * len(found) + 1, 10), found) for name, found in means.items()},
+        {name: (range(10, 10 * len(mean) + 1, 10), mean) for name, mean in means.items()},
         xlabel="step",
         ylabel="training loss, mean of 10 steps",
         alt=f"The training loss, step by step; it ends at: {ends}.",
@@ -182,14 +182,14 @@ def speed_ups(
         Where they were measured; on the simulated one they are modelled.
     """
     kind = kind_of(device)
-    said = word("; ").join(
+    ranges = word("; ").join(
         f"{name} {min(y):.2g} to {max(y):.2g}" for name, (_, y) in curves.items()
     )
     plots.curves(
         curves,
         xlabel="batch size",
         ylabel="float32 time / 16-bit time",
-        alt=f"Speed-up against batch size, {kind}: {said}.",
+        alt=f"Speed-up against batch size, {kind}: {ranges}.",
         title=abilities(device).name,
         log="xy",
         kinds=dict.fromkeys(curves, kind),
@@ -215,8 +215,8 @@ def scores(groups: Mapping[str, Sequence[float]], xlabel: str) -> None:
         ax.plot(values, heights, MARKERS[row], color=COLOURS[row], alpha=0.75)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set(xlabel=xlabel, ylim=(len(groups) - 0.5, -0.5))
-    said = word("; ").join(
+    ranges = word("; ").join(
         f"{name} {min(v):.1f} to {max(v):.1f}, mean {statistics.fmean(v):.1f}"
         for name, v in groups.items()
     )
-    present(fig, f"One dot a run, with the mean as a bar. {said}.")
+    present(fig, f"One dot a run, with the mean as a bar. {ranges}.")

@@ -78,7 +78,7 @@ class Gains:
             return once
 
         single, low = take_turns(clocked(torch.float32), clocked(dtype), rounds)
-        return [one / other for one, other in zip(single, low, strict=True)]
+        return [full / half for full, half in zip(single, low, strict=True)]
 
     def peak(self, make_net: Callable[[], nn.Module], size: int, dtype: torch.dtype) -> float:
         """Return the peak of one step in MiB, beyond what was there before the network."""
