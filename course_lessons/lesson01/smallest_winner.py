@@ -55,8 +55,7 @@ _TWINS = {
 
 
 def _read(judge, got):
-    whole = got is None or (isinstance(got, numbers.Integral) and not isinstance(got, bool))
-    return None if got is None else int(got if whole else judge.is_a(got, int, "one of the sizes"))
+    return got if got is None else judge.is_a(got, numbers.Integral, "one of the sizes")
 
 
 def _situation(sizes, cpu, device, launch, bus):

@@ -72,11 +72,9 @@ def _check_full_state(answer, judge):
     try:
         got = through_file(got)
     except (pickle.PicklingError, pickle.UnpicklingError, RuntimeError, AttributeError, TypeError):
-        judge.no(
-            "not-plain",
-            seen="`torch.load(..., weights_only=True)` refuses what was saved",
-            expected="tensors, numbers, strings, and lists, tuples and dicts of them",
-        )
+        seen = "`torch.load(..., weights_only=True)` refuses what was saved"
+        expected = "tensors, numbers, strings, and lists, tuples and dicts of them"
+        judge.no("not-plain", seen=seen, expected=expected)
     run.train(6)
     parameters = {name for name, _ in run.model.named_parameters()}
     for key in complete:

@@ -54,7 +54,7 @@ def judge_precision(run: Run, dtype: torch.dtype, judge: Judge) -> None:
         judge.no(seen=f"{dtypes} out of the linear layers", expected=str(dtype))
     if run.low_loss:
         judge.no(seen="the loss outside autocast", expected="inside")
-    if "backward" in run.inside:
+    if run.low_backward:
         judge.no(seen="backward() inside autocast", expected="after it")
 
 

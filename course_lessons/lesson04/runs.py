@@ -68,7 +68,7 @@ class Run:
     Attributes
     ----------
     log
-        In their order ``"forward"``, ``"loss"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
+        In their order ``"forward"``, ``"scale"``, ``"get_scale"``, ``"backward"``, ``"unscale"``,
         ``"step"``, ``"made step"`` (the optimizer's own), ``"bare step"`` (not from within the scaler's),
         ``"blind step"`` (a bare one with gradients that overflowed), ``"update"`` and ``"held"`` (an earlier
         graph still holds its activations at a forward pass).
@@ -78,10 +78,8 @@ class Run:
         The dtypes that came out of the linear layers.
     sizes
         How many rows went through the model at a time.
-    inside
-        Which of ``"loss"`` and ``"backward"`` ran under autocast.
-    low_loss
-        Whether the loss was computed in 16 bits outside autocast.
+    low_loss, low_backward
+        Whether the loss was computed in 16 bits outside autocast, and the backward pass made inside.
     weight_dtypes
         The dtypes of the weights at each forward pass.
     autocast_for
@@ -96,7 +94,6 @@ class Run:
         self,
         *,
         use_scaler: bool = True,
-        scale: float = 1024.0,
         interval: int = 3,
         between: Callable[[], nn.Module] = nn.ReLU,
     ) -> None:
@@ -105,12 +102,11 @@ class Run:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
         self.log: list[str] = []
         self.waits: list[str] = []
-        self.scaler = _Scaler(
-            self.log, init_scale=scale, growth_interval=interval, enabled=use_scaler
-        )
+        settings = {"init_scale": 1024.0, "growth_interval": interval, "enabled": use_scaler}
+        self.scaler = _Scaler(self.log, **settings)
         self.outputs: set[torch.dtype] = set()
         self.sizes: list[int] = []
-        self.inside: set[str] = set()
+        self.low_backward = False
         self.low_loss = False
         self.weight_dtypes: set[torch.dtype] = set()
         self.autocast_for: list[str] = []
@@ -128,16 +124,10 @@ class Run:
         self.optimizer.register_step_pre_hook(self._step)
 
     def loss_fn(self, outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        """Return the mean cross-entropy, and note whether autocast is on."""
-        self._note("loss")
+        """Return the mean cross-entropy, and record whether it is computed in 16 bits."""
         outside = not torch.is_autocast_enabled("cpu")
         self.low_loss |= outside and outputs.dtype != torch.float32
         return F.cross_entropy(outputs, targets)
-
-    def _note(self, what: str) -> None:
-        self.log.append(what)
-        if torch.is_autocast_enabled("cpu"):
-            self.inside.add(what)
 
     def _forward(self, _: nn.Module, args: Any) -> None:
         self.log += ["held", "forward"] if self.hidden.bytes else ["forward"]
@@ -145,7 +135,8 @@ class Run:
         self.weight_dtypes |= {p.dtype for p in self.model.parameters()}
 
     def _backward(self, _: torch.Tensor) -> None:
-        self._note("backward")
+        self.log.append("backward")
+        self.low_backward |= torch.is_autocast_enabled("cpu")
 
     def _step(self, *_: Any) -> None:
         self.log.append("made step")
