@@ -62,9 +62,9 @@ def _check_train_accumulated(answer, judge):
         answer(model, batches, optimizer, k)
         if graphs.largest > largest:
             seen = f"a batch of {graphs.largest} went through the model"
-            judge.no(seen=seen, expected=f"i most {largest} i a time")
+            judge.no(seen=seen, expected=f"at most {largest} at a time")
         if graphs.most > 1:
-            judge.no("all-graphs", seen=f"{graphs.most} graphs i once", expected="one i a time")
+            judge.no("all-graphs", seen=f"{graphs.most} graphs at once", expected="one at a time")
     _WEIGHTS(answer, judge)
 
 
