@@ -52,7 +52,6 @@ def _case(jobs, first, queued, repeats):
 def _cases():
     return [
         _case([2e-3, 3e-3, 2.5e-3, 40e-3, 2.2e-3], 0.3, 0.0, 5),
-        _case([4e-3, 5e-3], 0.6, 0.0, 1),
         _case([3e-3, 4e-3], 0.05, 2.0, 1),
         _case([7e-3, 6e-3, 6.5e-3, 7.5e-3, 90e-3], 0.1, 0.5, 4),
     ]
