@@ -113,10 +113,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=12,
     task="""
-Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in parts, a
-list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have equally many rows in all.
-Afterwards the weights are those after one step with the whole batch, and the gradients have crossed the network
-once. Gradients may be left over from before. Keep the memory of one part: one forward and one backward pass for each.
+Write `accumulate(model, parts, loss_fn, optimizer)`: one training step of a DDP model whose batch comes in
+parts, a list of pairs `(x, y)` of different sizes. `loss_fn` gives the mean over a part; all ranks have
+equally many rows in all. Afterwards the weights are those after one step with the whole batch, and the
+gradients have crossed the network once. Gradients may be left over from before. Keep the memory of one part:
+one forward and one backward pass for each.
 """,
     hints=(
         "After each part, ask what has to travel. Can another rank do anything with the gradients of the "
@@ -152,14 +153,15 @@ cluster.run(two_passes, ranks=2)
     why="Without `no_sync` you get the same result, but each part pays for a message as large as the model. "
     "On a slow network that's most of the step.",
     diagnoses={
-        "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until then "
-        "`model.no_sync()` keeps them on their rank.",
-        "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass whether the next "
-        "backward pass sends: forward belongs within `no_sync` too.",
-        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go through `model` "
-        "itself, outside `no_sync`.",
-        "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward pass, so make that "
-        "before the next part's forward pass.",
-        "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large one's.",
+        "every-part": "Each part's backward pass sends the gradients here. Only the last one has to. Until "
+        "then `model.no_sync()` keeps them on their rank.",
+        "forward-outside": "The gradients still travel more than once. DDP decides in the forward pass "
+        "whether the next backward pass sends: forward belongs within `no_sync` too.",
+        "never-sends": "The gradients never travel, so each rank goes its own way. The last part must go "
+        "through `model` itself, outside `no_sync`.",
+        "all-at-once": "More than one part is in memory at a time. A part's activations go in its backward "
+        "pass, so make that before the next part's forward pass.",
+        "unweighted": "Each part counts the same here. A small part's rows then weigh more than a large "
+        "one's.",
     },
 )

@@ -76,9 +76,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Each rank has called `backward()` on rows of its own. Write `average_gradients(model, dist)`: on every rank, each
-parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no gradient. For any
-other, `None` counts as zero: this rank did not use the parameter, and another one may have. (Where none has, the mean is zero.)
+Each rank has called `backward()` on rows of its own. Write `average_gradients(model, dist)`: on every rank,
+each parameter's `.grad` becomes the mean over all ranks. A frozen parameter (`requires_grad=False`) gets no
+gradient. For any other, `None` counts as zero: this rank did not use the parameter, and another one may have.
+(Where none has, the mean is zero.)
 
 `dist` is the simulated cluster in the check, and `torch.distributed` in real processes.
 """,
@@ -122,15 +123,16 @@ print(cluster.run(mean_score, ranks=3).results)  # [5.0, 5.0, 5.0]
     ),
     may_change=True,
     why="This is data parallel training: all ranks start with equal weights and step with the same mean "
-    "gradient, so their weights stay equal. `DistributedDataParallel` does the same with fewer and "
-    "larger messages, and it sends them while the backward pass is still running.",
+    "gradient, so their weights stay equal. `DistributedDataParallel` does the same with fewer and larger "
+    "messages, and it sends them while the backward pass is still running.",
     diagnoses={
-        "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A collective is called "
-        "by all ranks, in the same order.",
-        "none-skipped": "A rank whose gradient is None leaves a call out here, so its calls no longer fit those of the other "
-        "ranks.",
-        "not-divided": "That's the sum over the ranks. Divide it by the number of ranks, so that it's the mean.",
-        "own": "Each rank still has the gradient that it had. `all_reduce` adds up into the tensor that it's given, "
-        "so give it `.grad` itself, and no copy.",
+        "not-all-call": "Not every rank makes the same calls, though each has all gradients here. A "
+        "collective is called by all ranks, in the same order.",
+        "none-skipped": "A rank whose gradient is None leaves a call out here, so its calls no longer fit "
+        "those of the other ranks.",
+        "not-divided": "That's the sum over the ranks. Divide it by the number of ranks, so that it's the "
+        "mean.",
+        "own": "Each rank still has the gradient that it had. `all_reduce` adds up into the tensor that "
+        "it's given, so give it `.grad` itself, and no copy.",
     },
 )

@@ -38,6 +38,7 @@ def buckets() -> None:
             "tied": box("an embedding of 32 MiB, ready last"),
         },
         draw=draw,
-        found="The last bucket is full when backward ends, so it always sticks out. Small buckets shorten it and pay "
-        "the latency more often; with one large bucket nothing hides. An embedding that is ready last sticks out whole.",
+        found="The last bucket is full when backward ends, so it always sticks out. Small buckets shorten "
+        "it and pay the latency more often; with one large bucket nothing hides. An embedding that is ready "
+        "last sticks out whole.",
     ).show()

@@ -117,10 +117,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-A checkpoint was saved while the model was wrapped: by DDP, which puts `module.` before each key, by `torch.compile`, which puts
-`_orig_mod.` there, by both, in either order, or by neither. Write `rescue(state, model)`: a dict with the keys of
-`model.state_dict()` and the tensors of `state`, not copies of them. `state` stays as it is, and `model` is not wrapped. Some models
-have a child that is really called `module`. Where the keys of both differ in any other way, raise `ValueError`.
+A checkpoint was saved while the model was wrapped: by DDP, which puts `module.` before each key, by
+`torch.compile`, which puts `_orig_mod.` there, by both, in either order, or by neither. Write
+`rescue(state, model)`: a dict with the keys of `model.state_dict()` and the tensors of `state`, not copies of
+them. `state` stays as it is, and `model` is not wrapped. Some models have a child that is really called
+`module`. Where the keys of both differ in any other way, raise `ValueError`.
 """,
     hints=(
         "Ask which keys you want, and who knows them. The checkpoint's keys alone can't tell you where a "
@@ -153,13 +154,14 @@ for ending in ("", ".jpg", ".png"):
     "people's come as they are, though, and `strict=False` would load one with strange keys without an "
     "error and without a single weight.",
     diagnoses={
-        "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, and as a part of "
-        "a longer word.",
-        "key-by-key": "Each key loses its beginning for itself, without a look at the model's keys. They can begin with "
-        "`module.` too, so ask the model which keys it wants.",
-        "two-wrappers": "A checkpoint of a model that was wrapped twice is not taken apart. There are two orders.",
-        "not-refused": "The keys of both differ in more than a prefix here, and your function doesn't refuse. "
-        "Raise `ValueError`, so that no weight is lost without a word.",
+        "everywhere": "The word is cut out wherever it stands in a key. A key can hold it in its middle, "
+        "and as a part of a longer word.",
+        "key-by-key": "Each key loses its beginning for itself, without a look at the model's keys. They "
+        "can begin with `module.` too, so ask the model which keys it wants.",
+        "two-wrappers": "A checkpoint of a model that was wrapped twice is not taken apart. There are two "
+        "orders.",
+        "not-refused": "The keys of both differ in more than a prefix here, and your function doesn't "
+        "refuse. Raise `ValueError`, so that no weight is lost without a word.",
         "copied": "The tensors are copies. A checkpoint can be as large as the memory, so do not double it.",
     },
 )

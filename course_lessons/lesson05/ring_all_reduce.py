@@ -120,16 +120,18 @@ EXERCISE = Exercise(
     level=3,
     minutes=25,
     task="""
-Through rank 0 one link carries everything while the others are idle. There is a way in which every link carries *less than two*
-gradients, however many ranks there are. Find it.
+Through rank 0 one link carries everything while the others are idle. There is a way in which every link
+carries *less than two* gradients, however many ranks there are. Find it.
 
-Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in place. It is contiguous and
-has any shape; n may be 1, and need not divide its size. You may use `dist.send`, `recv`, `isend` and `irecv`, and no collective.
+Write `ring_all_reduce(x, dist)`. Afterwards `x` holds, on each of the n ranks, the sum over all of them, in
+place. It is contiguous and has any shape; n may be 1, and need not divide its size. You may use `dist.send`,
+`recv`, `isend` and `irecv`, and no collective.
 
-The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the one before, and from each rank
-at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on one link wait for each other, so
-go in rounds. `send` waits until its message is received; `isend` and `irecv` return at once, and are done when `wait()` of what they
-returned has returned. The cell below your answer draws it.
+The target, however many ranks there are: at most **2 (n - 1) messages** in a chain where each waits for the
+one before, and from each rank at most **2 (n - 1) pieces** of `math.ceil(x.numel() / n)` numbers. Messages on
+one link wait for each other, so go in rounds. `send` waits until its message is received; `isend` and `irecv`
+return at once, and are done when `wait()` of what they returned has returned. The cell below your answer
+draws it.
 """,
     hints=(
         "How could all links be busy at the same time? Cut `x` into n pieces with "
@@ -156,18 +158,19 @@ cluster.run(ask_left, ranks=3)
     check_answer=_check_ring_all_reduce,
     may_change=True,
     why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
-    "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and "
-    "the number of steps counts for more than the bytes.",
+    "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and the "
+    "number of steps counts for more than the bytes.",
     diagnoses={
-        "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives it. Where every rank "
-        "begins with `send`, nobody receives. Begin with `isend`, then receive, and then call `wait()`.",
-        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor alone until `wait()` of "
-        "what they returned has returned.",
-        "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is done: now "
-        "the complete pieces go round.",
-        "whole-tensors": "A rank sends more than the target allows. Cut the tensor into pieces, and let every rank send one piece in "
-        "each round, so that no link is the bottleneck.",
-        "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one link do too: in each round, can "
-        "every rank send one and receive one?",
+        "deadlock": "A rank waits for ever: each message needs one rank that sends it and one that receives "
+        "it. Where every rank begins with `send`, nobody receives. Begin with `isend`, then receive, and "
+        "then call `wait()`.",
+        "no-wait": "A message may still be on its way. `isend` and `irecv` only begin one: leave its tensor "
+        "alone until `wait()` of what they returned has returned.",
+        "half-way": "Each rank has one complete piece, and the others are not. The first half of the way is "
+        "done: now the complete pieces go round.",
+        "whole-tensors": "A rank sends more than the target allows. Cut the tensor into pieces, and let "
+        "every rank send one piece in each round, so that no link is the bottleneck.",
+        "too-many-steps": "The bytes are right, and too many messages wait for one another. Those on one "
+        "link do too: in each round, can every rank send one and receive one?",
     },
 )

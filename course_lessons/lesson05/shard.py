@@ -96,10 +96,11 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank takes in an epoch.
-Without a word between them the ranks together go through all rows in a random order, another one for each epoch and seed, so
-that a rank does not keep its rows. All take equally many, and no more than needed: where the ranks do not divide n, some rows
-come once more than the others. n may be smaller than the number of ranks. Global random generators stay as they are.
+Write `shard(n, rank, world_size, epoch, seed)`: the list of the row numbers, out of 0 to n - 1, that a rank
+takes in an epoch. Without a word between them the ranks together go through all rows in a random order,
+another one for each epoch and seed, so that a rank does not keep its rows. All take equally many, and no more
+than needed: where the ranks do not divide n, some rows come once more than the others. n may be smaller than
+the number of ranks. Global random generators stay as they are.
 """,
     hints=(
         "How can ranks that never talk to each other agree on one random order? Look at the arguments, and "
@@ -120,15 +121,17 @@ for helper in range(3):
     reference=shard,
     check_answer=_check_shard,
     why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
-    "because a rank with one batch more would wait for ever in a collective call that no other rank "
-    "makes.",
+    "because a rank with one batch more would wait for ever in a collective call that no other rank makes.",
     diagnoses={
-        "own-order": "Some rows are taken by nobody, and others more than once. All ranks need one and the same order of all "
-        "rows, and pieces of it that don't overlap.",
-        "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is forgotten.",
-        "same-rows": "Rows that one rank had in epoch 0 stay together in epoch 1. Shuffle all rows first, then share them out.",
-        "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the others.",
-        "global-generator": "Your function changed a global generator. All ranks would draw the same numbers from it "
-        "from here on, as for dropout. Use a `torch.Generator` of your own.",
+        "own-order": "Some rows are taken by nobody, and others more than once. All ranks need one and the "
+        "same order of all rows, and pieces of it that don't overlap.",
+        "same-every-epoch": "Each epoch has the same order. That is what happens where `set_epoch` is "
+        "forgotten.",
+        "same-rows": "Rows that one rank had in epoch 0 stay together in epoch 1. Shuffle all rows first, "
+        "then share them out.",
+        "unequal": "Some ranks have more rows than others. They would make more steps, and wait for the "
+        "others.",
+        "global-generator": "Your function changed a global generator. All ranks would draw the same "
+        "numbers from it from here on, as for dropout. Use a `torch.Generator` of your own.",
     },
 )

@@ -85,9 +85,10 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`unhang(model, batches, dist, log)` is to return, on every rank, the mean loss of all rows of all ranks, as a Python number, and
-to log it once, from rank 0. The ranks may have different numbers of batches, of different sizes, and a rank may have
-none at all; no row is left out. The code in the cell hangs, for two reasons. Mend both.
+`unhang(model, batches, dist, log)` is to return, on every rank, the mean loss of all rows of all ranks, as a
+Python number, and to log it once, from rank 0. The ranks may have different numbers of batches, of different
+sizes, and a rank may have none at all; no row is left out. The code in the cell hangs, for two reasons. Mend
+both.
 """,
     hints=(
         "Go through the code as rank 0 with two batches, and then as rank 1 with one batch. Write down "
@@ -125,13 +126,14 @@ print(cluster.run(mean_price, ranks=3).results)  # [6.0, 6.0, 6.0]
     "ends it after minutes. So with every hang, ask which collective one rank has called and another "
     "hasn't, and let the Flight Recorder answer.",
     diagnoses={
-        "one-rank": "All ranks have equally many batches here, and still they do not make the same calls. Which call does one "
-        "rank alone make?",
-        "unequal-loops": "The ranks have different numbers of batches here, and they do not make the same calls. Each must make "
-        "every call, even where it has no batch at all.",
-        "own-rows": "That's the mean over the rank's own rows. A collective call has to bring in the rows of the others.",
-        "mean-of-means": "That's a mean of means. Batches and ranks have different numbers of rows, so a row among "
-        "few counts for more than a row among many. Add up losses and rows, and divide once.",
+        "one-rank": "All ranks have equally many batches here, and still they do not make the same calls. "
+        "Which call does one rank alone make?",
+        "unequal-loops": "The ranks have different numbers of batches here, and they do not make the same "
+        "calls. Each must make every call, even where it has no batch at all.",
+        "own-rows": "That's the mean over the rank's own rows. A collective call has to bring in the rows "
+        "of the others.",
+        "mean-of-means": "That's a mean of means. Batches and ranks have different numbers of rows, so a "
+        "row among few counts for more than a row among many. Add up losses and rows, and divide once.",
         "all-log": "Other ranks log too. On many ranks that makes as many copies of each line.",
     },
 )

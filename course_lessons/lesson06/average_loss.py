@@ -132,12 +132,14 @@ print(negative / rows)  # the share among all 8 rows
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={
-        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of losses, still has its "
-        "graph, and the graph holds the activations of every batch so far.",
+        "leak": "Each batch adds to what is kept: something that you carry, a running total, a list of "
+        "losses, still has its graph, and the graph holds the activations of every batch so far.",
         "graph": "Nothing piles up, but each forward pass still saves its activations for a backward pass "
         "that never comes.",
-        "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list made of `batches`, for example.",
+        "keeps-batches": "What `batches` gave is still in memory at the end. Something holds it: a list "
+        "made of `batches`, for example.",
         "mean-of-means": "The mean over batches is not the mean over samples where batches differ in size.",
-        "grad-off": "Your function changes PyTorch's gradient mode for all code that follows. A `with` block puts back what was.",
+        "grad-off": "Your function changes PyTorch's gradient mode for all code that follows. A `with` "
+        "block puts back what was.",
     },
 )

@@ -111,7 +111,8 @@ EXERCISE = Exercise(
     task="""
 Write `checkpointed(blocks, x)`: run `x` through a list of modules, one after the other, so that autograd
 keeps little more than what goes **into** each block. Output and gradients must be those of the plain run,
-with dropout too, and also where `x` itself needs no gradient. `torch.utils.checkpoint.checkpoint` is imported as `checkpoint`.
+with dropout too, and also where `x` itself needs no gradient. `torch.utils.checkpoint.checkpoint` is imported
+as `checkpoint`.
 """,
     hints=(
         "What may autograd keep, and what should it compute again? Between two blocks there's only one "
@@ -137,17 +138,17 @@ checkpoint(wave, x, 2.0, use_reentrant=False).backward()
     reference=checkpointed,
     check_answer=_check_checkpointed,
     why="In many trainings, activations take most of the memory. For at most one more forward pass, which "
-    "is about a third more arithmetic, you get most of that memory back, and you gain more the deeper "
-    "the network is.",
+    "is about a third more arithmetic, you get most of that memory back, and you gain more the deeper the "
+    "network is.",
     diagnoses={
         "kept": "Every block ran once: nothing was computed again, so all activations were kept.",
         "one-piece": "Too many blocks are computed again at once, and then all their activations are in "
         "memory together. Make the pieces smaller.",
         "other-dropout": "The second run of a block drew other random numbers than the first, so the "
         "gradients belong to another forward pass.",
-        "needs-input-gradient": "Where `x` needs no gradient, the output has no graph, and no block would learn. The reentrant "
-        "form of checkpointing does that: use the other.",
-        "late-binding": "Each block is computed again as if it were the last: a lambda in a loop looks up its names when it is "
-        "called, in backward. Hand over `block` itself.",
+        "needs-input-gradient": "Where `x` needs no gradient, the output has no graph, and no block would "
+        "learn. The reentrant form of checkpointing does that: use the other.",
+        "late-binding": "Each block is computed again as if it were the last: a lambda in a loop looks up "
+        "its names when it is called, in backward. Hand over `block` itself.",
     },
 )

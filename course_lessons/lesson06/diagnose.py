@@ -165,8 +165,8 @@ print(pay(40, 40, 60), pay(100, 40, 60), pay(101, 40, 60), sep=", ")
         "allocated": "What is allocated is in use: tensors are in it. Idle is what is **unallocated**.",
         "not-enough": "Even all that is free and unallocated together is less than the request, so pieces "
         "are not the problem. The message gives the same advice every time.",
-        "enough-in-pieces": "What is free and unallocated together is enough for the request. It "
-        "failed because no single piece is.",
+        "enough-in-pieces": "What is free and unallocated together is enough for the request. It failed "
+        "because no single piece is.",
         "not-their-fault": "This process has enough bytes without those of others. Look at the pieces first.",
     },
 )

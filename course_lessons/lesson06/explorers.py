@@ -92,7 +92,8 @@ def allocator() -> None:
         return fig, f"A card of 100 MiB, modelled: {said}; {figures}."
 
     Explorer(
-        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the other half?",
+        question="The card is full, then every second tensor is deleted. Does one of 24 MiB fit into the "
+        "other half?",
         guesses=("yes", "no", "only after empty_cache()", "it depends on the tensors' size"),
         controls={
             "moments": slider(
@@ -104,8 +105,9 @@ def allocator() -> None:
             "emptied": box("empty_cache() after each moment"),
         },
         draw=draw,
-        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a tensor "
-        "of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it cannot.",
+        found="Blue is in use, hatched is idle and kept. A segment goes back whole or not at all: where a "
+        "tensor of 12 MiB has a segment of its own, its gap can go back; where five of 4 MiB share one, it "
+        "cannot.",
         telling={"moments": 3},
     ).show()
 

@@ -163,11 +163,12 @@ EXERCISE = Exercise(
     level=3,
     minutes=25,
     task="""
-`plain_step` needs almost 900 MB for this network and batch. Write `frugal_step(model, x, y, loss_fn,
-optimizer)`: the same training step, for smaller batches and networks too, with the same loss given back
-(detached) and the same change of the weights; with this batch on a simulated T4 of **300 MB**, at no more than
-**1.6 times** the modelled time of `plain_step`. `loss_fn` is a mean over the batch; `model` can be walked through
-block by block. In 16 bits the change of the weights may be 2 % off, and so may the loss. More than one method is right.
+`plain_step` needs almost 900 MB for this network and batch. Write
+`frugal_step(model, x, y, loss_fn, optimizer)`: the same training step, for smaller batches and networks too,
+with the same loss given back (detached) and the same change of the weights; with this batch on a simulated T4
+of **300 MB**, at no more than **1.6 times** the modelled time of `plain_step`. `loss_fn` is a mean over the
+batch; `model` can be walked through block by block. In 16 bits the change of the weights may be 2 % off, and
+so may the loss. More than one method is right.
 """,
     hints=(
         "Where do the 900 MB go? The parameters take less than 2 MB here, so look at what grows with the "
@@ -188,16 +189,16 @@ print(mean, prices.mean())  # tensor(8.) tensor(8.)
     ),
     reference=frugal_step,
     check_answer=_check_frugal_step,
-    why="The same lines help a network that is too large for a real card. Which method is cheapest depends on the "
-    "network and on the card: measure two before you choose.",
+    why="The same lines help a network that is too large for a real card. Which method is cheapest depends "
+    "on the network and on the card: measure two before you choose.",
     diagnoses={
         "does-not-fit": "The step needs more memory than there is.",
-        "too-dear": "Your step takes too long. Every piece of work costs launches, the bus is slow, and a T4 has no "
-        "bfloat16 (use `torch.float16`). Computing something twice can cost less.",
-        "mean-of-means": "Each part's loss is a mean over its own rows. It has to count with the part's share of the rows in "
-        "the batch.",
-        "many-steps": "The optimizer changed the weights after each part. The parts belong to one step: their "
-        "gradients add up first.",
+        "too-dear": "Your step takes too long. Every piece of work costs launches, the bus is slow, and a "
+        "T4 has no bfloat16 (use `torch.float16`). Computing something twice can cost less.",
+        "mean-of-means": "Each part's loss is a mean over its own rows. It has to count with the part's "
+        "share of the rows in the batch.",
+        "many-steps": "The optimizer changed the weights after each part. The parts belong to one step: "
+        "their gradients add up first.",
         "last-part": "Only the last part's gradients were left: `zero_grad()` belongs before all parts, not "
         "before each.",
     },

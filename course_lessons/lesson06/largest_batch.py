@@ -166,16 +166,18 @@ print(low)  # 8
     ),
     reference=largest_batch,
     check_answer=_check_largest_batch,
-    why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search that "
-    "tries again while it holds the error fails at batches that would fit.",
+    why="An error holds its traceback, the traceback its frames, and the frames their tensors. A search "
+    "that tries again while it holds the error fails at batches that would fit.",
     diagnoses={
-        "not-caught": "Running out of memory ended your search. It should tell the search that this batch is too large.",
+        "not-caught": "Running out of memory ended your search. It should tell the search that this batch "
+        "is too large.",
         "swallows": "An error that is not about memory was taken for one. A wrong shape in the model would "
         "now look like a batch that is too large.",
-        "held-by-error": "When the next batch was tried, the memory of the try before was still held by what held its frames: "
-        "the error. Leave the `except` block first, and keep no error.",
-        "not-collected": "When the next batch was tried, objects of the try before that refer to each other were still there. "
-        "They wait for the garbage collector: `gc.collect()` after each try.",
-        "result-kept": "You still hold what `works` returned when the next batch is tried, so its memory isn't free.",
+        "held-by-error": "When the next batch was tried, the memory of the try before was still held by "
+        "what held its frames: the error. Leave the `except` block first, and keep no error.",
+        "not-collected": "When the next batch was tried, objects of the try before that refer to each other "
+        "were still there. They wait for the garbage collector: `gc.collect()` after each try.",
+        "result-kept": "You still hold what `works` returned when the next batch is tried, so its memory "
+        "isn't free.",
     },
 )

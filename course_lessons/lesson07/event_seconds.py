@@ -133,17 +133,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats` calls, after one
-that is not timed: the first takes longer. On a GPU or the simulated device put two events,
-`torch.Event(device, enable_timing=True)`, around all the repeats, without a wait between them.
-A CPU (`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
+Write `event_seconds(work, device, repeats)`: the seconds of one call of `work()`, averaged over `repeats`
+calls, after one that is not timed: the first takes longer. On a GPU or the simulated device put two events,
+`torch.Event(device, enable_timing=True)`, around all the repeats, without a wait between them. A CPU
+(`device.type == "cpu"`) has no queue, so it has no such events. Read `perf_counter()` there.
 """,
     hints=(
-        "You want the device's own time, not the time that the host needs to hand the work over. What "
-        "has to happen before the stopwatch starts? And where in the queue do the two marks belong?",
+        "You want the device's own time, not the time that the host needs to hand the work over. What has "
+        "to happen before the stopwatch starts? And where in the queue do the two marks belong?",
         "An event is a mark in the queue, and `event.record()` puts it there. It gets its time only when "
-        "the device comes to it. So call `end.synchronize()` once, after the last repeat, and then ask "
-        "for `start.elapsed_time(end)`. That number is in milliseconds, and it covers all the repeats.",
+        "the device comes to it. So call `end.synchronize()` once, after the last repeat, and then ask for "
+        "`start.elapsed_time(end)`. That number is in milliseconds, and it covers all the repeats.",
         "Here the host's clock times one row of a matrix product, in milliseconds. The first product "
         "isn't counted.\n"
         """
@@ -159,15 +159,17 @@ print(f"{each:.4f} milliseconds for each row")
     ),
     reference=event_seconds,
     check_answer=_check_event_seconds,
-    why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As "
-    "long as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue "
-    "is empty the device waits, and that counts too.",
+    why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As long "
+    "as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue is empty "
+    "the device waits, and that counts too.",
     diagnoses={
-        "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, `perf_counter()` in seconds.",
-        "only-launches": "That is how long the host takes to hand the work over. The device was not done yet.",
+        "milliseconds": "That is a thousand times too long: `elapsed_time` is in milliseconds, "
+        "`perf_counter()` in seconds.",
+        "only-launches": "That is how long the host takes to hand the work over. The device was not done "
+        "yet.",
         "no-warm-up": "The first call is among those that were timed, and it takes longer than the others.",
-        "waits-between": "The time is right, and the host waits for the device between the repeats. Two events around "
-        "all of them need one wait, at the end.",
+        "waits-between": "The time is right, and the host waits for the device between the repeats. Two "
+        "events around all of them need one wait, at the end.",
         "all-calls": "That is the time of all the repeats. The task asks for one call.",
     },
 )

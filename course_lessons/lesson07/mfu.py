@@ -96,15 +96,16 @@ EXERCISE = Exercise(
     level=1,
     minutes=5,
     task="""
-Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training step as a share of the peak FLOP/s.
-Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise `ValueError` and say so.
+Write `mfu(flops_per_step, seconds_per_step, peak)`: the FLOP/s of a training step as a share of the peak
+FLOP/s. Nothing exceeds a peak: where the share comes out above 1, one of the numbers is wrong, so raise
+`ValueError` and say so.
 """,
     hints=(
-        "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. "
-        "What do you have to do to it before you can compare the two?",
-        "Divide the work by its seconds, and you have the rate that the step reaches. Its share of the "
-        "peak is one more division. Don't cut a share above 1 down to 1, because then nobody learns that "
-        "a number is wrong. Raise an error instead, with a message that says what you found.",
+        "MFU compares two rates. `peak` is a rate already, but `flops_per_step` is an amount of work. What "
+        "do you have to do to it before you can compare the two?",
+        "Divide the work by its seconds, and you have the rate that the step reaches. Its share of the peak "
+        "is one more division. Don't cut a share above 1 down to 1, because then nobody learns that a "
+        "number is wrong. Raise an error instead, with a message that says what you found.",
         "Here's a function that refuses numbers which can't be right. It says so in its message, and "
         "doesn't turn the result into 0.\n"
         """
@@ -119,11 +120,12 @@ print(charge_left(30, 40))  # 0.25
     ),
     reference=mfu,
     check_answer=_check_mfu,
-    why="MFU compares a training with what the chip could do, whatever the model and the chip. A share above 1 is "
-    "common in practice: often the peak is that of another number format.",
+    why="MFU compares a training with what the chip could do, whatever the model and the chip. A share "
+    "above 1 is common in practice: often the peak is that of another number format.",
     diagnoses={
         "inverted": "That is the peak by the rate. A share of the peak has the peak below the line.",
-        "three-times": "The FLOP are counted three times. They are those of a whole step already, backward and all.",
+        "three-times": "The FLOP are counted three times. They are those of a whole step already, backward "
+        "and all.",
         "no-time": "The time of the step is not in it. FLOP are compared with FLOP/s here.",
         "cut": "A rate above the peak gives 1 here. That hides the wrong number: refuse it.",
         "returned": "The error was returned. `raise` it, so that nobody counts on with it.",

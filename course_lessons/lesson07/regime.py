@@ -83,26 +83,28 @@ EXERCISE = Exercise(
     level=1,
     minutes=10,
     task="""
-Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`, `"small kernels"`.
-`facts` holds five shares, from 0 to 1:
+Write `regime(facts)`: one of `"loader"`, `"synchronisation"`, `"launch"`, `"memory"`, `"compute"`,
+`"small kernels"`. `facts` holds five shares, from 0 to 1:
 
 - `facts.busy`: of the time, how much the device computes.
 - `facts.loading`, `facts.waiting`: of the time, how much the host loads data, and waits for the device.
-- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches while it computes.
+- `facts.flop_share`, `facts.byte_share`: of the device's best FLOP/s and best bytes/s, how much it reaches
+  while it computes.
 
-A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both are below 0.3,
-the kernels are too small to fill the device. Otherwise the larger of the two names the limit, compute where they are equal.
+A device that is busy for at least 0.75 of the time sets the pace. Then look at the last two shares. If both
+are below 0.3, the kernels are too small to fill the device. Otherwise the larger of the two names the limit,
+compute where they are equal.
 
-A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the longer of the two
-names the regime, loader where they are equal. Otherwise the host only launches.
+A device that is less busy follows the host. If the host loads or waits for at least 0.2 of the time, the
+longer of the two names the regime, loader where they are equal. Otherwise the host only launches.
 """,
     hints=(
-        "If the device is always busy, a host that waits for it loses nothing. So which of the five "
-        "shares should you ask for first?",
-        "First compare `facts.busy` with 0.75. Three of the six names are for a busy device, and three "
-        "are for a device that the host holds up. In each half, look first for the case in which both of "
-        'the other shares are small. That\'s `"small kernels"` in one half and `"launch"` in the '
-        "other. Then only two names are left, and the larger share decides.",
+        "If the device is always busy, a host that waits for it loses nothing. So which of the five shares "
+        "should you ask for first?",
+        "First compare `facts.busy` with 0.75. Three of the six names are for a busy device, and three are "
+        "for a device that the host holds up. In each half, look first for the case in which both of the "
+        'other shares are small. That\'s `"small kernels"` in one half and `"launch"` in the other. Then '
+        "only two names are left, and the larger share decides.",
         "Here somebody chooses what to wear in the same way. Look at which question comes first, and at "
         "what happens when two numbers are equal.\n"
         """
@@ -118,17 +120,19 @@ print(outfit(False, 0.3, 0.3))  # umbrella
     ),
     reference=regime,
     check_answer=_check_regime,
-    why="Keep to this order, because the two halves need different fixes: a busy device needs less work "
-    "or cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little "
-    "of either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits "
-    "don't.",
+    why="Keep to this order, because the two halves need different fixes: a busy device needs less work or "
+    "cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little of "
+    "either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits don't.",
     diagnoses={
-        "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, whatever the host does.",
-        "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its kernels are too small to fill it.",
-        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, memory where "
-        "the bytes/s are.",
-        "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it computes does "
-        "not say why.",
-        "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only launches.",
+        "busy-first": "The device is busy for at least 0.75 of the time here. Then it sets the pace, "
+        "whatever the host does.",
+        "low-shares": "Both shares of the busy device are below 0.3 here. So it is limited by neither: its "
+        "kernels are too small to fill it.",
+        "larger-share": "The larger share names the limit: compute where the FLOP/s are nearer to the most, "
+        "memory where the bytes/s are.",
+        "idle-device": "The device is busy for less than 0.75 of the time here. What it reaches while it "
+        "computes does not say why.",
+        "no-launch": "Neither the loading nor the waiting reaches 0.2 of the time here. The host only "
+        "launches.",
     },
 )

@@ -130,19 +130,20 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more of a parameter's numbers than its own shard, on
-the device or on the host. `make_net()` makes it; `net.blocks` are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its
-parameters and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is one
-more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for just the model that it is for. Mend it.
+`build_sharded(make_net, fully_shard, device)` is to make and return a network, and no rank may ever hold more
+of a parameter's numbers than its own shard, on the device or on the host. `make_net()` makes it; `net.blocks`
+are its blocks, and it has layers outside them; each layer has `reset_parameters()`, which sets its parameters
+and its buffers. `fully_shard(module)` stands for PyTorch's. Each block is a group of its own, what is left is
+one more, and at the end all is on `device`, initialised that way. The code in the cell runs out of memory for
+just the model that it is for. Mend it.
 """,
     hints=(
-        "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or "
-        "at `.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
-        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your "
-        "calls. `fully_shard(module)` takes all the layers inside that no earlier call has taken. "
-        "Afterwards `net.to_empty(device=device)` makes room for the shards alone. What stands in that "
-        "room then? Go through `net.modules()`, and remember that not every part has parameters of its "
-        "own.",
+        "At which moment does the whole model hold numbers for the first time? Is it at `make_net()`, or at "
+        "`.to(device)`? PyTorch has a device on which tensors have shapes and nothing else.",
+        "Make the network on `meta`, because shapes are enough to shard it. Mind the order of your calls. "
+        "`fully_shard(module)` takes all the layers inside that no earlier call has taken. Afterwards "
+        "`net.to_empty(device=device)` makes room for the shards alone. What stands in that room then? Go "
+        "through `net.modules()`, and remember that not every part has parameters of its own.",
         "Here's a small network that comes from `meta` to the CPU, without any sharding.\n"
         """
 ```python
@@ -161,13 +162,14 @@ print([hasattr(part, "reset_parameters") for part in net])  # [True, False]
     why="Shapes are enough to decide which rank holds what. The numbers come once each rank has only its "
     "own part, either from `reset_parameters` or from a checkpoint.",
     diagnoses={
-        "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the network on `meta`, shard it, and "
-        "only then make room.",
-        "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded too, after its blocks.",
-        "one-group": "One call took the layers of several groups. The network's own call takes all that no call before it took, so it comes "
-        "last; and each block has its own.",
+        "whole-first": "There was a moment when whole layers held numbers, and so on every rank. Make the "
+        "network on `meta`, shard it, and only then make room.",
+        "no-root": "The layers outside the blocks were not sharded. The network itself is to be sharded "
+        "too, after its blocks.",
+        "one-group": "One call took the layers of several groups. The network's own call takes all that no "
+        "call before it took, so it comes last; and each block has its own.",
         "still-meta": "Something is still on meta: shapes without numbers.",
-        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own `reset_parameters()` must run after it: it sets the "
-        "parameters and the buffers.",
+        "not-initialised": "`to_empty` makes room and writes nothing. Every layer's own "
+        "`reset_parameters()` must run after it: it sets the parameters and the buffers.",
     },
 )

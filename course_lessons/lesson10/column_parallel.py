@@ -101,15 +101,17 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an `nn.Linear`. Write
-`column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the outputs, rank 0 the first, and returns on every rank what
-the whole layer gives, with all outputs in their order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on this one. Send outputs, no weights.
+`x` (..., inputs) is the same on every rank, `weight` (outputs, inputs) and `bias` (outputs) are those of an
+`nn.Linear`. Write `column_parallel(x, weight, bias, dist)`: each rank uses only its own equal share of the
+outputs, rank 0 the first, and returns on every rank what the whole layer gives, with all outputs in their
+order. The number of outputs is a multiple of the number of ranks. What belongs to other ranks is infinite on
+this one. Send outputs, no weights.
 """,
     hints=(
         "Each row of `weight` makes one output. If there are 6 outputs on 2 ranks, which rows belong to "
         "rank 1, and which numbers of `bias`?",
-        "`chunk` cuts a tensor into equal parts along its first dimension, and `dist.get_rank()` tells "
-        "you which one is yours. With your part alone you compute some columns of the result. "
+        "`chunk` cuts a tensor into equal parts along its first dimension, and `dist.get_rank()` tells you "
+        "which one is yours. With your part alone you compute some columns of the result. "
         "`dist.all_gather(parts, own)` brings you the others' columns. It fills `parts`, a list that you "
         "make beforehand, with one tensor for each rank, in the shape of `own`.",
         "Here a loop stands for all_gather. Look at how the parts are joined, and ask which way yours "
@@ -127,13 +129,17 @@ print(torch.cat(parts, dim=1).shape)  # torch.Size([2, 8])
     ),
     reference=column_parallel,
     check_answer=_check,
-    why="Here the outputs were gathered because the task wants them all. In a network the next layer is cut the other way and takes a "
-    "rank's columns as they are, so that one all_reduce serves two layers.",
+    why="Here the outputs were gathered because the task wants them all. In a network the next layer is cut "
+    "the other way and takes a rank's columns as they are, so that one all_reduce serves two layers.",
     diagnoses={
-        "one-rank": "Not every rank makes the same calls with the same shapes. A collective is called by all.",
+        "one-rank": "Not every rank makes the same calls with the same shapes. A collective is called by "
+        "all.",
         "not-gathered": "Those are this rank's outputs alone. The others' are missing.",
-        "wrong-way": "The parts are joined along another dimension than the last. They are columns of the same rows.",
-        "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they give is sent.",
-        "whole-layer": "A rank computes more outputs than its share. Multiply by its own rows of `weight` only.",
+        "wrong-way": "The parts are joined along another dimension than the last. They are columns of the "
+        "same rows.",
+        "sends-weights": "More was sent than outputs. A rank's weights stay where they are, and what they "
+        "give is sent.",
+        "whole-layer": "A rank computes more outputs than its share. Multiply by its own rows of `weight` "
+        "only.",
     },
 )

@@ -67,18 +67,20 @@ EXERCISE = Exercise(
     level=2,
     minutes=10,
     task="""
-Adam trains a model in float32; `shapes` lists the shapes of its parameters. Write `sharded_bytes(shapes, ranks)`: the pair of the
-bytes that parameters, gradients and Adam's two moments take on rank 0, under DDP and under FSDP. `fully_shard` cuts each of these
-tensors along its first dimension into pieces of equally many rows, rounded up; rank 0 gets a full piece, and the last ranks may get less or
-nothing. Leave out DDP's buckets, Adam's step counters, and what comes and goes, such as the layer that FSDP has gathered.
+Adam trains a model in float32; `shapes` lists the shapes of its parameters. Write
+`sharded_bytes(shapes, ranks)`: the pair of the bytes that parameters, gradients and Adam's two moments take
+on rank 0, under DDP and under FSDP. `fully_shard` cuts each of these tensors along its first dimension into
+pieces of equally many rows, rounded up; rank 0 gets a full piece, and the last ranks may get less or nothing.
+Leave out DDP's buckets, Adam's step counters, and what comes and goes, such as the layer that FSDP has
+gathered.
 """,
     hints=(
-        "For each parameter, training with Adam keeps more than the parameter itself. How many numbers "
-        "of 4 bytes does that make? And does DDP divide any of them between the ranks?",
-        "FSDP cuts each tensor by itself along its first dimension, and it never cuts through a row. "
-        "Rank 0 has a full piece, so round its rows up, parameter by parameter, before you add anything. "
-        "Then ask how many numbers a row has. `math.prod(shape[1:])` tells you, and it's 1 for a bias, "
-        "which has no other dimension.",
+        "For each parameter, training with Adam keeps more than the parameter itself. How many numbers of 4 "
+        "bytes does that make? And does DDP divide any of them between the ranks?",
+        "FSDP cuts each tensor by itself along its first dimension, and it never cuts through a row. Rank 0 "
+        "has a full piece, so round its rows up, parameter by parameter, before you add anything. Then ask "
+        "how many numbers a row has. `math.prod(shape[1:])` tells you, and it's 1 for a bias, which has no "
+        "other dimension.",
         "Here four people share some eggs by whole rows. These are the first person's rows, and the eggs "
         "in each row.\n"
         """
@@ -102,16 +104,16 @@ print([math.prod(tray[1:]) for tray in trays])  # [12, 1]
         situation=lambda shapes, ranks: f"the shapes {brief(shapes)}, ranks={ranks}",
         shown=lambda pair: f"DDP {pair[0]:,.10g}, FSDP {pair[1]:,.10g}",
     ),
-    why="With even shapes, each of n ranks needs an n-th of the memory, and so you can train a model "
-    "that fits on none of them. The layer that FSDP has just gathered comes on top, and so do the "
-    "activations.",
+    why="With even shapes, each of n ranks needs an n-th of the memory, and so you can train a model that "
+    "fits on none of them. The layer that FSDP has just gathered comes on top, and so do the activations.",
     diagnoses={
-        "fewer-numbers": "You count fewer numbers than training needs. There are four of 4 bytes for each parameter: itself, its "
-        "gradient, Adam's two moments.",
-        "divided": "Your pieces divide rows between ranks. `fully_shard` cuts each parameter by itself, along its first dimension, and "
-        "keeps every row whole.",
+        "fewer-numbers": "You count fewer numbers than training needs. There are four of 4 bytes for each "
+        "parameter: itself, its gradient, Adam's two moments.",
+        "divided": "Your pieces divide rows between ranks. `fully_shard` cuts each parameter by itself, "
+        "along its first dimension, and keeps every row whole.",
         "floor": "That rounds down, and some rows belong to no rank.",
-        "still-whole": "Some of the four numbers of each parameter are still whole. FSDP divides parameters, gradients and both moments.",
+        "still-whole": "Some of the four numbers of each parameter are still whole. FSDP divides "
+        "parameters, gradients and both moments.",
         "ddp-divided": "Under DDP each rank holds everything: it divides the batch, not the model.",
     },
 )
