@@ -1,12 +1,7 @@
 """One message a step."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
@@ -42,7 +37,7 @@ _CASES = (
 """For each rank, how many rows its parts have. (Where ranks had other numbers of parts, a wrong answer would hang.)"""
 
 
-def _parts(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
+def _parts(sizes, rank):
     generator = torch.Generator().manual_seed(7 + rank)
     return [
         (torch.randn(n, 3, generator=generator), (torch.arange(n) + i) % 3)
@@ -50,7 +45,7 @@ def _parts(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]) -> Any:
+def _program(dist, call, sizes):
     """Make the step on a model that has gradients left over, and return what was seen."""
     torch.manual_seed(0)
     net = nn.Linear(3, 3)
@@ -60,11 +55,11 @@ def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     rows, graphs, steps, in_vain = [], [0], [], []
 
-    def backward(_: Tensor) -> None:
+    def backward(_):
         graphs.append(graphs[-1] - 1)
         in_vain.append(model._expected and not model.require_backward_grad_sync)
 
-    def forward(_: nn.Module, args: tuple[Tensor], output: Tensor) -> None:
+    def forward(_, args, output):
         rows.append(len(args[0]))
         graphs.append(graphs[-1] + 1)
         if output.requires_grad:

@@ -1,10 +1,5 @@
 """Average the gradients."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -24,7 +19,7 @@ def average_gradients(model, dist):
             parameter.grad /= dist.get_world_size()
 
 
-def _with_gradients(rank: int, unused: Sequence[str]) -> nn.ModuleDict:
+def _with_gradients(rank, unused):
     """Return a model, one layer of it frozen, with the gradients of a rank as if after a backward pass."""
     torch.manual_seed(rank)
     layers = {"first": nn.Linear(3, 2), "second": nn.Linear(2, 2, bias=False)}
@@ -52,7 +47,7 @@ _CASES = (
 """For each rank, the parameters that the rank did not use."""
 
 
-def _program(dist: Any, call: Callable[..., Any], unused: Sequence[Sequence[str]]) -> Any:
+def _program(dist, call, unused):
     model = _with_gradients(dist.get_rank(), unused[dist.get_rank()])
     call(model, dist)
     named = dict(model.named_parameters())
@@ -63,7 +58,7 @@ def _program(dist: Any, call: Callable[..., Any], unused: Sequence[Sequence[str]
     }
 
 
-def _situation(unused: Sequence[Sequence[str]]) -> str:
+def _situation(unused):
     missing = [f"{' and '.join(n)} on rank {r}" for r, n in enumerate(unused) if n]
     return f"{len(unused)} ranks, without a gradient: {', '.join(missing) or 'none'}"
 

@@ -1,12 +1,9 @@
 """A checkpoint with strange keys."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
@@ -23,7 +20,7 @@ def rescue(state, model):
     raise ValueError("this checkpoint is of another model")
 
 
-def _models() -> Iterator[nn.Module]:
+def _models():
     """Yield models in whose keys the words stand nowhere, in the middle, at the beginning, and at that of every key."""
     plain = nn.ModuleDict({"dense": nn.Linear(2, 3, bias=False)})
     plain["dense"].register_buffer("mask", torch.ones(2, dtype=torch.bool))
@@ -36,7 +33,7 @@ def _models() -> Iterator[nn.Module]:
     yield nn.ModuleDict({"module": nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))})
 
 
-def _cases() -> Iterator[tuple[dict[str, Tensor], nn.Module]]:
+def _cases():
     """Yield checkpoints, each with the model that is to take it."""
     for model in _models():
         own = {key: value + 10 * at for at, (key, value) in enumerate(model.state_dict().items())}
@@ -53,7 +50,7 @@ def _cases() -> Iterator[tuple[dict[str, Tensor], nn.Module]]:
         yield {}, model
 
 
-def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
+def _sources(got, state, model):
     """Return, for each key of a result, which tensor of the checkpoint it has."""
     if not isinstance(got, Mapping):
         return "None" if got is None else type(got).__name__
@@ -68,7 +65,7 @@ def _sources(got: Any, state: Mapping[str, Tensor], model: nn.Module) -> Any:
 class _OrRefused(OverCases):
     """What is compared is what came back, or that ``ValueError`` was raised."""
 
-    def _value(self, function: Callable[..., Any], case: tuple[Any, ...]) -> Any:
+    def _value(self, function, case):
         try:
             return super()._value(function, case)
         except (ValueError, Raised) as error:
@@ -82,7 +79,7 @@ _REFUSAL = 'raise ValueError("this checkpoint is of another model")'
 _FIVE = '("", "module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module.")'
 
 
-def _changing_keys(change: Callable[[str], str]) -> Callable[..., Any]:
+def _changing_keys(change):
     """Return a wrong answer that changes each key for itself."""
 
     def rescue(state, model):

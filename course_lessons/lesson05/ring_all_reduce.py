@@ -1,16 +1,11 @@
 """Puzzle: all_reduce on a ring."""
 
-from __future__ import annotations
-
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from course_lessons.shared.checking import on_ranks
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
 from .checking import words
@@ -38,14 +33,14 @@ COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")
 class _Watched:
     """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
 
-    def __init__(self, dist: Any, asked: set[str]) -> None:
+    def __init__(self, dist, asked):
         self._dist, self._asked = dist, asked
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         self._asked.add(name)
         return getattr(self._dist, name)
 
-    def irecv(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def irecv(self, tensor, *args, **kwargs):
         return self._dist.irecv(tensor.fill_(_NOT_THERE), *args, **kwargs)
 
 
@@ -53,7 +48,7 @@ _NOT_THERE = -1e9
 """What a tensor holds until its message has arrived."""
 
 
-_RINGS: tuple[tuple[tuple[int, ...], int, torch.dtype], ...] = (
+_RINGS = (
     ((12,), 4, torch.float32),
     ((12,), 3, torch.int64),
     ((3, 5), 4, torch.float32),
@@ -65,17 +60,15 @@ _RINGS: tuple[tuple[tuple[int, ...], int, torch.dtype], ...] = (
 """The tensor's shape, how many ranks, and the dtype."""
 
 
-def _check_ring_all_reduce(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_ring_all_reduce(answer, judge):
     for ring in _RINGS:
         _judge_ring(answer, *ring, judge)
 
 
-def _judge_ring(
-    answer: Callable[..., Any], shape: tuple[int, ...], ranks: int, dtype: torch.dtype, judge: Judge
-) -> None:
-    asked: set[str] = set()
+def _judge_ring(answer, shape, ranks, dtype, judge):
+    asked = set()
 
-    def program(dist: Any, call: Callable[..., Any]) -> Tensor:
+    def program(dist, call):
         x = _addend(shape, dtype, dist.get_rank())
         call(x, _Watched(dist, asked))
         got = x.clone()
@@ -110,7 +103,7 @@ def _judge_ring(
         judge.no("too-many-steps", seen=seen, expected=f"at most {most}")
 
 
-def _addend(shape: tuple[int, ...], dtype: torch.dtype, rank: int) -> Tensor:
+def _addend(shape, dtype, rank):
     return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 

@@ -1,18 +1,14 @@
 """Who takes which rows."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def shard(n, rank, world_size, epoch, seed):
@@ -26,7 +22,7 @@ def shard(n, rank, world_size, epoch, seed):
 _SHARDS = ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6), (5, 32))
 
 
-def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_shard(answer, judge):
     for n, ranks in _SHARDS:
         _judge_shards(answer, n, ranks, judge)
     epochs = [_order(answer, 50, epoch, 3, judge) for epoch in range(4)]
@@ -47,7 +43,7 @@ def _check_shard(answer: Callable[..., Any], judge: Judge) -> None:
     judge.expect("seeds 3 and 8 give the same order in epoch 0", first == other, False)
 
 
-def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) -> None:
+def _judge_shards(answer, n, ranks, judge):
     """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
     shards = [_rows(answer, n, rank, ranks, 2, 3, judge) for rank in range(ranks)]
     some = ", ".join(f"rank {rank} {rows[:5]}" for rank, rows in enumerate(shards[:4]))
@@ -65,15 +61,7 @@ def _judge_shards(answer: Callable[..., Any], n: int, ranks: int, judge: Judge) 
         judge.no(seen=seen, expected="no row two times more than another")
 
 
-def _rows(
-    answer: Callable[..., Any],
-    n: int,
-    rank: int,
-    ranks: int,
-    epoch: int,
-    seed: int,
-    judge: Judge,
-) -> list[int]:
+def _rows(answer, n, rank, ranks, epoch, seed, judge):
     """Call the answer as a rank does, whose own random numbers are in a state of their own."""
     torch.manual_seed(1000 + rank)
     with judge.own_generator():
@@ -84,9 +72,7 @@ def _rows(
     return [judge.is_a(number, int, "whole row numbers") for number in numbers]
 
 
-def _order(
-    answer: Callable[..., Any], n: int, epoch: int, seed: int, judge: Judge
-) -> list[list[int]]:
+def _order(answer, n, epoch, seed, judge):
     return [row for rank in (0, 1) for row in _rows(answer, n, rank, 2, epoch, seed, judge)]
 
 

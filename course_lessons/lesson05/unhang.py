@@ -1,16 +1,11 @@
 """The ranks that wait for ever."""
 
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 from .checking import OnRanks, words
@@ -39,7 +34,7 @@ _CASES = (
 """For each rank, how many rows its batches have."""
 
 
-def _labelled(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
+def _labelled(sizes, rank):
     generator = torch.Generator().manual_seed(11 + rank)
     return [
         (3 * torch.randn(n, 3, generator=generator), torch.arange(n) % (2 + rank % 2))
@@ -47,19 +42,19 @@ def _labelled(sizes: Sequence[int], rank: int) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def _classifier() -> nn.Module:
+def _classifier():
     torch.manual_seed(5)
     return nn.Linear(3, 3)
 
 
-def _program(dist: Any, call: Callable[..., Any], sizes: Sequence[Sequence[int]]) -> Any:
-    logged: list[Any] = []
+def _program(dist, call, sizes):
+    logged = []
     rank = dist.get_rank()
     mean = call(_classifier(), _labelled(sizes[rank], rank), dist, logged.append)
     return {"returned": mean, "logged": logged}
 
 
-def _read(judge: Judge, got: Any) -> Any:
+def _read(judge, got):
     for result in got.values():
         judge.is_a(result["returned"], (int, float), "a Python number on every rank")
     return got

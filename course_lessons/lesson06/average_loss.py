@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lessons.shared.checking import Alive, one_thread
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 
@@ -33,7 +31,7 @@ def _mean_of_means(model, batches, loss_fn):
 class _Evaluation:
     """An answer's call, what it gave, and what was in memory each time that a batch was asked for."""
 
-    def __init__(self, answer: Callable[..., Any], sizes: Sequence[int]) -> None:
+    def __init__(self, answer, sizes):
         torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.pairs = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in sizes]
@@ -46,17 +44,17 @@ class _Evaluation:
             self.result = answer(self.model, self._batches(), F.cross_entropy)
         hook.remove()
 
-    def _note(self, output: Tensor) -> None:
+    def _note(self, output):
         self.alive["outputs"].add(output)
         self.graphs += output.requires_grad
         self.trained += self.model.training
 
-    def _saved(self, tensor: Tensor) -> Tensor:
+    def _saved(self, tensor):
         kept = tensor.detach().clone()
         self.alive["saved activations"].add(kept)
         return kept
 
-    def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+    def _batches(self):
         for x, y in self.pairs:
             self.held.append({what: tensors.bytes for what, tensors in self.alive.items()})
             pair = x.clone(), y.clone()
@@ -66,7 +64,7 @@ class _Evaluation:
 
 
 @one_thread()
-def _check_average_loss(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_average_loss(answer, judge):
     for on, sizes in (
         (True, (8, 8, 8, 8, 8, 8, 8, 3)),
         (True, (5, 9, 2, 7, 4)),

@@ -1,9 +1,5 @@
 """Two measurements and a straight line."""
 
-from __future__ import annotations
-
-import random
-
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
@@ -34,7 +30,7 @@ _CASES = (
 )
 
 
-def _draw(source: random.Random) -> tuple[tuple[int, int], tuple[int, int], int]:
+def _draw(source):
     few, step = source.randint(1, 64), source.randint(1, 64)
     low, slope = source.randint(10**6, 10**8), source.randint(10**4, 10**6)
     high = low + slope * step + source.randint(0, step - 1)

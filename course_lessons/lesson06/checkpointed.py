@@ -1,19 +1,15 @@
 """Compute it twice instead of keeping it."""
 
-from __future__ import annotations
-
 import functools
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from course_lessons.shared.checking import Alive, how_far_off, one_thread
 from course_lessons.shared.edited import edited
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
 
 from .checking import Block
@@ -29,7 +25,7 @@ _DEPTH = 6
 
 
 @one_thread()
-def _check_checkpointed(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_checkpointed(answer, judge):
     close = nearly(1e-4, 1e-6)
     for wanted, dropout in ((True, 0.0), (False, 0.0), (False, 0.5), (True, 0.5)):
         right = _chain(in_order, wanted, dropout)
@@ -58,7 +54,7 @@ def _check_checkpointed(answer: Callable[..., Any], judge: Judge) -> None:
             judge.no(seen=seen, expected="two runs a block")
 
 
-def in_order(blocks: Sequence[nn.Module], x: Tensor) -> Tensor:
+def in_order(blocks, x):
     return functools.reduce(lambda value, block: block(value), blocks, x)
 
 
@@ -66,9 +62,7 @@ _LATE = edited(checkpointed, {"(block, x,": "(lambda value: block(value), x,"})
 """Every block is computed again as if it were the last."""
 
 
-def _chain(
-    run: Callable[..., Any], wanted: bool, dropout: float, judge: Judge | None = None
-) -> dict[str, Any]:
+def _chain(run, wanted, dropout, judge=None):
     """Run blocks forward and backward; return output, gradients, calls and the most activations alive."""
     torch.manual_seed(0)
     watch, calls = Alive(), []

@@ -1,14 +1,10 @@
 """Read an out-of-memory message."""
 
-from __future__ import annotations
-
 import operator
-import random
-from typing import Any
 
 from course_lessons.shared import memory
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -23,18 +19,10 @@ def diagnose(message):
     return "too large"
 
 
-def _sentence(
-    requested: float,
-    capacity: float,
-    free: float,
-    allocated: float,
-    unallocated: float,
-    context: float = 300.0,
-    others: float = 0.0,
-) -> str:
+def _sentence(requested, capacity, free, allocated, unallocated, context=300.0, others=0.0):
     """Return CUDA's sentence; every figure is in MiB. What is left of the capacity is the driver's."""
 
-    def size(mib: float) -> str:
+    def size(mib):
         return _size(round(mib * 2**20))
 
     own = size(allocated + unallocated + context)
@@ -49,7 +37,7 @@ def _sentence(
     )
 
 
-def _size(nbytes: int) -> str:
+def _size(nbytes):
     """Return a number of bytes as PyTorch's messages write it."""
     from simgpu.allocator import format_size
 
@@ -71,7 +59,7 @@ _MESSAGES = (
 )
 
 
-def _draw(source: random.Random) -> tuple[str]:
+def _draw(source):
     """Return a message of a card of less than 1 GiB, so that every figure is exact."""
     free, unallocated, others, allocated = (source.choice((0, 50, 90, 150, 220)) for _ in range(4))
     reach = free + unallocated
@@ -88,14 +76,14 @@ _TWINS = {
 }
 
 
-def _read(judge: Judge, got: Any) -> str:
+def _read(judge, got):
     known = ("too large", "fragmented", "someone else")
     if judge.is_a(got, str, "one of the three texts") not in known:
         judge.no(seen=got, expected=" / ".join(known))
     return got
 
 
-def _situation(message: str) -> str:
+def _situation(message):
     f = {name: _size(n) for name, n in memory.figures(message).items()}
     return (
         f"{f['requested']} asked for, where of {f['capacity']} are free {f['free']}, this process has "

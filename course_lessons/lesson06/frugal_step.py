@@ -1,11 +1,7 @@
 """Challenge: 900 MB of training in 300 MB."""
 
-from __future__ import annotations
-
 import functools
-from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -14,7 +10,7 @@ import simgpu
 from course_lessons.shared import memory
 from course_lessons.shared.checking import Alive, how_far_off, keeps, one_thread
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import nearly
 from simgpu import elsewhere
@@ -46,7 +42,7 @@ def plain_step(model, x, y, loss_fn, optimizer):
 
 
 @elsewhere.there
-def step_cost(step: Callable[..., Any], room: str) -> tuple[float, int]:
+def step_cost(step, room):
     """Return what one step of the challenge costs on a simulated T4: modelled seconds, bytes at most. Tensors have no values."""
     with memory.spare_device(room) as device:
         with torch.device("meta"):
@@ -64,7 +60,7 @@ def step_cost(step: Callable[..., Any], room: str) -> tuple[float, int]:
 
 
 @functools.cache
-def _plain_cost() -> tuple[float, int]:
+def _plain_cost():
     return step_cost(plain_step, "2 GB")
 
 
@@ -84,7 +80,7 @@ TOLERANCE = 0.02
 """How far the change of the weights may be from the plain step's: 16-bit formats round."""
 
 
-def _after(step: Callable[..., Any], size: int) -> SimpleNamespace:
+def _after(step, size):
     """Return what a step of so many rows does to a narrow network on the CPU, and what it takes."""
     torch.manual_seed(size)
     model = challenge_model(4, 8) if size == ROWS else challenge_model(8, 16)
@@ -112,12 +108,12 @@ def _after(step: Callable[..., Any], size: int) -> SimpleNamespace:
 
 
 @functools.cache
-def _plain(size: int) -> SimpleNamespace:
+def _plain(size):
     return _after(plain_step, size)
 
 
 @one_thread()
-def _check_frugal_step(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_frugal_step(answer, judge):
     for size in (10, 13, 11, ROWS):
         right, got = _plain(size), _after(keeps(answer, judge, 1, 2), size)
         if size == ROWS and got.passes > MOST_PASSES:

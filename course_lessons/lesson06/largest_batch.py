@@ -5,13 +5,12 @@ from __future__ import annotations
 import gc
 import math
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from course_lessons.shared.checking import quick_collection
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
 
@@ -49,13 +48,13 @@ class _Card:
     Like a real training, a try holds memory in its frame, in a reference cycle, and in what it returns.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most):
         self.most = most
         self.tried: list[int] = []
         self.left_over: set[str] = set()
         self._held: dict[str, weakref.ref[Any]] = {}
 
-    def works(self, batch: int) -> Any:
+    def works(self, batch):
         """Train with a batch, or run out of memory."""
         self.tried.append(batch)
         self.left_over |= {name for name, ref in self._held.items() if ref() is not None}
@@ -80,9 +79,7 @@ _SEARCHES = (*((most, start, None) for most, start in _UNLIMITED), *_LIMITED)
 """The largest batch that fits, ``start`` and ``limit``."""
 
 
-def _judge_tries(
-    tried: list[int], most: int, start: int, limit: float, where: str, judge: Judge
-) -> None:
+def _judge_tries(tried, most, start, limit, where, judge):
     """Refuse tries that don't double at first and then halve the gap."""
     doubled, batch = [], start
     while batch <= limit and (not doubled or doubled[-1] <= most):
@@ -98,7 +95,7 @@ def _judge_tries(
 
 
 @quick_collection()
-def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_largest_batch(answer, judge):
     for most, start, limit in _SEARCHES:
         card = _Card(most)
         where = f"start={start}, limit={limit}, {most} fit"
@@ -120,7 +117,7 @@ def _check_largest_batch(answer: Callable[..., Any], judge: Judge) -> None:
     judge.expect("first tries where no start is given", card.tried[:2], [1, 2])
     for error in (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ValueError("labels")):
 
-        def works(batch: int, error: Exception = error) -> None:
+        def works(batch, error=error):
             if batch > 3:
                 raise error
 

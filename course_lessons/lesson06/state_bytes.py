@@ -1,16 +1,12 @@
 """What a model holds before its first batch."""
 
-from __future__ import annotations
-
 import operator
-from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import nn
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 
 
@@ -27,7 +23,7 @@ def state_bytes(model, states_per_parameter):
     }
 
 
-def _models() -> Iterator[tuple[str, nn.Module]]:
+def _models():
     yield "a linear layer", nn.Linear(7, 3)
     yield (
         "a model with BatchNorm",
@@ -58,13 +54,13 @@ def _models() -> Iterator[tuple[str, nn.Module]]:
     yield "a model within a model", nested
 
 
-def _cases() -> Iterator[tuple[nn.Module, int]]:
+def _cases():
     for name, model in _models():
         model.called = name
         yield from ((model, states) for states in (2, 1, 0))
 
 
-def _read(judge: Judge, got: Any) -> dict[str, float]:
+def _read(judge, got):
     keys = ("parameters", "gradients", "optimizer", "buffers")
     judge.is_a(got, dict, "a dict")
     if set(got) != set(keys):

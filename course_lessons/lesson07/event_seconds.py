@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from time import perf_counter
-from typing import Any
 
 import torch
 
 import simgpu
 from course_lessons.shared import memory
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from simgpu.counters import Counters
 
 
@@ -39,13 +37,13 @@ class _Work:
 
     SHARES = (12.0, 1.0, 1.9, 0.6, 1.3, 1.1, 1.7, 0.9, 1.2)
 
-    def __init__(self, device: torch.device, seconds: float) -> None:
+    def __init__(self, device, seconds):
         self.device, self.seconds = device, seconds
         self.took: list[float] = []
         self.counters = Counters()
         self.waits: list[int] = []  # how often the host had waited before each call
 
-    def __call__(self) -> None:
+    def __call__(self):
         at = len(self.took)
         duration = self.seconds * self.SHARES[at if at < 9 else at % 8 + 1]
         begin = perf_counter()
@@ -60,11 +58,11 @@ class _Work:
         self.took.append(perf_counter() - begin)
 
 
-def _mean(took: list[float], repeats: int) -> float:
+def _mean(took, repeats):
     return sum(took[-repeats:]) / repeats
 
 
-def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_event_seconds(answer, judge):
     if simgpu.problem():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
     else:
@@ -93,7 +91,7 @@ def _check_event_seconds(answer: Callable[..., Any], judge: Judge) -> None:
     _judge_times(runs, judge)
 
 
-def _judge_times(runs: list[tuple[float, _Work, int]], judge: Judge) -> None:
+def _judge_times(runs, judge):
     """Judge what was timed: runs of what was returned, the work, and the repeats."""
     for got, work, n in runs:
         if _is_right(got, work, n):
@@ -117,11 +115,11 @@ def _judge_times(runs: list[tuple[float, _Work, int]], judge: Judge) -> None:
         )
 
 
-def _is_right(got: float, work: _Work, repeats: int) -> bool:
+def _is_right(got, work, repeats):
     return len(work.took) > repeats and _is_near(got, _mean(work.took, repeats), work.device)
 
 
-def _is_near(got: float, right: float, device: torch.device) -> bool:
+def _is_near(got, right, device):
     if device.type == "sim":  # its clock is exact: events can hold a wait for a launch, and no less
         return right * (1 - 1e-6) <= got <= right * 1.025
     return math.isclose(got, right, rel_tol=0.15)

@@ -1,14 +1,10 @@
 """Loop a."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import edited
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, times
 
 
@@ -23,12 +19,12 @@ def mend_a(model, batches, optimizer):
     return torch.stack(norms).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     judge_waits(small, judge, few=2 * len(small.steps) - 1, diagnosis="each-parameter")
     judge_waits(small, judge, few=1, diagnosis="each-step")
 
 
-def _judge_a(got: detective.Run, judge: Judge) -> None:
+def _judge_a(got, judge):
     if got.seconds > limit("a"):
         judge.no(**times("a", got))
 

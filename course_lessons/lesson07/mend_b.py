@@ -1,14 +1,11 @@
 """Loop b."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective, loops
+from . import loops
 from .checking import judge_waits, limit, mend, times
 
 
@@ -24,7 +21,7 @@ def mend_b(model, images, labels, order, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_b(got: detective.Run, judge: Judge) -> None:
+def _judge_b(got, judge):
     sent = [copy for copy in got.counters.copies if copy.code == "h2d"]
     few = [copy for copy in sent if copy.bytes <= 8]
     most = 8 * len(got.steps)

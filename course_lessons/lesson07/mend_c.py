@@ -1,15 +1,10 @@
 """Loop c."""
 
-from __future__ import annotations
-
 import math
 
 import torch
 from torch.nn import functional as F
 
-from course_utils.exercises import Judge
-
-from . import detective
 from .checking import judge_waits, limit, mend, times
 from .loader import Loader
 
@@ -27,7 +22,7 @@ def mend_c(model, make_loader, epochs, optimizer, device):
     return torch.stack(losses).tolist()
 
 
-def _judge_c(got: detective.Run, judge: Judge) -> None:
+def _judge_c(got, judge):
     if got.seconds <= limit("c"):
         judge_waits(got, judge)
         return

@@ -1,14 +1,10 @@
 """Loop d."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, reference_run, times
 
 
@@ -24,7 +20,7 @@ def mend_d(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_d(got: detective.Run, judge: Judge) -> None:
+def _judge_d(got, judge):
     launches, few = got.counters.launches, reference_run("d").counters.launches
     seen = {
         "seen": f"{launches} kernels, {got.calls} calls of the model; {times('d', got)['seen']}",

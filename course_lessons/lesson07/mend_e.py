@@ -1,14 +1,10 @@
 """Loop e."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective
 from .checking import judge_waits, limit, mend, times
 
 _FLOAT32 = 19.5e12
@@ -27,13 +23,13 @@ def mend_e(model, batches, optimizer):
     return torch.stack(losses).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     kernels = (span.name for span in small.timeline.spans if span.kind == "kernel")
     scaled = sum("non_finite_check" in name for name in kernels)
     judge_waits(small, judge, own=scaled)  # a GradScaler asks once a step
 
 
-def _judge_e(got: detective.Run, judge: Judge) -> None:
+def _judge_e(got, judge):
     products = [s for s in got.timeline.spans if s.kind == "kernel" and s.flops > 4e8]
     slow = sum(s.flops for s in products if s.flops < _FLOAT32 * s.seconds)
     share = slow / max(1, sum(s.flops for s in products))

@@ -1,14 +1,11 @@
 """Loop f."""
 
-from __future__ import annotations
-
 import torch
 from torch.nn import functional as F
 
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Judge
 
-from . import detective, loops
+from . import loops
 from .checking import judge_waits, limit, mend, times
 
 
@@ -26,11 +23,11 @@ def mend_f(model, batches, optimizer):
     return torch.stack(accuracies).tolist()
 
 
-def _judge_small(small: detective.Run, judge: Judge) -> None:
+def _judge_small(small, judge):
     judge_waits(small, judge, few=2)
 
 
-def _judge_f(got: detective.Run, judge: Judge) -> None:
+def _judge_f(got, judge):
     each = got.step_bytes
     if got.seconds <= limit("f") and len(each) > 2 and each[-1] - each[1] > loops.ROWS_F:
         judge.no(

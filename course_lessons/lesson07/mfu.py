@@ -1,12 +1,7 @@
 """Which share of the chip works for you."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
-
 from course_lessons.shared.edited import twins_of
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 from course_utils.exercises.forms import OverCases
 from course_utils.exercises.judge import Raised
 
@@ -33,14 +28,14 @@ MFU_TWINS = twins_of(
 )
 
 
-def _situation(flops: float, time: float, peak: float) -> str:
+def _situation(flops, time, peak):
     return f"{flops:.3g} FLOP in {time:g} s, peak {peak:.3g} FLOP/s"
 
 
-def _outcome(function: Callable[..., Any]) -> Callable[..., Any]:
+def _outcome(function):
     """Return a function that gives the name of the error where there is one."""
 
-    def outcome(*case: float) -> Any:
+    def outcome(*case):
         try:
             return function(*case)
         except ValueError:
@@ -49,7 +44,7 @@ def _outcome(function: Callable[..., Any]) -> Callable[..., Any]:
     return outcome
 
 
-def _read(judge: Judge, got: Any) -> Any:
+def _read(judge, got):
     if isinstance(got, BaseException):
         judge.no("returned", seen=f"{got!r} returned", expected="ValueError raised")
     return got if isinstance(got, str) and got == "ValueError" else judge.number(got)
@@ -70,10 +65,10 @@ _SHARES = OverCases(
 )
 
 
-def _check_mfu(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_mfu(answer, judge):
     silent = []
 
-    def outcome(*case: float) -> Any:
+    def outcome(*case):
         try:
             return answer(*case)
         except Raised as raised:

@@ -1,13 +1,9 @@
 """Name the regime."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 from course_lessons.shared.profiling import Facts
-from course_utils.exercises import Exercise, Judge
+from course_utils.exercises import Exercise
 
 
 def regime(facts):
@@ -23,9 +19,7 @@ def regime(facts):
 DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisation", "launch")
 
 
-def _facts(
-    busy: float, loading: float, waiting: float, flop_share: float, byte_share: float
-) -> Facts:
+def _facts(busy, loading, waiting, flop_share, byte_share):
     return Facts(
         seconds=1e-3,
         busy=busy,
@@ -38,7 +32,7 @@ def _facts(
     )
 
 
-def _regime_cases() -> list[Facts]:
+def _regime_cases():
     """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
@@ -52,7 +46,7 @@ def _regime_cases() -> list[Facts]:
     return [_facts(busy[b], *host[h], *shares[s]) for b, h, s in order]
 
 
-def _why(name: str, right: str, case: Facts) -> str:
+def _why(name, right, case):
     """Return the diagnosis: which of the task's rules this case breaks."""
     if (name in DEVICE) != (right in DEVICE):
         return "busy-first" if right in DEVICE else "idle-device"
@@ -63,7 +57,7 @@ def _why(name: str, right: str, case: Facts) -> str:
     return "wrong-value"
 
 
-def _check_regime(answer: Callable[..., Any], judge: Judge) -> None:
+def _check_regime(answer, judge):
     for case in _regime_cases():
         name, right = judge.is_a(answer(case), str, "one of the six names"), regime(case)
         if name not in (*DEVICE, *HOST):
