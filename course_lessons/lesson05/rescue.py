@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from course_lessons.shared.checking import OrValueError
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
-from course_utils.exercises.forms import OverCases
-from course_utils.exercises.judge import Raised
 from course_utils.exercises.values import same
 
 
@@ -60,18 +59,6 @@ def _sources(got, state, model):
         copies = [f"a copy of {name}" for name, kept in state.items() if same(value, kept)]
         sources[key] = [*itself, *copies, "no tensor of the checkpoint"][0]
     return sources
-
-
-class _OrRefused(OverCases):
-    """What is compared is what came back, or that ``ValueError`` was raised."""
-
-    def _value(self, function, case):
-        try:
-            return super()._value(function, case)
-        except (ValueError, Raised) as error:
-            if not isinstance(getattr(error, "error", error), ValueError):
-                raise
-            return "ValueError"
 
 
 _FITS = "{prefix + key for key in wanted} == set(state)"
@@ -139,7 +126,7 @@ for ending in ("", ".jpg", ".png"):
 ```""",
     ),
     reference=rescue,
-    check_answer=_OrRefused(
+    check_answer=OrValueError(
         rescue,
         _cases,
         twins_of(rescue, _TWINS),

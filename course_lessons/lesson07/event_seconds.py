@@ -1,8 +1,7 @@
 """A stopwatch inside the queue."""
 
-from __future__ import annotations
-
 import math
+from contextlib import nullcontext
 from time import perf_counter
 
 import torch
@@ -10,7 +9,6 @@ import torch
 import simgpu
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise
-from simgpu.counters import Counters
 
 
 def event_seconds(work, device, repeats):
@@ -37,15 +35,14 @@ class _Work:
 
     SHARES = (12.0, 1.0, 1.9, 0.6, 1.3, 1.1, 1.7, 0.9, 1.2)
 
-    def __init__(self, device, seconds):
-        self.device, self.seconds = device, seconds
-        self.took: list[float] = []
-        self.counters = Counters()
-        self.waits: list[int] = []  # how often the host had waited before each call
+    def __init__(self, device, seconds, repeats):
+        self.device, self.seconds, self.repeats = device, seconds, repeats
+        self.took = []
+        self.waits = []  # how often the host had waited before each call
 
     def __call__(self):
-        at = len(self.took)
-        duration = self.seconds * self.SHARES[at if at < 9 else at % 8 + 1]
+        number = len(self.took)
+        duration = self.seconds * self.SHARES[number if number < 9 else number % 8 + 1]
         begin = perf_counter()
         if self.device.type == "sim":
             self.waits.append(self.counters.synchronizations)
@@ -57,72 +54,70 @@ class _Work:
             pass
         self.took.append(perf_counter() - begin)
 
+    def time(self, answer, judge):
+        with simgpu.count() if self.device.type == "sim" else nullcontext() as counters:
+            self.counters = counters
+            self.got = judge.number(answer(self, self.device, self.repeats))
+        return self
 
-def _mean(took, repeats):
-    return sum(took[-repeats:]) / repeats
+    @property
+    def mean(self):
+        return sum(self.took[-self.repeats :]) / self.repeats
+
+    def is_near(self, seconds):
+        if self.device.type == "sim":  # exact: events can hold a wait for a launch, and no less
+            return seconds * (1 - 1e-6) <= self.got <= seconds * 1.025
+        return math.isclose(self.got, seconds, rel_tol=0.15)
+
+    @property
+    def is_right(self):
+        return len(self.took) > self.repeats and self.is_near(self.mean)
 
 
-def _check_event_seconds(answer, judge):
+def _check(answer, judge):
     if simgpu.problem():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
     else:
-        runs = []
+        works = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
             with memory.spare_device("1 GB") as device:
-                work = _Work(device, length)
-                with simgpu.count() as work.counters:
-                    runs.append((judge.number(answer(work, device, repeats)), work, repeats))
-        _judge_times(runs, judge)
-        for _, work, repeats in runs:
-            if between := work.waits[-1] - work.waits[-repeats]:
+                works.append(_Work(device, length, repeats).time(answer, judge))
+        _judge_times(works, judge)
+        for work in works:
+            if between := work.waits[-1] - work.waits[-work.repeats]:
                 judge.no(
                     "waits-between",
-                    seen=f"{between} waits between the first and the last of {repeats} repeats",
+                    seen=f"{between} waits between the first and the last of {work.repeats} repeats",
                     expected="one wait, after the last",
                 )
-    cpu = torch.device("cpu")
     for _ in range(5):  # another program may take the CPU away for a moment
-        runs = []
-        for repeats in (4, 2):
-            work = _Work(cpu, 5e-4)
-            runs.append((judge.number(answer(work, cpu, repeats)), work, repeats))
-        if all(_is_right(*run) for run in runs):
+        works = [_Work(torch.device("cpu"), 5e-4, n).time(answer, judge) for n in (4, 2)]
+        if all(work.is_right for work in works):
             return
-    _judge_times(runs, judge)
+    _judge_times(works, judge)
 
 
-def _judge_times(runs, judge):
-    """Judge what was timed: runs of what was returned, the work, and the repeats."""
-    for got, work, n in runs:
-        if _is_right(got, work, n):
+def _judge_times(works, judge):
+    for work in works:
+        if work.is_right:
             continue
-        mean, calls = _mean(work.took, n), len(work.took)
+        mean, n, calls = work.mean, work.repeats, len(work.took)
         likely = (
             ("milliseconds", 1000 * mean),
             ("all-calls", n * mean),
             ("no-warm-up", sum(work.took) / n),
             ("no-warm-up", sum(work.took) / max(calls, 1)),
         )
-        mistakes = [name for name, value in likely if calls and _is_near(got, value, work.device)]
+        mistakes = [name for name, value in likely if calls and work.is_near(value)]
         waited = not work.waits or work.counters.synchronizations > work.waits[-1]
-        if not waited and 0 < got < 0.01 * mean:
+        if not waited and 0 < work.got < 0.01 * mean:
             mistakes = ["only-launches"]
         wanted = f"{mean:.3g} s, after 1 call and {n} that are timed"
         judge.no(
             mistakes[0] if mistakes else "wrong-value",
-            seen=f"{got:.3g} s after {calls} calls on {work.device.type}",
+            seen=f"{work.got:.3g} s after {calls} calls on {work.device.type}",
             expected=wanted if calls > n else f"1 call and {n} that are timed",
         )
-
-
-def _is_right(got, work, repeats):
-    return len(work.took) > repeats and _is_near(got, _mean(work.took, repeats), work.device)
-
-
-def _is_near(got, right, device):
-    if device.type == "sim":  # its clock is exact: events can hold a wait for a launch, and no less
-        return right * (1 - 1e-6) <= got <= right * 1.025
-    return math.isclose(got, right, rel_tol=0.15)
 
 
 EXERCISE = Exercise(
@@ -156,7 +151,7 @@ print(f"{each:.4f} milliseconds for each row")
 ```""",
     ),
     reference=event_seconds,
-    check_answer=_check_event_seconds,
+    check_answer=_check,
     why="The device itself notes when it passes a mark, so the host needn't wait between two calls. As long "
     "as there's work in the queue, whatever the host does meanwhile is hidden, but once the queue is empty "
     "the device waits, and that counts too.",

@@ -19,20 +19,7 @@ def regime(facts):
 DEVICE, HOST = ("compute", "memory", "small kernels"), ("loader", "synchronisation", "launch")
 
 
-def _facts(busy, loading, waiting, flop_share, byte_share):
-    return Facts(
-        seconds=1e-3,
-        busy=busy,
-        loading=loading,
-        waiting=waiting,
-        flop_share=flop_share,
-        byte_share=byte_share,
-        kernels=40,
-        kernel_seconds=busy * 1e-3 / 40,
-    )
-
-
-def _regime_cases():
+def _cases():
     """The plain ones first, those at a limit or with equal shares later: the first wrong one is shown."""
     busy = (0.95, 0.1, 0.5, 1.0, 0.8, 0.7, 0.76, 0.74, 0.75)
     host = ((0.5, 0.1), (0.1, 0.4), (0.0, 0.0), (0.3, 0.5), (0.5, 0.3), (0.22, 0.05), (0.15, 0.15))
@@ -43,11 +30,14 @@ def _regime_cases():
         product(range(len(busy)), range(len(host)), range(len(shares))),
         key=lambda at: (max(at[0] - 4, at[1] - 4, at[2] - 5, 0), at),
     )
-    return [_facts(busy[b], *host[h], *shares[s]) for b, h, s in order]
+    return [
+        Facts(1e-3, busy[b], *host[h], *shares[s], kernels=40, kernel_seconds=busy[b] * 2.5e-5)
+        for b, h, s in order
+    ]
 
 
-def _why(name, right, case):
-    """Return the diagnosis: which of the task's rules this case breaks."""
+def _diagnosis(name, right, case):
+    """Return which of the task's rules a wrong name breaks."""
     if (name in DEVICE) != (right in DEVICE):
         return "busy-first" if right in DEVICE else "idle-device"
     if right in ("small kernels", "launch"):
@@ -57,14 +47,14 @@ def _why(name, right, case):
     return "wrong-value"
 
 
-def _check_regime(answer, judge):
-    for case in _regime_cases():
+def _check(answer, judge):
+    for case in _cases():
         name, right = judge.is_a(answer(case), str, "one of the six names"), regime(case)
         if name not in (*DEVICE, *HOST):
             judge.no(seen=repr(name), expected=", ".join((*HOST, *DEVICE[::-1])))
         if name != right:
             judge.no(
-                _why(name, right, case),
+                _diagnosis(name, right, case),
                 seen=f"{name} for busy {case.busy:g}, loading {case.loading:g}, waiting {case.waiting:g}, "
                 f"FLOP/s {case.flop_share:g}, bytes/s {case.byte_share:g}",
                 expected=right,
@@ -113,7 +103,7 @@ print(outfit(False, 0.3, 0.3))  # umbrella
 ```""",
     ),
     reference=regime,
-    check_answer=_check_regime,
+    check_answer=_check,
     why="Keep to this order, because the two halves need different fixes: a busy device needs less work or "
     "cheaper work, and an idle one needs a host that feeds it better. If a busy device reaches little of "
     "either rate, its kernels are too small to fill it, and then a larger batch helps where 16 bits don't.",
