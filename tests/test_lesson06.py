@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 import simgpu
 from course_lessons.lesson06 import snapshots
-from course_lessons.lesson06.frugal_step import _plain_cost, plain_step, step_cost
+from course_lessons.lesson06.challenge import plain_cost, plain_step, step_cost
 from course_lessons.lesson06.state_bytes import state_bytes
 from course_lessons.shared import memory
 from course_utils.exercises import lesson as exercises
@@ -469,7 +469,7 @@ def test_a_list_of_losses_is_told_that_it_may_be_a_list():
 @pytest.mark.parametrize("name", right(EX.frugal_step))
 def test_what_every_way_through_the_challenge_costs(name, record_property):
     seconds, peak = step_cost(right(EX.frugal_step)[name], "2 GB")
-    usual, most = _plain_cost()
+    usual, most = plain_cost()
     assert seconds < 1.6 * usual
     record_property(
         TABLE + "the challenge on a simulated T4: bytes allocated at most, modelled time",
@@ -485,7 +485,7 @@ def test_bfloat16_on_a_t4_is_told_of_float16():
 
 
 def test_the_challenge_is_the_size_it_says_it_is():
-    _, most = _plain_cost()
+    _, most = plain_cost()
     assert 850e6 < most < 950e6
     with pytest.raises(torch.OutOfMemoryError):
         step_cost(plain_step, "800 MB")

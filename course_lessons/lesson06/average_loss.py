@@ -22,12 +22,6 @@ def average_loss(model, batches, loss_fn):
     return total / count
 
 
-def _mean_of_means(model, batches, loss_fn):
-    with torch.no_grad():
-        losses = [loss_fn(model(x), y).item() for x, y in batches]
-    return sum(losses) / len(losses)
-
-
 class _Evaluation:
     """An answer's call, what it gave, and what was in memory each time that a batch was asked for."""
 
@@ -90,8 +84,9 @@ def _check_average_loss(answer, judge):
             judge.no("wrong-type", seen="a tensor", expected="a Python number")
         got = judge.number(run.result)
         right = average_loss(run.model, run.pairs, F.cross_entropy)
-        means = _mean_of_means(run.model, run.pairs, F.cross_entropy)
-        diagnosis = "mean-of-means" if math.isclose(got, means, rel_tol=1e-4) else "wrong-value"
+        losses = [average_loss(run.model, [pair], F.cross_entropy) for pair in run.pairs]
+        means = math.isclose(got, sum(losses) / len(losses), rel_tol=1e-4)
+        diagnosis = "mean-of-means" if means else "wrong-value"
         rows = ", ".join(map(str, sizes))
         judge.expect(f"loss for batches of {rows} rows", got, right, diagnosis, nearly(1e-4))
 

@@ -15,15 +15,12 @@ _MIB = 2**20
 _CASES = (
     ((8, 500 * _MIB), (16, 600 * _MIB), 1000 * _MIB),
     ((10, 1000), (20, 1500), 1520),
-    ((16, 600 * _MIB), (48, 1000 * _MIB), 12345 * _MIB),
     ((32, 700 * _MIB), (64, 1339 * _MIB), 700 * _MIB),
     ((32, 700 * _MIB), (64, 1339 * _MIB), 699 * _MIB),
-    ((1, 31_000_000), (4, 31_900_000), 15_634_661_376),
     ((10, 1000), (20, 1500), 1549),
     ((10, 1000), (20, 1500), 1550),
     ((10, 1000), (20, 1500), 550),
     ((10, 1000), (20, 1500), 549),
-    ((10, 1000), (20, 1500), 100),
     ((3, 1000), (10, 1100), 2205),
     ((3, 1000), (10, 1150), 2500),
     ((3, 1000), (10, 1100), 900),
@@ -42,13 +39,10 @@ def _draw(source):
 
 
 _LINE = "few + (capacity - low) * (many - few) // (high - low)"
-_SLOPE = "((high - low) / (many - few))"
 _TWINS = {
     "no-fixed-part": (
         lambda small, large, capacity: capacity * large[0] // large[1],
-        lambda small, large, capacity: capacity * small[0] // small[1],
         {"few + (capacity - low)": "capacity"},
-        {_LINE: f"int(capacity // {_SLOPE})"},
     ),
     "rounded-up": (
         {"few + (capacity - low)": "few - (low - capacity)"},

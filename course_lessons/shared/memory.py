@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -106,21 +106,13 @@ def _new_bytes(
 
 @dataclass
 class Phase:
-    """One part of a training step.
-
-    Attributes
-    ----------
-    name
-        Such as ``"forward"``.
-    samples
-        The bytes by kind at the start, after each operation that changed them, and at the end.
-    peak
-        The most bytes at once, as the device counted them.
-    """
+    """One part of a training step: its name, such as ``"forward"``, and the bytes in memory."""
 
     name: str
-    samples: list[dict[str, int]] = field(default_factory=list)
-    peak: int = 0
+    samples: list[
+        dict[str, int]
+    ]  # by kind: at the start, after operations that changed them, at the end
+    peak: int = 0  # the most bytes at once, as the device counted them
 
     @property
     def after(self) -> dict[str, int]:
@@ -226,14 +218,11 @@ class Meter:
         ]
         samples = [sample for phase in self.phases for sample in phase.samples]
         x, samples = [*x, len(self.phases)], [*samples, samples[-1]]
-        floor = [0.0] * len(samples)
-        for kind, colour in zip(KINDS, COLOURS, strict=False):
-            top = [low + sample[kind] / size for low, sample in zip(floor, samples, strict=True)]
-            if top != floor:
-                ax.fill_between(
-                    x, floor, top, step="post", color=colour, lw=0, label=_IN_WORDS.get(kind, kind)
-                )
-            floor = top
+        kinds = [kind for kind in KINDS if any(sample[kind] for sample in samples)]
+        heights = [[sample[kind] / size for sample in samples] for kind in kinds]
+        colours = [COLOURS[KINDS.index(kind)] for kind in kinds]
+        labels = [_IN_WORDS.get(kind, kind) for kind in kinds]
+        ax.stackplot(x, heights, labels=labels, colors=colours, step="post", lw=0)
         for number, phase in enumerate(self.phases):
             ax.axvline(number, color="#666666", linewidth=0.8, linestyle=":")
             name = phase.name.replace(" ", "\n")
@@ -276,9 +265,7 @@ class _AfterEachOperation(TorchDispatchMode):
         super().__init__()
         self._then = then
 
-    def __torch_dispatch__(
-        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+    def __torch_dispatch__(self, op: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = op(*args, **(kwargs or {}))
         self._then()
         return out
@@ -311,28 +298,20 @@ def _kinds_in_words(kinds: dict[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """What some training needs.
+    """What some training needs, in bytes.
 
-    Attributes
-    ----------
-    kinds
-        The bytes by kind at the moment when most were in use.
-    allocated
-        The most bytes in use at once, with what the allocator rounds up.
-    reserved
-        The most bytes that the allocator takes from the device. This has to fit, and the CUDA context
-        beside it (a few hundred MB, not included).
+    ``reserved`` has to fit, and the CUDA context beside it (a few hundred MB, not included).
     """
 
-    kinds: dict[str, int]
-    allocated: int
-    reserved: int
+    kinds: dict[str, int]  # at the moment when most were in use
+    allocated: int  # in use at once, at most, with what the allocator rounds up
+    reserved: int  # taken from the device by the allocator, at most
 
     def table(self) -> None:
         """Show it."""
         rows = [(say(kind), amount(n, "B")) for kind, n in self.kinds.items()]
-        rows += [("allocated, at most", amount(self.allocated, "B"))]
-        rows += [("reserved, at most", amount(self.reserved, "B"))]
+        rows.append(("allocated, at most", amount(self.allocated, "B")))
+        rows.append(("reserved, at most", amount(self.reserved, "B")))
         show_table(("at the peak", "modelled"), rows, ["modelled"] * len(rows))
 
 
