@@ -37,7 +37,6 @@ def _with_gradients(rank, unused):
 _A, _B = "second.weight", "last.bias"
 _CASES = (
     [((), ())],
-    [((), (), ())],
     [((),)],
     [((), (_A,), ())],
     [((_A,), ())],

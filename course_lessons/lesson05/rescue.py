@@ -20,7 +20,7 @@ def rescue(state, model):
 
 
 def _models():
-    """Yield models in whose keys the words stand nowhere, in the middle, at the beginning, and at that of every key."""
+    """Yield models in whose keys the words stand nowhere, in the middle, and where some or all keys begin."""
     plain = nn.ModuleDict({"dense": nn.Linear(2, 3, bias=False)})
     plain["dense"].register_buffer("mask", torch.ones(2, dtype=torch.bool))
     yield plain
@@ -35,17 +35,17 @@ def _models():
 def _cases():
     """Yield checkpoints, each with the model that is to take it."""
     for model in _models():
-        own = {key: value + 10 * at for at, (key, value) in enumerate(model.state_dict().items())}
-        first, *_, last = own
+        state = {key: value + 10 * i for i, (key, value) in enumerate(model.state_dict().items())}
+        first, *_, last = state
         for prefix in ("module.", "", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."):
-            saved = {prefix + key: value for key, value in own.items()}
+            saved = {prefix + key: value for key, value in state.items()}
             yield saved, model
             yield {key: value for key, value in saved.items() if key != prefix + last}, model
             yield {**saved, f"{prefix}other.weight": torch.ones(1)}, model
-        yield {f"module.{key}": own[key] for key in reversed(own)}, model
+        yield {f"module.{key}": state[key] for key in reversed(state)}, model
         for prefix in ("net.", "module.module.", "_orig_mod._orig_mod."):
-            yield {prefix + key: value for key, value in own.items()}, model
-        yield {key if key == first else f"module.{key}": own[key] for key in own}, model
+            yield {prefix + key: value for key, value in state.items()}, model
+        yield {key if key == first else f"module.{key}": state[key] for key in state}, model
         yield {}, model
 
 
@@ -80,14 +80,10 @@ def _changing_keys(change):
 
 _TWINS = {
     "everywhere": _changing_keys(lambda key: key.replace("module.", "").replace("_orig_mod.", "")),
-    "key-by-key": (
-        _changing_keys(lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")),
-        _changing_keys(lambda key: key.removeprefix("_orig_mod.").removeprefix("module.")),
+    "key-by-key": _changing_keys(
+        lambda key: key.removeprefix("module.").removeprefix("_orig_mod.")
     ),
-    "two-wrappers": (
-        {_FIVE: '("", "module.", "_orig_mod.")'},
-        {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
-    ),
+    "two-wrappers": {_FIVE: '("", "module.", "_orig_mod.", "module._orig_mod.")'},
     "not-refused": (
         {_REFUSAL: "return state"},
         {_FITS: "all(prefix + key in state for key in wanted)"},

@@ -26,8 +26,16 @@ def ring_all_reduce(x, dist):
             part.copy_(received)
 
 
-COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")
-"""How their names begin."""
+_COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")  # how their names begin
+_NOT_THERE = -1e9  # what a tensor holds until its message has arrived
+_RINGS = (  # the tensor's shape, how many ranks, and the dtype
+    ((12,), 4, torch.float32),
+    ((12,), 3, torch.int64),
+    ((3, 5), 4, torch.float32),
+    ((17,), 5, torch.float64),
+    ((3,), 4, torch.float32),
+    ((5,), 1, torch.float32),
+)
 
 
 class _Watched:
@@ -44,28 +52,16 @@ class _Watched:
         return self._dist.irecv(tensor.fill_(_NOT_THERE), *args, **kwargs)
 
 
-_NOT_THERE = -1e9
-"""What a tensor holds until its message has arrived."""
+def _addend(shape, dtype, rank):
+    return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
-_RINGS = (
-    ((12,), 4, torch.float32),
-    ((12,), 3, torch.int64),
-    ((3, 5), 4, torch.float32),
-    ((6,), 2, torch.float64),
-    ((17,), 5, torch.float32),
-    ((3,), 4, torch.float32),
-    ((5,), 1, torch.float32),
-)
-"""The tensor's shape, how many ranks, and the dtype."""
-
-
-def _check_ring_all_reduce(answer, judge):
+def _check(answer, judge):
     for ring in _RINGS:
-        _judge_ring(answer, *ring, judge)
+        _check_ring(answer, judge, *ring)
 
 
-def _judge_ring(answer, shape, ranks, dtype, judge):
+def _check_ring(answer, judge, shape, ranks, dtype):
     asked = set()
 
     def program(dist, call):
@@ -82,29 +78,25 @@ def _judge_ring(answer, shape, ranks, dtype, judge):
         if "before wait()" not in str(raised.error):
             raise
         judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
-    judge.expect("collectives", sorted(n for n in asked if n.startswith(COLLECTIVES)), [])
+    judge.expect("collectives", sorted(n for n in asked if n.startswith(_COLLECTIVES)), [])
     judge.expect(f"irecv without wait(), {where}", sum(run.unwaited), 0, "no-wait")
     if any((result < _NOT_THERE / 2).any() for result in run.results):
         seen = f"{where}: what was still to arrive is in the result"
         judge.no("no-wait", seen=seen, expected="wait() first")
-    total = torch.stack([_addend(shape, dtype, rank) for rank in range(ranks)]).sum(0)
+    total = sum(_addend(shape, dtype, rank) for rank in range(ranks))
     right = torch.stack([result == total for result in run.results]).flatten(1)
     half_way = (right.sum(0) == 1).all() and right.any(1).all()
     diagnosis = "half-way" if half_way else "wrong-value"
     for rank, result in enumerate(run.results):
         judge.expect(f"x on rank {rank} of {where}", result, total, diagnosis)
     most = 2 * (ranks - 1)
-    piece = math.ceil(math.prod(shape) / ranks) * dtype.itemsize
-    if max(run.sent) > most * piece:
+    limit = most * math.ceil(math.prod(shape) / ranks) * dtype.itemsize
+    if max(run.sent) > limit:
         seen = f"{where}: bytes sent by each rank: {words(run.sent)}"
-        judge.no("whole-tensors", seen=seen, expected=f"at most {most * piece} from each")
+        judge.no("whole-tensors", seen=seen, expected=f"at most {limit} from each")
     if run.steps > most:
         seen = f"{where}: {run.steps} messages, one after the other"
         judge.no("too-many-steps", seen=seen, expected=f"at most {most}")
-
-
-def _addend(shape, dtype, rank):
-    return (torch.arange(math.prod(shape)) + 1).mul(10**rank).view(shape).to(dtype)
 
 
 EXERCISE = Exercise(
@@ -148,7 +140,7 @@ cluster.run(ask_left, ranks=3)
 ```""",
     ),
     reference=ring_all_reduce,
-    check_answer=_check_ring_all_reduce,
+    check_answer=_check,
     may_change=True,
     why="A rank sends less than twice the tensor, whether there are 4 ranks or 4000, and that's why large "
     "clusters can train at all. NCCL and gloo use rings too, and trees where the tensors are small and the "

@@ -19,13 +19,23 @@ def shard(n, rank, world_size, epoch, seed):
     return padded[rank::world_size]
 
 
-_SHARDS = ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6), (5, 32))
+def _check(answer, judge):
+    def rows_of(n, rank, ranks, epoch, seed):
+        torch.manual_seed(1000 + rank)  # each rank's global generator has a state of its own
+        with judge.own_generator():
+            rows = answer(n, rank, ranks, epoch, seed)
+        rows = judge.listed(
+            list(rows) if isinstance(rows, range) else rows, "a list of row numbers"
+        )
+        numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
+        return [judge.is_a(number, int, "whole row numbers") for number in numbers]
 
+    def order(epoch, seed=3):
+        return [row for rank in (0, 1) for row in rows_of(50, rank, 2, epoch, seed)]
 
-def _check_shard(answer, judge):
-    for n, ranks in _SHARDS:
-        _judge_shards(answer, n, ranks, judge)
-    epochs = [_order(answer, 50, epoch, 3, judge) for epoch in range(4)]
+    for n, ranks in ((12, 3), (10, 4), (7, 2), (40, 1), (3, 8), (50, 6), (5, 32)):
+        _judge_shards([rows_of(n, rank, ranks, 2, 3) for rank in range(ranks)], n, judge)
+    epochs = [order(epoch) for epoch in range(4)]
     first, later = epochs[:2]
     steps = Counter((after - before) % 50 for before, after in pairwise(first[:25]))
     if max(steps.values(), default=0) > 12:
@@ -39,41 +49,24 @@ def _check_shard(answer, judge):
             )
             judge.no("same-rows", seen=seen, expected="another choice")
     judge.expect("different orders in epochs 0 to 3", len({*map(tuple, epochs)}), 4)
-    other = _order(answer, 50, 0, 8, judge)
-    judge.expect("seeds 3 and 8 give the same order in epoch 0", first == other, False)
+    judge.expect("seeds 3 and 8 give the same order in epoch 0", first == order(0, seed=8), False)
 
 
-def _judge_shards(answer, n, ranks, judge):
+def _judge_shards(shards, n, judge):
     """Refuse the rows of an epoch that are no fair division of ``n`` rows."""
-    shards = [_rows(answer, n, rank, ranks, 2, 3, judge) for rank in range(ranks)]
     some = ", ".join(f"rank {rank} {rows[:5]}" for rank, rows in enumerate(shards[:4]))
-    seen = f"{n} rows for {ranks} ranks: {some}"
-    sizes = {len(rows) for rows in shards}
-    if sizes != {math.ceil(n / ranks)}:
+    seen = f"{n} rows for {len(shards)} ranks: {some}"
+    sizes, size = {len(rows) for rows in shards}, math.ceil(n / len(shards))
+    if sizes != {size}:
         diagnosis = "unequal" if len(sizes) > 1 else "wrong-value"
-        judge.no(diagnosis, seen=seen, expected=f"on each rank: {math.ceil(n / ranks)}")
-    often = Counter(row for rows in shards for row in rows)
-    if {*often} - {*range(n)}:
+        judge.no(diagnosis, seen=seen, expected=f"on each rank: {size}")
+    counts = Counter(row for rows in shards for row in rows)
+    if {*counts} - {*range(n)}:
         judge.no(seen=seen, expected=f"row numbers from 0 to {n - 1}")
-    if len(often) < n:
+    if len(counts) < n:
         judge.no("own-order", seen=seen, expected=f"all {n} rows, over all ranks")
-    if max(often.values()) > 1 + min(often.values()):
+    if max(counts.values()) > 1 + min(counts.values()):
         judge.no(seen=seen, expected="no row two times more than another")
-
-
-def _rows(answer, n, rank, ranks, epoch, seed, judge):
-    """Call the answer as a rank does, whose own random numbers are in a state of their own."""
-    torch.manual_seed(1000 + rank)
-    with judge.own_generator():
-        got = answer(n, rank, ranks, epoch, seed)
-    got = list(got) if isinstance(got, range) else got
-    rows = judge.listed(got, "a list of row numbers")
-    numbers = [row.item() if isinstance(row, (Tensor, np.generic)) else row for row in rows]
-    return [judge.is_a(number, int, "whole row numbers") for number in numbers]
-
-
-def _order(answer, n, epoch, seed, judge):
-    return [row for rank in (0, 1) for row in _rows(answer, n, rank, 2, epoch, seed, judge)]
 
 
 EXERCISE = Exercise(
@@ -105,7 +98,7 @@ for helper in range(3):
 ```""",
     ),
     reference=shard,
-    check_answer=_check_shard,
+    check_answer=_check,
     why="`DistributedSampler` does the same, and it learns the epoch from `set_epoch`. Equal shares matter, "
     "because a rank with one batch more would wait for ever in a collective call that no other rank makes.",
     diagnoses={
