@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from course_lessons.shared.checking import made_batches
 from course_lessons.shared.edited import twins_of
 from course_utils.exercises import Exercise
 from course_utils.exercises.values import nearly
@@ -35,18 +36,10 @@ _CASES = (
 """For each rank, how many rows its parts have. (With unequal numbers of parts, a wrong answer would hang.)"""
 
 
-def _parts(sizes, rank):
-    generator = torch.Generator().manual_seed(7 + rank)
-    return [
-        (torch.randn(n, 3, generator=generator), (torch.arange(n) + i) % 3)
-        for i, n in enumerate(sizes)
-    ]
-
-
 def _program(dist, call, sizes):
     """Make the step on a model that has gradients left over, and return what was seen."""
     torch.manual_seed(0)
-    net, rank = nn.Linear(3, 3), dist.get_rank()
+    net, rank = nn.Linear(6, 3), dist.get_rank()
     model = cluster.DistributedDataParallel(net, dist)
     for parameter in net.parameters():
         parameter.grad = torch.full_like(parameter, 0.5)
@@ -65,7 +58,7 @@ def _program(dist, call, sizes):
 
     net.register_forward_hook(forward)
     optimizer.register_step_pre_hook(lambda *_: steps.append(1))
-    call(model, _parts(sizes[rank], rank), F.cross_entropy, optimizer)
+    call(model, made_batches(sizes[rank], 7 + rank), F.cross_entropy, optimizer)
     sent = [s for s in dist._cluster.spans if s.rank == rank and s.name == "all_reduce"]
     return {
         "rows of the forward passes": sorted(rows),

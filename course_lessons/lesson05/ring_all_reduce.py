@@ -8,7 +8,7 @@ from course_lessons.shared.checking import on_ranks
 from course_utils.exercises import Exercise
 from course_utils.exercises.judge import Raised
 
-from .checking import words
+from .checking import NOT_THERE, Watched, words
 
 
 def ring_all_reduce(x, dist):
@@ -27,7 +27,6 @@ def ring_all_reduce(x, dist):
 
 
 _COLLECTIVES = ("all_", "reduce", "gather", "scatter", "broadcast")  # how their names begin
-_NOT_THERE = -1e9  # what a tensor holds until its message has arrived
 _RINGS = (  # the tensor's shape, how many ranks, and the dtype
     ((12,), 4, torch.float32),
     ((12,), 3, torch.int64),
@@ -36,20 +35,6 @@ _RINGS = (  # the tensor's shape, how many ranks, and the dtype
     ((3,), 4, torch.float32),
     ((5,), 1, torch.float32),
 )
-
-
-class _Watched:
-    """What a rank sees as ``dist``; notes what is asked for. What is still to arrive is no rank's number."""
-
-    def __init__(self, dist, asked):
-        self._dist, self._asked = dist, asked
-
-    def __getattr__(self, name):
-        self._asked.add(name)
-        return getattr(self._dist, name)
-
-    def irecv(self, tensor, *args, **kwargs):
-        return self._dist.irecv(tensor.fill_(_NOT_THERE), *args, **kwargs)
 
 
 def _addend(shape, dtype, rank):
@@ -66,7 +51,7 @@ def _check_ring(answer, judge, shape, ranks, dtype):
 
     def program(dist, call):
         x = _addend(shape, dtype, dist.get_rank())
-        call(x, _Watched(dist, asked))
+        call(x, Watched(dist, asked))
         got = x.clone()
         x.zero_()  # the caller may do so, if nothing is on its way any more
         return got
@@ -80,7 +65,7 @@ def _check_ring(answer, judge, shape, ranks, dtype):
         judge.no("no-wait", seen=f"{where}: {raised.error}", expected="wait() first")
     judge.expect("collectives", sorted(n for n in asked if n.startswith(_COLLECTIVES)), [])
     judge.expect(f"irecv without wait(), {where}", sum(run.unwaited), 0, "no-wait")
-    if any((result < _NOT_THERE / 2).any() for result in run.results):
+    if any((result < NOT_THERE / 2).any() for result in run.results):
         seen = f"{where}: what was still to arrive is in the result"
         judge.no("no-wait", seen=seen, expected="wait() first")
     total = sum(_addend(shape, dtype, rank) for rank in range(ranks))
