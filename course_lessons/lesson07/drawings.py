@@ -34,12 +34,8 @@ _DOINGS = {
 def timelines(traces: Mapping[str, Trace]) -> None:
     """Draw traces below each other, each with its own time axis and a lane a host and device engine.
 
-    What is too short to see by itself is drawn as bars whose height is its share of the time.
-
-    Parameters
-    ----------
-    traces
-        For each title a trace, as ``traces.trace`` or ``traces.read`` return.
+    What is too short to see by itself is drawn as bars whose height is its share of the time. ``traces`` has
+    for each title a trace, as ``traces.trace`` or ``traces.read`` return.
     """
     lanes = {title: trace.lanes or ["host"] for title, trace in traces.items()}
     heights = [0.62 + 0.34 * len(names) for names in lanes.values()]
@@ -118,14 +114,9 @@ def _lane(lane: str) -> str:
 
 
 def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
-    """Show the facts of several loops as a table, a row a loop.
+    """Show the facts of loops, from ``profiling.facts`` or a recording, as a table, a row a loop.
 
-    Parameters
-    ----------
-    loops
-        For each name what ``profiling.facts`` returned, or a recording's facts.
-    kind
-        ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
+    ``kind`` is ``"measured"``, ``"modelled"`` or ``"published"``; a list where the rows differ.
     """
     head = ("", "a step", "device computes", "host loads", "host waits")
     head += ("of best FLOP/s", "of best bytes/s", "kernels", "each")
@@ -150,12 +141,7 @@ def facts(loops: Mapping[str, Facts], kind: str | Sequence[str]) -> None:
 def busy_but(loops: Mapping[str, tuple[float, float]], kind: str) -> None:
     """Draw for each loop how long some kernel ran, beside the share of the best rate it reached.
 
-    Parameters
-    ----------
-    loops
-        For each name two shares, from 0 to 1.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    ``loops`` has for each name these two shares, from 0 to 1; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     fig, ax = plt.subplots(figsize=(7.6, 0.8 * len(loops) + 1.0), layout="constrained")
     for i, (name, hatch) in enumerate(
@@ -184,13 +170,8 @@ def _percent(value: float) -> str:
 def changes(gains: Mapping[str, Mapping[str, float]], kind: str) -> None:
     """Draw how many times as fast each loop became by each change.
 
-    Parameters
-    ----------
-    gains
-        For each loop, for each change: the old time a sample over the new; nan where the loop had
-        nothing to change.
-    kind
-        ``"measured"`` or ``"modelled"``.
+    ``gains`` has for each loop, for each change, the old time a sample over the new, or nan where the loop
+    had nothing to change; ``kind`` is ``"measured"`` or ``"modelled"``.
     """
     names = list(next(iter(gains.values())))
     values = np.array([[row[name] for name in names] for row in gains.values()])
