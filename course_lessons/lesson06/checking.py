@@ -13,14 +13,9 @@ from course_lessons.shared.checking import Alive
 
 
 class Block(nn.Module):
-    """A residual block: norm, up, GELU, dropout, down. It shows what it makes to ``watch``, and counts in ``calls``.
+    """A residual block, ``width`` features outside and ``inner`` inside: norm, up, GELU, dropout, down.
 
-    Parameters
-    ----------
-    width, inner
-        Features outside and inside.
-    dropout
-        The share of the inner features that is dropped.
+    It shows what it makes to ``watch``, and counts its calls in ``calls``.
     """
 
     def __init__(self, width: int, inner: int, dropout: float = 0.0) -> None:

@@ -22,7 +22,7 @@ from course_utils.number_format import amount
 from course_utils.plots import COLOURS, present
 
 RECORDED = content.recorded("snapshot_simulated_t4.pickle")
-"""A snapshot of three training steps on the simulated device; ``tools.records.snapshot_of_training`` made it."""
+"""Three training steps on the simulated device, recorded by ``tools.records.snapshot_of_training``."""
 
 
 def load(path: str | Path = RECORDED) -> dict[str, Any]:
@@ -33,20 +33,11 @@ def load(path: str | Path = RECORDED) -> dict[str, Any]:
 def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any]]:
     """Return every block of a snapshot's history, in the order in which they were allocated.
 
-    Parameters
-    ----------
-    snapshot
-        What ``torch.cuda.memory._snapshot()`` returns, or `load`.
-    device
-        The device's number.
-
-    Returns
-    -------
-    list of dict
-        For each block ``"bytes"``, ``"line"`` (the program's own line that asked for it, such as
-        ``"train.py, line 12: update"``, or, while the notebook runs, ``"line 9: optimizer.step()"``),
-        ``"function"`` (that line is in it), and the numbers of the events between which it was in use,
-        ``"start"`` and ``"end"`` (None: until now). Blocks that were there before have the line ``"before"``.
+    ``snapshot`` is what ``torch.cuda.memory._snapshot()`` returns, or `load`. Each block has ``"bytes"``,
+    ``"line"`` (the program's own line that asked for it, such as ``"train.py, line 12: update"``, or, while
+    the notebook runs, ``"line 9: optimizer.step()"``), ``"function"`` (that line is in it), and the numbers
+    of the events between which it was in use, ``"start"`` and ``"end"`` (None: until now). Blocks that were
+    there before have the line ``"before"``.
     """
     blocks: list[dict[str, Any]] = []
     in_use: dict[int, dict[str, Any]] = {}
@@ -73,14 +64,8 @@ def allocations(snapshot: dict[str, Any], device: int = 0) -> list[dict[str, Any
 def draw(snapshot: dict[str, Any], device: int = 0, most: int = 6, begins: str = "forward") -> None:
     """Draw a snapshot's history: what was in memory from event to event, by the line that asked for it.
 
-    Parameters
-    ----------
-    snapshot, device
-        As for `allocations`.
-    most
-        How many lines get a colour of their own, if they are thick enough to see; the others share one.
-    begins
-        The function whose allocations begin a step. Steps are numbered, every second one is shaded.
+    At most ``most`` lines get a colour of their own, if they are thick enough to see; the others share one.
+    Steps, which the allocations of the function ``begins`` begin, are numbered, every second one is shaded.
     """
     blocks = allocations(snapshot, device)
     ends = 1 + max((n for block in blocks for n in (block["start"], block["end"] or 0)), default=0)

@@ -45,7 +45,7 @@ class Step:
 
 @dataclass
 class Run:
-    """What a loop did. Times, counters and steps are those of the simulated device; on a CPU there are none."""
+    """What a loop did. Times, counters and steps are the simulated device's; on a CPU there are none."""
 
     result: Any = None  # what it returned
     moved: list[Tensor] = field(default_factory=list)  # how much each weight changed

@@ -41,11 +41,6 @@ def metering_device(device: torch.device | str) -> torch.device:
 
     A CPU and Apple's MPS keep no account of peaks and requests. Where this PyTorch cannot have the
     simulated device either, the device itself comes back, and `Meter` refuses it in one sentence.
-
-    Parameters
-    ----------
-    device
-        A device that works.
     """
     device = torch.device(device)
     if _has_meter(device):
@@ -59,21 +54,10 @@ def metering_device(device: torch.device | str) -> torch.device:
 def by_kind(
     model: nn.Module, optimizer: Optimizer | None = None, device: torch.device | str | None = None
 ) -> dict[str, int]:
-    """Return the bytes that a model and its optimizer hold now, by kind.
+    """Return the bytes that a model and its optimizer hold now, by the first four of `KINDS`.
 
-    Memory that several tensors share counts once.
-
-    Parameters
-    ----------
-    model, optimizer
-        What to look at; a missing optimizer holds nothing.
-    device
-        Count only what is there; by default wherever it is. (Adam keeps its step counters on the CPU.)
-
-    Returns
-    -------
-    dict
-        ``"parameters"``, ``"buffers"``, ``"gradients"``, ``"optimizer"``.
+    Memory that several tensors share counts once. With ``device`` only what is there counts. (Adam keeps its
+    step counters on the CPU.)
     """
     parameters = list(model.parameters())
     kinds: dict[str, Iterable[Tensor]] = {
@@ -187,10 +171,7 @@ class Meter:
     def table(self, unit: str = "B") -> None:
         """Show for each phase what is in memory at its end, by kind.
 
-        Parameters
-        ----------
-        unit
-            ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
+        The unit ``"B"`` writes every byte; anything else writes KiB, MiB or GiB with three digits.
         """
         head = (word("after"), *map(say, KINDS), word("together"))
         rows = [
@@ -202,21 +183,13 @@ class Meter:
         show_table(head, rows, [kind] * len(rows), note)
 
     def draw(self, capacity: int | None = None) -> None:
-        """Draw what is in memory from operation to operation, stacked by kind.
-
-        Parameters
-        ----------
-        capacity
-            Bytes at which to draw a line.
-        """
+        """Draw what is in memory from operation to operation, by kind, with a line at ``capacity`` bytes."""
         size, unit = scale(self.peak)
         fig, ax = plt.subplots(figsize=(8.4, 3.9), layout="constrained")
-        x = [
-            number + i / len(phase.samples)
-            for number, phase in enumerate(self.phases)
-            for i in range(len(phase.samples))
-        ]
-        samples = [sample for phase in self.phases for sample in phase.samples]
+        x, samples = [], []
+        for number, phase in enumerate(self.phases):
+            x += [number + i / len(phase.samples) for i in range(len(phase.samples))]
+            samples += phase.samples
         x, samples = [*x, len(self.phases)], [*samples, samples[-1]]
         kinds = [kind for kind in KINDS if any(sample[kind] for sample in samples)]
         heights = [[sample[kind] / size for sample in samples] for kind in kinds]
