@@ -72,7 +72,7 @@ def _program(dist, call, sizes):
 
 
 _TERM, _SHARE = "(loss_fn(model(x), y) * len(x) / rows)", " * len(x) / rows"
-_ROWS, _LAST = "rows = sum(len(x) for x, _ in parts)", "add_gradient(*parts[-1])"
+_LAST = "add_gradient(*parts[-1])"
 _TWINS = {
     "every-part": {"with model.no_sync():": "if True:"},
     "forward-outside": {
@@ -82,14 +82,11 @@ _TWINS = {
         "with model.no_sync():": "if True:",
     },
     "never-sends": {_LAST: f"    {_LAST}"},
-    "all-at-once": (
-        {_ROWS: "xs, ys = zip(*parts)\nparts = [(torch.cat(xs), torch.cat(ys))]\n" + _ROWS},
-        {
-            f"{_TERM}.backward()": f"losses.append({_TERM})",
-            "with model.no_sync():": "losses = []\nif True:",
-            "optimizer.step()": "sum(losses).backward()\noptimizer.step()",
-        },
-    ),
+    "all-at-once": {
+        f"{_TERM}.backward()": f"losses.append({_TERM})",
+        "with model.no_sync():": "losses = []\nif True:",
+        "optimizer.step()": "sum(losses).backward()\noptimizer.step()",
+    },
     "unweighted": {_SHARE: " / len(parts)"},
 }
 

@@ -1,7 +1,5 @@
 """An evaluation that keeps nothing."""
 
-from __future__ import annotations
-
 import math
 
 import torch
@@ -29,9 +27,8 @@ class _Evaluation:
         torch.manual_seed(len(sizes))
         self.model = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 3)).eval()
         self.pairs = [(torch.randn(n, 6), torch.randint(3, (n,))) for n in sizes]
-        whats = "saved activations", "batches", "outputs"
-        self.alive = {what: Alive() for what in whats}
-        self.held: list[dict[str, int]] = []
+        self.alive = {what: Alive() for what in ("saved activations", "batches", "outputs")}
+        self.held = []
         self.graphs = self.trained = 0
         hook = self.model.register_forward_hook(lambda _, args, out: self._note(out))
         with torch.autograd.graph.saved_tensors_hooks(self._saved, lambda kept: kept):
@@ -58,12 +55,8 @@ class _Evaluation:
 
 
 @one_thread()
-def _check_average_loss(answer, judge):
-    for on, sizes in (
-        (True, (8, 8, 8, 8, 8, 8, 8, 3)),
-        (True, (5, 9, 2, 7, 4)),
-        (False, (1, 6, 6, 2)),
-    ):
+def _check(answer, judge):
+    for on, sizes in ((True, (8, 8, 8, 8, 8, 3)), (True, (5, 9, 2, 7, 4)), (False, (1, 6, 6, 2))):
         with torch.set_grad_enabled(on):
             run = _Evaluation(answer, sizes)
             judge.expect("gradients on after the call", torch.is_grad_enabled(), on, "grad-off")
@@ -121,7 +114,7 @@ print(negative / rows)  # the share among all 8 rows
 ```""",
     ),
     reference=average_loss,
-    check_answer=_check_average_loss,
+    check_answer=_check,
     why="A leak of this kind does not show in the first batches. The evaluation runs out of memory in its "
     "middle, where the batch is no larger than before.",
     diagnoses={

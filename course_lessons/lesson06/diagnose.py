@@ -24,9 +24,8 @@ def _message(requested, capacity, free, allocated, unallocated, context=300.0, o
     """Return CUDA's message; every figure is in MiB. What is left of the capacity is the driver's."""
     own = allocated + unallocated + context
     figures = requested, capacity, free, others, own, allocated, unallocated
-    requested, capacity, free, theirs, own, allocated, unallocated = (
-        format_size(round(mib * 2**20)) for mib in figures
-    )
+    sizes = [format_size(round(mib * 2**20)) for mib in figures]
+    requested, capacity, free, theirs, own, allocated, unallocated = sizes
     process = f"Process 4100 has {theirs} memory in use. " if others else ""
     return (
         f"CUDA out of memory. Tried to allocate {requested}. GPU 0 has a total capacity of {capacity} "

@@ -1,7 +1,5 @@
 """A stopwatch inside the queue."""
 
-import math
-from contextlib import nullcontext
 from time import perf_counter
 
 import torch
@@ -9,6 +7,8 @@ import torch
 import simgpu
 from course_lessons.shared import memory
 from course_utils.exercises import Exercise
+
+from .uneven_work import UnevenWork
 
 
 def event_seconds(work, device, repeats):
@@ -27,53 +27,6 @@ def event_seconds(work, device, repeats):
     return start.elapsed_time(end) / 1000 / repeats
 
 
-class _Work:
-    """Work whose calls take unequally long, the first the longest; it knows how long they took.
-
-    So the value tells which calls were timed, and by what they were divided.
-    """
-
-    SHARES = (12.0, 1.0, 1.9, 0.6, 1.3, 1.1, 1.7, 0.9, 1.2)
-
-    def __init__(self, device, seconds, repeats):
-        self.device, self.seconds, self.repeats = device, seconds, repeats
-        self.took = []
-        self.waits = []  # how often the host had waited before each call
-
-    def __call__(self):
-        number = len(self.took)
-        duration = self.seconds * self.SHARES[number if number < 9 else number % 8 + 1]
-        begin = perf_counter()
-        if self.device.type == "sim":
-            self.waits.append(self.counters.synchronizations)
-            for _ in range(4):
-                simgpu.clock(self.device).launch("work", duration / 4)
-            self.took.append(duration)
-            return
-        while perf_counter() < begin + duration:
-            pass
-        self.took.append(perf_counter() - begin)
-
-    def time(self, answer, judge):
-        with simgpu.count() if self.device.type == "sim" else nullcontext() as counters:
-            self.counters = counters
-            self.got = judge.number(answer(self, self.device, self.repeats))
-        return self
-
-    @property
-    def mean(self):
-        return sum(self.took[-self.repeats :]) / self.repeats
-
-    def is_near(self, seconds):
-        if self.device.type == "sim":  # exact: events can hold a wait for a launch, and no less
-            return seconds * (1 - 1e-6) <= self.got <= seconds * 1.025
-        return math.isclose(self.got, seconds, rel_tol=0.15)
-
-    @property
-    def is_right(self):
-        return len(self.took) > self.repeats and self.is_near(self.mean)
-
-
 def _check(answer, judge):
     if simgpu.problem():
         print("Judged on the CPU alone: the simulated device, which has events, is not there.")
@@ -81,7 +34,7 @@ def _check(answer, judge):
         works = []
         for length, repeats in ((0.2, 4), (0.3, 7), (0.2, 1)):
             with memory.spare_device("1 GB") as device:
-                works.append(_Work(device, length, repeats).time(answer, judge))
+                works.append(UnevenWork(device, length, repeats).time(answer, judge))
         _judge_times(works, judge)
         for work in works:
             if between := work.waits[-1] - work.waits[-work.repeats]:
@@ -91,7 +44,7 @@ def _check(answer, judge):
                     expected="one wait, after the last",
                 )
     for _ in range(5):  # another program may take the CPU away for a moment
-        works = [_Work(torch.device("cpu"), 5e-4, n).time(answer, judge) for n in (4, 2)]
+        works = [UnevenWork(torch.device("cpu"), 5e-4, n).time(answer, judge) for n in (4, 2)]
         if all(work.is_right for work in works):
             return
     _judge_times(works, judge)

@@ -79,8 +79,7 @@ def _check_net(answer, judge, blocks, device):
             judge.no(seen="tensors on the host", expected="all on `device`")
         return
     if whole:
-        seen = f"numbers in whole layers {whole[0]}"
-        judge.no("whole-first", seen=seen, expected="only shards")
+        judge.no("whole-first", seen=f"numbers in whole layers {whole[0]}", expected="only shards")
     parts = [*map(_layers, net.blocks), [net.first, net.last]]
     part_of = {layer: number for number, part in enumerate(parts) for layer in part}
     mixed = any(len({part_of[layer] for layer in group}) > 1 for group in groups)
